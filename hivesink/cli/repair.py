@@ -13,6 +13,7 @@ from hivesink import wiring
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, confirm, reporting
 from hivesink.cli.output import Grid, Line, Report
+from hivesink.cli.rebuild import Checkpoint, rebuilt
 from hivesink.config.options import SinkConfig
 from hivesink.core.actions import Refuse
 from hivesink.core.lifecycle import Identity
@@ -81,6 +82,7 @@ def recover(
     accept_lost: AcceptLost = False,
     encode_again: EncodeAgain = None,
     give_up: GiveUp = None,
+    checkpoint: Checkpoint = None,
     yes: Yes = False,
     metastore: Metastore = None,
     json: Json = False,
@@ -96,6 +98,9 @@ def recover(
     Example: hivesink recover demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as found_table:
+        if checkpoint is not None:
+            out.show(rebuilt(found_table, writer, checkpoint, dry_run=dry_run))
+            return
         failed: dict[str, HiveSinkError] = {}
         known = _known_again(found_table, writer, failed, dry_run=dry_run)
         opened = found_table.with_writers(known)

@@ -6,7 +6,7 @@ it starts again at 0 with every new checkpoint, which is how other sinks lose or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NewType
 
 from hivesink import errors
@@ -22,19 +22,27 @@ BatchId = NewType("BatchId", int)
 
 @dataclass(frozen=True, slots=True)
 class BatchRef:
-    """One micro-batch: who ran it, its number there, and what it covers (one offset for each source)."""
+    """One micro-batch: who ran it, its number there, and what it covers (one offset for each source).
+
+    `sources` says what each source reads, as text. `head` is how Spark's file of the batch begins, and `keeps_state`
+    whether the query has operators with state: from these a lost checkpoint is rebuilt.
+    """
 
     query: str
     batch: BatchId
     start: tuple[SourceOffset, ...]
     end: tuple[SourceOffset, ...]
+    sources: tuple[str, ...] = field(default=(), compare=False)
+    head: str = field(default="", compare=False)
+    keeps_state: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
     """The batch that a query will run first, by its checkpoint.
 
-    `query` is None if the query has no id yet; `start` and `end` are None if Spark has yet to plan them.
+    `query` is None if the query has no id yet; `start` and `end` are None if Spark has yet to plan them. `sources` as
+    of `BatchRef`.
     """
 
     checkpoint: str
@@ -42,6 +50,7 @@ class NextBatch:
     batch: BatchId
     start: tuple[SourceOffset, ...] | None = None
     end: tuple[SourceOffset, ...] | None = None
+    sources: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +85,9 @@ class QueryHistory:
 class HistoryPolicy:
     """What the user allows if a batch does not follow from the log.
 
-    `resume`: a new checkpoint may continue if its offsets are those where the log ends.
     `append`: any history may continue, as long as this is the epoch of the last batch.
     """
 
-    resume: bool = False
     append: Epoch | None = None
 
 
@@ -105,56 +112,71 @@ def judge(
     last: LastBatch | None,
     batch: BatchRef | NextBatch,
     history_policy: HistoryPolicy,
-    log: str,
+    place: errors.Place,
     *,
     raw: bool,
-    checkpoint: str | None = None,
 ) -> New | Replay:
-    """Whether `batch` is new or a proven replay; `raw` is as in `LastBatch`.
+    """Whether `batch` is new or a proven replay; `raw` is as in `LastBatch`, and `place` is what errors name.
 
-    `log` and `checkpoint` name them in errors; a NextBatch knows its own checkpoint.
-
-    Raises LogMissing, ForeignHistory, CheckpointLeftOver, ReplayDiffers, BatchBehindLog, BatchesMissing,
-    OffsetsDontChain, OffsetsRunBack, ResumeImpossible or InputChanged if it is neither: a batch is never dropped in
-    silence and never written twice. What isn't planned yet of a NextBatch is taken to fit: the verdict only means that
-    nothing speaks against the query.
+    Raises LogMissing, ForeignHistory, ReplayDiffers, BatchBehindLog, BatchesMissing, SourcesSwapped, OffsetsDontChain,
+    OffsetsRunBack or InputChanged if it is neither: a batch is never dropped in silence and never written twice. What
+    isn't planned yet of a NextBatch is taken to fit: the verdict only means that nothing speaks against the query.
     """
-    verdict = _judge(last, batch, history_policy, log, batch.checkpoint if isinstance(batch, NextBatch) else checkpoint)
-    if isinstance(verdict, New) and last and last.raw == (not raw) and history_policy.append != last.epoch:
-        raise errors.InputChanged(log, last.epoch, was_raw=not raw)
-    back = runs_back(batch.start, batch.end) if batch.start and batch.end and isinstance(verdict, New) else ()
-    if back:
-        epoch = last.epoch if last else Epoch(0)
-        if history_policy.append != epoch:
-            raise errors.OffsetsRunBack(log, epoch, batch.batch, back)
-        verdict = New(appended=True)
-    return verdict
+    epoch = last.epoch if last else Epoch(0)
+    is_allowed = history_policy.append == epoch
+    verdict = _first(batch, place, is_allowed=is_allowed) if last is None else _judge(last, batch, place, is_allowed)
+    if isinstance(verdict, Replay):
+        return verdict
+    if last and last.raw != raw and not is_allowed:
+        raise errors.InputChanged(place.log, epoch, was_raw=not raw)
+    back = runs_back(batch.start, batch.end) if batch.start and batch.end else ()
+    if back and not is_allowed:
+        raise errors.OffsetsRunBack(place, epoch, batch.batch, back)
+    return New(appended=verdict.appended or bool(back))
 
 
-def _judge(
-    last: LastBatch | None,
-    batch: BatchRef | NextBatch,
-    history_policy: HistoryPolicy,
-    log: str,
-    checkpoint: str | None,
-) -> New | Replay:
-    if last is None:
-        return _first(batch, history_policy, log)
+def _first(batch: BatchRef | NextBatch, place: errors.Place, *, is_allowed: bool) -> New:
+    # A query's first batch always writes a manifest, so a later batch over a log without one means that manifests
+    # were deleted, and with them the knowledge of which batches are in the table.
+    # `append` names the last batch's epoch, 0 if there is none: fences of recovery don't count.
+    if batch.batch > 0 and not is_allowed:
+        raise errors.LogMissing(place.log, batch.batch)
+    return New(appended=batch.batch > 0)
+
+
+def _judge(last: LastBatch, batch: BatchRef | NextBatch, place: errors.Place, is_allowed: bool) -> New | Replay:
     if batch.query != last.ref.query:
-        return _other_query(last, batch, history_policy, log, checkpoint)
-    if batch.batch == last.ref.batch:
-        return _same_batch(last, batch, history_policy, log)
-    resumable = _resumable(last.ref.end)
-    if batch.batch < last.ref.batch:
-        raise errors.BatchBehindLog(log, last.epoch, last.ref.batch, batch.batch, last.ref.end, resumable=resumable)
-    if batch.batch > last.ref.batch + 1:
-        if history_policy.append == last.epoch:
+        if is_allowed:
             return New(appended=True)
-        raise errors.BatchesMissing(log, last.epoch, last.ref.batch, batch.batch)
-    gap = _gap(last, batch)
-    if gap is not None and history_policy.append != last.epoch:
-        raise errors.OffsetsDontChain(log, last.epoch, gap)
+        raise errors.ForeignHistory(place, last.epoch, last.ref.query, batch.query)
+    if swapped(last.ref.sources, batch.sources) and not is_allowed:
+        raise errors.SourcesSwapped(place.log, last.epoch, last.ref.sources, batch.sources)
+    if batch.batch == last.ref.batch:
+        return _same_batch(last, batch, place, is_allowed=is_allowed)
+    if batch.batch < last.ref.batch:
+        raise errors.BatchBehindLog(place, last.epoch, last.ref.batch, batch.batch)
+    if batch.batch > last.ref.batch + 1:
+        if is_allowed:
+            return New(appended=True)
+        raise errors.BatchesMissing(place.log, last.epoch, last.ref.batch, batch.batch)
+    gap = None if batch.start is None else chain(last.ref.end, batch.start)
+    if gap is not None and not is_allowed:
+        raise errors.OffsetsDontChain(place, last.epoch, gap)
     return New(appended=gap is not None)
+
+
+def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, place: errors.Place, *, is_allowed: bool) -> New | Replay:
+    if batch.start is None or batch.end is None or (batch.start, batch.end) == (last.ref.start, last.ref.end):
+        return Replay(last.epoch)
+    if is_allowed:
+        return New(appended=True)
+    read = tuple(map(named_file, read_before(last, batch)))
+    raise errors.ReplayDiffers(place, last.epoch, batch.batch, logged=last.ref.end, now=batch.end, read=read)
+
+
+def swapped(before: tuple[str, ...], now: tuple[str, ...]) -> bool:
+    """Whether a source reads what another one read before: Spark knows them by their order alone."""
+    return any(text and text != was and text in before for was, text in zip(before, now, strict=False))
 
 
 def wrote_instead(
@@ -188,56 +210,3 @@ def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[st
         if isinstance(done, FilesOffset) and isinstance(now, FilesOffset)
         for path in done.found_in(now)
     )
-
-
-def _first(batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New:
-    # A query's first batch always writes a manifest, so a later batch over a log without one means that manifests
-    # were deleted, and with them the knowledge of which batches are in the table.
-    # `append` names the last batch's epoch, 0 if there is none: fences of recovery don't count.
-    if batch.batch > 0 and history_policy.append != 0:
-        raise errors.LogMissing(log, batch.batch)
-    return New(appended=batch.batch > 0)
-
-
-def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str) -> New | Replay:
-    if batch.start is None or batch.end is None or (batch.start, batch.end) == (last.ref.start, last.ref.end):
-        return Replay(last.epoch)
-    if history_policy.append == last.epoch:
-        return New(appended=True)
-    resumable, read = _resumable(last.ref.end), tuple(map(named_file, read_before(last, batch)))
-    raise errors.ReplayDiffers(log, last.epoch, batch.batch, last.ref.end, batch.end, resumable=resumable, read=read)
-
-
-def _other_query(
-    last: LastBatch, batch: BatchRef | NextBatch, history_policy: HistoryPolicy, log: str, checkpoint: str | None
-) -> New:
-    if history_policy.append == last.epoch:
-        return New(appended=True)
-    gap = _gap(last, batch)
-    left_over = batch.checkpoint if gap and isinstance(batch, NextBatch) and batch.batch == 0 else None
-    resumable = _resumable(last.ref.end + (batch.start or ()))
-    if not history_policy.resume:
-        raise errors.ForeignHistory(
-            log,
-            last.epoch,
-            last.ref.end,
-            batch.query,
-            checkpoint=checkpoint,
-            resumable=resumable,
-            left_over=left_over,
-        )
-    if not resumable:
-        raise errors.ResumeImpossible(log, last.epoch, last.ref.end, left_over)
-    if gap is None:
-        return New()
-    if left_over is not None:
-        raise errors.CheckpointLeftOver(log, last.epoch, left_over, gap)
-    raise errors.OffsetsDontChain(log, last.epoch, gap)
-
-
-def _gap(last: LastBatch, batch: BatchRef | NextBatch) -> str | None:
-    return None if batch.start is None else chain(last.ref.end, batch.start)
-
-
-def _resumable(offsets: tuple[SourceOffset, ...]) -> bool:
-    return all(offset.resumable for offset in offsets)

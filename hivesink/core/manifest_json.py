@@ -247,6 +247,9 @@ def last_batch_fields(last: LastBatch | None) -> dict[str, Any] | None:
         "batch": last.ref.batch,
         "start": [offsets.to_json(offset) for offset in last.ref.start],
         "end": [offsets.to_json(offset) for offset in last.ref.end],
+        "sources": last.ref.sources,
+        "head": last.ref.head,
+        "keeps_state": last.ref.keeps_state,
     }
 
 
@@ -254,5 +257,6 @@ def _to_last_batch(found: Any) -> LastBatch | None:
     if found is None:
         return None
     start, end = (tuple(offsets.from_json(offset) for offset in found[name]) for name in ("start", "end"))
-    ref = BatchRef(str(found["query"]), BatchId(int(found["batch"])), start, end)
+    query, number, sources = str(found["query"]), BatchId(int(found["batch"])), tuple(map(str, found["sources"]))
+    ref = BatchRef(query, number, start, end, sources, str(found["head"]), bool(found["keeps_state"]))
     return LastBatch(Epoch(int(found["epoch"])), ref, appended=bool(found["appended"]), raw=bool(found["raw"]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ class KafkaOffset:
 
     next: tuple[tuple[Partition, int], ...]
     ids: Mapping[str, str] = field(default_factory=dict, compare=False)
-    resumable = True
 
     @classmethod
     def of(cls, topics: Mapping[str, Mapping[str, int]], ids: Mapping[str, str] | None = None) -> KafkaOffset:
@@ -62,7 +61,6 @@ class FilesOffset:
     digest: str
     files: int
     paths: tuple[tuple[int, str], ...] = field(default=(), compare=False, repr=False)
-    resumable = False
 
     @classmethod
     def of(cls, counter: int, paths: tuple[tuple[int, str], ...]) -> FilesOffset:
@@ -90,7 +88,6 @@ class OtherOffset:
     """Any other source's offset, as canonical JSON text."""
 
     text: str
-    resumable = False
 
     def __str__(self) -> str:
         return self.text
@@ -99,8 +96,6 @@ class OtherOffset:
 @dataclass(frozen=True, slots=True)
 class NoOffset:
     """The source has no offset yet: the start of its first batch."""
-
-    resumable = True
 
     def __str__(self) -> str:
         return "the source's beginning"
@@ -142,6 +137,17 @@ def _follows(end: SourceOffset, start: SourceOffset) -> str | None:
         # Of a batch that is planned already, the files at its start aren't read.
         return None if start.digest in ("", end.digest) else f"log ends at {end}, batch starts at {start}"
     return None if end == start else f"log ends at {end}, batch starts at {start}"
+
+
+def with_ids(offsets: tuple[SourceOffset, ...], ids: TopicIds) -> tuple[SourceOffset, ...]:
+    """`offsets` with the ids of their topics, as far as they are known."""
+
+    def complete(number: int, offset: SourceOffset) -> SourceOffset:
+        if not isinstance(offset, KafkaOffset) or number >= len(ids):
+            return offset
+        return replace(offset, ids={topic: ids[number][topic] for topic in offset.topics() if topic in ids[number]})
+
+    return tuple(complete(number, offset) for number, offset in enumerate(offsets))
 
 
 def runs_back(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> tuple[str, ...]:

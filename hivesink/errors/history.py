@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hivesink.errors.base import HiveSinkError, appending, few
 
-_RESUME = "resume=True and hivesink.sources.kafka(…, resume=sink)"
 _NAMED = 5
-"""How many files an error names."""
+"""How many files or topics an error names."""
+_DECISION = "(your decision: all that the query reads is added to the table as it is)"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What errors name of a query: its table, the writer's log, and its checkpoint, where that is known."""
+
+    table: str
+    log: str
+    checkpoint: str = "DIR"
+
+    @property
+    def rebuild(self) -> str:
+        """The command that makes the query's checkpoint anew."""
+        return f"`hivesink recover {self.table} --checkpoint {self.checkpoint}`"
 
 
 def _texts(offsets: tuple[object, ...]) -> str:
     return ", ".join(map(str, offsets)) or "no offsets"
-
-
-def _append(epoch: int, *, resumable: bool, read: tuple[str, ...] = ()) -> str:
-    """How to start with `append`. A source that isn't `resumable` begins anew with all that it has."""
-    if resumable:
-        return f"start with {appending(epoch)} (your decision: what the query reads is added to the table as it is)"
-    count = "1 file" if len(read) == 1 else f"{len(read)} files"
-    what = f"the {count} that epoch {epoch} has read already: {few(read, _NAMED)}" if read else "what was read already"
-    way = "your decision: whatever the query reads is written, so move away first, and for good,"
-    return f"start with {appending(epoch)} ({way} {what})"
-
-
-def _delete_first(left_over: str | None) -> str:
-    if left_over is None:
-        return ""
-    return (
-        f"; in each case first delete the new checkpoint {left_over}: Spark has planned its first batch from elsewhere "
-        "and not committed it, so nothing of it is in the table"
-    )
-
-
-class _NewCheckpoint(HiveSinkError):
-    """An error from which a new checkpoint is a way on. `is_first`: the query has no batch yet, and no state."""
-
-    def __init__(self, text: str, *, is_first: bool = False) -> None:
-        state = (
-            ". If the query keeps state (dropDuplicates, a window, a join): a new checkpoint has none, so that open "
-            "windows lose rows, and duplicates get in"
-        )
-        super().__init__(text if is_first else text + state)
 
 
 class EpochTaken(HiveSinkError):
@@ -98,45 +84,15 @@ class MarksMissing(HiveSinkError):
         )
 
 
-class ForeignHistory(_NewCheckpoint):
-    """A new query over a writer that has history: a deleted or a foreign checkpoint."""
+class ForeignHistory(HiveSinkError):
+    """A new query over a writer that has history: the checkpoint is lost, or another query's."""
 
-    def __init__(
-        self,
-        log: str,
-        epoch: int,
-        end: tuple[object, ...],
-        query: str | None,
-        *,
-        checkpoint: str | None = None,
-        resumable: bool,
-        left_over: str | None = None,
-    ) -> None:
-        ends = _texts(end)
-        whose = f"query {query}'s" if query else "this query's"
-        where = f" {checkpoint} (a relative path is looked for in the folder where the job runs)" if checkpoint else ""
-        resume = (
-            f"start with {_RESUME} (reads on where the log ends: startingOffsets = {ends}, new partitions as -2), or "
-            if len(end) == 1
-            else f"start with resume=True and, for each source, startingOffsets = {ends} (new partitions as -2), or "
-        )
+    def __init__(self, place: Place, epoch: int, logged: str, query: str | None) -> None:
+        whose = f"that of query {query}" if query else "new"
         super().__init__(
-            f"the log {log} holds batches up to epoch {epoch} (`hivesink status`: last batch), ending at {ends}, but "
-            f"{whose} checkpoint{where} isn't the one that its newest batch came from; to go on: start the job with "
-            f"that one, in the folder where it ran before, or restore it, or "
-            f"{resume if resumable else ''}"
-            f"{_append(epoch, resumable=resumable)}{_delete_first(left_over)}"
-        )
-
-
-class CheckpointLeftOver(HiveSinkError):
-    """`resume` over a checkpoint whose first batch was planned from elsewhere, as by a start that was refused."""
-
-    def __init__(self, log: str, epoch: int, checkpoint: str, gap: str) -> None:
-        super().__init__(
-            f"the checkpoint {checkpoint} has its first batch planned from elsewhere than the end of {log} (epoch "
-            f"{epoch}): {gap}; Spark keeps to that plan, but has committed no batch, so nothing of this checkpoint is "
-            f"in the table: delete {checkpoint}, then start again with {_RESUME}, which reads from the log's end"
+            f"the log {place.log} ends with a batch of query {logged} (epoch {epoch}), and the checkpoint "
+            f"{place.checkpoint} is {whose}. Start with the query's own checkpoint, which {place.rebuild} rebuilds if "
+            f"it is lost, or let this query follow with {appending(epoch)} {_DECISION}"
         )
 
 
@@ -147,8 +103,8 @@ class QueryChanged(HiveSinkError):
         super().__init__(
             f"the query's sources, or its operators with state, are no longer those of its checkpoint ({reason}). "
             "Nothing was written. To go on as before, undo the change of the job. If you want it, move "
-            f"{checkpoint or 'the checkpoint'} away and start again, which says how to go on where the log ends (see "
-            "'The query was changed' in docs/operations.md)"
+            f"{checkpoint or 'the checkpoint'} away and start again, which says how to go on (see 'The query was "
+            "changed' in docs/operations.md)"
         )
 
 
@@ -170,9 +126,7 @@ class CheckpointUnreadable(HiveSinkError):
     def __init__(self, checkpoint: str | None, name: str | None, reason: str) -> None:
         folder = checkpoint or "the checkpoint"
         file = f"{checkpoint}/{name}" if checkpoint and name else name or checkpoint or "a file"
-        if name and name.startswith("hivesink/"):
-            way = "remove it, if none of the query's topics was deleted and created again since its last run"
-        elif name and name.startswith("commits/"):
+        if name and name.startswith("commits/"):
             way = (
                 "remove it, and the hidden .crc file of its name if there is one, and start again: Spark runs that "
                 "batch once more, and the sink knows from its log whether the batch is in the table"
@@ -183,46 +137,41 @@ class CheckpointUnreadable(HiveSinkError):
             if top == "sources":
                 reason += "; or the job's sources have changed, or their order, which undoing mends"
             way = (
-                f"restore {folder}{state} from a backup of the newest batch, or treat it as a lost checkpoint: move "
-                f"{folder} away and start again, which says how to go on (see 'The checkpoint is lost' in "
-                "docs/operations.md)"
+                f"restore {folder}{state} from a backup of the newest batch, or move it away and rebuild it with "
+                f"`hivesink recover TABLE --checkpoint {folder}`"
             )
         super().__init__(f"{file} of the query's checkpoint is missing or damaged ({reason}); {way}")
 
 
-class ReplayDiffers(_NewCheckpoint):
-    """A batch id that the log holds comes again with other rows."""
+class ReplayDiffers(HiveSinkError):
+    """A batch id that the log holds comes again with other rows. `read`: the files of it that were read already."""
 
     def __init__(
         self,
-        log: str,
+        place: Place,
         epoch: int,
         batch: int,
-        logged: tuple[object, ...],
-        found: tuple[object, ...],
         *,
-        resumable: bool,
+        logged: tuple[object, ...],
+        now: tuple[object, ...],
         read: tuple[str, ...] = (),
     ) -> None:
-        resume = f"start with a new checkpoint, {_RESUME}, or " if resumable else ""
+        first = f", once the files that were read are moved away for good: {few(read, _NAMED)}" if read else ""
         super().__init__(
-            f"batch {batch} was committed as epoch {epoch} in {log} up to {_texts(logged)}, and now comes again up to "
-            f"{_texts(found)}: the checkpoint lost its offsets file; to go on: restore the checkpoint, or {resume}"
-            f"{_append(epoch, resumable=resumable, read=read)}"
+            f"batch {batch} comes again up to {_texts(now)}, but {place.log} holds it up to {_texts(logged)} (epoch "
+            f"{epoch}): the checkpoint has lost its offsets file. Restore it, or move it away and run {place.rebuild}, "
+            f"or start with {appending(epoch)} {_DECISION}{first}"
         )
 
 
-class BatchBehindLog(_NewCheckpoint):
+class BatchBehindLog(HiveSinkError):
     """The checkpoint is older than the log."""
 
-    def __init__(
-        self, log: str, epoch: int, logged: int, batch: int, end: tuple[object, ...], *, resumable: bool
-    ) -> None:
-        resume = f"start with {_RESUME}, or " if resumable else ""
+    def __init__(self, place: Place, epoch: int, logged: int, batch: int) -> None:
         super().__init__(
-            f"the checkpoint is at batch {batch}, but {log} holds batch {logged} as epoch {epoch}, ending at "
-            f"{_texts(end)}: the checkpoint is older than the table; to go on: restore the newest checkpoint; or take "
-            f"a new one, and with it {resume}{_append(epoch, resumable=resumable)}"
+            f"the checkpoint {place.checkpoint} is at batch {batch}, but {place.log} holds batch {logged} (epoch "
+            f"{epoch}): it is older than the table. Restore the newest one, or move this one away and run "
+            f"{place.rebuild}"
         )
 
 
@@ -237,115 +186,52 @@ class BatchesMissing(HiveSinkError):
         )
 
 
-class OffsetsDontChain(_NewCheckpoint):
+class OffsetsDontChain(HiveSinkError):
     """A batch doesn't start where the log ends."""
 
-    def __init__(self, log: str, epoch: int, gap: str) -> None:
+    def __init__(self, place: Place, epoch: int, gap: str) -> None:
         super().__init__(
-            f"the batch doesn't follow from epoch {epoch} in {log}: {gap}; rows would be lost or doubled; to go on: "
-            f"start with a new checkpoint where the log ends ({_RESUME}), or with {appending(epoch)} (your decision; "
-            "without `resume` if a topic was made again)"
+            f"the batch doesn't follow from epoch {epoch} in {place.log}: {gap}. Rows would be lost or doubled: move "
+            f"the checkpoint away and run {place.rebuild}, or start with {appending(epoch)} {_DECISION}"
         )
 
 
-class OffsetsRunBack(_NewCheckpoint):
+class OffsetsRunBack(HiveSinkError):
     """A batch ends before it starts, or leaves a topic out that it starts with."""
 
-    def __init__(self, log: str, epoch: int, batch: int, back: tuple[str, ...]) -> None:
-        if batch == 0:
-            super().__init__(
-                f"the query's first batch runs back ({few(back, _NAMED)}): the topic was created again since it was "
-                "planned, or startingOffsets were beyond its end, and Spark keeps to that plan, whatever they are now. "
-                f"{log} is at epoch {epoch}; nothing of this checkpoint was written here. To go on: delete the "
-                "checkpoint, and start again with startingOffsets that the topic has",
-                is_first=True,
+    def __init__(self, place: Place, epoch: int, batch: int, back: tuple[str, ...]) -> None:
+        way = f"delete the checkpoint {place.checkpoint}, of which nothing is in the table, and start again"
+        if batch:
+            way = (
+                f"if the job no longer names a topic, name it again, move the checkpoint away and run {place.rebuild}; "
+                f"if one was created again or is given up, start with a new checkpoint and {appending(epoch)}"
             )
-            return
         super().__init__(
-            f"batch {batch} runs back or leaves out a topic ({few(back, _NAMED)}): the topic was created again or is "
-            f"no longer subscribed, and Spark passes over that. {log} is at epoch {epoch}; nothing was written here. "
-            "To go on, if the topic was created again: start with a new checkpoint, startingOffsets (-2 for its "
-            f"partitions, the others as the log ends) and {appending(epoch)}. If the job left it out by mistake: name "
-            f"it again, and delete offsets/{batch} and, if it is there, offsets/.{batch}.crc in the query's checkpoint "
-            "(unless another sink of the query has committed it). If it is gone for good: start with "
-            f"{appending(epoch)} (your decision: named again, it is read from its beginning)"
+            f"batch {batch} after epoch {epoch} of {place.log} runs back or leaves out a topic ({few(back, _NAMED)}), "
+            f"and nothing of it was written. To go on: {way}"
         )
 
 
-class TopicRemade(_NewCheckpoint):
-    """A topic was deleted and created again: `end`, to which the query has come, is an offset of the old one.
+class SourcesSwapped(HiveSinkError):
+    """A source of the query now reads what another one read before."""
 
-    `anew`: the same of each source of Kafka, but for the beginning of the new one. `alone`: the query reads nothing
-    beside it. `follows`: `end` is where its log ends. `again`: what it reads beside topics begins anew with a new
-    checkpoint.
-    """
-
-    def __init__(
-        self,
-        log: str,
-        epoch: int,
-        end: tuple[object, ...],
-        topics: tuple[str, ...],
-        *,
-        anew: tuple[object, ...],
-        alone: bool,
-        follows: bool,
-        again: bool = False,
-    ) -> None:
-        names = few(topics, _NAMED)
-        were = f"topics {names} were" if len(topics) > 1 else f"topic {names} was"
-        way = (
-            f"{appending(epoch)}, without `resume`, and with a source that begins where the topic does (sources.kafka "
-            "without startingOffsets; a readStream of your own with startingOffsets = earliest; your decision: all "
-            "that the new topic has is added to the table)"
-        )
-        if again:
-            way = (
-                f"{appending(epoch)}, without `resume`, and with startingOffsets for each source of Kafka: "
-                f"{_texts(anew)} (-2, the beginning, for each new partition too; your decision: all that the query "
-                "reads is added to the table, so move away first the files that were read: a new checkpoint reads all "
-                "again)"
-            )
-        elif not alone and follows and len(anew) == 1:
-            way = (
-                f"HiveSink.for_table(…, resume=True, append={epoch}) and hivesink.sources.kafka(…, resume=sink), which "
-                f"reads {names} from the beginning and all else from where the log ends; a readStream of your own, "
-                f"without `resume`, gets startingOffsets = {_texts(anew)} (-2, the beginning, for a new partition too)"
-            )
-        elif not alone:
-            way = (
-                f"{appending(epoch)}, without `resume`, and with startingOffsets for each source: {_texts(anew)} (-2, "
-                "the beginning, for each new partition too; your decision: all that the new topic has is added to the "
-                "table)"
-            )
-        where = f"{log} is at epoch {epoch} and ends at" if follows else f"{log} is at epoch {epoch}, the query at"
+    def __init__(self, log: str, epoch: int, before: tuple[str, ...], now: tuple[str, ...]) -> None:
         super().__init__(
-            f"{were} deleted and created again, or the job reads another cluster now: {where} {_texts(end)}, and a "
-            "query that went on there would skip the first records of the new topic. Nothing of it was written. To go "
-            "on: if the servers are others by mistake, name the old ones; if they have the same records, see 'The same "
-            "records on another cluster' in docs/operations.md; if it was created again, start once with a new "
-            f"checkpoint and {way}"
+            f"the query's sources read {_texts(now)}, but until epoch {epoch} of {log} they read {_texts(before)}: "
+            "Spark knows them by their order alone, and would read each on where another one was. Put them back in "
+            f"their order, or start with a new checkpoint and {appending(epoch)} {_DECISION}"
         )
 
 
-class CheckpointOutdated(_NewCheckpoint):
-    """A checkpoint is of topics that were created again since, and the log has gone on with the new ones to `end`.
+class TopicRemade(HiveSinkError):
+    """A topic was deleted and created again under its name, so the offsets are of another one."""
 
-    `resumable`: a query can begin there by `resume`.
-    """
-
-    def __init__(
-        self, log: str, epoch: int, end: tuple[object, ...], topics: tuple[str, ...], *, resumable: bool
-    ) -> None:
-        names = few(topics, _NAMED)
-        way = f"{appending(epoch)} and startingOffsets of your own, where the log ends"
-        if resumable:
-            way = "HiveSink.for_table(…, resume=True) and hivesink.sources.kafka(…, resume=sink)"
+    def __init__(self, log: str, epoch: int, topics: tuple[str, ...]) -> None:
         super().__init__(
-            f"this checkpoint is older than {names}, which {'were' if len(topics) > 1 else 'was'} deleted and created "
-            f"again: {log} has gone on with the new records, to epoch {epoch}, and ends at {_texts(end)}. This start "
-            "wrote nothing. To go on: use the query's newest checkpoint, or, if that is lost, start with a new one and "
-            f"{way}"
+            f"topic {few(topics, _NAMED)} was deleted and created again, or the job reads another cluster: the query "
+            f"would go on at the old one's offsets (epoch {epoch} of {log}), so nothing was written. Correct the "
+            f"servers, or start once with a new checkpoint and {appending(epoch)}, which reads the topic from its "
+            "beginning"
         )
 
 
@@ -365,20 +251,6 @@ class InputChanged(HiveSinkError):
         )
 
 
-class StateLost(HiveSinkError):
-    """`resume` was asked for by a query that keeps state, which was in the checkpoint that is lost."""
-
-    def __init__(self, log: str, epoch: int, end: tuple[object, ...]) -> None:
-        super().__init__(
-            f"this query keeps state (dropDuplicates, a window, a join), and a new checkpoint has none: resumed after "
-            f"epoch {epoch} of {log}, open windows would lose rows, and duplicates get in. Restore the checkpoint in "
-            "place of the one that this start made. Or go on with empty state (your decision): delete that one, and "
-            f"start with HiveSink.for_table(…, resume=True, append={epoch}) and each source where the log ends: one of "
-            f"Kafka as hivesink.sources.kafka(…, resume=sink), several with startingOffsets = {_texts(end)}; a folder "
-            "without the files that were read"
-        )
-
-
 class OtherWriter(HiveSinkError):
     """Another writer of the table has committed the batch that a writer without history is to write."""
 
@@ -392,22 +264,13 @@ class OtherWriter(HiveSinkError):
         )
 
 
-class ResumeImpossible(_NewCheckpoint):
-    """`resume` was asked for with a source whose offsets mean nothing to a new query, or with `several` of Kafka."""
+class CheckpointNotRebuilt(HiveSinkError):
+    """The log can't rebuild the checkpoint of its newest batch."""
 
-    def __init__(
-        self, log: str, epoch: int, end: tuple[object, ...], left_over: str | None = None, *, several: bool = False
-    ) -> None:
-        way = (
-            "give each source such startingOffsets, and leave resume=True to the sink alone"
-            if several
-            else "move away the files that were read, give Kafka sources startingOffsets of your own, and start with "
-            f"{appending(epoch)}"
-        )
+    def __init__(self, log: str, epoch: int, reason: str) -> None:
         super().__init__(
-            f"resume works for one Kafka source (with a new checkpoint a file source reads all files again), but {log} "
-            f"ends at {_texts(end)}. To go on: if the query has its checkpoint, leave resume out of sources.kafka; if "
-            f"not, restore the one of its newest batch, or {way}{_delete_first(left_over)}"
+            f"the checkpoint can't be rebuilt from {log}: {reason}. Restore it from a backup, or start with a new one "
+            f"and {appending(epoch)} {_DECISION}"
         )
 
 

@@ -11,6 +11,7 @@ from hivesink.sample.source import Place, Sample
 from hivesink.sink.task.messages import InputShape
 from hivesink.spark import sources
 from hivesink.spark.session import session_for_kafka
+from hivesink.spark.topics import ASK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +64,7 @@ def _read(spark: SparkSession, servers: str, topic: str, ranges: Mapping[int, tu
     starting, ending = (
         json.dumps({topic: {str(partition): edges[side] for partition, edges in ranges.items()}}) for side in (0, 1)
     )
-    client = {"kafka.bootstrap.servers": servers, **sources.FETCH, **sources.ASK}
+    client = {"kafka.bootstrap.servers": servers, **sources.FETCH, **ASK}
     # Records may expire while they are read: the sample is then smaller.
     settings = {"subscribe": topic, "startingOffsets": starting, "endingOffsets": ending, "failOnDataLoss": "false"}
     records = spark.read.format("kafka").options(**client, **settings, includeHeaders="true").load()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.offsets import FilesOffset, KafkaOffset, span
 from hivesink.core.progress import Behind
 from hivesink.spark.site import driver_jvm
-from hivesink.spark.topicids import reader_of
+from hivesink.spark.topics import reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,37 +1,27 @@
-"""What a stream's columns and checkpoint mean to the sink."""
+"""What a stream's columns mean to the sink."""
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import uuid4
+from typing import TYPE_CHECKING, TypeVar
 
 from hivesink.config.options import CommitTrigger, OnBadRecord
-from hivesink.core.bucket import normal
 from hivesink.core.column_source import BLOCK, LINE, PATH, JsonPath, stream_column
 from hivesink.core.offsets import KafkaOffset, SourceOffset
-from hivesink.errors import InvalidOption, MissingColumns, NotWritable, StoreUnavailable
+from hivesink.errors import InvalidOption, MissingColumns
 from hivesink.sink.task.assign import classes_columns, row_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
-from hivesink.spark.site import driver_jvm, on_file_system
-from hivesink.storage.local_files import refusing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableSpec
 
 T = TypeVar("T")
-
-_WRITE, _DELETE = "write the checkpoint's", "delete the checkpoint's"
 
 _RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH, BLOCK, LINE}
 """The columns of raw records of Kafka and of files, in lower case."""
@@ -192,91 +182,3 @@ def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
     others = (plan.config["sink.bucket.time-column"], shape.event_time, shape.topic, shape.partition)
     extra = [name for other in others if other and other not in wanted for name in by_name.get(other, [])[:1]]
     return [by_name[name][0] for name in wanted] + extra
-
-
-class Checkpoint:
-    """A checkpoint's files: local ones are read directly, others through the driver's Hadoop file systems.
-
-    `location` is a whole location, as Spark resolves it. Methods raise NotWritable, StoreUnavailable.
-    """
-
-    def __init__(self, spark: SparkSession, location: str) -> None:
-        self._spark = spark
-        self.location = location
-        self._base = normal(location)
-        self._is_local = location.startswith("file:")
-
-    def read(self, name: str) -> bytes | None:
-        """A file's content, by its path below the checkpoint; None if it doesn't exist. Raises InvalidOption too."""
-        if self._is_local:
-            try:
-                return Path(self._base, name).read_bytes()
-            except FileNotFoundError:
-                return None
-            except NotADirectoryError as error:
-                problem = f"checkpoint is {self._base}, where a file is: move it away, or name another folder"
-                raise InvalidOption((problem,)) from error
-
-        def content(fs: Any, path: Any) -> bytes | None:
-            if not fs.exists(path):
-                return None
-            with closing(fs.open(path)) as stream:
-                return bytes(driver_jvm(self._spark).org.apache.commons.io.IOUtils.toByteArray(stream))
-
-        return self._by_hadoop(name, content)
-
-    def names(self, folder: str) -> list[str]:
-        """What a folder of the checkpoint holds; nothing if it doesn't exist."""
-        if self._is_local:
-            try:
-                return [path.name for path in Path(self._base, folder).iterdir()]
-            except FileNotFoundError:
-                return []
-            except PermissionError as error:
-                raise NotWritable(str(Path(self._base, folder)), str(error.strerror)) from error
-
-        def listed(fs: Any, path: Any) -> list[str]:
-            return [str(entry.getPath().getName()) for entry in fs.listStatus(path)] if fs.exists(path) else []
-
-        return self._by_hadoop(folder, listed)
-
-    def put(self, name: str, data: bytes) -> None:
-        """Create a file, whole or not at all. It must not exist."""
-        folder, _, last = name.rpartition("/")
-        hidden = f"{folder}/.{last}.{uuid4().hex}"
-        if self._is_local:
-            with refusing(f"{self._base}/{name}", _WRITE):
-                Path(self._base, folder).mkdir(parents=True, exist_ok=True)
-                with Path(self._base, hidden).open("xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(self._base, hidden).rename(Path(self._base, name))
-            return
-
-        def write(fs: Any, path: Any) -> bool:
-            draft = driver_jvm(self._spark).org.apache.hadoop.fs.Path(f"{self._base}/{hidden}")
-            with closing(fs.create(draft)) as stream:
-                stream.write(bytearray(data))
-            return bool(fs.rename(draft, path))
-
-        if not self._by_hadoop(name, write, _WRITE):
-            path, reason = f"{self._base}/{name}", "it is there already"
-            raise StoreUnavailable(_WRITE, path, reason)
-
-    def remove(self, name: str) -> None:
-        """Delete a file, if it is there."""
-        if self._is_local:
-            with refusing(f"{self._base}/{name}", _DELETE):
-                Path(self._base, name).unlink(missing_ok=True)
-            return
-        self._by_hadoop(name, lambda fs, path: fs.delete(path, False), _DELETE)
-
-    def _by_hadoop(self, name: str, act: Callable[[Any, Any], T], action: str = "read the checkpoint's") -> T:
-        location = f"{self._base}/{name}"
-        try:
-            return on_file_system(self._spark, location, action, act)
-        except StoreUnavailable as error:
-            if "AccessControlException" in error.reason:
-                raise NotWritable(location, error.reason) from error
-            raise

@@ -12,36 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
-from hivesink.core.checkpoint import batch_ref, batch_watermark, left_over, next_batch, next_watermark
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
-from hivesink.core.topics import named, topics_of
+from hivesink.core.topics import KnownTopics
 from hivesink.core.trace import damaged_source, damaged_state, reason, unreadable_record
 from hivesink.sink.task.attempt import check_input
 from hivesink.spark.batchjobs import BatchJobs
 from hivesink.spark.behind import Lag
 from hivesink.spark.brief import briefly
-from hivesink.spark.input import Checkpoint, input_shape, needed_input, watermark_of
+from hivesink.spark.checkpoint import batch_ref, batch_watermark, left_over, next_batch, next_watermark
+from hivesink.spark.checkpoint_files import Checkpoint
+from hivesink.spark.input import input_shape, needed_input, watermark_of
 from hivesink.spark.recordsizes import RecordSizes
-from hivesink.spark.requirements import (
-    require_apart,
-    require_least,
-    require_same_topics,
-    require_unread,
-    require_watermark,
-)
+from hivesink.spark.requirements import require_apart, require_least, require_unread, require_watermark
 from hivesink.spark.running import (
     Running,
     comes_as_read,
     is_marked,
-    kafka_options,
     keeps_state,
     source_of,
+    source_texts,
+    streams,
     trigger_interval,
 )
 from hivesink.spark.sourcefiles import SourceFiles
-from hivesink.spark.topicids import CheckpointTopics, told_topics
+from hivesink.spark.topics import ids_at_start, ids_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,8 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from hivesink.core.offsets import SourceOffset
-    from hivesink.core.topics import Known
+    from hivesink.core.epoch import QueryHistory
+    from hivesink.core.offsets import SourceOffset, TopicIds
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
     from hivesink.wiring import Setup
@@ -95,10 +91,11 @@ class QueryRun:
         self.late_failure: Exception | None = None
         """What ended the timer: the next batch raises it."""
         self.query = query
-        self.checkpoint: str | None = None
+        self.checkpoint = "DIR"
         self._has_begun = False
-        self._topics: CheckpointTopics | None = None
-        self._has_state = not setup.spec.history_policy.resume
+        self._topics = KnownTopics()
+        self._sources: tuple[str, ...] = ()
+        self._keeps_state: bool | None = None
         self._has_watermark = False
         self._comes_as_read = False
         self._last: tuple[str, BatchId] | None = None
@@ -124,34 +121,33 @@ class QueryRun:
         raw = self._require_fit(schema).is_raw
         require_apart(self._spark, self.setup, plan, checkpoint)
         self.committer.recover()
-        files = Checkpoint(self._spark, checkpoint)
-        first = next_batch(files)
+        files, self._sources = Checkpoint(self._spark, checkpoint), source_texts(plan)
+        first = next_batch(files, self._sources)
         for name in left_over(files):
             files.remove(name)
-        self._require_own(first)
-        topics = self._topics_of(files)
-        require_same_topics(self._spark, self.setup, first, plan, topics)
+        histories = list(self.setup.histories(first.query)) if first.query else []
+        self._require_own(first, histories)
         require_unread(self._spark, self.setup, first, plan, files)
-        judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self.setup.context.log.location, raw=raw)
+        judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self._place, raw=raw)
+        self._topics.begin([history.newest for history in histories], first)
+        self._require_same(ids_at_start(self._spark, streams(plan)))
         if self.committer.spec.commit_rule.clock is not None:
             source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
             require_watermark(self.setup, source, has_watermark=self._has_watermark)
             require_least(self._spark, self.setup, first, plan, files)
             self.committer.read_from(source)
-        if first.query is None:
-            topics.keep(_begins_with(plan))
-        else:
-            # A person may have deleted them, or they are an older version's.
-            told = named(tuple(told_topics(options).ids for options in kafka_options(plan)))
-            names = topics_of(first.start or ())
-            topics.keep({**{name: ids for name, ids in told.items() if name in names}, **topics.kept()})
         self._follow(checkpoint, BatchId(first.batch - 1), self._shape(schema, ()))
         self._has_begun = True
 
-    def _topics_of(self, files: Checkpoint) -> CheckpointTopics:
-        if self._topics is None or self._topics.files.location != files.location:
-            self._topics = CheckpointTopics(files)
-        return self._topics
+    @property
+    def _place(self) -> errors.Place:
+        return errors.Place(self.setup.spec.target.name, self.setup.context.log.location, self.checkpoint)
+
+    def _require_same(self, now: TopicIds) -> None:
+        """Raises TopicRemade if topics have other ids `now` than before."""
+        if again := self._topics.learn(now):
+            last = self.setup.last_batch()
+            raise errors.TopicRemade(self.setup.context.log.location, last.epoch if last else 0, again)
 
     def _require_fit(self, schema: StructType) -> InputShape:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -252,17 +248,19 @@ class QueryRun:
             if call.epoch is not None:
                 raise errors.CalledTwice(log, batch_id, call.epoch)
             files = Checkpoint(self._spark, query.checkpoint)
+            if self._keeps_state is None:
+                self._keeps_state = keeps_state(query.execution.lastExecution().executedPlan())
             ref = batch_ref(query.id, BatchId(batch_id), files)
-            if not self._has_state:
-                self._require_state(ref, query)
+            ref = replace(ref, sources=self._sources, keeps_state=self._keeps_state)
             shape = replace(self._shape(batch.schema, ref.end), batch=ref.batch)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, files))
             behind = self._lag.behind(query.execution, ref.end)
             write = partial(self._write, batch, call, ref, query)
-            topics = self._topics_of(files).asking(query.execution, ref.end)
             with _reading(query.checkpoint):
-                done = self.committer.commit(ref, shape, write, behind, query.checkpoint, topics=topics)
+                done = self.committer.commit(
+                    ref, shape, write, behind, query.checkpoint, topic_ids=lambda: self._topics.ids
+                )
                 if done.replayed:
                     # If the log may hold rows of this run, they must be these: after an error the batch may come again.
                     if call.written is not None and not batch.sameSemantics(call.written):
@@ -279,7 +277,7 @@ class QueryRun:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
-        needed = keeps_state(query.execution.lastExecution().executedPlan())
+        needed = bool(self._keeps_state)
         if not (needed or self._decides(shape)):
             return
         files = SourceFiles(self._spark, query.execution, ref)
@@ -298,26 +296,16 @@ class QueryRun:
         if needed:
             self._miss(files.missing_after(), files, ref, replayed=True)
 
-    def _require_own(self, batch: NextBatch) -> None:
+    def _require_own(self, batch: NextBatch, histories: Sequence[QueryHistory]) -> None:
         """Raises OtherWriter for a writer that was renamed when Spark hadn't committed its last batch."""
-        if not batch.query:
-            return
         spec, run = self.setup.spec, self.query.run if self.query else None
         writer, table = spec.identity.writer, spec.target.name
         with _calls_lock:
             beside = {name for (where, name), call in _calls.items() if where == table and call.run == run}
-        found = wrote_instead(writer, self.setup.histories(batch.query), batch.batch, beside=beside)
+        found = wrote_instead(writer, histories, batch.batch, beside=beside)
         if found is not None:
             other = found.newest.epoch
             raise errors.OtherWriter(table, writer, batch.batch, other=found.writer, epoch=other, log=found.log)
-
-    def _require_state(self, ref: BatchRef, query: Running) -> None:
-        """Raises StateLost where a query would go on without its state."""
-        last, policy = self.setup.last_batch(), self.setup.spec.history_policy
-        plan = query.execution.lastExecution().executedPlan()
-        if last and policy.append != last.epoch and last.ref.query != ref.query and keeps_state(plan):
-            raise errors.StateLost(self.setup.context.log.location, last.epoch, last.ref.end)
-        self._has_state = True
 
     def _write(
         self, batch: DataFrame, call: _Call, ref: BatchRef, query: Running, plan: TaskPlan
@@ -330,6 +318,8 @@ class QueryRun:
         files.require_whole()
         self._miss(files.missing(), files, ref)
         files.require_unpackable()
+        if self._topics.lacks(ref.end):
+            self._require_same(ids_now(query.execution, ref.end))
         # What a user makes of the records may take long, and gets all the tasks that Spark gives it.
         records = span(ref.start, ref.end) if self._comes_as_read else None
         needed = batch.select(*map(quoted, needed_input(batch.schema, plan)))
@@ -343,6 +333,8 @@ class QueryRun:
         self._miss(files.missing_after(), files, ref)
         if changed := files.changed():
             raise errors.SourceFilesChanged(ref.batch, tuple(changed))
+        # Not before: all of the batch has been read by now.
+        self._require_same(ids_now(query.execution, ref.end))
         return reports
 
     def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef, *, replayed: bool = False) -> None:
@@ -360,17 +352,6 @@ class QueryRun:
             raise error
         passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
         logger.warning(passed_over, ref.batch, len(gone), len(files.planned), gone[0])
-
-
-def _begins_with(plan: Any) -> Known:
-    """The ids of the topics that a new query reads from elsewhere than their first records."""
-    places = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
-    found = list[dict[str, str]]()
-    for options in kafka_options(plan):
-        given = {name.lower(): value for name, value in options.items()}
-        if [given[name] for name in places if name in given] != ["earliest"]:
-            found.append(dict(told_topics(options).ids))
-    return named(tuple(found))
 
 
 @contextmanager

@@ -7,52 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.core.bucket import normal
-from hivesink.core.checkpoint import files_read, pinned_setting
-from hivesink.core.epoch import BatchId, BatchRef
+from hivesink.core.epoch import BatchId
 from hivesink.core.offsets import FilesOffset
 from hivesink.core.table import TableName
-from hivesink.core.topics import require_topics
+from hivesink.spark.checkpoint import files_read, pinned_setting
 from hivesink.spark.filenames import is_below, is_read, read_already, without_links
-from hivesink.spark.running import file_sources, kafka_options, watermarks
+from hivesink.spark.running import file_sources, watermarks
 from hivesink.spark.site import has_partitions, local_folder, qualified
-from hivesink.spark.sources import topics_now
-from hivesink.spark.topicids import told_topics
 from hivesink.storage.pointers import pointer_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
     from hivesink.core.epoch import NextBatch
-    from hivesink.core.offsets import KafkaOffset
     from hivesink.sink.commit.commits import Source
-    from hivesink.spark.input import Checkpoint
+    from hivesink.spark.checkpoint_files import Checkpoint
     from hivesink.spark.running import FileSource
-    from hivesink.spark.topicids import CheckpointTopics
     from hivesink.wiring import Setup
-
-
-def require_same_topics(
-    spark: SparkSession, setup: Setup, first: NextBatch, plan: Any, topics: CheckpointTopics
-) -> None:
-    """Raises TopicRemade, also where a new topic has no more records than were read of the old one."""
-    last, policy, log = setup.last_batch(), setup.spec.history_policy, setup.context.log.location
-    # What a start has left that was refused before its query began is of no offsets.
-    known = topics.kept() if first.query else {}
-
-    def was_written() -> bool:
-        if last or first.query is None or first.start is None or first.end is None:
-            return False
-        return setup.spec.was_written(BatchRef(first.query, first.batch, first.start, first.end))
-
-    for options in kafka_options(plan):
-
-        def now(options: Mapping[str, str] = options) -> KafkaOffset:
-            return topics_now(spark, options, options["subscribe"])
-
-        # The stream may have been made for an earlier query.
-        require_topics(known, last, first, policy, told_topics(options), log=log, now=now, was_written=was_written)
 
 
 def require_unread(spark: SparkSession, setup: Setup, first: NextBatch, plan: Any, files: Checkpoint) -> None:
@@ -136,9 +109,6 @@ def require_least(spark: SparkSession, setup: Setup, first: NextBatch, plan: Any
     where, way = "", "set it to min"
     if pinned:
         where = f" in the checkpoint {first.checkpoint}, which binds Spark whatever the session says"
-        way = (
-            "set it to min and start with a new checkpoint, for Kafka with resume=True "
-            '(see "The checkpoint is lost" in docs/operations.md)'
-        )
+        way = "set it to min and start with a new checkpoint and append"
     problem = f"{setting} = max{where}: the source that is ahead would end the partitions of the others"
     raise errors.InvalidOption((f"{problem}; {way}, or set {own}",))

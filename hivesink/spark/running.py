@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import ClockSetBack, Unsupported
 from hivesink.sink.commit.commits import Source
-from hivesink.spark.topicids import OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -125,18 +124,48 @@ def comes_as_read(plan: Any) -> bool:
 
 def source_of(plan: Any, *, planned: bool, ends_early: bool) -> Source:
     """What a stream's logical plan in the JVM says of its input; the rest as `Source` has it."""
-    streams = list(_stream_options(plan))
-    limits = [int(limit) for options in streams if (limit := options.get("maxOffsetsPerTrigger"))]
-    defers = any(options.get("minOffsetsPerTrigger") for options in streams)
-    # A source of the older kind shows its options, in the user's spelling, as text only.
-    texts = [str(node.dataSource().options()).lower() for node in _nodes(plan) if "dataSource" in dir(node)]
-    is_piecewise = any(name in text for text in texts for name in _PIECES)
+    options = streams(plan)
+    limits = [int(limit) for stream in options if (limit := stream.get("maxoffsetspertrigger"))]
+    defers = any("minoffsetspertrigger" in stream for stream in options)
+    is_piecewise = any(name in stream for stream in options for name in _PIECES)
     return Source(planned, ends_early, min(limits, default=None), is_piecewise, defers, holds_back(plan))
 
 
-def kafka_options(plan: Any) -> Iterator[Mapping[str, str]]:
-    """The options of each stream of `sources.kafka` in a logical plan in the JVM."""
-    return (dict(one.asCaseSensitiveMap()) for one in _stream_options(plan) if one.containsKey(OPTION))
+def streams(plan: Any) -> list[dict[str, str]]:
+    """The options of each source of a stream's logical plan in the JVM, in Spark's order.
+
+    Their names are in lower case, but for those of Kafka's own settings.
+    """
+    found = list[dict[str, str]]()
+    for node in _nodes(plan):
+        methods = dir(node)
+        if "extraOptions" in methods:
+            found.append(_named(node.extraOptions().asCaseSensitiveMap()))
+        elif "dataSource" in methods:
+            found.append(_named(_pairs(node.dataSource().options())))
+    return found
+
+
+def _pairs(options: Any) -> dict[str, str]:
+    """A map of Scala's."""
+    pairs, each = dict[str, str](), options.iterator()
+    while each.hasNext():
+        pair = each.next()
+        pairs[str(pair.productElement(0))] = str(pair.productElement(1))
+    return pairs
+
+
+def _named(options: Mapping[str, str]) -> dict[str, str]:
+    return {name if name.startswith("kafka.") else name.lower(): text for name, text in options.items()}
+
+
+def source_texts(plan: Any) -> tuple[str, ...]:
+    """What each source of a plan reads: the topics of Kafka's, the folder of files; "" of any other."""
+    found = []
+    for options in streams(plan):
+        topics = ",".join(sorted(topic.strip() for topic in options.get("subscribe", "").split(",")))
+        found.append(topics or options.get("subscribepattern") or options.get("assign") or options.get("path") or "")
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +183,6 @@ class FileSource:
 
 def file_sources(plan: Any) -> list[FileSource]:
     """Those of a stream's logical plan in the JVM."""
-    found = [_options(node.dataSource()) for node in _nodes(plan) if "dataSource" in dir(node)]
     return [
         FileSource(
             path=one["path"],
@@ -162,22 +190,9 @@ def file_sources(plan: Any) -> list[FileSource]:
             names=one.get("pathglobfilter", "*"),
             by_name=one.get("filenameonly", "").lower() == "true",
         )
-        for one in found
+        for one in streams(plan)
         if "path" in one
     ]
-
-
-def _options(source: Any) -> dict[str, str]:
-    """With lower-case names, as Spark ignores their case."""
-    options, pairs = dict[str, str](), source.options().iterator()
-    while pairs.hasNext():
-        pair = pairs.next()
-        options[str(pair.productElement(0)).lower()] = str(pair.productElement(1))
-    return options
-
-
-def _stream_options(plan: Any) -> Iterator[Any]:
-    return (node.extraOptions() for node in _nodes(plan) if "extraOptions" in dir(node))
 
 
 def trigger_interval(execution: Any) -> timedelta | None:

@@ -64,7 +64,6 @@ class HiveSink:
         metastore: str | None = None,
         site: Site | None = None,
         registrar: str = "thrift",
-        resume: bool = False,
         append: int | None = None,
         options: Mapping[str, object] | None = None,
         on_commit: Callable[[Committed], None] | None = None,
@@ -75,8 +74,8 @@ class HiveSink:
         `metastore` is one Thrift URI or several, by default `$HIVESINK_METASTORE`, then the session's own
         `hive.metastore.uris`, then `hive-site.xml`'s. `site` replaces what is read from the site's files
         (`$HADOOP_CONF_DIR`, `$HIVE_CONF_DIR`) and the session's Hadoop configuration. `registrar` is `thrift`, or
-        `hiveserver2` with `metastore` as host:port. Errors about a lost checkpoint say when to set `resume`, or
-        `append` to an epoch's number. `on_commit` gets a `Committed` after every batch; an error that it raises ends
+        `hiveserver2` with `metastore` as host:port. Errors about a history that doesn't follow say when to set
+        `append`, to an epoch's number. `on_commit` gets a `Committed` after every batch; an error that it raises ends
         the query, whose batch is committed all the same.
 
         Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable,
@@ -109,7 +108,7 @@ class HiveSink:
             table=require_table_name(table),
             writer=name,
             metastore=wiring.Metastore.at(registrar, uri, site),
-            history_policy=HistoryPolicy(resume=resume, append=None if append is None else Epoch(append)),
+            history_policy=HistoryPolicy(append=None if append is None else Epoch(append)),
             options=options or {},
             site=site,
             check=lambda location, log: check_encryption(spark, (location,), log),

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import BLOCK, PATH
-from hivesink.core.epoch import BatchId, NextBatch
-from hivesink.core.offsets import BEGINNING, KafkaOffset, to_json
-from hivesink.core.topics import made_again, named, require_topics, topic_ids
-from hivesink.errors import InvalidOption, ResumeImpossible, SourceUnreachable, TopicMissing, Unsupported, few
+from hivesink.errors import InvalidOption, few
 from hivesink.spark.filenames import is_pattern, require_seen
 from hivesink.spark.site import driver_jvm, hadoop_configuration, local_folder
-from hivesink.spark.topicids import OPTION, described, ids_of
+from hivesink.spark.topics import admin, beginning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
-
-    from hivesink.spark.sink import HiveSink
 
 logger = logging.getLogger("hivesink")
 
@@ -40,15 +33,6 @@ FETCH = {
     "kafka.isolation.level": "read_committed",
 }
 
-ASK = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "10000"}
-"""Timeouts of the request for a topic's partitions."""
-
-_SAID = {
-    "waiting for a node assignment": "no broker answers; is one running there, and open to this machine?",
-    "No resolvable bootstrap urls": "none of these hosts is known; correct the address",
-}
-"""What Kafka's client reports in its own terms, and what it means."""
-
 _CHOICES = ("subscribe", "subscribepattern", "assign")
 """Spark's options that say what to read."""
 
@@ -56,26 +40,16 @@ ANY_AGE = {"maxFileAge": "365000d"}
 """Spark's own default silently passes over files a week older than the newest: `mv`, `cp -p` and `rsync` keep times."""
 
 
-def kafka(
-    spark: SparkSession,
-    servers: str,
-    topics: str,
-    *,
-    resume: HiveSink | None = None,
-    options: Mapping[str, str] | None = None,
-) -> DataFrame:
+def kafka(spark: SparkSession, servers: str, topics: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
     """A stream of Kafka records, read from their beginning, with the columns of Spark's own source.
 
     The record is the bytes in `value`; beside it are `key`, `topic`, `partition`, `offset`, `timestamp` and
     `timestampType`, and with the option `includeHeaders` also `headers`. `servers` is host:port, several with commas;
-    so are several `topics`. With `resume`, a query with a new checkpoint begins where that sink's log ends; a partition
-    that the log doesn't know begins at its first record, and so does, with `append`, a topic that was made again. A
-    query that has a checkpoint always goes on from there. `options` are Spark's own and win over these.
+    so are several `topics`. A query that has a checkpoint goes on from there. `options` are Spark's own and win over
+    these.
 
     Raises SourceUnreachable if no broker answers within 15 s, TopicMissing if a topic doesn't exist: Spark itself
-    would silently wait for either; TopicRemade if one was made again since it was read; ResumeImpossible if the log
-    doesn't end in one Kafka source; InvalidOption if `options` say which topics, or where to start beside `resume`,
-    or a topic of the log is left out; Unsupported without the connector.
+    would silently wait for either; InvalidOption if `options` say which topics; Unsupported without the connector.
     """
     if others := [name for name in options or () if name.lower() in _CHOICES]:
         problem = (
@@ -83,62 +57,14 @@ def kafka(
         )
         problem += "or, for a pattern or for some partitions alone, use spark.readStream as in docs/python.md"
         raise InvalidOption((problem,))
-    starts = [name for name in options or () if name.lower().startswith("starting")]
-    if resume is not None and starts:
-        problem = f"{', '.join(starts)} beside resume: leave it out of options, since resume starts where the log ends"
-        raise InvalidOption((problem,))
-    require_known_options(topics, options or {})
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
-    beginning = topics_now(spark, client, topics)
-    told = {"startingOffsets": _starting_offsets(beginning, resume), OPTION: json.dumps(to_json(beginning))}
-    settings = {"subscribe": topics, **told, **client}
+    beginning(spark, client, _names(topics))
+    settings = {"subscribe": topics, "startingOffsets": "earliest", **client}
     return spark.readStream.format("kafka").options(**settings).load()
 
 
-def require_known_options(topics: object, options: Mapping[str, str]) -> None:
-    """Raise InvalidOption for what Spark or Kafka would take, and then end with in words of their own, or never."""
-    if not isinstance(topics, str) or not all(name.strip() for name in topics.split(",")):
-        raise InvalidOption((f"topics is {topics!r}: write their names, with commas between",))
-    wrong = []
-    for name, value in options.items():
-        fits, what = _VALUES.get(name.lower(), (lambda _: True, ""))
-        if not fits(str(value)):
-            wrong.append(f"{name} is {value!r}: write {what}")
-    if wrong:
-        raise InvalidOption(tuple(wrong))
-
-
-def _are_offsets(text: str) -> bool:
-    if text.lower() in {"earliest", "latest"}:
-        return True
-    try:
-        topics = json.loads(text)
-        return all(at >= BEGINNING for partitions in topics.values() for at in partitions.values())
-    except (ValueError, AttributeError, TypeError):
-        return False
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text) > 0
-
-
-_VALUES: Mapping[str, tuple[Callable[[str], bool], str]] = {
-    "startingoffsets": (
-        _are_offsets,
-        'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -2}} (-2 is the first record, -1 the end)',
-    ),
-    **dict.fromkeys(
-        ("maxoffsetspertrigger", "minoffsetspertrigger", "minpartitions", "maxrecordsperpartition"),
-        (_is_count, "a whole number above 0"),
-    ),
-    "startingtimestamp": (str.isdecimal, "milliseconds since 1970"),
-    "failondataloss": (lambda text: text.lower() in {"true", "false"}, "true or false"),
-    "kafka.isolation.level": (
-        lambda text: text in {"read_committed", "read_uncommitted"},
-        "read_committed or read_uncommitted",
-    ),
-}
-"""Options of Spark's source, in lower case: whether a value fits, and what would."""
+def _names(topics: str) -> list[str]:
+    return [topic.strip() for topic in topics.split(",")]
 
 
 def _unreadable(said: str) -> str:
@@ -223,29 +149,6 @@ def _look_at(spark: SparkSession, folder: str, options: Mapping[str, str]) -> No
     logger.warning("the folder %s holds no files yet%s", folder, way % min(folders) if folders else "")
 
 
-def _starting_offsets(beginning: KafkaOffset, resume: HiveSink | None) -> str:
-    last = resume.setup.last_batch() if resume is not None else None
-    if resume is None or last is None:
-        return "earliest"
-    log, end = resume.setup.context.log.location, last.ref.end
-    if len(end) != 1 or not isinstance(end[0], KafkaOffset):
-        several = len(end) > 1 and all(isinstance(one, KafkaOffset) for one in end)
-        raise ResumeImpossible(log, last.epoch, end, several=several)
-    policy, known, wanted = resume.setup.spec.history_policy, end[0].topics(), beginning.topics()
-    given_up = sorted(known.keys() - wanted.keys())
-    if given_up and policy.append != last.epoch:
-        problem = f"resume without {', '.join(given_up)}, of which {log} holds records: name it too, or, to give it up "
-        problem += f"for good, start the sink with append={last.epoch} beside resume; named again, it is read from its "
-        problem += "beginning"
-        raise InvalidOption((problem,))
-    # After the topics that are left out: `append` would give those up, too.
-    require_topics({}, last, NextBatch("", None, BatchId(0)), policy, beginning, log=log, now=lambda: beginning)
-    # Spark wants every partition of the topics named.
-    for topic in wanted.keys() - set(made_again(named(topic_ids(end)), (beginning.ids,))):
-        wanted[topic] |= {name: at for name, at in known.get(topic, {}).items() if name in wanted[topic]}
-    return json.dumps(wanted, sort_keys=True)
-
-
 def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[int, int]]:
     """The first offset of each partition of `topic`, and the one after its last record.
 
@@ -253,65 +156,16 @@ def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[in
     """
     jvm = driver_jvm(spark)
     client = {"kafka.bootstrap.servers": servers, **FETCH}
-    names = topics_now(spark, client, topic).topics()[topic]
+    names = beginning(spark, client, [topic]).topics()[topic]
     partitions = {int(name): jvm.org.apache.kafka.common.TopicPartition(topic, int(name)) for name in names}
 
-    def ask(admin: Any, kind: str) -> dict[int, int]:
-        asked = jvm.java.util.HashMap()
+    def ask(client: Any, kind: str) -> dict[int, int]:
+        places = jvm.java.util.HashMap()
         for partition in partitions.values():
-            asked.put(partition, getattr(jvm.org.apache.kafka.clients.admin.OffsetSpec, kind)())
-        found = admin.listOffsets(asked).all().get()
+            places.put(partition, getattr(jvm.org.apache.kafka.clients.admin.OffsetSpec, kind)())
+        found = client.listOffsets(places).all().get()
         return {number: int(found[partition].offset()) for number, partition in partitions.items()}
 
-    with _admin(spark, client, topic) as admin:
-        first, end = ask(admin, "earliest"), ask(admin, "latest")
+    with admin(spark, client, [topic]) as asked:
+        first, end = ask(asked, "earliest"), ask(asked, "latest")
     return {number: (first[number], end[number]) for number in sorted(partitions)}
-
-
-def topics_now(spark: SparkSession, client: Mapping[str, str], topics: str) -> KafkaOffset:
-    """Where the topics begin, in the terms of `startingOffsets`: -2 for each partition that they have now.
-
-    Asked with the client, and the settings for it, that Spark will use.
-    """
-    names = [topic.strip() for topic in topics.split(",")]
-    with _admin(spark, client, topics) as admin:
-        found = described(admin, names)
-        if missing := [topic for topic, one in found.items() if one is None]:
-            raise TopicMissing(_told(client, missing))
-        offsets = {
-            topic: {str(info.partition()): BEGINNING for info in one.partitions()} for topic, one in found.items()
-        }
-        return KafkaOffset.of(offsets, ids_of(found))
-
-
-def _told(client: Mapping[str, str], topics: Sequence[str]) -> str:
-    return f"topic{'s' * (len(topics) > 1)} {', '.join(topics)} of Kafka at {client['kafka.bootstrap.servers']}"
-
-
-@contextmanager
-def _admin(spark: SparkSession, client: Mapping[str, str], topics: str) -> Iterator[Any]:
-    """Kafka's own AdminClient; its errors become those that `kafka` raises, and name `topics`."""
-    from py4j.java_gateway import JavaClass
-    from py4j.protocol import Py4JJavaError
-
-    jvm = driver_jvm(spark)
-    properties, client_class = jvm.java.util.Properties(), jvm.org.apache.kafka.clients.admin.AdminClient
-    if not isinstance(client_class, JavaClass):
-        msg = "reading Kafka in this session"
-        raise Unsupported(msg, "Spark's Kafka connector isn't loaded", "use session(…, kafka=True), or --packages")
-    for name, value in {**ASK, **client}.items():
-        if name.startswith("kafka."):
-            properties.put(name.removeprefix("kafka."), value)
-    try:
-        with closing(client_class.create(properties)) as admin:
-            yield admin
-    except Py4JJavaError as error:
-        reason = str(error.java_exception.getCause() or error.java_exception)
-        msg = _told(client, [topic.strip() for topic in topics.split(",")])
-        if "UnknownTopicOrPartition" in reason:
-            raise TopicMissing(msg) from error
-        if "ConfigException" in reason and "resolvable" not in reason:
-            problem = f"{msg}: {reason}; write servers as host:port, separated by commas, or fix the option named"
-            raise InvalidOption((problem,)) from error
-        said = next((ours for theirs, ours in _SAID.items() if theirs in reason), reason)
-        raise SourceUnreachable(msg, said) from error

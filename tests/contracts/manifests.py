@@ -22,10 +22,19 @@ def small(epoch: int, attempt: str = "aaaabbbb") -> Manifest:
     return Manifest("w", "0a1b2c3d", Epoch(epoch), attempt, "batch", AT, Epoch(0))
 
 
+BATCH = BatchRef(
+    query="1f0c",
+    batch=BatchId(7),
+    start=(NoOffset(), FilesOffset(0, "ab" * 32, 3), OtherOffset('{"a":1}')),
+    end=(KafkaOffset.of({"t": {"0": 10, "1": 20}}), FilesOffset(1, "cd" * 32, 2), OtherOffset('{"a":2}')),
+    sources=("t", "/in", ""),
+    head='v1\n{"batchWatermarkMs":0,"batchTimestampMs":1763692800000,"conf":{}}',
+    keeps_state=True,
+)
+
+
 def full() -> Manifest:
     """Every field filled: open state, moves, several tables, each kind of offset."""
-    start = (NoOffset(), FilesOffset(0, "ab" * 32, 3), OtherOffset('{"a":1}'))
-    end = (KafkaOffset.of({"t": {"0": 10, "1": 20}}), FilesOffset(1, "cd" * 32, 2), OtherOffset('{"a":2}'))
     return Manifest(
         writer="flights",
         uid="0a1b2c3d",
@@ -34,7 +43,7 @@ def full() -> Manifest:
         kind="batch",
         at=AT,
         settled=Epoch(11),
-        last_batch=LastBatch(Epoch(12), BatchRef("1f0c", BatchId(7), start, end), appended=True, raw=True),
+        last_batch=LastBatch(Epoch(12), BATCH, appended=True, raw=True),
         rows=Rows(read=21, written=6, rejected=5, dropped=4, late=3, skipped=3),
         parts=(
             _part("demo.flights", "dt=2013-01-01", 0),

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hivesink.core.epoch import LastBatch
+    from hivesink.core.offsets import SourceOffset
     from tests.crash.site import SiteJob
 
 DAYS = st.sampled_from("abc")
@@ -65,7 +66,6 @@ class Histories(RuleBasedStateMachine):
             options["sink.partition-commit.policy.kind"] = "metastore,success-file"
         self.site = Site(Source([]), options=options)
         self.ended: Counter[int] = Counter()
-        self.start = 0
         self.down = False
         self.created_late = False
         self.queries = 1
@@ -183,7 +183,7 @@ class Histories(RuleBasedStateMachine):
         self.created_late = self.created_late or call == "open_new"
 
     def _expected(self) -> Counter[int]:
-        return self.ended + Counter(range(self.start, len(self.site.source.events)))
+        return self.ended + Counter(range(len(self.site.source.events)))
 
     def _resolve(self) -> None:
         """Start again, as often as it takes; then compare with the model."""
@@ -219,41 +219,36 @@ class Histories(RuleBasedStateMachine):
         return True
 
     def _new_checkpoint(self, *, append: bool) -> None:
-        """A new query: from the log's end (`resume`), or with all events once more (`append`)."""
+        """The checkpoint is rebuilt from the log, or, with `append`, a new query reads all events once more."""
         last = self._last_batch()
         source = self.site.source
         self.queries += 1
         query = f"query-{self.queries}"
         if last is None:
-            self.site.source = source.new_checkpoint(query, self.start)
+            self.site.source = source.new_checkpoint(query)
             return
-        (end,) = last.ref.end
-        assert isinstance(end, KafkaOffset)
-        position = dict(end.next)["t", 0]
-        self.ended += Counter(range(self.start, position))
-        self.start = 0 if append else position
-        self.site.source = source.new_checkpoint(query, self.start)
-        self._must_be_refused(source.new_checkpoint(query, self.start))
-        history_policy = HistoryPolicy(append=last.epoch) if append else HistoryPolicy(resume=True)
+        self._must_be_refused(source.new_checkpoint(query))
+        if not append:
+            self.site.source = self._rebuilt(last)
+            return
+        self.ended += Counter(range(_position(last.ref.end)))
+        self.site.source = source.new_checkpoint(query)
         self.site.metastore.come_up()
-        if self.start < len(source.events):
-            self.site.job(history_policy=history_policy).run(batches=1)
-        elif append:
-            self.start = position
-        if self.site.source.committed == 0:
-            self._continue_at(last, position)
+        if source.events:
+            self.site.job(history_policy=HistoryPolicy(append=last.epoch)).run(batches=1)
+        else:
+            self.site.source = self._rebuilt(last)
 
-    def _continue_at(self, last: LastBatch, position: int) -> None:
-        """Nothing came for the new query yet: the old checkpoint goes on."""
-        source = Source(self.site.source.events, last.ref.query, start=None)
-        source.planned = [0] * last.ref.batch + [position]
-        if last.ref.batch:
-            source.planned[-2] = position
-        source.committed = last.ref.batch + 1
-        self.site.source = source
+    def _rebuilt(self, last: LastBatch) -> Source:
+        """The checkpoint as `hivesink recover` makes it: the log's last batch comes again."""
+        ref = last.ref
+        source = Source(self.site.source.events, ref.query, start=_position(ref.start))
+        source.planned = [0] * (ref.batch - 1) + [_position(ref.start)] * (ref.batch > 0) + [_position(ref.end)]
+        source.committed = ref.batch
+        return source
 
     def _must_be_refused(self, source: Source) -> None:
-        if self.start < len(source.events):
+        if source.events:
             with pytest.raises(ForeignHistory):
                 self.site.job(source=source).run()
 
@@ -267,6 +262,12 @@ class Histories(RuleBasedStateMachine):
             job.committer.recover()
         head = self.site.log.view().head
         return self.site.log.manifest(head).last_batch if head else None
+
+
+def _position(offsets: tuple[SourceOffset, ...]) -> int:
+    (offset,) = offsets
+    assert isinstance(offset, KafkaOffset)
+    return dict(offset.next)["t", 0]
 
 
 LONG = int(os.environ.get("HIVESINK_HISTORIES", "1000"))

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import StreamingQueryException
+
 from hivesink import HiveSink, sources
 from hivesink.config.options import check
 from hivesink.core.table import TableName
@@ -214,6 +216,18 @@ def once_after(act: Callable[[], Any]) -> Callable[..., Any]:
     return method
 
 
+def plain(stage: Stage, sink: HiveSink, events: DataFrame) -> BaseException | None:
+    """Run `foreachBatch(sink)` until nothing is left; the sink's error, if it had one."""
+    writer = events.writeStream.foreachBatch(sink).option("checkpointLocation", str(stage.checkpoint))
+    try:
+        writer.trigger(**AVAILABLE_NOW).start().awaitTermination()
+    except StreamingQueryException:
+        if sink._run.failure is None:
+            raise
+        return sink._run.failure
+    return None
+
+
 @dataclass(frozen=True)
 class Topic:
     """A topic of the real broker. Records go to the partition `number % partitions` of `event(number)`."""
@@ -266,5 +280,5 @@ class Topic:
         producer.flush(30)
         producer.abort_transaction(30)
 
-    def stream(self, spark: SparkSession, resume: HiveSink | None = None, **options: str) -> DataFrame:
-        return sources.kafka(spark, self.servers, self.name, resume=resume, options=options)
+    def stream(self, spark: SparkSession, **options: str) -> DataFrame:
+        return sources.kafka(spark, self.servers, self.name, options=options)

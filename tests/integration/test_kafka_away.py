@@ -28,7 +28,7 @@ def test_no_broker_answers(spark: SparkSession) -> None:
 def test_a_session_without_the_connector(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """To py4j a class that no jar has is a package, as here each of `org`."""
     jvm = driver_jvm(spark)
-    monkeypatch.setattr("hivesink.spark.sources.driver_jvm", lambda _: SimpleNamespace(java=jvm.java, org=jvm.nowhere))
+    monkeypatch.setattr("hivesink.spark.topics.driver_jvm", lambda _: SimpleNamespace(java=jvm.java, org=jvm.nowhere))
     with pytest.raises(Unsupported, match=r"connector isn't loaded.*session\(…, kafka=True\)"):
         sources.kafka(spark, "127.0.0.1:1", "clicks", options=SOON)
 
@@ -42,55 +42,11 @@ def test_what_the_client_can_not_read_needs_a_person(
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("name", ["startingOffsets", "startingTimestamp", "startingoffsetsByTimestamp"])
-def test_a_start_of_ones_own_beside_resume_is_refused(name: str) -> None:
-    anything: Any = object()
-    with pytest.raises(InvalidOption, match=f"^{name} beside resume: leave it out of options"):
-        sources.kafka(anything, "h:9092", "clicks", resume=anything, options={name: "earliest"})
-
-
 @pytest.mark.parametrize("name", ["subscribe", "subscribePattern", "assign"])
 def test_topics_by_an_option_are_refused(name: str) -> None:
     anything: Any = object()
     with pytest.raises(InvalidOption, match=f"^{name} in options of sources.kafka, which has"):
         sources.kafka(anything, "h:9092", "clicks", options={name: "clicks"})
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "told"),
-    [
-        ("startingOffsets", "foo", "write earliest, latest, or JSON"),
-        ("startingOffsets", '{"clicks": {"0": -3}}', "write earliest, latest, or JSON"),
-        ("startingOffsets", '{"clicks": 3}', "write earliest, latest, or JSON"),
-        ("maxoffsetsPerTrigger", "-3", "a whole number above 0"),
-        ("minPartitions", "abc", "a whole number above 0"),
-        ("startingTimestamp", "yesterday", "milliseconds since 1970"),
-        ("failOnDataLoss", "perhaps", "true or false"),
-        ("kafka.isolation.level", "huh", "read_committed or read_uncommitted"),
-    ],
-)
-def test_an_option_that_can_be_none_is_refused_before_it_is_in_a_checkpoint(option: str, value: str, told: str) -> None:
-    anything: Any = object()
-    with pytest.raises(InvalidOption, match=rf"^{option} is .*: .*{told}"):
-        sources.kafka(anything, "h:9092", "clicks", options={option: value})
-
-
-@pytest.mark.parametrize("topics", ["", "clicks,", ["clicks"]])
-def test_what_names_no_topics_is_refused(topics: Any) -> None:
-    anything: Any = object()
-    with pytest.raises(InvalidOption, match=r"^topics is .*: write their names"):
-        sources.kafka(anything, "h:9092", topics)
-
-
-def test_options_that_spark_takes_are_taken() -> None:
-    places = '{"clicks": {"0": -2, "1": 5, "2": -1}}'
-    for option, value in (
-        ("startingOffsets", places),
-        ("startingOffsets", "LATEST"),
-        ("startingTimestamp", "0"),
-        ("kafka.anything", "x"),
-    ):
-        sources.require_known_options("a, b", {option: value, "maxOffsetsPerTrigger": "5", "failOnDataLoss": "False"})
 
 
 def test_a_topic_that_is_not_there_is_named(spark: SparkSession, kafka: str) -> None:

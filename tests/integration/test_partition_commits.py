@@ -158,7 +158,7 @@ def test_the_checkpoint_says_which_of_several_watermarks_counts(stage: Stage) ->
         plain = writer.option("checkpointLocation", str(stage.checkpoint)).start()
     with pytest.raises(StreamingQueryException):
         plain.processAllAvailable()
-    told = rf"= max in the checkpoint file:{stage.checkpoint}, .* with a new checkpoint, for Kafka with resume=True"
+    told = rf"= max in the checkpoint file:{stage.checkpoint}, .* with a new checkpoint and append"
     with pytest.raises(InvalidOption, match=told):
         stage.begin(stage.sink(), two_sources(stage))
     stage.forget_checkpoint()

@@ -1,9 +1,8 @@
-"""A checkpoint's files, read on this machine's disk and through Hadoop's file systems."""
+"""What a stream's columns mean to the sink."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -12,45 +11,12 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.core.topics import keep, kept
-from hivesink.errors import MissingColumns, StoreUnavailable
+from hivesink.errors import MissingColumns
 from hivesink.sink.task.messages import TablePlan, TaskPlan
-from hivesink.spark.input import Checkpoint, input_shape, needed_input
+from hivesink.spark.input import input_shape, needed_input
 from hivesink.wiring import row_reader
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.spark
-
-
-@pytest.mark.parametrize("scheme", ["file:", ""], ids=["direct", "hadoop"])
-def test_files_and_folders_that_are_there_and_that_are_not(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets" / "0").write_bytes(b"v1")
-    (tmp_path / "offsets" / "10").touch()
-    files = Checkpoint(spark, f"{scheme}{tmp_path}")
-    assert (files.read("offsets/0"), files.read("offsets/1"), files.read("metadata")) == (b"v1", None, None)
-    assert sorted(files.names("offsets")) == ["0", "10"]
-    assert files.names("commits") == []
-
-
-@pytest.mark.parametrize("scheme", ["file:", ""], ids=["direct", "hadoop"])
-def test_the_ids_of_topics_are_kept_beside_sparks_files(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
-    # A new checkpoint has no folder yet.
-    files = Checkpoint(spark, f"{scheme}{tmp_path}/new")
-    assert kept(files) == {}
-    for number, known in enumerate(({"t": frozenset({"one"})}, {"é": frozenset({"two", "three"})}), start=1):
-        keep(known, files)
-        assert kept(files) == known
-        assert [name for name in files.names("hivesink") if not name.startswith(".")] == [f"topics.{number}"]
-    files.remove("hivesink/topics.9")
-    blocked = Checkpoint(spark, f"{scheme}{tmp_path}/file")
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreUnavailable, match=r"^could not write the checkpoint's .*/file/hivesink/topics.1: "):
-        blocked.put("hivesink/topics.1", b"{}")
 
 
 KAFKA = "key binary, value binary, topic string, timestamp timestamp"

@@ -21,7 +21,7 @@ from hivesink.errors import ClockSetBack, SourceUnreachable
 from hivesink.sink.commit.commits import Source
 from hivesink.spark.query import HiveQuery, _newest
 from hivesink.spark.running import Questions, is_marked, source_of, trigger_interval, watermarks
-from hivesink.spark.topicids import ids_now
+from hivesink.spark.topics import ids_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
+from hivesink.core.offsets import with_ids
 from hivesink.core.progress import UNKNOWN, count
 from hivesink.core.seen import Seen
-from hivesink.core.topics import expected, topics_of
-from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
+from hivesink.errors import EpochTaken, HiveSinkError, Place, StoreUnavailable
 from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits, Source
 from hivesink.sink.commit.committed import Committed, Stopwatch, tell, tell_nothing_new
@@ -33,23 +33,21 @@ from hivesink.sink.commit.patience import Patience
 from hivesink.sink.commit.roller import Encode, Roller
 from hivesink.sink.commit.statistics import write_estimates
 from hivesink.sink.commit.tally import Tally
-from hivesink.sink.commit.topics import BatchTopics, NoTopics, Topics
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from datetime import datetime, timedelta
 
     from hivesink.core.lifecycle import History
     from hivesink.core.manifest import Manifest
+    from hivesink.core.offsets import TopicIds
     from hivesink.core.partition import PartitionKey
     from hivesink.core.progress import Behind, Progress
     from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext, WriterSpec
 
 logger = logging.getLogger("hivesink")
-
-NO_TOPICS = NoTopics()
 
 _ROLLS = 3
 """How often the end of a query rolls rows whose files a user's statement has taken."""
@@ -108,15 +106,16 @@ class Committer:
         shape: InputShape,
         write: Write,
         behind: Behind = UNKNOWN,
-        checkpoint: str | None = None,
+        checkpoint: str = "DIR",
         *,
-        topics: Topics = NO_TOPICS,
+        topic_ids: Callable[[], TopicIds] = tuple,
     ) -> Committed:
         """Write and decide `batch`, or prove that it was committed. Returns only then.
 
-        `behind`: what the source has beyond it. `checkpoint` is the query's, for errors.
+        `behind`: what the source has beyond it. `checkpoint` is the query's, for errors. `topic_ids` says which ids the
+        topics of each source have, once the batch has been written.
 
-        Raises the errors of `judge`, TopicRemade, what `topics` raises, BadRecord, EpochTaken, FencedOut,
+        Raises the errors of `judge`, what `write` and `topic_ids` raise, BadRecord, EpochTaken, FencedOut,
         StoreUnavailable, PartitionElsewhere, and the metastore's if it is down for too long, or at all without
         `tolerant`; RowsHeldBack.
         """
@@ -130,8 +129,8 @@ class Committer:
             self._finish(executor)
             head = executor.history.head
             last = head.last_batch if head else None
-            log = self.context.log.location
-            verdict = judge(last, batch, self.spec.history_policy, log, raw=shape.is_raw, checkpoint=checkpoint)
+            place = Place(self.spec.target.name, self.context.log.location, checkpoint)
+            verdict = judge(last, batch, self.spec.history_policy, place, raw=shape.is_raw)
             if isinstance(verdict, Replay):
                 logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
                 done = Committed(verdict.epoch, replayed=True)
@@ -139,9 +138,9 @@ class Committer:
                 epoch = Epoch(executor.history.epoch + 1)
                 new = LastBatch(epoch, batch, appended=verdict.appended, raw=shape.is_raw)
                 if last is None and self.spec.was_written(batch):
-                    done = self._commit_known(executor, new, topics)
+                    done = self._commit_known(executor, new, topic_ids())
                 else:
-                    done = self._commit_new(executor, new, shape, write, watch, topics=topics)
+                    done = self._commit_new(executor, new, shape, write, watch, topic_ids=topic_ids)
             self._is_current = True
             self._tell(done)
             self._roll_due(executor)
@@ -252,18 +251,15 @@ class Committer:
         write: Write,
         watch: Stopwatch,
         *,
-        topics: Topics,
+        topic_ids: Callable[[], TopicIds],
     ) -> Committed:
-        history, log = executor.history, self.context.log.location
-        last = history.head.last_batch if history.head else None
-        checked = BatchTopics(topics, last, batch.ref, policy=self.spec.history_policy, log=log)
-        checked.before()
+        history = executor.history
         if self.spec.config["sink.rolling-policy.on-epoch"]:
             self._commits.read()
         before = history.head.watermark if history.head else None
         written = self._writer.write(batch.epoch, shape, write, watch, late=before.at if before else None)
         # Not before: all of the batch has been read by now.
-        batch = replace(batch, ref=checked.after())
+        batch = _with_ids(batch, topic_ids())
         watch.lap("lookup")
         mark = self._commits.mark_after(history.head, batch.ref, shape, written.reports, watch.began)
         manifest = self._manifest(executor, batch, written)
@@ -389,11 +385,11 @@ class Committer:
         tell(self.spec.target.name, self.spec.identity.writer, done, self.progress(), own_rolling=own_rolling)
         return done
 
-    def _commit_known(self, executor: Executor, batch: LastBatch, topics: Topics) -> Committed:
+    def _commit_known(self, executor: Executor, batch: LastBatch, ids: TopicIds) -> Committed:
         """Begin the log with an epoch without rows: another log has committed them."""
         logger.info("batch %d was committed before the reset: its rows are in the table", batch.ref.batch)
         attempt = self.context.stamp().attempt
-        batch = replace(batch, ref=expected(batch.ref, topics.kept(topics_of(batch.ref.end))))
+        batch = _with_ids(batch, ids)
         executor.decide(Seen(), batch=self._manifest(executor, batch, Written(attempt, (), (), None)))
         self._finish(executor)
         return Committed(batch.epoch, replayed=True)
@@ -439,3 +435,7 @@ class Committer:
             waits = "are committed but can't be read until the job or `hivesink recover` runs"
             error.args = (f"rows of {self.spec.target.name} {waits}: {error}",)
         return error
+
+
+def _with_ids(batch: LastBatch, ids: TopicIds) -> LastBatch:
+    return replace(batch, ref=replace(batch.ref, end=with_ids(batch.ref.end, ids)))

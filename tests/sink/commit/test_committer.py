@@ -12,9 +12,8 @@ import pytest
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Rows
-from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
+from hivesink.core.offsets import KafkaOffset
 from hivesink.core.seen import GivenUp
-from hivesink.core.topics import topic_ids
 from hivesink.errors import (
     BadRecord,
     BatchBehindLog,
@@ -26,10 +25,8 @@ from hivesink.errors import (
     OffsetsDontChain,
     RegistrationFailed,
     ReplayDiffers,
-    ResumeImpossible,
     StoreUnavailable,
     TaskFailed,
-    TopicRemade,
     UnknownTable,
     Unsupported,
 )
@@ -42,10 +39,10 @@ from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
+    from hivesink.core.offsets import TopicIds
     from hivesink.core.table import TableName
-    from hivesink.core.topics import Known
 
 EVENTS = events(12)
 IDS = list(range(12))
@@ -101,7 +98,7 @@ def test_the_same_batch_with_other_offsets_is_refused(site: Site) -> None:
 
 def test_a_new_checkpoint_is_refused_and_names_both_ways_on(site: Site) -> None:
     site.job().run()
-    with pytest.raises(ForeignHistory, match=r"resume=True.*append=3"):
+    with pytest.raises(ForeignHistory, match=rf"`hivesink recover {TABLE} --checkpoint DIR`.*append=3"):
         again_from(site, 0).run()
     site.check(IDS)
 
@@ -125,25 +122,6 @@ def test_append_holds_across_the_fence_that_its_first_try_left(site: Site) -> No
     site.check(IDS + IDS)
 
 
-def test_resume_goes_on_just_where_the_log_ends(site: Site) -> None:
-    site.job().run(batches=2)
-    for start in (0, 7, 9):
-        with pytest.raises(OffsetsDontChain):
-            again_from(site, start, resume=True).run()
-    again_from(site, 8, resume=True).run()
-    site.check(IDS)
-
-
-def test_resume_takes_partitions_that_are_new(site: Site) -> None:
-    job = site.job()
-    job.run()
-    start, end = ({"t": {"0": 12, "1": first}, "u": {"0": 0}} for first in (0, 3))
-    ref = BatchRef("query-2", BatchId(0), (KafkaOffset.of(start),), (KafkaOffset.of(end),))
-    job = site.job(history_policy=HistoryPolicy(resume=True))
-    assert not job.committer.commit(ref, InputShape(), lambda plan: job.write(plan, [Event(12, "n")])).replayed
-    site.check([*IDS, 12])
-
-
 def test_a_kafka_partition_appears_within_a_query_and_none_vanishes(site: Site) -> None:
     job = site.job()
     offsets = [{"t": {"0": 0}}, {"t": {"0": 1, "1": 1}}, {"t": {"0": 2, "1": 1}}, {"t": {"1": 2}}]
@@ -156,106 +134,25 @@ def test_a_kafka_partition_appears_within_a_query_and_none_vanishes(site: Site) 
         job.committer.commit(gone, InputShape(), lambda plan: job.write(plan, []))
 
 
-Ids = dict[str, str]
-
-
-class Broker:
-    """What a query's topics are by `answers`, in turn, and what its checkpoint keeps."""
-
-    def __init__(self, *answers: Ids, known: Known | None = None) -> None:
-        self.said: list[str] = []
-        self.known: Known = known or {}
-        self._answers = iter(answers)
-
-    def kept(self, names: Collection[str]) -> Known:
-        assert {"t", "u"}.issuperset(names)
-        return self.known
-
-    def keep(self, known: Known) -> None:
-        self.known = known
-
-    def now(self) -> tuple[Ids, ...]:
-        self.said.append("ids")
-        return (next(self._answers),)
-
-
-def follow(
-    site: Site,
-    number: int,
-    *answers: Ids,
-    query: str = "q",
-    start: int | None = None,
-    known: Known | None = None,
-    **allowed: Any,
-) -> Ids:
-    """Commit the batch of that number of the topics `t` and `u`, and return the ids that its manifest has.
-
-    `answers` are the broker's, in turn; the last one after the tasks. `known` is what the checkpoint keeps.
-    """
-    job = site.job(history_policy=HistoryPolicy(**allowed))
-    begin = 5 * number if start is None else start
-    offsets = [KafkaOffset.of({"t": {"0": at}, "u": {"0": 5}}) for at in (begin, 5 * number + 5)]
-    ref = BatchRef(query, BatchId(0 if query != "q" else number), (offsets[0],), (offsets[1],))
-    broker = Broker(*answers, known=known)
+def test_a_manifest_has_the_ids_that_the_topics_have_once_the_batch_was_read(site: Site) -> None:
+    job, said = site.job(), list[str]()
+    start, end = (KafkaOffset.of({"t": {"0": at}, "u": {"0": at}}) for at in (0, 5))
 
     def write(plan: TaskPlan) -> list[TaskReport]:
-        broker.said.append("read")
-        return job.write(plan, [Event(number, "a")])
+        said.append("read")
+        return job.write(plan, [Event(1, "a")])
 
-    job.committer.commit(ref, InputShape(), write, topics=broker)
-    assert broker.said == [*["ids"] * (len(answers) - 1), "read", "ids"]
+    def ids() -> TopicIds:
+        said.append("ids")
+        return ({"t": "1", "gone": "2"},)
+
+    job.committer.commit(BatchRef("q", BatchId(0), (start,), (end,)), InputShape(), write, topic_ids=ids)
+    assert said == ["read", "ids"]
     last = site.log.manifest(site.log.view().head).last_batch
     assert last is not None
-    found = dict(topic_ids(last.ref.end)[0])
-    assert broker.known == {topic: {one} for topic, one in found.items()}
-    return found
-
-
-def test_a_topic_that_was_made_again_is_refused_until_a_person_decides(site: Site) -> None:
-    one, both, anew = {"t": "1"}, {"t": "1", "u": "1"}, {"t": "2", "u": "1"}
-    # Of the log's first batch nothing is known, so the topics are asked for before it's read, too.
-    with pytest.raises(TopicRemade, match="topic t was deleted"):
-        follow(site, 0, both, anew)
-    # An older broker, or an older hivesink, knows no ids; then they come. One that is gone keeps its own.
-    assert follow(site, 0, {}, {}) == {}
-    assert follow(site, 1, one, both) == both
-    assert follow(site, 2, one) == both
-    # With `append` too, an older checkpoint, or one that begins where the log ends, would skip records.
-    last, kept = {"append": Epoch(4)}, {"known": {"t": frozenset({"1"})}}
-    refused: list[tuple[str, dict[str, Any]]] = [("q", {}), ("q2", {"resume": True}), ("q", {"append": Epoch(2)})]
-    for query, allowed in [*refused, ("q", {**last, **kept}), ("q2", last), ("q2", {**last, **kept, "start": 0})]:
-        # The first try left a fence.
-        with pytest.raises(TopicRemade, match=r"topic t was deleted .* at epoch 4 .* append=4\)"):
-            follow(site, 3, anew, query=query, **allowed)
-    assert site.rows() == [0, 1, 2]
-    # With `resume` beside it, topics that are the same go on where the log ends.
-    with pytest.raises(OffsetsDontChain, match="t-0: log ends at 15, batch starts at 0"):
-        follow(site, 3, both, both, query="q2", start=0, append=Epoch(4), resume=True)
-    assert follow(site, 3, anew, anew, query="q2", start=0, append=Epoch(4), resume=True) == anew
-    assert site.rows() == [0, 1, 2, 3]
-
-
-def test_a_batch_that_was_committed_before_a_reset_keeps_the_ids_of_its_topics(site: Site) -> None:
-    job = site.job(history_policy=HistoryPolicy(append=Epoch(0)))
-    start, end = (KafkaOffset.of({"t": {"0": at}}) for at in (5, 10))
-    ref = BatchRef("q", BatchId(1), (start,), (end,))
-    job.committer.spec = replace(job.committer.spec, was_written=lambda _: True)
-    topics = Broker(known={"t": frozenset({"1"})})
-    assert job.committer.commit(ref, InputShape(), lambda _: [], topics=topics).replayed
-    (epoch,) = site.log.view().manifests
-    last = site.log.manifest(epoch).last_batch
-    assert last is not None
-    assert topic_ids(last.ref.end) == ({"t": "1"},)
-
-
-def test_resume_with_a_file_source_is_refused_by_name(site: Site) -> None:
-    job = site.job()
-    first = BatchRef("q", BatchId(0), (NoOffset(),), (FilesOffset(0, "ab" * 32, 1),))
-    job.committer.commit(first, InputShape(), lambda plan: job.write(plan, EVENTS[:2]))
-    other = site.job(history_policy=HistoryPolicy(resume=True))
-    with pytest.raises(ResumeImpossible, match="file source"):
-        other.committer.commit(replace(first, query="q2"), InputShape(), lambda plan: other.write(plan, EVENTS[:2]))
-    assert site.rows() == [0, 1]
+    assert last.ref.end == (end,)
+    assert isinstance(last.ref.end[0], KafkaOffset)
+    assert last.ref.end[0].ids == {"t": "1"}
 
 
 def test_a_checkpoint_older_than_the_log_is_refused(site: Site) -> None:

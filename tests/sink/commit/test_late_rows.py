@@ -108,8 +108,7 @@ def test_a_batch_that_runs_again_after_a_death_treats_the_same_rows_as_late(
     assert world.letters() == (sorted(LATE) if what == "dead-letter" else [])
 
 
-@pytest.mark.parametrize("appended", [False, True], ids=["resume", "append"])
-def test_a_new_checkpoint_goes_on_with_the_watermark_and_the_revisions_of_the_log(*, appended: bool) -> None:
+def test_a_new_checkpoint_goes_on_with_the_watermark_and_the_revisions_of_the_log() -> None:
     world = World(HOURLY | {"sink.late-rows": "drop"})
     job = world.started()
     world.feed(job, at(3, 10, 1))
@@ -117,7 +116,7 @@ def test_a_new_checkpoint_goes_on_with_the_watermark_and_the_revisions_of_the_lo
     job.committer.finish()
     head = job.log.manifest(job.log.view().head)
     assert head.last_batch is not None
-    policy = HistoryPolicy(append=head.last_batch.epoch) if appended else HistoryPolicy(resume=True)
+    policy = HistoryPolicy(append=head.last_batch.epoch)
     world.source = world.source.new_checkpoint("query-2", start=2)
     job = world.job()
     job.committer = Committer(job.context, replace(job.committer.spec, history_policy=policy), job.encode)

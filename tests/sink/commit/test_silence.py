@@ -111,8 +111,8 @@ def test_a_full_batch_is_no_silence_where_all_input_is_one() -> None:
     job.shape = InputShape(event_time="at")
     job.committer.read_from(Source(limit=2))
     for number in range(5):
-        ends = [(KafkaOffset.of({"t": {"0": end}}),) for end in (number, number + 1)]
-        batch = BatchRef("q", BatchId(number), *ends)
+        start, end = ((KafkaOffset.of({"t": {"0": at_}}),) for at_ in (number, number + 1))
+        batch = BatchRef("q", BatchId(number), start, end)
         commit(world, job, batch, *([] if number else [at(3, 10, 1)]), minutes=60)
     assert not world.has_success(3)
 

@@ -1,7 +1,8 @@
-"""Reads Spark's checkpoint: what a micro-batch covers, and which one a query runs first.
+"""The format of Spark's checkpoint: what a micro-batch covers, which one a query runs first, and how to write both.
 
 `metadata` holds the query's id. `offsets/<batch id>` is written before the batch runs (Spark's OffsetSeqLog, version
-`v1`: a metadata line, then one line a source, `-` for none), `commits/<batch id>` after it. `sources/<n>/0` of a Kafka
+`v1`, which all of 3.5 to 4.3 write: a metadata line, then one line a source, `-` for none), `commits/<batch id>` after
+it. `sources/<n>/0` of a Kafka
 source holds where the query began (KafkaSourceInitialOffsetWriter). `sources/<n>/<i>` of a file source lists the files
 of its log offset i, in `<i>.compact` together with all earlier ones (CompactibleFileStreamLog).
 """
@@ -129,7 +130,8 @@ def batch_ref(query: str, batch: BatchId, files: Files) -> BatchRef:
         raise CheckpointUnreadable(files.location, f"offsets/{batch}", reason)
     logs = zip(starts, ends, _logs(len(ends), files), strict=True)
     pairs = [_covered(log, first, last, batch) for first, last, log in logs]
-    return BatchRef(query, batch, tuple(first for first, _ in pairs), tuple(last for _, last in pairs))
+    head = "\n".join([VERSION, *_lines(f"offsets/{batch}", files)[:1]])
+    return BatchRef(query, batch, tuple(first for first, _ in pairs), tuple(last for _, last in pairs), head=head)
 
 
 def _offsets(batch: BatchId, files: Files) -> tuple[str | None, ...]:
@@ -142,8 +144,30 @@ def _offsets(batch: BatchId, files: Files) -> tuple[str | None, ...]:
     return tuple(None if line == "-" else line for line in sources)
 
 
-def next_batch(files: Files) -> NextBatch:
-    """The batch that a query over a checkpoint runs first.
+def files_of(batch: BatchRef) -> dict[str, bytes]:
+    """The files of a checkpoint with which Spark runs `batch` again, in the order in which to write them.
+
+    Only if its offsets are known in full. With the last of them, Spark takes the batch before for committed.
+    """
+    number, first = batch.batch, {}
+    if number == 0:
+        # Where a Kafka source began; the leading zero byte as above.
+        starts = enumerate(batch.start)
+        first = {f"sources/{n}/0": f"\0{VERSION}\n{at}" for n, at in starts if isinstance(at, KafkaOffset)}
+    files = {METADATA: json.dumps({"id": batch.query}), **first, f"offsets/{number}": _lines_of(batch.head, batch.end)}
+    if number > 0:
+        mark = json.loads(batch.head.split("\n")[1] or "{}").get("batchWatermarkMs", 0)
+        files[f"offsets/{number - 1}"] = _lines_of(batch.head, batch.start)
+        files[f"commits/{number - 1}"] = f'{VERSION}\n{{"nextBatchWatermarkMs":{mark}}}'
+    return {name: text.encode() for name, text in files.items()}
+
+
+def _lines_of(head: str, offsets: tuple[SourceOffset, ...]) -> str:
+    return "\n".join([head, *("-" if isinstance(offset, NoOffset) else str(offset) for offset in offsets)])
+
+
+def next_batch(files: Files, sources: tuple[str, ...] = ()) -> NextBatch:
+    """The batch that a query over a checkpoint runs first; `sources` as of `BatchRef`.
 
     Raises CheckpointUnreadable where a file is missing or damaged without which Spark would fail, or would plan that
     batch from elsewhere.
@@ -151,7 +175,7 @@ def next_batch(files: Files) -> NextBatch:
     query = _query(files)
     planned = max((int(name) for name in files.names("offsets") if name.isdigit()), default=None)
     if planned is None:
-        return NextBatch(files.location, query, BatchId(0))
+        return NextBatch(files.location, query, BatchId(0), sources=sources)
     if query is None:
         raise CheckpointUnreadable(files.location, METADATA, "it is missing")
     ref = batch_ref(query, BatchId(planned), files)
@@ -162,12 +186,12 @@ def next_batch(files: Files) -> NextBatch:
     commit = f"commits/{planned}"
     lines = _found(commit, files)
     if lines is None:
-        return NextBatch(files.location, query, ref.batch, ref.start, ref.end)
+        return NextBatch(files.location, query, ref.batch, ref.start, ref.end, sources)
     if lines:  # Spark needs none.
         _field(lines, commit, lambda _: None, files)
     known = zip(ref.end, logs, strict=True)
     start = tuple(end if log.own or not isinstance(end, FilesOffset) else replace(end, digest="") for end, log in known)
-    return NextBatch(files.location, query, BatchId(planned + 1), start)
+    return NextBatch(files.location, query, BatchId(planned + 1), start, sources=sources)
 
 
 def files_read(files: Files, is_below: Callable[[str], bool]) -> dict[str, int]:

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.checkpoint import batch_ref, next_batch, next_watermark, pinned_setting
-from hivesink.core.epoch import BatchId, NextBatch
+from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.errors import CheckpointUnreadable
+from hivesink.spark.checkpoint import batch_ref, files_of, next_batch, next_watermark, pinned_setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +68,8 @@ def test_a_file_batch_is_known_by_its_paths_not_by_its_counter() -> None:
             "sources/0/1": f"v1\n{entry(path, 1)}".encode(),
             "sources/0/2": f"v1\n{entry('c', 2)}\n{entry('d', 2)}".encode(),
         }
-        return batch_ref("q", BatchId(1), Stored(files)).end
+        found: tuple[object, ...] = batch_ref("q", BatchId(1), Stored(files)).end
+        return found
 
     assert ref("a") != ref("b")
     (end,) = ref("a")
@@ -104,7 +106,7 @@ def test_an_unknown_form_is_refused_by_name(data: bytes, reason: str) -> None:
     with pytest.raises(CheckpointUnreadable, match=reason) as caught:
         batch_ref("q", BatchId(0), Stored({"offsets/0": data}))
     assert str(caught.value).startswith("/c/offsets/0 ")
-    assert "treat it as a lost checkpoint: move /c away" in str(caught.value)
+    assert "--checkpoint /c`" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -223,3 +225,34 @@ def test_a_damaged_checkpoint_is_refused_by_the_files_full_path(name: str, data:
     files = {one: content for one, content in {**FILES, name: data}.items() if content is not None}
     with pytest.raises(CheckpointUnreadable, match=f"^/c/{name} of the query's checkpoint is missing or damaged"):
         next_batch(Stored(files))
+
+
+HEADS = {
+    "3.5.9": '{"batchWatermarkMs":0,"batchTimestampMs":1763692800000,"conf":{"spark.sql.shuffle.partitions":"200"}}',
+    "with a watermark": METADATA,
+    "without metadata": "",
+}
+
+
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize("number", [0, 1, 7])
+def test_a_checkpoint_is_written_as_spark_writes_it_and_read_back_as_the_same_batch(number: int, head: str) -> None:
+    start = (at(5)[0], OtherOffset("3")) if number != 1 else (at(5)[0], NoOffset())
+    start = (at(5)[0], NoOffset()) if number == 0 else start
+    ref = BatchRef(
+        "q", BatchId(number), start, (KafkaOffset.of({"é": {"0": 1}, "t": {"0": 9, "1": 2}}), OtherOffset("4"))
+    )
+    ref = replace(ref, head=f"v1\n{head}")
+    files = files_of(ref)
+    assert files["metadata"] == b'{"id": "q"}'
+    assert files[f"offsets/{number}"].decode().split("\n")[:2] == ["v1", head]
+    if number:
+        assert list(files)[-1] == f"commits/{number - 1}"
+        mark = 17 if head == METADATA else 0
+        assert files[f"commits/{number - 1}"].decode() == f'v1\n{{"nextBatchWatermarkMs":{mark}}}'
+    else:
+        assert files["sources/0/0"] == b'\0v1\n{"t": {"0": 5}}'
+    if head:
+        assert next_batch(Stored(files)) == NextBatch("/c", "q", BatchId(number), ref.start, ref.end)
+        read = batch_ref("q", BatchId(number), Stored(files))
+        assert (read, read.head) == (ref, ref.head)

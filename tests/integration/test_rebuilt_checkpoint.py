@@ -1,0 +1,247 @@
+"""Lost checkpoints that the log rebuilds: the query goes on, and each row comes once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from hivesink import errors
+from tests.cli.site import hivesink
+from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, Stage, Topic, once_after, plain, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+    from hivesink.sink.commit.committed import Committed
+    from tests.cli.site import Said
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.main_path]
+
+PARTS: dict[str, dict[str, str]] = {"rolled": {}, "on-epoch": ON_EPOCH, "kept": {"sink.on-stop": "keep"}}
+
+
+@pytest.fixture
+def recover(stage: Stage, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """`hivesink recover` of the stage's table; `--checkpoint` is its own unless another one is given."""
+
+    def run(*options: str, checkpoint: Any = None) -> Said:
+        where = str(checkpoint or stage.checkpoint)
+        arguments = ("recover", stage.table, "--checkpoint", where, "--metastore", stage.uri, *options)
+        return hivesink(capsys, *arguments)
+
+    return run
+
+
+def die() -> None:
+    message = "it dies here"
+    raise RuntimeError(message)
+
+
+def killed(stage: Stage, events: DataFrame, **settings: Any) -> None:
+    """A run that ends between the manifest of its first batch and Spark's own commit."""
+    sink = stage.sink(**settings)
+    wrap(sink, "log", create=once_after(die))
+    with pytest.raises(Exception, match="it dies here"):
+        stage.drain(sink, events)
+
+
+def verified(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hivesink(capsys, "recover", stage.table, "--metastore", stage.uri).code == 0
+    said = hivesink(capsys, "verify", stage.table, "--metastore", stage.uri)
+    assert said.code == 0, said.out
+
+
+@pytest.mark.parametrize("options", list(PARTS.values()), ids=list(PARTS))
+def test_a_checkpoint_that_is_lost_at_any_moment_is_rebuilt_and_each_row_comes_once(
+    stage: Stage,
+    topic: Topic,
+    recover: Callable[..., Said],
+    capsys: pytest.CaptureFixture[str],
+    options: dict[str, str],
+) -> None:
+    stage = replace(stage, options=options).create()
+    replayed: list[bool] = []
+
+    def go_on() -> None:
+        """The checkpoint is lost and rebuilt; the job, unchanged, proves its last batch and goes on."""
+        stage.forget_checkpoint()
+        with pytest.raises(errors.ForeignHistory, match=f"`hivesink recover {stage.table} --checkpoint file:"):
+            stage.drain(events=topic.stream(stage.spark))
+        assert recover().code == 0
+        replayed.clear()
+        told = stage.sink(on_commit=lambda done: replayed.append(done.replayed))
+        stage.drain(told, topic.stream(stage.spark, maxOffsetsPerTrigger="15"))
+        assert replayed[0]
+        assert not any(replayed[1:])
+
+    # Between the manifest of the first batch and Spark's commit of it.
+    topic.put(range(20))
+    killed(stage, topic.stream(stage.spark))
+    topic.put(range(20, 40))
+    go_on()
+    assert len(replayed) > 1
+    # The same for a later one, with a partition that the batch before hadn't.
+    topic.put(range(40, 50))
+    stage.drain(events=topic.stream(stage.spark))
+    topic.grow(3)
+    topic.put(range(50, 80), partitions=3)
+    killed(stage, topic.stream(stage.spark))
+    go_on()
+    # After Spark's commit, with nothing new, and twice in a row.
+    go_on()
+    topic.put(range(80, 90), partitions=3)
+    go_on()
+    verified(stage, capsys)
+    assert stage.ids() == list(range(90))
+
+
+def test_a_refused_starts_leftover_is_put_aside_and_a_checkpoint_in_use_is_not(
+    stage: Stage, topic: Topic, recover: Callable[..., Said]
+) -> None:
+    stage.create(properties=ON_EPOCH)
+    topic.put(range(20))
+    stage.drain(events=topic.stream(stage.spark))
+    for checkpoint in (stage.checkpoint, stage.source.parent):
+        assert recover(checkpoint=checkpoint).code == 65
+    stage.forget_checkpoint()
+    topic.put(range(20, 30))
+    # Under plain foreachBatch Spark has planned batch 0, and kept its checksum, when the sink is asked.
+    assert isinstance(plain(stage, stage.sink(), topic.stream(stage.spark)), errors.ForeignHistory)
+    assert (stage.checkpoint / "offsets" / ".0.crc").exists()
+    said = recover("--dry-run")
+    assert (said.code, (stage.checkpoint / "offsets" / ".0.crc").exists()) == (0, True)
+    assert recover().code == 0
+    assert len(list(stage.folder.glob("checkpoint.aside-*/offsets/0"))) == 1
+    assert plain(stage, stage.sink(), topic.stream(stage.spark)) is None
+    assert stage.ids() == list(range(30))
+
+
+def test_two_sinks_of_one_query_a_batch_apart_share_the_rebuilt_checkpoint(
+    stage: Stage, topic: Topic, recover: Callable[..., Said]
+) -> None:
+    stage.create(properties=ON_EPOCH)
+    even, odd = (f"partition = {number}" for number in (0, 1))
+
+    def run(*, dies: bool = False) -> BaseException | None:
+        first, second = stage.sink(writer="first"), stage.sink(writer="second")
+
+        def write(batch: DataFrame, number: int) -> None:
+            first(batch.where(even), number)
+            if dies and number:
+                die()
+            second(batch.where(odd), number)
+
+        writer = topic.stream(stage.spark, maxOffsetsPerTrigger="10").writeStream.foreachBatch(write)
+        started = writer.option("checkpointLocation", str(stage.checkpoint)).trigger(**AVAILABLE_NOW).start()
+        try:
+            started.awaitTermination()
+        except StreamingQueryException as error:
+            return error
+        return None
+
+    topic.put(range(20))
+    assert run(dies=True) is not None
+    stage.forget_checkpoint()
+    topic.put(range(20, 40))
+    assert recover("--writer", "second").code == 0
+    assert run() is None
+    assert stage.ids() == list(range(40))
+
+
+def test_what_a_log_cannot_rebuild_is_refused(stage: Stage, topic: Topic, recover: Callable[..., Said]) -> None:
+    stage.create(properties=ON_EPOCH)
+    topic.put(range(10))
+    stage.drain(stage.sink(writer="state"), topic.stream(stage.spark).dropDuplicates(["value"]))
+    stage.forget_checkpoint()
+    stage.put(range(10, 20))
+    stage.drain(stage.sink(writer="files"))
+    stage.forget_checkpoint()
+    for options, why in (
+        (["--writer", "state"], "the query keeps state"),
+        (["--writer", "files"], "no more than a digest"),
+    ):
+        said = recover(*options)
+        assert (said.code, why in said.err) == (65, True), said.err
+        assert "append=" in said.err
+    assert "name one of them with --writer" in recover().err
+    assert not stage.checkpoint.exists()
+
+
+def test_sources_that_are_changed_round_are_refused(stage: Stage, topic: Topic) -> None:
+    stage.create(properties=ON_EPOCH)
+    other = Topic.create(topic.servers, f"{topic.name}-other")
+    topic.put(range(10))
+    other.put(range(10, 20))
+
+    def both(*topics: Topic) -> DataFrame:
+        first, second = (one.stream(stage.spark, failOnDataLoss="false") for one in topics)
+        return first.union(second)
+
+    stage.drain(events=both(topic, other))
+    topic.put(range(20, 30))
+    with pytest.raises(errors.SourcesSwapped, match=f"read {other.name}, {topic.name}, but until epoch 1"):
+        stage.drain(events=both(other, topic))
+    stage.drain(events=both(topic, other))
+    assert stage.ids() == list(range(30))
+
+
+def test_folders_that_are_changed_round_are_refused(stage: Stage) -> None:
+    stage.create(properties=ON_EPOCH)
+    stage.put(range(10))
+    second = replace(stage, folder=stage.folder / "second")
+    second.folder.mkdir()
+    second.put(range(10, 20))
+    stage.drain(events=stage.lines().union(second.lines()))
+    with pytest.raises(errors.SourcesSwapped):
+        stage.drain(events=second.lines().union(stage.lines()))
+    assert stage.ids() == list(range(20))
+
+
+@pytest.mark.parametrize("records", [20, 40], ids=["no more records than before", "more records"])
+def test_a_topic_that_was_created_again_is_refused_until_a_new_checkpoint_reads_it_whole(
+    stage: Stage, topic: Topic, recover: Callable[..., Said], records: int
+) -> None:
+    stage.create(properties=ON_EPOCH)
+    topic.put(range(20))
+    stage.drain(events=topic.stream(stage.spark))
+    topic.remake()
+    topic.put(range(100, 100 + records))
+    own = stage.spark.readStream.format("kafka").option("kafka.bootstrap.servers", topic.servers)
+    told = rf"^topic {topic.name} was deleted and created again, .* append=1\)"
+    for allowed in ({}, {"append": 1}):
+        for events in (topic.stream(stage.spark), own.option("subscribe", topic.name).load()):
+            with pytest.raises(errors.TopicRemade, match=told):
+                stage.drain(stage.sink(**allowed), events)
+    # Neither a rebuilt checkpoint nor another writer's name hides it.
+    old = stage.copy_checkpoint()
+    stage.forget_checkpoint()
+    assert recover().code == 0
+    with pytest.raises(errors.TopicRemade):
+        stage.drain(events=topic.stream(stage.spark))
+    stage.restore_checkpoint(old)
+    with pytest.raises(errors.TopicRemade):
+        stage.drain(stage.sink(writer="other", append=0), topic.stream(stage.spark))
+    assert stage.ids() == list(range(20))
+    stage.forget_checkpoint()
+    stage.drain(stage.sink(append=1), topic.stream(stage.spark))
+    assert stage.ids() == [*range(20), *range(100, 100 + records)]
+
+
+def test_a_topic_that_is_created_again_under_a_running_query_stops_it(stage: Stage, topic: Topic) -> None:
+    stage.create(properties=ON_EPOCH)
+    topic.put(range(10))
+
+    def remake(done: Committed) -> None:
+        assert done.epoch == 1
+        topic.remake()
+        topic.put(range(100, 120))
+
+    query = stage.begin(stage.sink(on_commit=remake), topic.stream(stage.spark), trigger="0 seconds")
+    with pytest.raises(errors.TopicRemade):
+        query.processAllAvailable()
+    assert stage.ids() == list(range(10))
