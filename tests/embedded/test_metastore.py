@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -171,19 +170,3 @@ def test_detached_it_starts_once_survives_a_kill_and_stops(home: Path) -> None:
     assert second.pid is not None
     assert identity_of(second.pid) is None
     assert not detached.stop(home).running, "stopping twice is harmless"
-
-
-def test_a_pid_that_now_belongs_to_another_process_is_left_alone(home: Path) -> None:
-    state = {"pid": os.getpid(), "identity": "another boot 1", "port": 1, "warehouse": str(home / "w")}
-    (home / "metastore").mkdir(parents=True)
-    (home / "metastore" / "server.json").write_text(json.dumps(state))
-    now = detached.status(home)
-    assert (now.running, now.uri, now.pid, now.warehouse) == (False, None, None, str(home / "w"))
-    assert not detached.stop(home).running  # This very test would die of a signal.
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '{"pid": "x"}'])
-def test_a_damaged_state_file_counts_as_none(home: Path, text: str) -> None:
-    (home / "metastore").mkdir(parents=True)
-    (home / "metastore" / "server.json").write_text(text)
-    assert not detached.status(home).running
