@@ -35,9 +35,6 @@ Client = Any
 DEFAULT_PORT = 9083
 CONNECT_SECONDS = 10.0
 LOGIN_SECONDS = 60.0
-_WORD = 4
-_SASL_STATUS = 5
-"""Thrift's SASL answers begin with a status of 1 to 5, its plain ones with 0x80."""
 _BROKEN = (TTransportException, TProtocolException, OSError, EOFError)
 
 
@@ -181,22 +178,9 @@ class Connection:
         # Without `strictRead` the first bytes of another protocol count as a length, and the read waits for it.
         client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport, strictRead=True))
         if self._user is not None and not self._login.kerberos:
-            client.send_set_ugi(self._user, [])
-            _recognise(self._socket)
-            client.recv_set_ugi()
+            client.set_ugi(self._user, [])
         self._socket.settimeout(self._login.timeout)
         return client
-
-
-def _recognise(socket_: socket.socket) -> None:
-    """Peek at the first bytes of the first answer. Raises TProtocolException for another protocol."""
-    first = socket_.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
-    if first == b"HTTP":
-        raise TProtocolException(message="it speaks HTTP")
-    if first[:1] == b"\x15":
-        raise TProtocolException(message="it speaks TLS")
-    if len(first) == _WORD and first[0] <= _SASL_STATUS:
-        raise TProtocolException(message="it asks for a SASL login")
 
 
 def _is_unknown_call(error: TException) -> bool:
