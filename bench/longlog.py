@@ -15,9 +15,9 @@ from bench.manyparts import MODES
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import NO_ROWS, Floor
 from hivesink.core.manifest_json import encode, encode_floor
+from hivesink.core.ownership import default_root
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.log_layout import floor_name, manifest_name
-from hivesink.storage.pointers import default_log_location
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
@@ -30,7 +30,7 @@ STARTS = 5
 
 def measure(epochs: int, mode: str) -> None:
     registrar, fs, source = MemoryMetastore(SPEC), MemoryFileSystem(), Source(events(2 * REAL + 2))
-    log = RenameCommitLog(fs, default_log_location(LOCATION, TABLE, "w"), "w")
+    log = RenameCommitLog(fs, f"{default_root(LOCATION, TABLE)}/w")
 
     def start() -> Job:
         job = Job(log, RenameFileStore(fs), registrar, source, options=MODES[mode])

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.log import Touched
 from hivesink.core.manifest import PartEntry, Rows
+from hivesink.core.ownership import default_root
 from hivesink.core.partfile import InProgress, PartName
 from hivesink.errors import MetastoreUnreachable
 from hivesink.sink.task.messages import TaskPlan, TaskReport
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.pointers import default_log_location
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
@@ -121,7 +121,7 @@ def measure(count: int, base: str | None, mode: str, watch: Watch) -> None:
     source = Source([Event(number, f"{number % count:07d}") for number in range(3 * count)])
 
     def job() -> ManyParts:
-        log = RenameCommitLog(fs, default_log_location(location, TABLE, "w"), "w")
+        log = RenameCommitLog(fs, f"{default_root(location, TABLE)}/w")
         return ManyParts(log, RenameFileStore(fs), registrar, source, options=MODES[mode], watch=watch)
 
     first = job()

@@ -66,9 +66,9 @@ def task(folder: Path, memory: str) -> tuple[TaskPlan, ToolsSpec]:
         attempt="a" * 10,
         arrival=datetime.now(timezone.utc),
     )
-    log = commit_log(str(folder / "log"), "bench")
+    log = commit_log(str(folder / "log"))
     log.uid(plan.uid)
-    return plan, ToolsSpec(log.location, "bench")
+    return plan, ToolsSpec(log.location)
 
 
 def batches(rows: int) -> Iterator[pa.RecordBatch]:

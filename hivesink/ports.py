@@ -8,14 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
 
+from hivesink.core.ownership import PROPERTY
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     import pyarrow as pa
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import LogView, Mark, Touched
     from hivesink.core.manifest import Floor, Manifest
+    from hivesink.core.ownership import RootRecord
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.partition import Estimate, LivePartition, NewPartition, PartitionKey
     from hivesink.core.partition_commit import Recorded
@@ -194,14 +198,37 @@ class CommitLog(Protocol):
     def trim(self, floor: Floor, records: Sequence[Recorded] = ()) -> None:
         """Keep `records`, write the floor, then delete manifests and marks at or below it, and older floors."""
 
-    def point(self, table: TableName, location: str) -> None:
-        """Leave a pointer to this log beside `table`, which it writes, at `location`."""
 
-    def admitted(self) -> Mapping[str, Collection[int]]:
-        """By name, the creation times of the tables that were admitted."""
+class LogRoot(Protocol):
+    """The root of a table's log: it remembers the table, and holds the log of each writer in a folder of its name."""
 
-    def admit(self, table: TableName, created: int) -> None:
-        """Remember that this writer writes the `table` that was created then. Idempotent and durable."""
+    @property
+    def location(self) -> str:
+        """The root's folder."""
+
+    def records(self) -> Sequence[RootRecord]:
+        """The table as each start with a change has left it, the newest last. Raises LogDamaged, NewerFormat."""
+
+    def claim(self, record: RootRecord) -> RootRecord:
+        """Store `record`, if there is none, durably. Returns the newest record."""
+
+    def update(self, record: RootRecord) -> None:
+        """Add `record`, which counts from now on. Durable."""
+
+    def log(self, writer: str) -> CommitLog:
+        """The log of `writer`, which may not exist yet."""
+
+    def logs(self) -> Mapping[str, CommitLog]:
+        """The log of each writer, sorted by name."""
+
+    def archived(self) -> Mapping[str, CommitLog]:
+        """The logs that a reset has put aside, by the names of their folders."""
+
+    def archive(self, writer: str, at: datetime) -> str:
+        """Put the log of `writer` aside at `at` (UTC). Returns its new folder."""
+
+    def accept(self, uid: str, at: datetime) -> None:
+        """Leave an archived log of `uid` without epochs: the table's files of this uid are the user's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +237,11 @@ class LiveTable:
 
     spec: TableSpec
     location: str
-    created: int = 0
-    """Seconds since 1970, to recognise a table that was dropped and created again. 0: not known."""
+
+    @property
+    def log(self) -> str | None:
+        """The property by which the table names its log, as text."""
+        return self.spec.options.get(PROPERTY)
 
 
 class Registrar(Protocol):
@@ -237,8 +267,8 @@ class Registrar(Protocol):
 
         None: all of them. That takes long where there are many, so it is for what rarely happens.
 
-        For an unpartitioned table `""` is the table itself. Raises TableReplaced if `table` was replaced by another
-        one of that name; Unsupported if the sink can't write such a table any more.
+        For an unpartitioned table `""` is the table itself. Raises TableReplaced if the table no longer names the log
+        that `table` names; Unsupported if the sink can't write such a table any more.
         """
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
@@ -246,6 +276,18 @@ class Registrar(Protocol):
 
         Never claims accurate statistics, and makes the table claim none, as `clear_accurate` does.
         One that somebody else registers first keeps its location: look it up afterwards.
+        """
+
+    def set_property(self, name: TableName, key: str, value: str) -> None:
+        """Set one of the table's properties. Raises UnknownTable.
+
+        A metastore has no compare-and-set: somebody who read the table before may write its old properties back.
+        """
+
+    def tables_with(self, key: str) -> Mapping[TableName, str]:
+        """All tables, of every database, that have the property `key`, with its value.
+
+        Raises Unsupported if this adapter can't ask that.
         """
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:

@@ -6,63 +6,50 @@ import contextlib
 import secrets
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
-from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from hivesink.config.options import SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
-from hivesink.core.bucket import normal
-from hivesink.core.epoch import QueryHistory
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import require_writer_name
+from hivesink.core.ownership import PROPERTY
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.refit import refit
 from hivesink.decode.values import DecodeOptions
-from hivesink.errors import (
-    FileSystemUnknown,
-    InvalidOption,
-    LogDamaged,
-    LogTwice,
-    NewerFormat,
-    TableExists,
-    Unsupported,
-)
+from hivesink.errors import InvalidOption, LogDamaged, NewerFormat, TableExists, Unsupported
 from hivesink.formats import adapter
 from hivesink.hiveql.render import declared, render, stored
-from hivesink.logs import TableLogs, commit_log, file_system, log_folder
+from hivesink.logs import commit_log, file_system, root_folder, table_root
 from hivesink.metastore import catalog, connect
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext, WriterSpec, problems_of
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.admission import Admission, other_owners
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.resets import SetAside
+from hivesink.sink.inspect.ownership import Ownership, require_current, require_sole, was_written
 from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import TaskTools, run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import columns_of, rejected_spec
 from hivesink.sink.task.segments import held_back
-from hivesink.storage.fs import Ownership
+from hivesink.storage.fs import Ownership as FileOwnership
 from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hivesink.core.epoch import BatchId, HistoryPolicy, LastBatch
+    from hivesink.core.epoch import HistoryPolicy, LastBatch
     from hivesink.core.partition import PartitionKey
     from hivesink.core.roll_policy import Encoding
     from hivesink.core.rolling import OpenRows
     from hivesink.core.table import TableName, TableSpec
     from hivesink.errors import HiveSinkError
     from hivesink.hiveql.apply import Catalog
-    from hivesink.ports import CommitLog, FileStore, LiveTable, Registrar, RowReader
+    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Registrar, RowReader
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.roller import Encode
     from hivesink.sink.task.messages import TaskReport
-    from hivesink.storage.pointers import Accepted
 
 
 _LETTERS = ("sink.on-bad-record", "sink.late-rows")
@@ -97,7 +84,7 @@ def file_store(location: str, site: Site = NO_SITE, config: SinkConfig | None = 
     """
     if config is None:
         return RenameFileStore(file_system(location, site))
-    ownership = Ownership(config["sink.file.permission"], config["sink.file.owner"], config["sink.file.group"])
+    ownership = FileOwnership(config["sink.file.permission"], config["sink.file.owner"], config["sink.file.group"])
     return RenameFileStore(file_system(location, site, ownership))
 
 
@@ -114,12 +101,11 @@ class ToolsSpec:
     """What a task needs to make its tools in its own process."""
 
     log: str
-    writer: str
     site: Site = NO_SITE
 
     def open(self, plan: TaskPlan) -> TaskTools:
         config = plan.config
-        log = commit_log(self.log, self.writer, self.site)
+        log = commit_log(self.log, self.site)
         return TaskTools(
             store=file_store(plan.target.location, self.site, config),
             reader=row_reader(plan),
@@ -137,12 +123,13 @@ class ToolsSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class OpenedWriter:
     """One opened writer of one table: what the committer is made from."""
 
     spec: WriterSpec
     context: CommitContext
     site: Site
+    root: LogRoot
 
     @classmethod
     def open(
@@ -156,100 +143,67 @@ class Setup:
         site: Site = NO_SITE,
         check: Callable[[str, str], None] = lambda *_: None,
         on_commit: Callable[[Committed], None] | None = None,
-    ) -> Setup:
+    ) -> OpenedWriter:
         """Read the table from the metastore, and open or begin the writer's log.
 
         `check` is called with the table's location and the log's folder before anything is written there.
 
-        Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable; and ForeignParts,
-        TableRemade, LogShared, LogTwice, PointerCopied, LogDamaged if the log and the table don't belong together.
+        Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable; and what `Ownership.require`
+        raises if the log and the table don't belong together, FilesUnknown, LogDamaged.
         """
         require_writer_name(writer)
-        registrar = metastore.registrar
-        found = registrar.table(table)
+        registrar, own = metastore.registrar, as_texts(options)
         # What an old metastore can't store, such as NOT NULL, is in the table's properties.
-        live = replace(found, spec=declared(found.spec))
-        own = as_texts(options)
+        live = declared_table(registrar.table(table))
         config = SinkConfig.parse(live.spec.options, own)
         if problems := problems_of(live.spec, config):
             raise InvalidOption(problems)
         if PolicyKind.INSERT_EVENT in config["sink.partition-commit.policy.kind"]:
             registrar.announce(live, {})
-        folder = log_folder(live, config, writer)
-        check(live.location, folder)
-        log, store = commit_log(folder, writer, site), file_store(live.location, site, config)
-        logs = TableLogs(table, live.location, site)
+        store = file_store(live.location, site, config)
+        owner = Ownership(_root(live, config, store, site), registrar, store)
+        log = owner.root.log(writer)
+        check(live.location, log.location)
         # First of all, a wrong address of the log is told as that.
         log.view()
-        # A pointer that was copied, or leads elsewhere, is refused next: the log may then be another table's.
-        if writer in logs.writers():
-            log.point(table, normal(live.location))
-        admission(live, log, store, writer, registrar, site=site).require()
-        uid = log.uid(secrets.token_hex(6))
-        if uid is None:
-            message = f"the log {folder} has no uid after one was stored"
-            raise AssertionError(message)
-        _require_sole(uid, log, logs, store)
+        live = declared_table(owner.require(live))
+        uid = _begun(owner, live, log, writer)
         context = CommitContext(
             log=log,
             store=store,
             registrar=registrar,
             remake=remaker(metastore, live),
+            confirm=owner.confirm,
+            today=str(table),
+            former=owner.former(),
             _tables={str(table): live},
         )
-        history = load(context)
-        # Rows of a decided part wait again if it is lost.
-        waiting = {name for name, _ in (*history.rows.buckets, *history.keys)}
-        is_wanted = config.has_dead_letters or str(table.rejected) in waiting
-        rejected = _rejected(context, live) if is_wanted else None
-        plans = [plan for plan in (TablePlan(live.spec, live.location), rejected) if plan]
-        for plan in plans:
-            log.point(plan.spec.name, normal(plan.location))
-            TableLogs(plan.spec.name, plan.location, site).retract(uid)
-        log.admit(table, live.created)
-        names = tuple(plan.name for plan in plans)
+        target = TablePlan(live.spec, live.location)
+        rejected = _rejected(context, live) if _has_letters(context, config) else None
+        names = tuple(plan.name for plan in (target, rejected) if plan)
         zone = config["sink.bucket.time-zone"].key
-        zones = tuple((name, zone) for name in names)
         run = tuple(sorted(own.items())), tuple(sorted(config.changed.items()))
-        identity = Identity(writer, uid, names, zones, log.location, *run)
         spec = WriterSpec(
-            identity=identity,
-            target=plans[0],
+            identity=Identity(writer, uid, names, tuple((name, zone) for name in names), log.location, *run),
+            target=target,
             rejected=rejected,
             config=config,
             measure=adapter(live.spec.format).measure,
             history_policy=history_policy,
             on_commit=on_commit or (lambda _: None),
-            was_written=SetAside(
-                lambda: ((log, one.uid, one.written) for name, log, one in _put_aside(logs) if name == writer),
-                store,
-                registrar,
-                str(table),
-            ).has,
+            was_written=partial(was_written, owner, live, writer),
         )
-        return cls(spec, context, site)
+        return cls(spec, context, site, owner.root)
 
-    def histories(self, query: str) -> Iterator[QueryHistory]:
-        """What the logs of the table's writers hold of `query`.
-
-        A log that `hivesink reset` put aside counts too, unless a person has said that its batches aren't in the table.
-        """
-        own = self.spec.identity.writer
-        for writer, log, written in self._logs():
-            # Damage in another writer's log is its own problem, and so is a file system that is gone.
-            with contextlib.suppress(LogDamaged, NewerFormat, FileSystemUnknown):
+    def batches(self, query: str) -> Iterator[LastBatch]:
+        """The newest batch of `query` in each log of the table, also in those that a reset has put aside."""
+        for log in (*self.root.logs().values(), *self.root.archived().values()):
+            # Damage in another writer's log is its own problem.
+            with contextlib.suppress(LogDamaged, NewerFormat):
                 view = log.view()
                 newest = log.manifest(view.head).last_batch if view.manifests else None
-                if newest and newest.ref.query == query and (writer == own or written != ""):
-                    batches = partial(_batches, log, query)
-                    yield QueryHistory(writer, log.location, newest, batches, trimmed=view.floor > 0)
-
-    def _logs(self) -> Iterator[tuple[str, CommitLog, str | None]]:
-        """Each log of the table: its writer, and, of one that was put aside, what a person has answered for it."""
-        target = self.spec.target
-        logs = TableLogs(target.spec.name, target.location, self.site)
-        living = ((writer, commit_log(folder, writer, self.site), None) for writer, folder in logs.writers().items())
-        yield from chain(living, ((writer, log, one.written) for writer, log, one in _put_aside(logs)))
+                if newest and newest.ref.query == query:
+                    yield newest
 
     def committer(self, *, tolerant: bool, encode: Encode | None = None, tasks: int = 1) -> Committer:
         """`encode` makes part files of rows that wait, on `tasks` tasks at a time; by default in this process."""
@@ -262,7 +216,7 @@ class Setup:
 
     def tools(self) -> ToolsSpec:
         # Tasks need no metastore: its properties, perhaps with a password, stay in the driver.
-        return ToolsSpec(self.spec.identity.log, self.spec.identity.writer, Site(self.site.hadoop))
+        return ToolsSpec(self.spec.identity.log, Site(self.site.hadoop))
 
     def last_batch(self) -> LastBatch | None:
         """The newest batch in the log."""
@@ -270,14 +224,9 @@ class Setup:
         return head.last_batch if head else None
 
 
-def admission(
-    live: LiveTable, log: CommitLog, store: FileStore, writer: str, registrar: Registrar, *, site: Site
-) -> Admission:
-    """Whether `writer` may write the table as it is now."""
-    logs = TableLogs(live.spec.name, live.location, site)
-    search = partial(log_of, logs=logs, folder=dirname(log.location), registrar=registrar)
-    known = lambda: logs.uids() | logs.accepted().keys()  # noqa: E731  read when it is needed
-    return Admission(writer, log, store, live, registrar, known, search, logs.beside)
+def declared_table(live: LiveTable) -> LiveTable:
+    """The table as its DDL declares it."""
+    return replace(live, spec=declared(live.spec))
 
 
 def held_back_rows(live: LiveTable, log: CommitLog, rows: OpenRows) -> dict[PartitionKey, HiveSinkError]:
@@ -285,31 +234,41 @@ def held_back_rows(live: LiveTable, log: CommitLog, rows: OpenRows) -> dict[Part
     return held_back(rows, live.spec, log.segments, refit)
 
 
-def log_of(uid: str, logs: TableLogs, folder: str, registrar: Registrar) -> str | None:
-    """The log of `uid` beside a table, or in `folder`. None if it serves another living table: the files are copies."""
-    found = logs.with_uid(uid, folder)
-    return None if found and other_owners(commit_log(found, "", logs.site), registrar, str(logs.table)) else found
+def _root(live: LiveTable, config: SinkConfig, store: FileStore, site: Site) -> LogRoot:
+    """Raises InvalidOption for a `sink.log-location` where the table's log isn't."""
+    configured = config["sink.log-location"]
+    root = table_root(live, configured, site)
+    wanted = root.location if configured is None else root_folder(live, configured)
+    if store.canonical(wanted) != store.canonical(root.location):
+        problem = f"sink.log-location = {configured!r}, but the log of {live.spec.name} is in {root.location}"
+        raise InvalidOption((f"{problem}: leave the setting out, or stop the table's jobs and move that folder there",))
+    return root
 
 
-def _require_sole(uid: str, log: CommitLog, logs: TableLogs, store: FileStore) -> None:
-    """Raise LogTwice if another writer of the table has a log with that uid: their parts would look the same."""
-    own = store.canonical(log.location)
-    for writer, folder in logs.writers().items():
-        if store.canonical(folder) != own and commit_log(folder, writer, logs.site).uid(None) == uid:
-            raise LogTwice(log.location, folder, uid)
+def _begun(owner: Ownership, live: LiveTable, log: CommitLog, writer: str) -> str:
+    """The writer's uid, which its log has from now on, if log and table are what they were at its last epoch.
+
+    Raises LogDamaged, NewerFormat, TableFolderGone, FilesUnknown.
+    """
+    facts = read_log(log)
+    owner.require_folders(live, facts)
+    require_current(owner.store, owner.registrar, live, facts, log)
+    log.uid(None)
+    owner.require_known_files(live, log, writer)
+    uid = log.uid(secrets.token_hex(6))
+    if uid is None:
+        message = f"the log {log.location} has no uid after one was stored"
+        raise AssertionError(message)
+    require_sole(owner.root, log, uid)
+    return uid
 
 
-def _batches(log: CommitLog, query: str) -> frozenset[BatchId]:
-    """The batches of `query` that the log's manifests name."""
-    batches = (manifest.last_batch for manifest in read_log(log).manifests)
-    return frozenset(one.ref.batch for one in batches if one and one.ref.query == query)
-
-
-def _put_aside(logs: TableLogs) -> Iterator[tuple[str, CommitLog, Accepted]]:
-    """The logs of the table that `hivesink reset` has put aside, with their writers."""
-    for one in logs.accepted().values():
-        if one.writer is not None and one.log is not None:
-            yield one.writer, commit_log(one.log, one.writer, logs.site), one
+def _has_letters(context: CommitContext, config: SinkConfig) -> bool:
+    """Whether the writer needs the dead-letter table."""
+    history = load(context)
+    # Rows of a decided part wait again if it is lost.
+    waiting = {name for name, _ in (*history.rows.buckets, *history.keys)}
+    return config.has_dead_letters or any(name.endswith("__rejected") for name in waiting)
 
 
 def _rejected(context: CommitContext, live: LiveTable) -> TablePlan:
@@ -326,7 +285,10 @@ def remaker(metastore: Metastore, live: LiveTable) -> Callable[[TableName], bool
         if name != live.spec.name.rejected:
             return False
         location = f"{live.location.rstrip('/')}__rejected" if live.spec.location else None
-        metastore.create(rejected_spec(live.spec.name, location, external=live.spec.external))
+        spec = rejected_spec(live.spec.name, location, external=live.spec.external)
+        # Dead letters are another target of the table's log.
+        log = ((PROPERTY, live.log),) if live.log else ()
+        metastore.create(replace(spec, properties=tuple(sorted((*spec.properties, *log)))))
         return True
 
     return remake

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from hivesink.config import known_tables
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.jvm import archive
 from hivesink.spark.session import LOCAL, session
@@ -32,14 +31,6 @@ os.environ["SPARK_SUBMIT_OPTS"] = archive.options()
 # A busy machine fails no test.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Where tables were is remembered apart from the user's."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(known_tables, "cache_folder", lambda: tmp_path_factory.getbasetemp() / "cache")
-        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -34,7 +34,6 @@ from hivesink.sink.commit.recovery import (
 from hivesink.sink.commit.recovery import recover as recover_writer
 from hivesink.sink.inspect.clean import clean as clean_writer
 from hivesink.sink.inspect.clean import find_leftovers, find_strays, throw_away
-from hivesink.tables.lost_logs import lost_logs
 from hivesink.tables.opened import OpenedTable, open_table
 
 if TYPE_CHECKING:
@@ -90,20 +89,17 @@ def recover(
 ) -> None:
     """Finish decided epochs, remove what was not decided, and publish the rows that wait to be rolled.
 
-    First makes logs known again that a move or a rename of the table has left without a pointer.
     Stop the job first: if it is writing an epoch, it loses that epoch and stops. --accept-lost gives up the rows of
     lost parts and segments, --give-up those of a partition that can't be published. --encode-again publishes rows of
     lost parts that the log still has. All three ask first.
 
     Example: hivesink recover demo.flights --dry-run
     """
-    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as found_table:
+    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         if checkpoint is not None:
-            out.show(rebuilt(found_table, writer, checkpoint, dry_run=dry_run))
+            out.show(rebuilt(opened, writer, checkpoint, dry_run=dry_run))
             return
         failed: dict[str, HiveSinkError] = {}
-        known = _known_again(found_table, writer, failed, dry_run=dry_run)
-        opened = found_table.with_writers(known)
         partitions = frozenset((opened.name, partition) for partition in give_up or ())
         wanted = frozenset(encode_again or ())
         search = partial(_search, opened, partitions=partitions, accept=accept_lost, wanted=wanted)
@@ -131,9 +127,7 @@ def recover(
                 "nothing lost can be encoded again, so nothing is published again": ALL in wanted and not again,
             }
             nothing = [what for what, is_nothing in asked.items() if is_nothing]
-            renamed = [] if any(result.epoch for result in done.values()) else opened.renamed()
-            left += [f"note: {one}" for one in renamed]
-            out.show(_report(opened, done, failed, left, again, dry_run=dry_run, nothing=nothing, known=known))
+            out.show(_report(opened, done, failed, left, again, dry_run=dry_run, nothing=nothing))
         if failed:
             raise next(iter(failed.values()))
         if left:
@@ -149,20 +143,6 @@ def _each(writers: Iterable[str], work: Callable[[str], T], failed: dict[str, Hi
     return done
 
 
-def _known_again(
-    opened: OpenedTable, writer: str | None, failed: dict[str, HiveSinkError], *, dry_run: bool
-) -> dict[str, CommitContext]:
-    """The lost logs of `writer`, or of all writers, which are known here from now on unless they have `failed`."""
-    known = {}
-    for lost in lost_logs(opened):
-        if writer in {None, lost.writer}:
-            known[lost.writer] = lost.context
-            with _noted(lost.writer, failed):
-                if not dry_run:
-                    lost.make_known()
-    return known
-
-
 @contextmanager
 def _noted(writer: str, failed: dict[str, HiveSinkError]) -> Iterator[None]:
     try:
@@ -175,7 +155,7 @@ def _search(
     opened: OpenedTable, writer: str, *, partitions: frozenset[PartitionKey], accept: bool, wanted: frozenset[str]
 ) -> tuple[list[Loss | LostSlice], list[Loss]]:
     """What is given up, and what is published again."""
-    opened.admission(writer).require_same_table()
+    opened.require_same(writer)
     context = opened.writers[writer]
     named = {(opened.name, partition) for partition in wanted}
     again = [
@@ -243,7 +223,7 @@ def _identity(opened: OpenedTable, writer: str, context: CommitContext, config: 
     log = context.log
     uid = log.uid(None)
     if uid is None:
-        raise InvalidOption((f"{log.location} is no log: it has no uid; restore it, or remove the writer's pointer",))
+        raise InvalidOption((f"{log.location} is no log: it has no uid; restore it, or delete that folder",))
     return Identity(writer, uid, (opened.name,), ((opened.name, config["sink.bucket.time-zone"].key),), log.location)
 
 
@@ -284,25 +264,20 @@ def _report(
     *,
     dry_run: bool,
     nothing: Sequence[str],
-    known: Mapping[str, CommitContext],
 ) -> Report:
-    again_known = {writer: context.log.location for writer, context in known.items() if writer not in failed}
     data = [_data(writer, result) for writer, result in done.items()]
     shown = ((writer, result) for writer, result in done.items() if writer not in failed or result.described())
-    becomes = "would be" if dry_run else "is"
     blocks: list[Line | Grid] = [
-        Line(f"writer {writer}: its log {log} {becomes} known here again") for writer, log in again_known.items()
+        block for writer, result in shown for block in _blocks(writer, result, dry_run=dry_run)
     ]
-    blocks += [block for writer, result in shown for block in _blocks(writer, result, dry_run=dry_run)]
     todo = "would be published" if dry_run else "published"
     blocks += [Line(f"{one.target} ({count(one.rows, 'row')}): {todo} again; {one.reason}", "yellow") for one in again]
     blocks += map(Line, nothing)
     blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
-    moved = "if the table was moved, first name the folder of its logs in sink.log-location"
-    blocks = blocks or [Line(f"no writer has written to {opened.name} yet; {moved}")]
+    blocks = blocks or [Line(f"no writer has written to {opened.name} yet")]
     blocks += [Line(text, "yellow") for text in left]
     errors = {writer: str(error) for writer, error in failed.items()}
-    told = {"table": opened.name, "dry_run": dry_run, "writers": data, "not_done": errors, "known_again": again_known}
+    told = {"table": opened.name, "dry_run": dry_run, "writers": data, "not_done": errors}
     return Report(told, blocks)
 
 
@@ -366,6 +341,7 @@ def clean(  # noqa: PLR0917  each is an option of the command line
     Example: hivesink clean demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
+        opened.require_same()
         contexts = opened.writers.values()
         leftovers = [find_leftovers(context, opened.name) for context in contexts]
         unknown = sorted(path for stranger in opened.strangers() for path in stranger.staged)

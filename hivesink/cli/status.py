@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,10 +13,9 @@ from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.manifest import REPLAYS
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.core.progress import count
-from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable, UnknownTable
+from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable
 from hivesink.sink.inspect.status import LogStatus, WriterStatus, log_status, writer_status
 from hivesink.tables.opened import LogsAlone, OpenedTable, logs_without_metastore, open_table
-from hivesink.tables.rejects import DeadLetters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,18 +23,18 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import LastBatch
     from hivesink.sink.inspect.partitions import PartitionState
 
-Location = Annotated[
+Log = Annotated[
     str | None,
-    typer.Option("--location", help="The table's folder, to read its logs while the metastore is away."),
+    typer.Option("--log", help="The root of the table's log, to read it while the metastore is away."),
 ]
 
 _OPEN = 20
-_NO_WRITER = "no writer is known: none has written to it yet, or its log is gone, of which `hivesink verify` tells"
+_NO_WRITER = "no writer has written to it yet, or its log is gone, of which `hivesink verify` tells"
 
 
 def status(
     table: Table,
-    location: Location = None,
+    log: Log = None,
     metastore: Metastore = None,
     json: Json = False,
     debug: Debug = False,
@@ -52,22 +50,17 @@ def status(
             with open_table(table, metastore) as opened:
                 out.show(_status(opened))
         except MetastoreUnreachable as error:
-            logs = logs_without_metastore(table, metastore, location)
-            if logs is None:
-                way = f"To read the logs alone, name the table's folder: hivesink status {table} --location FOLDER"
-                error.args = (f"{error} {way}",)
+            if log is None:
+                error.args = (f"{error} To read the logs alone, name their root: hivesink status {table} --log FOLDER",)
             else:
-                out.show(_status_of_logs(logs))
+                out.show(_status_of_logs(logs_without_metastore(table, log)))
             raise
 
 
 def _status_of_logs(logs: LogsAlone) -> Report:
     """What can be told while the metastore is away."""
-    since = f", where it was at {logs.since}" if logs.since else ""
-    about = (
-        f"the metastore doesn't answer: this is what the logs beside {logs.location}{since}, say; files and partitions"
-    )
-    blocks: list[Line | Grid] = [Line(f"{about} weren't looked at", "bold yellow")]
+    about = f"the metastore doesn't answer: this is what the logs in {logs.root} say"
+    blocks: list[Line | Grid] = [Line(f"{about}; files and partitions weren't looked at", "bold yellow")]
     data = []
     for writer, log in logs.read():
         one = log_status(log, writer, logs.table)
@@ -84,34 +77,26 @@ def _status_of_logs(logs: LogsAlone) -> Report:
         rows = [{"table": name, "partition": partition, "rows": count} for name, partition, count, _ in waiting]
         data.append({**asdict(one), "last_batch": _batch_data(one.last_batch), "waiting_in": rows})
     if not data:
-        blocks.append(Line(f"no writer has a log beside {logs.location}"))
-    return Report({"table": logs.table, "location": logs.location, "metastore_away": True, "writers": data}, blocks)
+        blocks.append(Line(f"no writer has a log in {logs.root}"))
+    return Report({"table": logs.table, "log": logs.root, "metastore_away": True, "writers": data}, blocks)
 
 
 def _status(opened: OpenedTable) -> Report:
     statuses = [writer_status(context, writer, opened.name) for writer, context in opened.writers.items()]
-    missing = {one.log for one in statuses if not opened.logs.has_folder(one.log)}
     writers = []
     blocks: list[Line | Grid] = [Line(f"{opened.name} at {opened.live.location}", "bold")]
     if not statuses:
         blocks.append(Line(str(opened.folder_gone or _NO_WRITER)))
-    if not any(one.epoch for one in statuses):
-        blocks += [Line(f"note: {renamed}", "yellow") for renamed in opened.renamed()]
     for one in statuses:
-        is_missing = one.log in missing
-        open_ones, unknown = (None, None) if is_missing else _incomplete(opened, one.writer)
-        altered, refusal = ({}, None) if is_missing else _start(opened, one.writer)
+        open_ones, unknown = _incomplete(opened, one.writer)
+        altered, refusal = _start(opened, one.writer)
         more = {
             "last_batch": _batch_data(one.last_batch),
-            "log_missing": is_missing,
             "incomplete": None if open_ones is None else [state.data for state in open_ones],
             "altered": [{"name": name, "run": run, "table": now} for name, (run, now) in altered.items()],
             "no_start": refusal and str(refusal),
         }
         writers.append({**asdict(one), **more})
-        if is_missing:
-            blocks.append(Line(f"writer {one.writer}: log folder missing: {one.log}; bring it back", "bold red"))
-            continue
         blocks.append(Grid(f"writer {one.writer}", ("what", "value"), list(_status_rows(one))))
         gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in one.unregistered]
         blocks.append(Grid("unregistered partitions", ("table", "partition", "since epoch", "folder"), gaps))
@@ -136,18 +121,13 @@ def _start(
     """The settings that a start of the writer would find altered, and why no job of it can start."""
     altered: Mapping[str, tuple[str | None, str | None]] = {}
     refusal: HiveSinkError | None = None
-    has_letters = False
     try:
         # A replay takes the settings of the day that it runs.
         altered = opened.altered(writer) if writer != REPLAYS else {}
-        has_letters = opened.for_recovery(writer)[1].has_dead_letters
     except InvalidOption as error:
         refusal = error
     try:
-        opened.admission(writer).require_same_table()
-        if has_letters:
-            with suppress(UnknownTable):
-                DeadLetters(opened).require_pointer(writer)
+        opened.require_same(writer)
     except HiveSinkError as error:
         refusal = error
     return altered, refusal

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,6 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.progress import count
-from hivesink.errors import HiveSinkError
 from hivesink.formats import adapter
 from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.verify import Verdict
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hivesink.sink.inspect.clean import Stranger
-    from hivesink.storage.pointers import Accepted
 
 Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' footers.")]
 Last = Annotated[int, typer.Option("--epochs", min=0, help="How many epochs to print; all are checked.")]
@@ -57,78 +55,37 @@ def verify(
             raise gone
         measure = None if quick else adapter(opened.live.spec.format).measure
         verdicts = [
-            verify_writer(context, name, opened.name, measure, opened.admission(name))
+            verify_writer(context, name, opened.name, measure, opened.require_same)
             for name, context in opened.chosen(writer).items()
         ]
-        accepted = opened.logs.accepted()
-        unknown = [
-            _Unknown(one, before, opened.name, None if before else opened.log_of(one.uid))
-            for one in opened.strangers()
-            for before in [accepted.get(one.uid)]
-        ]
-        report = _report(opened, verdicts, unknown, opened.renamed(), epochs)
+        report = _report(opened, verdicts, opened.strangers(), epochs)
         out.show(report)
         if report.data["errors"]:
             raise typer.Exit(ExitCode.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unknown:
-    """Parts of an unknown writer: an error if readers see them, unless a person has accepted them."""
-
-    parts: Stranger
-    accepted: Accepted | None
-    table: str
-    log: str | None
-
-    @property
-    def is_error(self) -> bool:
-        return self.accepted is None and bool(self.parts.finished)
-
-    @property
-    def line(self) -> Line:
-        uid, finished, staged = self.parts.uid, self.parts.finished, self.parts.staged
-        files = f"{count(len(finished), 'finished file')} and {count(len(staged), 'staged one')} of uid {uid}"
-        if self.accepted is not None:
-            whose = f"writer {self.accepted.writer}" if self.accepted.writer else "a writer that has no log here"
-            kept = f"; its log is kept in {self.accepted.log}" if self.accepted.log else ""
-            return Line(f"note: {files}, {whose}, were accepted as they are at {self.accepted.at}{kept}", "yellow")
-        files += f", a writer that has no log here, such as {self.parts.paths[0]}"
-        if not finished:
-            return Line(f"note: {files}: was the log deleted?", "yellow")
-        folder = (self.log or "").rpartition("/")[0]
-        owner = self.table.removesuffix("__rejected")
-        known = f"its log is {self.log}: with sink.log-location = {folder} run `hivesink recover {owner}`"
-        cure = known if self.log else "restore its log, or set sink.log-location"
-        accept = f"accept them with `hivesink reset {self.table} --uid {uid}`"
-        return Line(f"error: {files}: {cure}, or {accept}", "red")
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return {**asdict(self.parts), "accepted": asdict(self.accepted) if self.accepted else None}
+def _about(unknown: Stranger, table: str) -> Line:
+    files = f"{count(len(unknown.finished), 'finished file')} and {count(len(unknown.staged), 'staged one')} of uid "
+    files += f"{unknown.uid}, of which there is no log, such as {unknown.paths[0]}"
+    if not unknown.finished:
+        return Line(f"note: {files}: was the log deleted?", "yellow")
+    owner = table.removesuffix("__rejected")
+    return Line(f"error: {files}: restore its log, or keep them as they are with `hivesink reset {owner}`", "red")
 
 
-def _report(
-    opened: OpenedTable,
-    verdicts: Sequence[Verdict],
-    unknown: Sequence[_Unknown],
-    renamed: Sequence[HiveSinkError],
-    last: int,
-) -> Report:
+def _report(opened: OpenedTable, verdicts: Sequence[Verdict], unknown: Sequence[Stranger], last: int) -> Report:
     foreign = not_dead_letters(opened)
-    errors = sum(verdict.errors for verdict in verdicts) + sum(one.is_error for one in unknown)
+    errors = sum(verdict.errors for verdict in verdicts) + sum(bool(stranger.finished) for stranger in unknown)
     data = {
         "table": opened.name,
         "errors": errors,
         "writers": [{**asdict(verdict), "errors": verdict.errors} for verdict in verdicts],
-        "files_of_no_known_writer": [path for one in unknown if not one.accepted for path in one.parts.paths],
-        "unknown_writers": [one.data for one in unknown],
-        "renamed": [str(one) for one in renamed],
+        "files_of_no_known_writer": [path for stranger in unknown for path in stranger.paths],
         "not_dead_letters": foreign and str(foreign),
     }
     blocks = [block for verdict in verdicts for block in _blocks(verdict, last)]
-    blocks += [one.line for one in unknown]
-    blocks += [Line(f"note: {one}", "yellow") for one in (*renamed, *([foreign] if foreign else []))]
+    blocks += [_about(stranger, opened.name) for stranger in unknown]
+    blocks += [Line(f"note: {foreign}", "yellow")] if foreign else []
     if errors:
         blocks.append(Line(f"{opened.name}: {count(errors, 'error')}", "bold red"))
     elif verdicts:

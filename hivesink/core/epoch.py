@@ -7,14 +7,11 @@ it starts again at 0 with every new checkpoint, which is how other sinks lose or
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NewType
+from typing import NewType
 
 from hivesink import errors
 from hivesink.core.column_source import named_file
 from hivesink.core.offsets import FilesOffset, SourceOffset, chain, runs_back
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
 
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
@@ -65,20 +62,6 @@ class LastBatch:
     ref: BatchRef
     appended: bool = False
     raw: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class QueryHistory:
-    """What one log of a table holds of a query: its writer, the newest batch, and `batches`, which reads the whole log.
-
-    `trimmed`: it may have held older ones.
-    """
-
-    writer: str
-    log: str
-    newest: LastBatch
-    batches: Callable[[], frozenset[BatchId]]
-    trimmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,27 +160,6 @@ def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, place: errors.Plac
 def swapped(before: tuple[str, ...], now: tuple[str, ...]) -> bool:
     """Whether a source reads what another one read before: Spark knows them by their order alone."""
     return any(text and text != was and text in before for was, text in zip(before, now, strict=False))
-
-
-def wrote_instead(
-    writer: str, histories: Iterable[QueryHistory], batch: BatchId, *, beside: Container[str] = ()
-) -> QueryHistory | None:
-    """What shows that another writer of the table wrote `batch` in the place of `writer`, which was renamed.
-
-    Two sinks of one query share its batches, but of a writer that was renamed, one name ends where the other begins.
-    `beside` are writers that this run of the query has too.
-    """
-    known = tuple(histories)
-    own = max((one.newest.ref.batch for one in known if one.writer == writer), default=None)
-    for one in known:
-        if one.writer == writer or one.writer in beside or one.newest.ref.batch < batch:
-            continue
-        if own is None or own + 1 < batch:
-            return one
-        held = one.batches()
-        if own not in held and (own > min(held) or not one.trimmed):
-            return one
-    return None
 
 
 def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[str, ...]:

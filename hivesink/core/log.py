@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest
 
 LONGEST_NAME = 100
-POINTER = ".pointer"
 _NAME = re.compile(r"\w(?:[\w.-]*[\w-])?", re.ASCII)
 _ODD = re.compile(r"[^\w.-]+", re.ASCII)
-_POINTER = re.compile(r"\.(?=pointer\Z)")
 _RESET = re.compile(r"\.(?=reset-\d{8}T\d{6}Z\Z)", re.ASCII)
 
 
@@ -129,9 +127,10 @@ def reset_name(writer: str, at: datetime) -> str:
     return f"{writer}.reset-{at:%Y%m%dT%H%M%SZ}"
 
 
-def is_reset(name: str) -> bool:
-    """Whether the log of that name was put aside."""
-    return _RESET.search(name) is not None
+def reset_writer(name: str) -> str | None:
+    """The inverse of `reset_name`: whose log was put aside under that name; None for any other name."""
+    found = _RESET.search(name)
+    return name[: found.start()] if found else None
 
 
 def name_problem(name: str) -> str | None:
@@ -140,8 +139,6 @@ def name_problem(name: str) -> str | None:
         return f"it has {len(name)} characters, the most is {LONGEST_NAME}"
     if not _NAME.fullmatch(name):
         return "use letters (a-z, A-Z), digits, `_` and `-`, with `.` only inside and no `-` at its beginning"
-    if _POINTER.search(name):
-        return f"names that end in {POINTER} are those of files that lead to a log"
     if _RESET.search(name):
         return "names of this form are those of logs that `hivesink reset` put aside"
     return None
@@ -150,7 +147,7 @@ def name_problem(name: str) -> str | None:
 def suggest_name(name: str) -> str:
     """The valid name nearest to `name`."""
     text = _ODD.sub("-", name).lstrip(".-")[:LONGEST_NAME].rstrip(".")
-    return _POINTER.sub("-", _RESET.sub("-", text)) or "writer"
+    return _RESET.sub("-", text) or "writer"
 
 
 def require_writer_name(name: str) -> None:

@@ -251,19 +251,6 @@ class InputChanged(HiveSinkError):
         )
 
 
-class OtherWriter(HiveSinkError):
-    """Another writer of the table has committed the batch that a writer without history is to write."""
-
-    def __init__(self, table: str, writer: str, batch: int, *, other: str, epoch: int, log: str) -> None:
-        super().__init__(
-            f"batch {batch} of this checkpoint is in the log {log} already: writer {other} of {table} committed it as "
-            f"epoch {epoch}, and writer {writer} might write its rows again. If the writer was renamed, or {other} has "
-            f"written the rows of {writer} until now: run the job as it was, with all of its old writers, until it has "
-            f'stopped well, then see "Renaming a writer" in docs/operations.md. If both are sinks of one query: call '
-            f"{other} first, in the same function"
-        )
-
-
 class CheckpointNotRebuilt(HiveSinkError):
     """The log can't rebuild the checkpoint of its newest batch."""
 
@@ -309,39 +296,6 @@ class SourceFileDamaged(HiveSinkError):
             "under the same name; or, if its rows are not wanted, move it away and start once with "
             "'sink.on-missing-file' = 'ignore'"
         )
-
-
-class ForeignParts(HiveSinkError):
-    """A writer without history finds parts in its table that no log here answers for.
-
-    `found` is the log of that uid, if there is one beside the table. `own`: it is this writer's own log, which has
-    lost its manifests.
-    """
-
-    def __init__(
-        self, table: str, writer: str, uid: str, *, path: str, count: int, found: str | None, own: bool
-    ) -> None:
-        self.uid = uid
-        if own:
-            missing, restore = f"the log {found} of its uid {uid} holds no manifest", "restore the log"
-            accept = f"`hivesink reset {table} --writer {writer}`"
-        else:
-            missing, restore = f"no log of its uid {uid} belongs to this table", _way_to(found, table)
-            accept = f"`hivesink reset {table} --uid {uid}`"
-        more = f" (and {count - 1} more in its folder)" if count > 1 else ""
-        super().__init__(
-            f"{path}{more} was written by hivesink, but {missing}: writer {writer} has no history here and might write "
-            f"the same rows again. Was {table} renamed, moved or copied, or its log deleted? To go on: {restore}; or, "
-            f"to keep these rows and begin anew beside them, {accept}"
-        )
-
-
-def _way_to(log: str | None, table: str) -> str:
-    if log is None:
-        return "restore its log, or set sink.log-location to the folder that the log's folder is in"
-    folder, _, name = log.rpartition("/")
-    other = f"if {name} is another job's writer or that of replays, set that and run `hivesink recover {table}`"
-    return f"use its log {log}, as writer {name} with sink.log-location = {folder} ({other})"
 
 
 class CalledTwice(HiveSinkError):

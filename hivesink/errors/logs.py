@@ -1,4 +1,4 @@
-"""A writer's log, its pointers, and whose it is."""
+"""A writer's log, and whose it is."""
 
 from __future__ import annotations
 
@@ -41,18 +41,6 @@ class NewerFormat(HiveSinkError):
         )
 
 
-class LogCopied(HiveSinkError):
-    """An epoch that isn't finished belongs to a log in another folder: this one is a copy of it, or was moved."""
-
-    def __init__(self, log: str, epoch: int, own: str) -> None:
-        super().__init__(
-            f"epoch {epoch} in {log} is not finished, and belongs to the log {own}: its files are in that log's table. "
-            f"If the log was moved here, move it back to {own}, run `hivesink recover TABLE`, then move it again. If "
-            "this is a copy, finish the original the same way and copy again, or begin anew here with "
-            "`hivesink reset TABLE`"
-        )
-
-
 class LogMissing(HiveSinkError):
     """A checkpoint that has committed batches meets a log that holds none."""
 
@@ -64,21 +52,6 @@ class LogMissing(HiveSinkError):
             "checkpoint is another job's, give this one a checkpoint and a writer's name of its own, or, if the "
             f"batches before {batch} are in the table or not wanted, start with {appending(0)}, or, to read everything "
             "again, move the checkpoint away"
-        )
-
-
-class LogOutdated(HiveSinkError):
-    """The table holds a file that the log hasn't decided: of an epoch after its newest, or of another's number."""
-
-    def __init__(self, table: str, writer: str, log: str, epoch: int, path: str, *, decided: bool = False) -> None:
-        """`decided`: the log has gone on since, and has that file's epoch with other files."""
-        after = f"was published after epoch {epoch}, where the log {log} ends: the log"
-        other = f"isn't a file of its epoch in the log {log}, which is at epoch {epoch}: the log"
-        found = f"{other} was" if decided else f"{after} is"
-        super().__init__(
-            f"{path} {found} older than {table}, such "
-            "as one from a backup. Restore its newest copy; if there is none, start over: "
-            f"`hivesink reset {table} --writer {writer}`, then as for a log that is lost (docs/operations.md)"
         )
 
 
@@ -125,71 +98,51 @@ class RowsHeldBack(HiveSinkError):
         super().__init__(reasons[0] + (f" (and {more} more: see `hivesink status`)" if more else ""))
 
 
-class BatchSetAside(HiveSinkError):
-    """Spark runs a batch again that was committed before `hivesink reset` put `log`, of this `uid`, aside.
+class LogOfAnotherTable(HiveSinkError):
+    """A table names, or is about to use, the log of another one: as a copy of it, or by the same sink.log-location."""
 
-    `batch` is QUERY/BATCH. `doubt` says why nobody can tell whether its rows are in the table.
-    """
-
-    def __init__(self, table: str, batch: str, log: str | None, uid: str, doubt: str) -> None:
-        answer = f"`hivesink reset {table} --uid {uid} --written"
+    def __init__(self, table: str, root: str, owner: str, location: str) -> None:
         super().__init__(
-            f"batch {batch.rpartition('/')[2]} may be in {table} already: Spark runs it again, and {log}, which "
-            f"`hivesink reset` put aside, can't answer for it: {doubt}. Look for its rows in the table. "
-            f"If there are none: {answer} none`, and it is written; if all are there: {answer} {batch}`, and it "
-            'is passed over; if some are, see "Starting over" in docs/operations.md. Then start again'
+            f"the log {root} belongs to {owner} at {location}, and {table} is another table. Give {table} a "
+            f"sink.log-location of its own and run: ALTER TABLE {table} UNSET TBLPROPERTIES ('hivesink_log')"
         )
 
 
-class LogTwice(HiveSinkError):
-    """Two writers of one table have logs of one uid: one log is a copy of the other."""
+class TableMadeAgain(HiveSinkError):
+    """The table doesn't name its log, and the log's newest files are not in it."""
 
-    def __init__(self, log: str, other: str, uid: str) -> None:
+    def __init__(self, table: str, root: str, statement: str) -> None:
         super().__init__(
-            f"the logs {log} and {other} both have the uid {uid}: one is a copy of the other, and each would take the "
-            "other's files for its own. Move the copy away, with its .pointer file if it has one, then start again: "
-            "a writer without a log begins anew"
+            f"{table} was dropped and created again: it doesn't name the log {root}, whose newest files are not in it. "
+            f"Restore them, or begin anew with `hivesink reset {table}`; if it is the same table, run: {statement}"
         )
 
 
-class LogShared(HiveSinkError):
-    """A log that serves another living table is asked to serve this one, or to be reset for it."""
+class PropertyRefused(HiveSinkError):
+    """The metastore doesn't let this user set the property by which a table names its log."""
 
-    def __init__(self, log: str, writer: str, table: str, others: tuple[str, ...]) -> None:
-        owner = table.removesuffix("__rejected")
-        way = f"give the job of {table} another writer name, or another sink.log-location"
-        if owner in others:
-            way = f"{table} holds its dead letters, and `hivesink reset {owner}` resets both"
+    def __init__(self, table: str, reason: str, statement: str) -> None:
         super().__init__(
-            f"the log {log} of writer {writer} serves {', '.join(others)}, so {table} can neither use it nor reset it; "
-            f"{way}"
+            f"{table} must name its log, and this user can't set that ({reason}). Let its owner run: {statement}"
         )
 
 
-class PointerTaken(HiveSinkError):
-    """A writer's log of a table is known to be elsewhere."""
+class FilesUnknown(HiveSinkError):
+    """A writer without history finds files in its table that no log in the root answers for."""
 
-    def __init__(self, pointer: str, writer: str, table: str, found: str, own: str) -> None:
+    def __init__(self, table: str, writer: str, root: str, path: str, uid: str) -> None:
+        self.uid = uid
         super().__init__(
-            f"{pointer} says that the log of writer {writer} of {table} is in {found}, not in {own}: set "
-            "sink.log-location back, take another writer name, or, if that log was moved, or its table dropped, delete "
-            "the pointer"
+            f"{path} is of uid {uid}, of which no log is in {root}: writer {writer} begins anew and might write its "
+            f"rows again. Restore that log to a folder there, or keep the files as they are: `hivesink reset {table}`"
         )
 
 
-class PointerCopied(HiveSinkError):
-    """A pointer leads away from where it stands, as in a copy of a warehouse. `own`: the log that stands beside it."""
+class RowsAtStake(HiveSinkError):
+    """A reset would give up rows that can't be read yet."""
 
-    def __init__(self, pointer: str, log: str, own: str | None) -> None:
-        if own is None:
-            what = "was written in another folder"
-            copy = "delete the pointer and take a folder of its own for sink.log-location"
-            other = "If the table was moved here with its pointer, delete the pointer, not the log"
-        else:
-            what = f"stands beside the log {own}"
-            copy = f"or the log was moved here, change `log` in it to {own}"
-            other = f"If {log} is the right log, move {own} away"
+    def __init__(self, table: str, rows: int) -> None:
         super().__init__(
-            f"{pointer} leads to {log}, which may serve another table, since the pointer {what}. If the table here is "
-            f"a copy, {copy}. {other}"
+            f"{rows} rows of {table} are in its log alone, or not known to be published. Make them readable with "
+            f"`hivesink recover {table}`, or add --discard {rows} to give them up"
         )

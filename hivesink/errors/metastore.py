@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.errors.base import HiveSinkError, appending, few
+from hivesink.errors.base import HiveSinkError, few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ class UnknownTable(HiveSinkError):
         if owner != table:
             fix = f"if dead letters wait for it, the job's next start or `hivesink recover {owner}` creates it again"
         elif gone:
-            fix = f"if it has another name now, rename it back and start the job again; if it was dropped, {fix}"
+            fix = f"if it has another name now, start the job with that; if it was dropped, {fix}"
         state = "is no longer" if gone else "is not"
         super().__init__(f"table {table} {state} in the metastore at {metastore}; {fix}")
 
@@ -133,14 +133,14 @@ class TableExists(HiveSinkError):
 
 
 class TableReplaced(HiveSinkError):
-    """The table of that name is another one by now: it was dropped and created again under a running job."""
+    """The table no longer names the log that it named when this run began."""
 
     retryable = True
 
     def __init__(self, table: str, metastore: str) -> None:
         super().__init__(
-            f"table {table} at {metastore} was dropped and created again while this job ran; start the job again: "
-            "it goes on if the table's files are still there, and otherwise says what to do"
+            f"table {table} at {metastore} names another log than when this job started. Start the job again: it goes "
+            "on if the table is the same, and otherwise says what to do"
         )
 
 
@@ -152,69 +152,6 @@ class PartitionColumnsChanged(HiveSinkError):
     def __init__(self, table: str, before: str, now: str) -> None:
         super().__init__(
             f"{table} is partitioned by ({now}) now, and was by ({before}) when this job began; start the job again"
-        )
-
-
-class TableRemade(HiveSinkError):
-    """The table is not the one that the log knows, and the newest rows that the log counts are not in it.
-
-    `waiting` is the first epoch that isn't settled; `rows` wait in segments. `replays`: the log is that of
-    `rejects replay`, which has no checkpoint. `shifted`: the table's creation time, where it may be that of the log's
-    table in another time zone.
-    """
-
-    def __init__(
-        self,
-        table: str,
-        writer: str,
-        log: str,
-        epoch: int,
-        *,
-        waiting: int | None = None,
-        rows: int = 0,
-        replays: bool = False,
-        shifted: int | None = None,
-    ) -> None:
-        wait = f"Epoch {waiting} waits, perhaps unpublished" if waiting is not None else ""
-        if rows:
-            wait = f"{rows} rows wait in the log, in no table; a new checkpoint reads them again, append=0 doesn't"
-        if wait:
-            wait += ": if the old table has another name now, first rename both back and run "
-            wait += f"`hivesink recover {table}`. "
-        anew = f"begin anew with `hivesink reset {table} --writer {writer}`, which keeps the log aside, then"
-        onward = (
-            f"{anew} replay again; what was replayed into the old table stays marked: "
-            f"`hivesink rejects {table} --replayed --export FILE` writes it out for the source"
-            if replays
-            else f"if the old table has another name now, give this job another writer name; or {anew} start with a "
-            "new checkpoint (reads the source from the beginning), or with the old one and "
-            f"{appending(0)} (reads on where that stands)"
-        )
-        if shifted is not None:
-            wait += (
-                "Its creation time differs by whole quarter hours, as HiveServer2 shows it in another time zone: if "
-                f"nobody dropped the table, create the empty file {log}/tables/{table}@{shifted} and start again. "
-            )
-        super().__init__(
-            f"{table} was dropped, or renamed, and created again: the log {log} is at epoch {epoch}, and the files of "
-            f"its newest rows are not in this table. {wait}To go on: restore the files; or {onward}"
-        )
-
-
-class TableRenamed(HiveSinkError):
-    """An unsettled epoch, or rows that wait, are under another name than the table has now.
-
-    `rows`: so many wait in a log that is not this writer's.
-    """
-
-    def __init__(self, table: str, old: str, epoch: int, log: str, *, rows: int = 0) -> None:
-        what = f": {rows} rows wait" if rows else " waits"
-        alike = "tables of one second look alike"
-        stray = f"; if {table} never had that name ({alike}), give this job another writer name" if rows else ""
-        self.log = log
-        super().__init__(
-            f"epoch {epoch} of the log {log}{what} under the table's old name, {old}: rename {table} back (a new "
-            f"table of that name first makes room), run `hivesink recover {old}`, then rename it again{stray}"
         )
 
 

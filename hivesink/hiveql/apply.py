@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
+import secrets
 from dataclasses import dataclass
 from itertools import combinations
 from shlex import quote
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.config.options import PREFIXES
-from hivesink.core.bucket import same_location
+from hivesink.core.bucket import normal, same_location
+from hivesink.core.ownership import PROPERTY, LogAddress, default_root
 from hivesink.core.table import INTEGERS, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar, quoted
 from hivesink.errors import DdlDiffers, TableExists
 from hivesink.hiveql.clauses import METASTORE_OWN
@@ -24,10 +25,8 @@ _TO_DOUBLE = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.FLOAT)
 _SAFE = {*combinations(INTEGERS, 2), *((old, Primitive.DOUBLE) for old in _TO_DOUBLE)}
 """Seen with Hive 2.3's Parquet reader (tests/integration/test_types.py); docs/ddl.md has them all."""
 
+_LOG_LOCATION = "sink.log-location"
 _COPY = "make a new table and copy the rows (docs/ddl.md says how)"
-
-_A_SECOND = 1.05
-"""A metastore tells tables whose names were swapped apart by the second in which they were made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +222,6 @@ def apply(wanted: Sequence[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
     refuse_differences(plans)
     done: list[Plan] = []
     for spec, step in zip(wanted, plans, strict=True):
-        if isinstance(step, Create) and any(isinstance(one, Create) for one in done):
-            time.sleep(_A_SECOND)
         done.append(_apply(spec, step, catalog))
     return tuple(done)
 
@@ -242,11 +239,20 @@ def _apply(wanted: TableSpec, step: Plan, catalog: Catalog) -> Plan:
                 if isinstance(step, Create):
                     raise
                 return _apply(wanted, step, catalog)
+            _name_log(spec, catalog)
         case Alter(name, properties, removed):
             catalog.set_properties(name, dict(properties), removed)
         case Differs():
             refuse_differences((step,))
     return step
+
+
+def _name_log(spec: TableSpec, catalog: Catalog) -> None:
+    """Let a new table name its log, which the first start makes there. With a location of its own, that start does."""
+    live = catalog.table(spec.name)
+    if live is not None and live.location is not None and _LOG_LOCATION not in spec.options:
+        address = LogAddress(default_root(normal(live.location), spec.name), secrets.token_hex(8))
+        catalog.set_properties(spec.name, {PROPERTY: str(address)})
 
 
 def refuse_differences(plans: Iterable[Plan]) -> None:

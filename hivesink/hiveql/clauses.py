@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from hivesink.config.formats import FORMATS, SUPPORTED
+from hivesink.core.ownership import PROPERTY
 from hivesink.core.table import Array, Column, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
 from hivesink.errors import TypeTextInvalid
@@ -53,6 +54,7 @@ _RESERVED = {
     "EXTERNAL": "write CREATE EXTERNAL TABLE instead",
     "comment": "write COMMENT '…' after the columns instead",
     "hivesink.not-null": "write NOT NULL at the column instead",
+    PROPERTY: "it names the log of the table that this text was taken from; remove it",
 }
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from calendar import timegm
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from email.utils import parsedate
 
 from hivesink.core.partition import DEFAULT_PARTITION
 from hivesink.core.table import TableSpec, quoted
@@ -49,16 +47,6 @@ class Described:
         """Whether Spark's Thrift Server wrote it, by its names for the storage."""
         return "serde library" in self.fields and "num buckets" not in self.fields
 
-    @property
-    def created(self) -> int:
-        """The table's creation time, in seconds; 0 where it isn't shown.
-
-        Both servers print it in their own zone, as `Tue Jan 02 15:04:05 CET 2024`. The abbreviation may be ambiguous,
-        so it is read as UTC, which is enough to distinguish two tables.
-        """
-        shown = parsedate(self.fields.get("createtime") or self.fields.get("created time"))
-        return timegm((*shown[:6], 0, 0, 0)) if shown else 0
-
 
 def described(rows: Iterable[Row]) -> Described:
     """Read both dialects: Hive pads cells and gives each parameter a row; Spark lists them in one."""
@@ -82,6 +70,8 @@ def described(rows: Iterable[Row]) -> Described:
     keys = {name for name, _, _ in found.partition_columns}
     found.columns = [column for column in found.columns if column[0] not in keys]
     # Spark's are `[a=1, b={"x":"y"}]`: keys are words, so a comma inside a value doesn't end it.
-    listed = found.fields.get("partition parameters", "").removeprefix("[").removesuffix("]")
-    found.parameters |= dict(pair.split("=", 1) for pair in re.split(r", (?=[\w.]+=)", listed) if "=" in pair)
+    for name in ("table properties", "partition parameters"):
+        listed = found.fields.get(name, "").removeprefix("[").removesuffix("]")
+        pairs = re.split(r", (?=[\w.]+=)", listed)
+        found.parameters |= dict(pair.split("=", 1) for pair in pairs if "=" in pair)
     return found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.formats import FORMATS, format_name
+from hivesink.core.ownership import PROPERTY
 from hivesink.core.partition import DEFAULT_PARTITION, Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec, quoted
@@ -70,7 +71,7 @@ class HiveServer2Registrar:
             external=facts.external,
             properties=facts.options,
         )
-        return LiveTable(spec, found.fields.get("location", ""), found.created)
+        return LiveTable(spec, found.fields.get("location", ""))
 
     def names(self, table: LiveTable) -> Sequence[str]:
         return list(self._registered(table.spec, None)) if table.spec.is_partitioned else [""]
@@ -81,7 +82,7 @@ class HiveServer2Registrar:
         spec = table.spec
         # Describe it first: only this reports a missing table in the same way on both servers.
         fresh = self._describe(spec.name)
-        if fresh.created != table.created:
+        if fresh.parameters.get(PROPERTY) != table.log:
             raise errors.TableReplaced(str(spec.name), self.address)
         _facts(spec.name, fresh, fresh.parameters).refuse()
         if not spec.is_partitioned:
@@ -155,6 +156,16 @@ class HiveServer2Registrar:
                 clause = partition_clause(spec, partition, spark=self._spark)
                 statement = f"ALTER TABLE {spec.name.quoted} {clause} REPLACE COLUMNS ({fields})"
                 self._change(spec.name, f"update the columns of partition {partition}", statement)
+
+    def set_property(self, name: TableName, key: str, value: str) -> None:
+        self._describe(name)
+        statement = f"ALTER TABLE {name.quoted} SET TBLPROPERTIES ({literal(key)}={literal(value)})"
+        self._change(name, f"set {key}", statement)
+
+    def tables_with(self, key: str) -> Mapping[TableName, str]:
+        """Raises Unsupported."""
+        what = f"asking for the tables with {key}"
+        raise errors.Unsupported(what, "HiveQL can't", "use the metastore's own address (registrar thrift)")
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         trusted = [partition for partition, live in self.lookup(table, partitions).items() if live.accurate]

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
 
+from hivesink.core.ownership import PROPERTY
 from hivesink.core.partition import Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
+from hivesink.core.table import TableName
 from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore import thrift_table
 from hivesink.metastore.common import (
@@ -28,7 +30,6 @@ from hivesink.metastore.thrift_calls import add_partitions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hivesink.core.table import TableName
     from hivesink.metastore.thrift_calls import PartitionsCall
     from hivesink.metastore.thrift_connection import Client, Connection
     from hivesink.ports import LiveTable
@@ -67,7 +68,7 @@ class ThriftRegistrar:
             return {}
         name = table.spec.name
         fresh = self._tables.get(name)
-        if (fresh.createTime or 0) != table.created:
+        if (fresh.parameters or {}).get(PROPERTY) != table.log:
             raise TableReplaced(str(name), self.address)
         thrift_table.facts(fresh).refuse()
         require_partition_columns(table.spec, thrift_table.partition_columns(fresh))
@@ -101,6 +102,30 @@ class ThriftRegistrar:
             self._update_columns(table, list(structs))
             raise
         self._update_columns(table, list(structs))
+
+    def set_property(self, name: TableName, key: str, value: str) -> None:
+        def change(parameters: dict[str, str]) -> bool:
+            is_news = parameters.get(key) != value
+            parameters[key] = value
+            return is_news
+
+        self._tables.alter(name, f"set {key}", change)
+
+    def tables_with(self, key: str) -> Mapping[TableName, str]:
+        names: list[TableName] = []
+        for database in self._connection.read(lambda client: client.get_all_databases()):
+
+            def ask(client: Client, database: str = database) -> Any:
+                return client.get_table_names_by_filter(database, f'hive_filter_field_params__{key} like ".*"', -1)
+
+            names += [TableName(database, table) for table in self._connection.read(ask)]
+        found: dict[TableName, str] = {}
+        for name in names:
+            # One that is dropped meanwhile has none.
+            with suppress(UnknownTable):
+                parameters = self._tables.get(name).parameters or {}
+                found |= {name: parameters[key]} if key in parameters else {}
+        return found
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         if partitions:

@@ -57,7 +57,7 @@ def partition_columns(table: Any) -> tuple[Column, ...]:
 def live_table(table: Any) -> LiveTable:
     """Raises Unsupported if the sink can't write such a table."""
     facts(table).refuse()
-    return LiveTable(spec_of(table), table.sd.location, table.createTime or 0)
+    return LiveTable(spec_of(table), table.sd.location)
 
 
 def live_partition(partition: str, found: Any, table: Any) -> LivePartition:

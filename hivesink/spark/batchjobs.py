@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from hivesink.core.roll_policy import Encoding
     from hivesink.sink.task.messages import TaskPlan
-    from hivesink.wiring import Setup
+    from hivesink.wiring import OpenedWriter
 
 
 class BatchJobs:
     """Each call is one job. Raises TaskFailed, ModuleMissing, and Spark's own errors."""
 
-    def __init__(self, spark: SparkSession, setup: Setup) -> None:
+    def __init__(self, spark: SparkSession, setup: OpenedWriter) -> None:
         self._spark = spark
         self._setup = setup
         self.tasks = spark.sparkContext.defaultParallelism

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.progress import Progress
     from hivesink.spark.queryrun import QueryRun
-    from hivesink.wiring import Setup
+    from hivesink.wiring import OpenedWriter
 
 logger = logging.getLogger("hivesink")
 
@@ -56,13 +56,13 @@ def progress_of_all() -> dict[str, Progress]:
     return {name: run.committer.progress() for name, run in named}
 
 
-def setup_at(checkpoint: str) -> Setup | None:
+def setup_at(checkpoint: str) -> OpenedWriter | None:
     """That of the query which runs in this process with that checkpoint."""
     runs = (query._run for query in list(_newest.values()) if query.isActive)  # noqa: SLF001  this module's own
     return next((run.setup for run in runs if run.checkpoint == checkpoint), None)
 
 
-def begun_by(query: str) -> Setup | None:
+def begun_by(query: str) -> OpenedWriter | None:
     """That of the sink whose `start` began the query of this id in this process."""
     own = (one for one in list(_newest.values()) if one._own and str(one.id) == query)  # noqa: SLF001  as above
     return next((one._run.setup for one in own), None)  # noqa: SLF001  as above

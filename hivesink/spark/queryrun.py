@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, NextBatch, judge, read_before, wrote_instead
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, judge, read_before
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
 from hivesink.core.topics import KnownTopics
@@ -45,11 +45,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from hivesink.core.epoch import QueryHistory
     from hivesink.core.offsets import SourceOffset, TopicIds
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
-    from hivesink.wiring import Setup
+    from hivesink.wiring import OpenedWriter
 
 logger = logging.getLogger("hivesink")
 
@@ -81,7 +80,9 @@ def _call(table: str, writer: str, run: str, batch: int) -> _Call:
 class QueryRun:
     """One run of a query. A new run is a new object, since what was in memory may no longer hold."""
 
-    def __init__(self, spark: SparkSession, setup: Setup, *, tolerant: bool, query: Running | None = None) -> None:
+    def __init__(
+        self, spark: SparkSession, setup: OpenedWriter, *, tolerant: bool, query: Running | None = None
+    ) -> None:
         self._spark = spark
         self.setup = setup
         self._jobs = BatchJobs(spark, setup)
@@ -125,11 +126,9 @@ class QueryRun:
         first = next_batch(files, self._sources)
         for name in left_over(files):
             files.remove(name)
-        histories = list(self.setup.histories(first.query)) if first.query else []
-        self._require_own(first, histories)
         require_unread(self._spark, self.setup, first, plan, files)
         judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self._place, raw=raw)
-        self._topics.begin([history.newest for history in histories], first)
+        self._topics.begin(self.setup.batches(first.query) if first.query else (), first)
         self._require_same(ids_at_start(self._spark, streams(plan)))
         if self.committer.spec.commit_rule.clock is not None:
             source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
@@ -295,17 +294,6 @@ class QueryRun:
             logger.warning(lost, ref.batch, str(error).partition("\n")[0])
         if needed:
             self._miss(files.missing_after(), files, ref, replayed=True)
-
-    def _require_own(self, batch: NextBatch, histories: Sequence[QueryHistory]) -> None:
-        """Raises OtherWriter for a writer that was renamed when Spark hadn't committed its last batch."""
-        spec, run = self.setup.spec, self.query.run if self.query else None
-        writer, table = spec.identity.writer, spec.target.name
-        with _calls_lock:
-            beside = {name for (where, name), call in _calls.items() if where == table and call.run == run}
-        found = wrote_instead(writer, histories, batch.batch, beside=beside)
-        if found is not None:
-            other = found.newest.epoch
-            raise errors.OtherWriter(table, writer, batch.batch, other=found.writer, epoch=other, log=found.log)
 
     def _write(
         self, batch: DataFrame, call: _Call, ref: BatchRef, query: Running, plan: TaskPlan

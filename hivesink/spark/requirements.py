@@ -9,12 +9,10 @@ from hivesink import errors
 from hivesink.core.bucket import normal
 from hivesink.core.epoch import BatchId
 from hivesink.core.offsets import FilesOffset
-from hivesink.core.table import TableName
 from hivesink.spark.checkpoint import files_read, pinned_setting
 from hivesink.spark.filenames import is_below, is_read, read_already, without_links
 from hivesink.spark.running import file_sources, watermarks
 from hivesink.spark.site import has_partitions, local_folder, qualified
-from hivesink.storage.pointers import pointer_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +23,10 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.commits import Source
     from hivesink.spark.checkpoint_files import Checkpoint
     from hivesink.spark.running import FileSource
-    from hivesink.wiring import Setup
+    from hivesink.wiring import OpenedWriter
 
 
-def require_unread(spark: SparkSession, setup: Setup, first: NextBatch, plan: Any, files: Checkpoint) -> None:
+def require_unread(spark: SparkSession, setup: OpenedWriter, first: NextBatch, plan: Any, files: Checkpoint) -> None:
     """Raises InvalidOption if the one source's folder has files that the query has read by other paths."""
     sources, start = file_sources(plan), first.start or ()
     is_sole = len(sources) == len(start) == 1 and isinstance(start[0], FilesOffset)
@@ -45,11 +43,10 @@ def require_unread(spark: SparkSession, setup: Setup, first: NextBatch, plan: An
         raise errors.InvalidOption((problem,))
 
 
-def require_apart(spark: SparkSession, setup: Setup, plan: Any, checkpoint: str) -> None:
+def require_apart(spark: SparkSession, setup: OpenedWriter, plan: Any, checkpoint: str) -> None:
     """Raises InvalidOption if a file source would read files of the checkpoint, the log or the table as its input."""
-    table, log, writer = setup.spec.target, setup.context.log.location, setup.spec.identity.writer
+    table, log = setup.spec.target, setup.context.log.location
     part = "p=0/part-0.parquet" if table.spec.is_partitioned else "part-0.parquet"
-    pointer = pointer_path(table.location, TableName.parse(table.name), writer)
     for source in file_sources(plan):
         root = qualified(spark, source.path)
         filtered = ", or set pathGlobFilter" if source.deep else ""
@@ -59,7 +56,7 @@ def require_apart(spark: SparkSession, setup: Setup, plan: Any, checkpoint: str)
         ]
         way = "set sink.log-location to a folder outside of it"
         if setup.last_batch() is None:
-            way += f", and delete that log, which holds nothing yet, {pointer} and that of {table.name}__rejected"
+            way += f", delete that log, which holds nothing yet, and unset 'hivesink_log' of {table.name}"
         own.append((f"the log {log}", log, ("uid", "manifests/1.json"), way))
         for what, folder, names, todo in own:
             if _would_read(spark, source, root, [f"{folder}/{name}" for name in names]):
@@ -78,7 +75,7 @@ def _would_read(spark: SparkSession, source: FileSource, root: str, files: Seque
     return named or (bool(below) and has_partitions(spark, source.path))
 
 
-def require_watermark(setup: Setup, source: Source, *, has_watermark: bool) -> None:
+def require_watermark(setup: OpenedWriter, source: Source, *, has_watermark: bool) -> None:
     """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""
     if not source.holds_back:
         return
@@ -96,7 +93,7 @@ def require_watermark(setup: Setup, source: Source, *, has_watermark: bool) -> N
         raise errors.InvalidOption((problem,))
 
 
-def require_least(spark: SparkSession, setup: Setup, first: NextBatch, plan: Any, files: Checkpoint) -> None:
+def require_least(spark: SparkSession, setup: OpenedWriter, first: NextBatch, plan: Any, files: Checkpoint) -> None:
     """Raises InvalidOption where the watermark of one source would end the partitions of the others."""
     setting, own = "spark.sql.streaming.multipleWatermarkPolicy", "sink.partition-commit.watermark-column"
     if setup.spec.config[own] is not None or watermarks(plan) < 2:  # noqa: PLR2004  of one there is no least

@@ -45,7 +45,7 @@ class HiveSink:
     registration raises at once, and nothing is retried while no data comes.
     """
 
-    def __init__(self, spark: SparkSession, setup: wiring.Setup) -> None:
+    def __init__(self, spark: SparkSession, setup: wiring.OpenedWriter) -> None:
         shipping.ship(spark)
         shipping.ship_own(spark, setup.spec.config)
         self._spark = spark
@@ -104,7 +104,7 @@ class HiveSink:
                 "Hive configuration, or pass metastore="
             )
             raise InvalidOption((problem,))
-        setup = wiring.Setup.open(
+        setup = wiring.OpenedWriter.open(
             table=require_table_name(table),
             writer=name,
             metastore=wiring.Metastore.at(registrar, uri, site),
@@ -175,7 +175,7 @@ class HiveSink:
             name = other.spec.target.name
             logger.warning("the query into %s that runs in this process ends: its sink is started again", name)
 
-    def _require_same(self, other: wiring.Setup, checkpoint: str) -> None:
+    def _require_same(self, other: wiring.OpenedWriter, checkpoint: str) -> None:
         if other.context.log.location != self.setup.context.log.location:
             name, writer = other.spec.target.name, other.spec.identity.writer
             problem = f"checkpoint {checkpoint} is that of the query into {name} (writer {writer}), which runs, or ran "

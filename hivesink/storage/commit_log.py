@@ -13,30 +13,26 @@ from hivesink.core.log import LogView, Mark, Touched, require_own, require_whole
 from hivesink.storage import log_layout
 from hivesink.storage.fs import DOUBTS, FileSystem, delete, drop, join, put_once, retry_unknown, stage
 from hivesink.storage.ledger import Ledger
-from hivesink.storage.pointers import decode_pointer, encode_pointer, pointer_path
 from hivesink.storage.segments import LogSegments
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.partition_commit import Recorded
-    from hivesink.core.table import TableName
 
 _UID_WAY = "delete that file: the next start takes the uid from the log's newest manifest"
 
 
 class RenameCommitLog:
-    """Implements `ports.CommitLog` for `writer`, in `folder`. Names in it: `log_layout`."""
+    """Implements `ports.CommitLog` in `folder`. Names in it: `log_layout`."""
 
-    def __init__(self, fs: FileSystem, folder: str, writer: str) -> None:
+    def __init__(self, fs: FileSystem, folder: str) -> None:
         self._fs = fs
         self._folder = folder.rstrip("/")
-        self._writer = writer
         self._manifests = join(self._folder, "manifests")
         self._touched = join(self._folder, "touched")
-        self._tables = join(self._folder, "tables")
         self._uid = join(self._folder, "uid")
         self._own: str | None = None
         self.segments = LogSegments(fs, join(self._folder, "segments"), self._require_log)
@@ -150,15 +146,6 @@ class RenameCommitLog:
             if log_layout.is_dead(name, lowest, view.head):
                 delete(self._fs, self._manifest_path(name))
 
-    def point(self, table: TableName, location: str) -> None:
-        """Raises PointerTaken where this writer's log of the table is elsewhere; PointerCopied."""
-        path = pointer_path(location, table, self._writer)
-        wanted = encode_pointer(self._folder, location)
-        data = self._fs.read(path) or put_once(self._fs, path, wanted)
-        found = decode_pointer(self._fs, data, path)
-        if self._fs.canonical(found) != self._fs.canonical(self._folder):
-            raise errors.PointerTaken(path, self._writer, str(table), found, self._folder)
-
     def _decoded(self, epoch: Epoch) -> tuple[str, Manifest]:
         """The path and content of the epoch's manifest, of whatever uid."""
         path = self._manifest_path(log_layout.manifest_name(epoch))
@@ -181,12 +168,6 @@ class RenameCommitLog:
             require_own(path, found, uid or found.uid)
             uid = found.uid
         return uid
-
-    def admitted(self) -> Mapping[str, Collection[int]]:
-        return log_layout.parse_admitted(entry.name for entry in self._fs.list(self._tables))
-
-    def admit(self, table: TableName, created: int) -> None:
-        stage(self._fs, join(self._tables, log_layout.admitted_name(table, created)), b"")
 
     def _manifest_path(self, name: str) -> str:
         return join(self._manifests, name)

@@ -7,7 +7,6 @@
 <log>/touched/<epoch>-<attempt>t<task attempt>-<task>-<chunk>
 <log>/segments/<epoch>-<attempt>t<task attempt>-<task>.arrow    rows that wait (`core.rolling`)
 <log>/commits/<floor>.json                            partition commits of trimmed epochs, the newest of each partition
-<log>/tables/<db>.<table>@<creation time>             a table that the writer was let into
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from hivesink.core.log import LogView, Mark, Touched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from hivesink.core.table import TableName
 
 _NUMBER = r"(\d{10,})"
 _MANIFEST = re.compile(rf"{_NUMBER}\.(json|{'|'.join(mark.value for mark in Mark)})", re.ASCII)
@@ -62,20 +59,6 @@ def parse_touched(name: str) -> Touched | None:
         return None
     epoch, attempt, task_attempt, task, chunk = found.groups()
     return Touched(Epoch(int(epoch)), attempt, int(task_attempt), int(task), int(chunk))
-
-
-def admitted_name(table: TableName, created: int) -> str:
-    """An empty file; one table has several where it was created again over its files."""
-    return f"{table}@{created}"
-
-
-def parse_admitted(names: Iterable[str]) -> dict[str, set[int]]:
-    """The creation times in a listing of `tables`, by the table's name."""
-    admitted: dict[str, set[int]] = {}
-    for table, _, created in (name.rpartition("@") for name in names):
-        if created.isdecimal():
-            admitted.setdefault(table, set()).add(int(created))
-    return admitted
 
 
 def parse_view(names: Iterable[str]) -> LogView:

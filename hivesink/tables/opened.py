@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from functools import lru_cache
-from posixpath import dirname
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from hivesink import wiring
 from hivesink.config.cache import state_folder
-from hivesink.config.known_tables import known, remember
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.epoch import STRICT
@@ -20,48 +17,61 @@ from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName, require_table_name
 from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
-from hivesink.errors import InvalidOption, NoMetastore, TableFolderGone, TableRenamed, WrongUsage
+from hivesink.errors import InvalidOption, NoMetastore, TableFolderGone, UnknownTable, Unsupported, WrongUsage
 from hivesink.hiveql.render import declared
-from hivesink.logs import TableLogs, commit_log, log_folder
+from hivesink.logs import log_root, table_root
 from hivesink.metastore.thrift_connection import endpoints
 from hivesink.sink.commit.context import CommitContext, rolling_policy, watermark_policy
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.admission import waiting_elsewhere
 from hivesink.sink.inspect.clean import Stranger, strangers
 from hivesink.sink.inspect.facts import LogFacts, read_log
+from hivesink.sink.inspect.ownership import Ownership, known_uids, require_current
 from hivesink.sink.inspect.partitions import LogFollower
 from hivesink.sink.task.commit_rule import commit_rule, patterns_of_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
     from hivesink.core.rolling import OpenRows
     from hivesink.core.table import TableSpec
-    from hivesink.ports import LiveTable
+    from hivesink.ports import LiveTable, LogRoot, Registrar
     from hivesink.sink.commit.committer import Committer
-    from hivesink.sink.inspect.admission import Admission
     from hivesink.sink.inspect.partitions import PartitionState
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedTable:
-    """A table of the metastore. `writers` are all that have a pointer beside the table, sorted by name."""
+    """A table of the metastore. `writers` are all that have a log in the root of the table's log, sorted by name."""
 
     name: str
     live: LiveTable
     writers: Mapping[str, CommitContext]
     site: Site
     metastore: wiring.Metastore
-    logs: TableLogs
+    owner: Ownership
 
     @property
     def folder_gone(self) -> TableFolderGone | None:
-        """What to say of a table that no log leads to if its folder isn't there, as on a disk that isn't mounted."""
-        if self.writers or self.logs.has_folder(self.live.location):
+        """What to say of a table without a log if its folder isn't there, as on a disk that isn't mounted."""
+        if self.writers or next(iter(self.owner.store.walk(self.live.location)), None) is not None:
             return None
         return TableFolderGone(self.name, self.live.location)
+
+    def require_same(self, writer: str | None = None) -> None:
+        """Raise what stops a start: the table isn't the log's, a disk isn't mounted, the log of `writer` is too old.
+
+        Raises LogOfAnotherTable, TableMadeAgain, TableFolderGone, LogDamaged, NewerFormat.
+        """
+        if (records := self.owner.root.records()) and not self.name.endswith("__rejected"):
+            self.owner.verdict(self.live, records[-1])
+        if writer is not None:
+            context = self.writers[writer]
+            facts = read_log(context.log)
+            self.owner.require_folders(self.live, facts)
+            require_current(context.store, context.registrar, self.live, facts, context.log)
 
     def chosen(self, writer: str | None) -> Mapping[str, CommitContext]:
         """The writer of that name, or all writers for None. Raises InvalidOption if there is no such writer."""
@@ -73,29 +83,10 @@ class OpenedTable:
             raise InvalidOption((f"no writer {writer!r} has written to {self.name}; known: {known}",))
         return {writer: self.writers[writer]}
 
-    def with_writers(self, more: Mapping[str, CommitContext]) -> OpenedTable:
-        """This table with `more` writers. Those that have a pointer stay as they are."""
-        return replace(self, writers=dict(sorted({**more, **self.writers}.items())))
-
-    def resettable(self, writer: str | None) -> Mapping[str, CommitContext]:
-        """As `chosen`; also a log that has lost its pointer: a job that was killed beside a reset may leave one."""
-        if writer is not None and writer not in self.writers:
-            require_writer_name(writer)
-            folder = log_folder(self.live, SinkConfig.parse(self.live.spec.options), writer)
-            if self.logs.has_folder(folder):
-                log, store = commit_log(folder, writer, self.site), wiring.file_store(folder, self.site)
-                return {writer: CommitContext(log, store, self.metastore.registrar)}
-        return self.chosen(writer)
-
-    def admission(self, writer: str) -> Admission:
-        """What decides whether `writer` may start."""
-        context = self.writers[writer]
-        return wiring.admission(self.live, context.log, context.store, writer, context.registrar, site=self.site)
-
     def for_recovery(self, writer: str) -> tuple[CommitContext, SinkConfig, Manifest | None]:
         """What recovers `writer`'s epochs as its job would, with the settings that the job gave itself; and its head.
 
-        Raises InvalidOption, LogDamaged, NewerFormat, LogCopied.
+        Raises InvalidOption, LogDamaged, NewerFormat.
         """
         context = self.writers[writer]
         head = load(context).head
@@ -130,7 +121,7 @@ class OpenedTable:
         return _policies(self.live.spec, tuple(sorted(self.of_last_run(head).changed.items())))
 
     def follower(self, writer: str) -> LogFollower:
-        """What reads `writer`'s partition commits. Raises LogDamaged, NewerFormat, LogCopied."""
+        """What reads `writer`'s partition commits. Raises LogDamaged, NewerFormat."""
         context = self.writers[writer]
         load(context)
         return LogFollower(writer, context.log, self.policies)
@@ -155,9 +146,9 @@ class OpenedTable:
         return {key: str(held[key]) for key in still}
 
     def committer(self, writer: str) -> Committer:
-        """What commits for `writer` as its job would. Raises what `Setup.open` raises."""
+        """What commits for `writer` as its job would. Raises what `OpenedWriter.open` raises."""
         _, _, head = self.for_recovery(writer)
-        setup = wiring.Setup.open(
+        writing = wiring.OpenedWriter.open(
             table=self._served(head),
             writer=writer,
             metastore=self.metastore,
@@ -165,7 +156,7 @@ class OpenedTable:
             options=dict(head.options) if head else {},
             site=self.site,
         )
-        return setup.committer(tolerant=False)
+        return writing.committer(tolerant=False)
 
     def _served(self, head: Manifest | None) -> TableName:
         """The table that the writer of `head` writes, under its name of today: this may be its dead-letter table."""
@@ -173,23 +164,9 @@ class OpenedTable:
         is_its = head is None or head.tables[0].endswith(suffix)
         return own if is_its else TableName(own.database, own.table.removesuffix(suffix))
 
-    @property
-    def log_folder(self) -> str:
-        """The folder in which the table's writers have their logs. Raises InvalidOption."""
-        return dirname(log_folder(self.live, SinkConfig.parse(self.live.spec.options), "any"))
-
-    def log_of(self, uid: str) -> str | None:
-        """The log of `uid`, if it is beside the table or where the table's writers have theirs."""
-        return wiring.log_of(uid, self.logs, self.log_folder, self.metastore.registrar)
-
-    def renamed(self) -> list[TableRenamed]:
-        """For each log beside the table in which rows wait for it under a name that it had before."""
-        return list(waiting_elsewhere(self.live, self.logs.beside(), self.metastore.registrar))
-
     def strangers(self) -> tuple[Stranger, ...]:
-        """The parts in the table whose uid has no log here, including those that were accepted."""
-        store = wiring.file_store(self.live.location, self.site)
-        return strangers(store, self.metastore.registrar, self.live, self.logs.uids)
+        """The parts in the table of whose uid no log is in the root, put aside or not."""
+        return strangers(self.owner.store, self.metastore.registrar, self.live, partial(known_uids, self.owner.root))
 
 
 @lru_cache(maxsize=8)
@@ -222,11 +199,6 @@ def _named_metastore(given: str | None, site: Site) -> str | None:
     return given or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris
 
 
-def _remembered_as(given: str | None, site: Site) -> str:
-    """The embedded one has another address at each start: its folder stands for it."""
-    return _named_metastore(given, site) or str(state_folder())
-
-
 def table_spec(table: str, metastore: str | None) -> TableSpec:
     """The columns, partitions and settings of `table`. Raises what `open_table` raises; reads no log."""
     name = require_table_name(table)
@@ -238,28 +210,21 @@ def table_spec(table: str, metastore: str | None) -> TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class LogsAlone:
-    """The logs of a table whose metastore is away. `since`: when it last said where the table is, None if never."""
+    """The logs of a table whose metastore is away, in the folder `root`."""
 
     table: str
-    location: str
-    since: str | None
-    logs: TableLogs
+    root: str
+    site: Site
 
     def read(self) -> Iterator[tuple[str, LogFacts]]:
         """Each writer's log. Raises StoreUnavailable."""
-        for writer, folder in sorted(self.logs.writers().items()):
-            yield writer, read_log(commit_log(folder, writer, self.logs.site))
+        for writer, log in log_root(self.root, self.site).logs().items():
+            yield writer, read_log(log)
 
 
-def logs_without_metastore(table: str, metastore: str | None, location: str | None) -> LogsAlone | None:
-    """The logs beside `location`, by default where the table was last. None if nobody knows."""
-    name, site, since = require_table_name(table), Site.load(os.environ), None
-    if location is None:
-        found = known(str(name), _remembered_as(metastore, site))
-        if found is None:
-            return None
-        location, since = found.location, found.at
-    return LogsAlone(str(name), location, since, TableLogs(name, location, site))
+def logs_without_metastore(table: str, root: str) -> LogsAlone:
+    """The logs in the folder `root`. Raises InvalidOption, SiteInvalid."""
+    return LogsAlone(str(require_table_name(table)), root, Site.load(os.environ))
 
 
 @contextmanager
@@ -270,10 +235,24 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     connected = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
     with closing(connected.registrar) as registrar:
         live = registrar.table(name)
-        remember(str(name), _remembered_as(metastore, site), live.location, datetime.now(timezone.utc))
-        logs, store = TableLogs(name, live.location, site), wiring.file_store(live.location, site)
+        store = wiring.file_store(live.location, site)
+        owner = Ownership(_root_of(live, registrar, site), registrar, store)
+        records = owner.root.records()
+        is_known = not records or live.log is not None or records[-1].table == str(name)
+        today = str(name).removesuffix("__rejected")
+        former = owner.former() if records else ()
         writers = {
-            writer: CommitContext(commit_log(folder, writer, site), store, registrar)
-            for writer, folder in sorted(logs.writers().items())
+            writer: CommitContext(log, store, registrar, today=today, former=former)
+            for writer, log in owner.root.logs().items()
+            if is_known
         }
-        yield OpenedTable(str(name), live, writers, site, connected, logs)
+        yield OpenedTable(str(name), live, writers, site, connected, owner)
+
+
+def _root_of(live: LiveTable, registrar: Registrar, site: Site) -> LogRoot:
+    """The root of the table's log; of dead letters, which may not say so, that of their table."""
+    owner = str(live.spec.name).removesuffix("__rejected")
+    if live.log is None and owner != str(live.spec.name):
+        with suppress(UnknownTable, Unsupported):
+            live = registrar.table(TableName.parse(owner))
+    return table_root(live, live.spec.options.get("sink.log-location"), site)

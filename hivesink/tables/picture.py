@@ -43,11 +43,11 @@ _T = TypeVar("_T")
 def picture_of(opened: OpenedTable, now: datetime, limit: int | None, epochs: int) -> Picture:
     """The newest `limit` partitions, None for all, and each writer's last `epochs`.
 
-    Only the folders of these partitions are listed. Raises LogDamaged, NewerFormat, LogCopied, StoreUnavailable,
+    Only the folders of these partitions are listed. Raises LogDamaged, NewerFormat, StoreUnavailable,
     MetastoreUnreachable, OwnCodeFailed.
     """
     notes: list[str] = []
-    logs = dict(_logs(opened, notes))
+    logs = dict(_logs(opened))
     config = _settings(opened, logs, notes)
     waiting = _waiting(opened, logs, now, notes)
     live = opened.metastore.registrar.lookup(opened.live, None)
@@ -88,14 +88,11 @@ def picture_of(opened: OpenedTable, now: datetime, limit: int | None, epochs: in
     )
 
 
-def _logs(opened: OpenedTable, notes: list[str]) -> Iterator[tuple[str, LogFacts]]:
+def _logs(opened: OpenedTable) -> Iterator[tuple[str, LogFacts]]:
     for writer, context in opened.writers.items():
         log = read_log(context.log)
         log.require_readable()
-        if opened.logs.has_folder(log.location):
-            yield writer, log
-        else:
-            notes.append(f"writer {writer}: log folder missing: {log.location}; bring it back")
+        yield writer, log
 
 
 def _settings(opened: OpenedTable, logs: Mapping[str, LogFacts], notes: list[str]) -> SinkConfig:

@@ -12,12 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink import wiring
-from hivesink.core.bucket import normal
 from hivesink.core.column_source import LINE, PATH, named_file
 from hivesink.core.partfile import PartName
 from hivesink.errors import InvalidOption, UnknownTable, Unsupported, WrongUsage
 from hivesink.formats import adapter
-from hivesink.logs import TableLogs
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.rejects import SCHEMA, columns_of
 
@@ -101,13 +99,6 @@ class DeadLetters:
         self.live: LiveTable = opened.metastore.registrar.table(opened.live.spec.name.rejected)
         columns_of(self.live.spec)
         self._store: FileStore = wiring.file_store(self.live.location, opened.site)
-
-    def require_pointer(self, writer: str) -> None:
-        """Raises PointerTaken, PointerCopied for one that another table has left here: it stops the writer's start."""
-        logs = TableLogs(self.live.spec.name, self.live.location, self.opened.site)
-        # Where there is none, the start writes it.
-        if writer in logs.writers():
-            self.opened.writers[writer].log.point(self.live.spec.name, normal(self.live.location))
 
     @property
     def name(self) -> str:

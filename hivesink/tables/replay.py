@@ -33,7 +33,6 @@ from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import OF_REPLAYS, beside_records, rejected_spec
 from hivesink.sink.task.replay import QUERY, SHAPE, Letters, Replayed, judge, run_replay
-from hivesink.tables.lost_logs import lost_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,15 +69,11 @@ class Replay:
             raise InvalidOption((problem,))
 
     def recover(self) -> int:
-        """Finish what earlier replays have decided, and make their log known again where nothing leads to it.
+        """Finish what earlier replays have decided.
 
-        Returns how many rows they had that weren't published. Raises what `LostLog.make_known` and `Committer.recover`
-        raise, LogDamaged, NewerFormat, and ReplayOvertaken.
+        Returns how many rows they had that weren't published. Raises what `Committer.recover` raises, LogDamaged,
+        NewerFormat, and ReplayOvertaken.
         """
-        for lost in lost_logs(self._opened):
-            if lost.writer == REPLAYS:
-                lost.make_known()
-                self._opened = self._opened.with_writers({REPLAYS: lost.context})
         context = self._opened.writers.get(REPLAYS)
         if context is None:
             return 0
@@ -107,7 +102,7 @@ class Replay:
         at work.
         """
         opened, done = self._opened, list[Replayed]()
-        setup = wiring.Setup.open(
+        setup = wiring.OpenedWriter.open(
             table=opened.live.spec.name,
             writer=REPLAYS,
             metastore=opened.metastore,

@@ -88,7 +88,7 @@ class PartitionWait:
         """Look once. Each manifest is read once, however often this is called.
 
         Raises InvalidOption where the name doesn't fit the table or the writer is unknown, UnknownTable, Unsupported,
-        SiteInvalid, LogDamaged, NewerFormat, LogCopied; MetastoreUnreachable, StoreUnavailable unless `tolerant`.
+        SiteInvalid, LogDamaged, NewerFormat; MetastoreUnreachable, StoreUnavailable unless `tolerant`.
         """
         name, states = self.partition, tuple["PartitionState", ...]()
         try:

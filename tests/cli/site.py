@@ -77,11 +77,11 @@ class Ingest:
     batches: int = 0
     options: dict[str, str] = field(default_factory=dict)
     history_policy: HistoryPolicy = STRICT
-    setup: wiring.Setup = field(init=False)
+    setup: wiring.OpenedWriter = field(init=False)
     usual: ClassVar[dict[str, str]] = {"sink.rolling-policy.on-epoch": "true"}
 
     def __post_init__(self) -> None:
-        self.setup = wiring.Setup.open(
+        self.setup = wiring.OpenedWriter.open(
             table=TableName.parse(self.table),
             writer=self.writer,
             metastore=wiring.Metastore.at("thrift", self.metastore),

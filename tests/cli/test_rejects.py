@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import closing
 from copy import copy
 from datetime import datetime
@@ -385,15 +384,15 @@ def test_after_the_table_was_made_anew_a_replay_says_how_to_go_on(
     name = TableName.parse(letters.table)
     with closing(Connection(letters.metastore)) as connection:
         connection.read(lambda client: client.drop_table(name.database, name.table, True))
-    time.sleep(1.1)
     assert hivesink(capsys, "ddl", "apply", ddl).code == 0
     hivesink(capsys, "rejects", letters.table, "--export", second)
     mend(second, '{"id": 78, "dt": "2026-01-09"}')
     refused = hivesink(capsys, "rejects", "replay", letters.table, "--mended", second, "--yes")
     assert refused.code == 65
-    way = f"hivesink reset {letters.table} --writer rejects-replay"
-    assert f"`{way}`, which keeps the log aside, then replay again; what was replayed into the" in refused.error
-    assert "checkpoint" not in refused.error
+    way = f"hivesink reset {letters.table}"
+    assert f"begin anew with `{way}`" in refused.error
+    alone = hivesink(capsys, *way.split()[1:], "--writer", "rejects-replay", "--yes")
+    assert (alone.code, "leave --writer out" in alone.error) == (2, True)
     assert hivesink(capsys, *way.split()[1:], "--yes").code == 0
     assert hivesink(capsys, "rejects", "replay", letters.table, "--mended", second, "--yes").code == 0
     assert values(letters) == [78]
@@ -408,29 +407,18 @@ def test_after_the_table_was_made_anew_a_replay_says_how_to_go_on(
     assert values(letters) == [78]
 
 
-@pytest.mark.parametrize("way", ["recover", "rejects replay"])
-def test_the_log_of_replays_is_known_again_after_a_rename(
-    letters: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path, way: str
+def test_replays_go_on_after_a_rename_of_the_table_and_its_dead_letters(
+    letters: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "letters.jsonl"
     hivesink(capsys, "rejects", letters.table, "--export", file)
     mend(file, '{"id": 77, "dt": "2026-01-09"}')
     assert hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes").code == 0
-    before, logs = values(letters), letters.log.parent
+    before = values(letters)
     renamed, rejected = copy(letters), copy(letters)
     rejected.table = f"{letters.table}__rejected"
     rename(rejected, "renamed__rejected")
     renamed.table = rename(letters, "renamed")
-    for name in (renamed.table, f"{renamed.table}__rejected"):
-        told = hivesink(capsys, "verify", name)
-        assert told.code == 1
-        cure = f"with sink.log-location = {logs} run `hivesink recover {renamed.table}`"
-        assert f"its log is {logs / 'rejects-replay'}: {cure}" in told.out
-    alter(renamed, {"sink.log-location": str(logs)})
-    ended = hivesink(capsys, *way.split(), renamed.table)
-    assert ended.code == 0, ended.err
-    # A job's start makes its own log known.
-    assert way == "recover" or f"its log is {letters.log}" in hivesink(capsys, "verify", renamed.table).out
     Ingest(renamed.table, renamed.metastore, options=renamed.options).close()
     for name in (renamed.table, f"{renamed.table}__rejected"):
         assert hivesink(capsys, "verify", name).code == 0

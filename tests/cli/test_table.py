@@ -15,13 +15,11 @@ from hive_metastore.ttypes import FieldSchema, NoSuchObjectException
 
 from hivesink import wiring
 from hivesink.cli import verify
-from hivesink.config import known_tables
-from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
 from hivesink.embedded.metastore import EmbeddedMetastore
-from hivesink.errors import InvalidOption, PointerTaken, Unsupported
-from hivesink.logs import log_folder
+from hivesink.errors import InvalidOption, Unsupported
+from hivesink.logs import root_folder
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.tables.opened import open_table
 from tests.cli.site import Ingest, alter, hivesink
@@ -49,7 +47,7 @@ def _open_epoch(ingest: Ingest) -> int:
 
 
 def test_a_table_that_nobody_has_written_to(table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no writer is known: none has written to it yet" in hivesink(capsys, "status", table).out
+    assert "no writer has written to it yet" in hivesink(capsys, "status", table).out
     assert hivesink(capsys, "status", table, "--json").data["writers"] == []
     for command in ("verify", "recover", "clean"):
         assert hivesink(capsys, command, table).code == 0
@@ -90,17 +88,6 @@ def test_status(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) 
     assert writer["files"]["pending"] == writer["files"]["in_progress"] == 0
     assert writer["last_batch"]["end"] == [{"kafka": {"t": {"0": 30}}}]
     assert writer["unregistered"] == writer["unsettled"] == []
-
-
-def test_status_names_a_log_whose_folder_is_gone(
-    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["log_missing"] is False
-    ingest.log.rename(ingest.log.with_name("aside"))
-    text = hivesink(capsys, "status", table).out
-    assert f"writer ingest: log folder missing: {ingest.log}" in text
-    assert "rows written" not in text
-    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["log_missing"] is True
 
 
 @pytest.mark.usefixtures("ingest")
@@ -233,24 +220,6 @@ def test_dead_letters_that_wait_get_their_table_back(
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["unsettled"] == []
     metastore.close()
     first.close()
-
-
-def test_a_pointer_beside_the_dead_letters_that_stops_a_start_is_told(
-    uri: str, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As where a dropped table had the name before: its log is gone, or another's."""
-    options = {"sink.on-bad-record": "dead-letter"}
-    ingest = Ingest(table, uri, options=options)
-    ingest.commit()
-    ingest.close()
-    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["no_start"] is None
-    (pointer,) = ingest.location.parent.parent.parent.rglob(f"*{table}__rejected/*.pointer")
-    pointer.write_text(pointer.read_text().replace(f"{table}/", "another.table/"))
-    with pytest.raises(PointerTaken) as told:
-        Ingest(table, uri, options=options)
-    assert f"no job can start: {told.value}" in hivesink(capsys, "status", table).out
-    pointer.unlink()
-    Ingest(table, uri, options=options).close()
 
 
 def test_a_column_more_in_the_table_of_dead_letters_is_null_and_one_less_is_refused(
@@ -447,37 +416,33 @@ def test_status_while_the_metastore_is_away_says_what_the_logs_know(
         table = hivesink(capsys, "ddl", "apply", ddl, "--json").data["tables"][0]["table"]
         with closing(Ingest(table, server.uri, options={"sink.rolling-policy.on-epoch": "false"})) as writer:
             writer.commit()
-            assert hivesink(capsys, "status", table).code == 0
             writer.commit()
-            location = writer.location
-    said = hivesink(capsys, "status", table)
+            root = writer.log.parent
+    unknown = hivesink(capsys, "status", table)
+    assert (unknown.code, unknown.out) == (75, "")
+    assert f"name their root: hivesink status {table} --log FOLDER" in unknown.error
+    said = hivesink(capsys, "status", table, "--log", root)
     assert said.code == 75
-    assert said.out.startswith("the metastore doesn't answer: this is what the logs beside file:")
+    assert said.out.startswith(f"the metastore doesn't answer: this is what the logs in {root} say")
     assert re.search(r"dt=2026-01-02 │ 4 ", said.out)
     assert "rows that wait to be rolled │ 8 (in 2 buckets" in re.sub(" +", " ", said.out)
     assert server.uri in said.error
-    (one,) = hivesink(capsys, "status", table, "--json").data["writers"]
+    (one,) = hivesink(capsys, "status", table, "--log", root, "--json").data["writers"]
     assert (one["epoch"], "files" in one, "unregistered" in one) == (2, False, False)
     assert [place["rows"] for place in one["waiting_in"]] == [4, 4]
-    monkeypatch.setattr(known_tables, "cache_folder", lambda: tmp_path / "another")
-    unknown = hivesink(capsys, "status", table)
-    assert (unknown.code, unknown.out) == (75, "")
-    assert f"name the table's folder: hivesink status {table} --location FOLDER" in unknown.error
-    told = hivesink(capsys, "status", table, "--location", location.as_uri())
-    assert (told.code, "dt=2026-01-02" in told.out) == (75, True)
 
 
 def test_a_log_is_on_hdfs_only_beside_a_table_on_hdfs(table: str, uri: str) -> None:
-    told = "sink.log-location = '{}': the log {}/ingest and the table at {} are on different file systems"
-    with pytest.raises(InvalidOption) as refused:
-        Ingest(table, uri, options={"sink.log-location": "hdfs://nn/logs"})
+    told = "sink.log-location = '{}': the log {} and the table at {} are on different file systems"
     with open_table(table, uri) as opened:
-        live = opened.live
+        live = replace(opened.live, spec=replace(opened.live.spec, properties=()))
     place = "hdfs://nn/logs"
+    with pytest.raises(InvalidOption) as refused:
+        root_folder(live, place)
     assert told.format(place, place, live.location) in str(refused.value)
     moved = replace(live, location="hdfs://nn/t")
     with pytest.raises(InvalidOption) as refused:
-        log_folder(moved, SinkConfig.parse({}, {"sink.log-location": "file:/logs"}), "ingest")
+        root_folder(moved, "file:/logs")
     assert told.format("file:/logs", "/logs", moved.location) in str(refused.value)
 
 

@@ -1,6 +1,6 @@
 """The sink on real servers, without Spark: its tasks run in this process, its source is a counter of rows.
 
-Everything else is what a job has: `wiring.Setup` makes log, store and registrar, and the committer decides. So a
+Everything else is what a job has: `wiring.OpenedWriter` makes log, store and registrar, and the committer decides. So a
 test can stand between any two steps, and an epoch costs what the sink itself costs.
 """
 
@@ -58,7 +58,7 @@ class Ingest:
     site: Site = NO_SITE
 
     def __post_init__(self) -> None:
-        self.setup = wiring.Setup.open(
+        self.setup = wiring.OpenedWriter.open(
             table=TableName.parse(self.table),
             writer=self.writer,
             metastore=wiring.Metastore.at("thrift", self.uri, self.site),

@@ -16,7 +16,7 @@ import pytest
 from hivesink.config.site import Site
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
-from hivesink.logs import TableLogs, commit_log
+from hivesink.logs import table_root
 from hivesink.metastore import connect
 from tests.cluster.feed import Feed
 from tests.cluster.target import WRITER, Target, own
@@ -88,8 +88,7 @@ class Kills:
     def _log(self) -> CommitLog:
         site = Site.load({"HADOOP_CONF_DIR": str(self.stage.cluster.conf)})
         live = connect("thrift", self.stage.cluster.metastore_uri).table(TableName.parse(self.stage.target.name))
-        (folder,) = TableLogs(live.spec.name, live.location, site).writers().values()
-        return commit_log(folder, WRITER, site=site)
+        return table_root(live, None, site).log(WRITER)
 
     def _died_between(self) -> bool:
         """Whether the log's head is decided, and not all of it is published and registered."""

@@ -22,24 +22,11 @@ from hivesink.errors import (
     LogGone,
     NewerFormat,
     OutcomeUnknown,
-    PointerTaken,
     StoreUnavailable,
 )
-from hivesink.storage import pointers
 from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.fs import put_once
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.pointers import (
-    Accepted,
-    accept,
-    accepted_in,
-    accepted_paths,
-    decode_pointer,
-    default_log_location,
-    logs_of,
-    siblings,
-)
 from tests.contracts.manifests import full, small
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -76,7 +63,7 @@ def folder(opened: tuple[FileSystem, str]) -> str:
 
 @pytest.fixture
 def empty(fs: FileSystem, folder: str) -> RenameCommitLog:
-    return RenameCommitLog(fs, folder, "w")
+    return RenameCommitLog(fs, folder)
 
 
 @pytest.fixture
@@ -116,7 +103,7 @@ def test_a_lost_uid_is_that_of_the_manifests(fs: FileSystem, log: RenameCommitLo
     log.uid("0a1b2c3d")
     filled(log, 2)
     fs.delete(f"{folder}/uid")
-    again = RenameCommitLog(fs, folder, "w")
+    again = RenameCommitLog(fs, folder)
     assert again.uid(None) == "0a1b2c3d"
     assert fs.read(f"{folder}/uid") is None
     assert again.uid("ffffffff") == "0a1b2c3d"
@@ -167,7 +154,7 @@ def test_a_lost_uid_is_not_made_up_beside_a_damaged_log(
     act(fs, log)
     for fresh in (None, "ffffffff"):
         with pytest.raises(LogDamaged, match=reason):
-            RenameCommitLog(fs, folder, "w").uid(fresh)
+            RenameCommitLog(fs, folder).uid(fresh)
     assert fs.read(f"{folder}/uid") is None
 
 
@@ -184,9 +171,9 @@ def test_a_damaged_uid_is_told_apart_by_the_way_out(fs: FileSystem, log: RenameC
     fs.delete(f"{folder}/uid")
     fs.write_new(f"{folder}/uid", b"eeeeeeee\n")
     with pytest.raises(LogDamaged, match=r"if all manifests here have that uid, the file `uid` of this log is damaged"):
-        RenameCommitLog(fs, folder, "w").manifest(Epoch(2))
+        RenameCommitLog(fs, folder).manifest(Epoch(2))
     fs.delete(f"{folder}/uid")
-    assert RenameCommitLog(fs, folder, "w").uid("ffffffff") == uid
+    assert RenameCommitLog(fs, folder).uid("ffffffff") == uid
 
 
 def test_a_manifest_is_read_back_as_it_was_written(fs: FileSystem, log: RenameCommitLog) -> None:
@@ -327,111 +314,14 @@ def test_a_torn_touched_list_names_no_folder(fs: FileSystem, log: RenameCommitLo
     assert log.folders(torn) == ("/w/t/dt=1",)
 
 
-@pytest.mark.parametrize("parent", ["/w", "/w/a b", "/w/x%3Ay", "/w/Zürich"])
-def test_pointers_lead_to_every_log_of_a_table(fs: FileSystem, folder: str, parent: str) -> None:
-    root = folder.partition("/.hivesink")[0]
-    location = f"{root}{parent}/flights"
-    own = default_log_location(location, FLIGHTS, "one")
-    assert own == f"{root}{parent}/.hivesink/demo.flights/one"
-    for _ in range(2):
-        RenameCommitLog(fs, own, "one").point(FLIGHTS, location)
-        RenameCommitLog(fs, f"{root}/logs/two", "two").point(FLIGHTS, f"{location}/")
-    assert logs_of(fs, FLIGHTS, location) == {"one": own, "two": f"{root}/logs/two"}
-    assert logs_of(fs, TableName("demo", "other"), location) == {}
-
-
-def test_a_pointer_to_another_log_is_not_replaced(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
-    location = f"{folder.partition('/.hivesink')[0]}/flights"
-    log.point(FLIGHTS, location)
-    with pytest.raises(PointerTaken, match="delete the pointer"):
-        RenameCommitLog(fs, f"{folder}-moved", "w").point(FLIGHTS, location)
-    assert logs_of(fs, FLIGHTS, location) == {"w": folder}
-
-
-def test_the_tables_that_a_writer_was_let_into_are_remembered(log: RenameCommitLog) -> None:
-    assert not log.admitted()
-    for created in (1704207845, 1704207845, 1704207900):
-        log.admit(FLIGHTS, created)
-    log.admit(TableName("demo", "flights2"), 7)
-    assert log.admitted() == {"demo.flights": {1704207845, 1704207900}, "demo.flights2": {7}}
-
-
-def test_what_was_accepted_is_read_back_and_is_no_pointer(fs: FileSystem, folder: str) -> None:
-    location = f"{folder.partition('/.hivesink')[0]}/flights"
-    assert accepted_in(fs, FLIGHTS, location) == {}
-    found = [Accepted("00ab", "2026-01-01T00:00:00+00:00"), Accepted("00cd", "then", "w", f"{folder}.reset-x")]
-    for _ in range(2):
-        for one in found:
-            accept(fs, FLIGHTS, f"{location}/", one)
-    assert list(accepted_in(fs, FLIGHTS, location).values()) == found
-    assert logs_of(fs, FLIGHTS, location) == {}
-    assert accepted_in(fs, TableName("demo", "other"), location) == {}
-
-
-def test_what_was_accepted_last_counts_also_beside_another(
-    fs: FileSystem, folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    location = f"{folder.partition('/.hivesink')[0]}/flights"
-    for answer in (None, "q/1", "", "q/2"):
-        accept(fs, FLIGHTS, location, Accepted("00ab", "then", "w", f"{folder}.reset-x", answer))
-        (found,) = accepted_in(fs, FLIGHTS, location).values()
-        assert found.written == answer
-    (newest,) = accepted_paths(fs, FLIGHTS, location, "00ab")
-    # A backup of a user's is no record.
-    for backup in (f"{newest}.bak", f"{newest.rpartition('.')[0]}.bak"):
-        fs.write_new(backup, b"{")
-    others = fs.read(newest) or b""
-
-    def late(files: FileSystem, path: str, data: bytes) -> bytes:
-        """Another command, which began at the same time, is first."""
-        monkeypatch.setattr(pointers, "put_once", put_once)
-        fs.write_new(path, others)
-        return put_once(files, path, data)
-
-    monkeypatch.setattr(pointers, "put_once", late)
-    accept(fs, FLIGHTS, location, Accepted("00ab", "then", written=""))
-    (found,) = accepted_in(fs, FLIGHTS, location).values()
-    assert found.written == ""
-
-
-def test_a_pointer_that_cannot_be_read_says_that_it_can_be_deleted(fs: FileSystem) -> None:
-    for data in (b'{"format": 1, "log', b'{"format": 3, "log": "/log"}'):
-        with pytest.raises((LogDamaged, NewerFormat), match=r"^/x\.pointer .* damaged.* delete it: .* writes it again"):
-            decode_pointer(fs, data, "/x.pointer")
-
-
-@pytest.mark.parametrize(
-    ("data", "error"), [(b"{", LogDamaged), (b'{"format": 1, "uid": 3}', LogDamaged), (b'{"format": 2}', NewerFormat)]
-)
-def test_what_was_accepted_is_refused_where_it_cannot_be_read(
-    fs: FileSystem, folder: str, data: bytes, error: type[Exception]
-) -> None:
-    base = folder.rpartition("/")[0]
-    fs.write_new(f"{base}/.accepted/00ab", data)
-    with pytest.raises(error, match=r"\.accepted/00ab"):
-        accepted_in(fs, FLIGHTS, f"{folder.partition('/.hivesink')[0]}/flights")
-
-
-def test_logs_of_tables_that_stand_beside_a_table(fs: FileSystem, empty: RenameCommitLog, folder: str) -> None:
-    location = f"{folder.partition('/.hivesink')[0]}/renamed"
-    assert list(siblings(fs, location)) == []
-    empty.uid("0a1b2c3d")
-    empty.point(FLIGHTS, location)
-    accept(fs, FLIGHTS, location, Accepted("00ab", "then"))
-    assert folder in set(siblings(fs, location))
-    # Hive moves a managed table into another database with its folder, but not its log.
-    assert folder in set(siblings(fs, location.replace("/renamed", "/other.db/renamed")))
-
-
 def test_a_folder_is_renamed_with_all_that_is_in_it_and_never_over_anything(
     fs: FileSystem, log: RenameCommitLog, folder: str
 ) -> None:
     filled(log, 2)
-    log.admit(FLIGHTS, 1)
     fs.rename_folder(folder, f"{folder}.reset-x")
     assert log.view().head == 0
-    aside = RenameCommitLog(fs, f"{folder}.reset-x", "w")
-    assert (aside.view().head, aside.manifest(Epoch(2)), aside.admitted()) == (2, small(2), {str(FLIGHTS): {1}})
+    aside = RenameCommitLog(fs, f"{folder}.reset-x")
+    assert (aside.view().head, aside.manifest(Epoch(2))) == (2, small(2))
     with pytest.raises(FileNotFoundError):
         fs.rename_folder(folder, f"{folder}.reset-y")
     log.uid("0a1b2c3d")
@@ -466,14 +356,14 @@ def test_missing_and_misnamed_manifests_are_damage(fs: FileSystem, log: RenameCo
 def create_steps(fs: FileSystem, folder: str) -> dict[str, int]:
     """The numbers of the changing calls in one `create`, by name."""
     probe = FaultyFileSystem(fs)
-    RenameCommitLog(fs, f"{folder}-probe", "w").uid("0a1b2c3d")
-    RenameCommitLog(probe, f"{folder}-probe", "w").create(small(1))
+    RenameCommitLog(fs, f"{folder}-probe").uid("0a1b2c3d")
+    RenameCommitLog(probe, f"{folder}-probe").create(small(1))
     return {call.name: call.number for call in probe.calls if call.changes}
 
 
 def test_unknown_but_applied_is_decided(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
     step = create_steps(fs, folder)["rename"]
-    RenameCommitLog(FaultyFileSystem(fs, Plan(step, Mode.LOST)), folder, "w").create(small(1))
+    RenameCommitLog(FaultyFileSystem(fs, Plan(step, Mode.LOST)), folder).create(small(1))
     assert log.manifest(Epoch(1)) == small(1)
     assert temporaries(fs, log) == []
 
@@ -483,7 +373,7 @@ def test_unknown_and_another_is_there_is_taken(fs: FileSystem, log: RenameCommit
     log.create(small(1))
     faulty = FaultyFileSystem(fs, Plan(step, Mode.LATE))
     with pytest.raises(EpochTaken):
-        RenameCommitLog(faulty, folder, "w").create(small(1, "ccccdddd"))
+        RenameCommitLog(faulty, folder).create(small(1, "ccccdddd"))
     assert faulty.apply_late() == 1
     assert log.manifest(Epoch(1)).attempt == "aaaabbbb"
 
@@ -494,7 +384,7 @@ def test_unknown_and_absent_is_given_up_only_once_it_cannot_come(
     step = create_steps(fs, folder)["rename"]
     faulty = FaultyFileSystem(fs, Plan(step, Mode.LATE))
     with pytest.raises(StoreUnavailable):
-        RenameCommitLog(faulty, folder, "w").create(small(1))
+        RenameCommitLog(faulty, folder).create(small(1))
     assert faulty.apply_late() == 1
     assert log.view().head == 0
 
@@ -514,7 +404,7 @@ class Vanishing(FaultyFileSystem):
 
 def test_unknown_and_nothing_to_be_found_stays_unknown(fs: FileSystem, folder: str) -> None:
     with pytest.raises(OutcomeUnknown):
-        RenameCommitLog(Vanishing(fs), folder, "w").create(small(1))
+        RenameCommitLog(Vanishing(fs), folder).create(small(1))
 
 
 class Arriving(FaultyFileSystem):
@@ -529,7 +419,7 @@ def test_a_rename_that_arrives_after_the_first_look_is_decided(
     fs: FileSystem, log: RenameCommitLog, folder: str
 ) -> None:
     step = create_steps(fs, folder)["rename"]
-    RenameCommitLog(Arriving(fs, Plan(step, Mode.LATE)), folder, "w").create(small(1))
+    RenameCommitLog(Arriving(fs, Plan(step, Mode.LATE)), folder).create(small(1))
     assert log.manifest(Epoch(1)) == small(1)
 
 
@@ -544,14 +434,13 @@ def test_a_failure_after_the_decision_is_never_called_undecided(
     fs: FileSystem, log: RenameCommitLog, folder: str
 ) -> None:
     with pytest.raises(OutcomeUnknown):
-        RenameCommitLog(Unreachable(fs), folder, "w").create(small(1))
+        RenameCommitLog(Unreachable(fs), folder).create(small(1))
     assert log.manifest(Epoch(1)) == small(1)
 
 
 def story(log: RenameCommitLog, table: str) -> None:
     """Everything that a writer does to its log; each step may have been done before."""
     log.uid("0a1b2c3d")
-    log.point(FLIGHTS, table)
     log.touch(Touched(Epoch(1), "aaaabbbb", 0, 0, 0, (table,)))
     for epoch in range(log.view().head + 1, 4):
         log.create(small(epoch))
@@ -564,15 +453,15 @@ def story(log: RenameCommitLog, table: str) -> None:
 @pytest.mark.parametrize("mode", Mode)
 def test_a_fault_at_every_step_and_then_a_second_run(tmp_path: Path, mode: Mode) -> None:
     probe = FaultyFileSystem(MemoryFileSystem())
-    story(RenameCommitLog(probe, "/w/log", "w"), "/w/flights")
+    story(RenameCommitLog(probe, "/w/log"), "/w/flights")
     for step in range(1, len(probe.calls) + 1):
         local = step % 2 == 0
         fs: FileSystem = LocalFileSystem() if local else MemoryFileSystem()
         root = f"{tmp_path}/{mode.name}{step}" if local else "/w"
         faulty = FaultyFileSystem(fs, Plan(step, mode))
         with contextlib.suppress(Kill, OutcomeUnknown, StoreUnavailable):
-            story(RenameCommitLog(faulty, f"{root}/log", "w"), f"{root}/flights")
-        log = RenameCommitLog(fs, f"{root}/log", "w")
+            story(RenameCommitLog(faulty, f"{root}/log"), f"{root}/flights")
+        log = RenameCommitLog(fs, f"{root}/log")
         story(log, f"{root}/flights")
         faulty.apply_late()
         log.trim(Floor(Epoch(2), Rows()))
@@ -580,7 +469,6 @@ def test_a_fault_at_every_step_and_then_a_second_run(tmp_path: Path, mode: Mode)
         assert (view.floor, view.manifests) == (2, (3,)), probe.calls[step - 1]
         assert view.marks == {3: frozenset({Mark.PUBLISHED})}
         assert log.uid(None) == "0a1b2c3d"
-        assert logs_of(fs, FLIGHTS, f"{root}/flights") == {"w": f"{root}/log"}
         assert temporaries(fs, log) == []
 
 

@@ -40,7 +40,7 @@ def log(opened: tuple[FileSystem, str]) -> RenameCommitLog:
 
 
 def begun(fs: FileSystem, folder: str) -> RenameCommitLog:
-    log = RenameCommitLog(fs, folder, "w")
+    log = RenameCommitLog(fs, folder)
     log.uid("0a1b2c3d")
     # Only its number counts here: every floor is below it.
     fs.write_new(slot(log, HEAD), encode(small(HEAD)))
@@ -130,7 +130,7 @@ def calls_of_the_story() -> int:
     fs = MemoryFileSystem()
     begun(fs, FOLDER)
     faulty = FaultyFileSystem(fs)
-    story(RenameCommitLog(faulty, FOLDER, "w"))
+    story(RenameCommitLog(faulty, FOLDER))
     return len(faulty.calls)
 
 
@@ -145,7 +145,7 @@ def test_a_fault_at_every_step_of_a_merge_loses_no_record_that_a_floor_covers(
         log = begun(fs, folder)
         faulty = FaultyFileSystem(fs, Plan(step, mode))
         with contextlib.suppress(Kill, HiveSinkError):
-            story(RenameCommitLog(faulty, folder, "w"))
+            story(RenameCommitLog(faulty, folder))
         floor = log.view().floor
         covered = newest(one for upto, records in TRIMS if upto <= floor for one in records)
         found = held(log)
@@ -176,7 +176,7 @@ def test_a_file_that_another_run_merges_meanwhile_is_looked_for_again() -> None:
         fs = Merging()
         log = begun(fs, FOLDER)
         trim(log, 5, [record(3, "a"), record(4, "b")])
-        fs.other = RenameCommitLog(fs, FOLDER, "w")
+        fs.other = RenameCommitLog(fs, FOLDER)
         act(log)
         assert held(log)["dt=c"] == record(11, "c")
         assert held(log)["dt=b"] == record(12, "b", 2)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.ownership import PROPERTY, LogAddress
 from hivesink.core.partition import NewPartition, partition_path
 from hivesink.core.table import Column, Primitive, TableName
 from hivesink.errors import (
@@ -213,24 +214,49 @@ def test_names_that_look_alike_are_several(server: LiveMetastore, live: LiveTabl
     assert found == wanted
 
 
-def test_a_table_that_is_made_anew_is_another_one_and_one_that_is_altered_is_not(
-    server: LiveMetastore, live: LiveTable
-) -> None:
-    registrar = server.connect()
+def test_a_table_is_known_by_the_log_that_it_names(server: LiveMetastore, live: LiveTable) -> None:
+    """The text of a property comes back as it was set, and a look with another one is refused."""
+    registrar, name, text = server.connect(), live.spec.name, str(LogAddress("hdfs://nn:1/a b/é'$;,=/x", "00ff"))
     registrar.add(live, [new(live, dt(1))])
-    assert live.created > 0
-    if server.kind != "memory":
-        time.sleep(1.1)
+    registrar.set_property(name, PROPERTY, text)
+    assert LogAddress.parse(text) == LogAddress("hdfs://nn:1/a b/é'$;,=/x", "00ff")
+    with pytest.raises(TableReplaced, match=re.escape(str(name))):
+        registrar.lookup(live, [dt(1)])
+    stating = registrar.table(name)
+    assert stating.log == text
     server.add_column(live, Column("late", Primitive.STRING))
-    assert registrar.table(live.spec.name).created == live.created
+    assert set(registrar.lookup(stating, [dt(1)])) == {dt(1)}
+    registrar.set_property(name, PROPERTY, text)
+    assert registrar.table(name).log == text
     server.drop_table(live)
     with pytest.raises(UnknownTable):
-        registrar.lookup(live, [dt(1)])
+        registrar.lookup(stating, [dt(1)])
+    with pytest.raises(UnknownTable):
+        registrar.set_property(name, PROPERTY, text)
     server.create(live.spec)
-    assert registrar.table(live.spec.name).created > live.created
     for partition in (dt(1), dt(2)):
-        with pytest.raises(TableReplaced, match=re.escape(str(live.spec.name))):
-            registrar.lookup(live, [partition])
+        with pytest.raises(TableReplaced, match=re.escape(str(name))):
+            registrar.lookup(stating, [partition])
+
+
+def test_the_tables_of_every_database_that_have_a_property(
+    server: LiveMetastore, live: LiveTable, tmp_path: Path
+) -> None:
+    registrar = server.connect()
+    if server.kind.startswith("hiveserver2"):
+        with pytest.raises(Unsupported, match="registrar thrift"):
+            registrar.tables_with(PROPERTY)
+        return
+    elsewhere = replace(declared(tmp_path, DT), name=TableName(f"{live.spec.name.database}_too", live.spec.name.table))
+    server.create(elsewhere)
+    other = registrar.table(elsewhere.name)
+    assert not {live.spec.name, other.spec.name} & registrar.tables_with(PROPERTY).keys()
+    registrar.set_property(live.spec.name, PROPERTY, "file:/a%27b#1")
+    registrar.set_property(other.spec.name, PROPERTY, "file:/x#2")
+    found = registrar.tables_with(PROPERTY)
+    assert (found[live.spec.name], found[other.spec.name]) == ("file:/a%27b#1", "file:/x#2")
+    server.drop_table(other)
+    assert other.spec.name not in registrar.tables_with(PROPERTY)
 
 
 def test_a_partition_column_of_another_type_is_told(server: LiveMetastore, live: LiveTable) -> None:

@@ -22,7 +22,7 @@ NAME, OTHER = "1-00ff00ff00t0-0.arrow", "1-00ff00ff00t1-1.arrow"
 @pytest.fixture(params=FILE_SYSTEMS)
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> RenameCommitLog:
     fs, root = FILE_SYSTEMS[request.param](request, tmp_path)
-    opened = RenameCommitLog(fs, f"{root}/.hivesink/demo.flights/w", "w")
+    opened = RenameCommitLog(fs, f"{root}/.hivesink/demo.flights/w")
     opened.uid("0a1b2c3d")
     return opened
 

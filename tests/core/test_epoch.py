@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch, QueryHistory, read_before, wrote_instead
-from hivesink.core.offsets import FilesOffset, NoOffset
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch, read_before
+from hivesink.core.offsets import FilesOffset
 
 
 def files(counter: int, paths: str = "") -> tuple[FilesOffset]:
@@ -35,36 +35,3 @@ def test_the_files_of_a_batch_that_were_read_before(
     again = BatchRef(query, BatchId(number), files(0), end)
     assert read_before(FILES, again) == read
     assert read_before(None, again) == ()
-
-
-@pytest.mark.parametrize(
-    ("own", "held", "trimmed", "number", "want"),
-    [
-        # A renamed writer, killed before Spark committed its batch; one that was committed; and the old name again.
-        (None, {0, 3}, False, 3, True),
-        (None, {3}, True, 3, True),
-        (None, {0, 3}, False, 4, False),
-        (1, {2}, False, 2, True),
-        (1, {2, 3}, False, 3, True),
-        (1, {2}, False, 3, False),
-        # The names alternate.
-        (2, {1, 3}, False, 3, True),
-        # The other log no longer holds its first manifests.
-        (1, {9}, True, 9, True),
-        (1, {9}, True, 10, False),
-        # Two sinks of one query, one of them a batch behind.
-        (2, {0, 1, 2, 3}, False, 3, False),
-        (2, {3}, True, 3, False),
-        (3, {3}, False, 3, False),
-    ],
-)
-def test_whose_batch_it_is(own: int | None, held: set[int], trimmed: bool, number: int, want: bool) -> None:
-    def history(writer: str, log: str, batches: set[int], *, cut: bool) -> QueryHistory:
-        newest = LastBatch(Epoch(1), BatchRef("q", BatchId(max(batches)), (NoOffset(),), (NoOffset(),)))
-        return QueryHistory(writer, log, newest, lambda: frozenset(map(BatchId, batches)), trimmed=cut)
-
-    others = history("b", "/b", held, cut=trimmed)
-    # Of several logs of one writer, the newest batch counts: a reset has put the others aside.
-    mine = [] if own is None else [history("a", "/a", {own}, cut=True), history("a", "/a.reset", {0}, cut=False)]
-    assert wrote_instead("a", [*mine, others], BatchId(number)) == (others if want else None)
-    assert wrote_instead("a", [*mine, others], BatchId(number), beside={"b"}) is None

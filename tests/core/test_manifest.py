@@ -134,14 +134,14 @@ def test_a_manifest_without_one_of_its_fields_is_damaged(field: bytes) -> None:
 
 
 def test_a_damaged_log_is_refused_by_file() -> None:
-    log = RenameCommitLog(LocalFileSystem(), str(GOLDEN / "log-damaged"), "w")
+    log = RenameCommitLog(LocalFileSystem(), str(GOLDEN / "log-damaged"))
     assert log.manifest(Epoch(1)) == small(1)
     with pytest.raises(LogDamaged, match=r"log-damaged/manifests/0000000002\.json is damaged"):
         log.manifest(log.view().head)
 
 
 def test_a_newer_log_is_refused_by_file_and_version() -> None:
-    log = RenameCommitLog(LocalFileSystem(), str(GOLDEN / "log-newer"), "w")
+    log = RenameCommitLog(LocalFileSystem(), str(GOLDEN / "log-newer"))
     with pytest.raises(NewerFormat, match=r"0000000002\.json has format version 2, this hivesink knows 1"):
         log.manifest(log.view().head)
 

@@ -63,6 +63,26 @@ class FaultyRegistrar:
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         self._do("add", table, self.inner.add, partitions)
 
+    def set_property(self, name: TableName, key: str, value: str) -> None:
+        # One call that is made whole or not at all.
+        match self._begin("set_property", str(name), changes=True):
+            case Mode.BEFORE | Mode.TORN:
+                self._die()
+            case Mode.AFTER:
+                self.inner.set_property(name, key, value)
+                self._die()
+            case Mode.LOST:
+                self.inner.set_property(name, key, value)
+                raise RegistrationUnknown(str(name), "set_property", "the reply is lost")
+            case Mode.LATE:
+                self._late.append(partial(self.inner.set_property, name, key, value))
+                raise RegistrationUnknown(str(name), "set_property", "no reply yet")
+        self.inner.set_property(name, key, value)
+
+    def tables_with(self, key: str) -> Mapping[TableName, str]:
+        found: Mapping[TableName, str] = self._look("tables_with", key, partial(self.inner.tables_with, key))
+        return found
+
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         self._do("clear_accurate", table, self.inner.clear_accurate, partitions)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
+from hivesink.core.ownership import default_root
 from hivesink.core.seen import GivenUp
 from hivesink.errors import HiveSinkError
 from hivesink.metastore.common import FLAG, is_accurate
@@ -21,7 +22,6 @@ from hivesink.sink.task.attempt import TaskTools, run_task
 from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.pointers import default_log_location
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode
 from tests.crash.faulty_registrar import FaultyRegistrar
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hivesink.storage.fs import FileSystem
     from tests.crash.faults import Call, Plan
 
-LOG = default_log_location(LOCATION, TABLE, "w")
+LOG = f"{default_root(LOCATION, TABLE)}/w"
 PLAIN = replace(SPEC, partition_columns=())
 DEAD = rejected_spec(TABLE, f"{LOCATION}__rejected", external=True)
 EVERY = 5
@@ -125,7 +125,7 @@ class Site:
 
     @property
     def log(self) -> RenameCommitLog:
-        return RenameCommitLog(self.fs, LOG, "w")
+        return RenameCommitLog(self.fs, LOG)
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -134,7 +134,7 @@ class Site:
     def job(self, fs: FileSystem | None = None, registrar: Registrar | None = None, **more: Any) -> SiteJob:
         files = fs or self.fs
         return SiteJob(
-            log=RenameCommitLog(files, LOG, "w"),
+            log=RenameCommitLog(files, LOG),
             store=RenameFileStore(files),
             registrar=registrar or self.metastore,
             source=more.pop("source", self.source),

@@ -6,9 +6,9 @@ import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from hivesink.core.ownership import default_root
 from hivesink.errors import HiveSinkError
 from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.pointers import default_log_location
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.metastore import MemoryMetastore
@@ -53,7 +53,7 @@ class Site:
         return f"{self.root}{LOCATION}"
 
     def log(self, fs: FileSystem | None = None) -> RenameCommitLog:
-        return RenameCommitLog(fs or self.connect(), default_log_location(self.location, TABLE, "w"), "w")
+        return RenameCommitLog(fs or self.connect(), f"{default_root(self.location, TABLE)}/w")
 
     def job(self, fs: FileSystem | None = None) -> Job:
         files = fs or self.connect()

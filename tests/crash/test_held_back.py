@@ -59,7 +59,7 @@ def prepared() -> Site:
 
 
 def roll(site: Site, fs: FaultyFileSystem) -> None:
-    log, store = RenameCommitLog(fs, LOG, "w"), RenameFileStore(fs)
+    log, store = RenameCommitLog(fs, LOG), RenameFileStore(fs)
     job = PickyJob(log, store, site.metastore, site.source, site.clock, site.options)
     job.committer.recover()
     job.committer.finish()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.bucket import normal
+from hivesink.core.ownership import PROPERTY, LogAddress, default_root
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import DdlDiffers, HiveSinkError, TableExists
 from hivesink.hiveql.apply import Alter, Create, Nothing, apply, plan_all
@@ -68,7 +70,11 @@ def test_apply_creates_databases_and_tables_once() -> None:
     assert catalog.databases == {"default", "demo", "other"}
     assert catalog.tables[A.name].options["discover.partitions"] == "false"
     assert apply([A, B], catalog) == (Nothing(A.name), Nothing(B.name))
-    assert catalog.changes == 2
+    # Each is created, and names its log.
+    assert catalog.changes == 4
+    stated = [LogAddress.parse(table.options[PROPERTY]) for table in catalog.tables.values()]
+    names = {address.root for address in stated if address}
+    assert names == {default_root(normal(str(table.location)), name) for name, table in catalog.tables.items()}
 
 
 def test_apply_alters_properties_once() -> None:
@@ -112,7 +118,7 @@ def test_two_people_at_once_both_succeed() -> None:
     catalog = Memory()
     between(catalog, lambda _: apply([A], catalog))
     assert apply([A], catalog) == (Nothing(A.name),)
-    assert catalog.changes == 1
+    assert catalog.changes == 2
 
 
 def test_the_second_of_two_sets_its_own_properties() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.config.formats import FORMATS
+from hivesink.core.ownership import PROPERTY
 from hivesink.core.partition import Estimate, LivePartition, NewPartition, partition_path
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
 from hivesink.metastore.common import (
@@ -50,7 +51,6 @@ class MemoryTable:
     location: str
     parameters: dict[str, str] = field(default_factory=dict)
     partitions: dict[Values, MemoryPartition] = field(default_factory=dict)
-    created: int = 0
 
 
 class MemoryMetastore:
@@ -62,7 +62,6 @@ class MemoryMetastore:
         self._lock = threading.RLock()
         self._warehouse = warehouse
         self._down = False
-        self._created = 0
         self._entries: dict[TableName, MemoryTable] = {}
         self.events: list[tuple[str, str, tuple[str, ...]]] = []
         for spec in tables:
@@ -75,14 +74,14 @@ class MemoryMetastore:
             hive = FORMATS.get(entry.spec.format)
             source, serde = (hive.input_format, hive.serde) if hive else (entry.spec.format, "")
             Facts(name, kind, source, serde, clustered=False, properties=properties).refuse()
-            return LiveTable(entry.spec, entry.location, entry.created)
+            return LiveTable(entry.spec, entry.location)
 
     def names(self, table: LiveTable) -> Sequence[str]:
         return list(self.partitions(table.spec.name)) if table.spec.is_partitioned else [""]
 
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         with self._entry(table.spec.name) as entry:
-            if entry.created != table.created:
+            if entry.spec.options.get(PROPERTY) != table.log:
                 raise TableReplaced(str(table.spec.name), self.address)
             if entry.spec.format not in FORMATS:
                 self.table(table.spec.name)
@@ -130,6 +129,21 @@ class MemoryMetastore:
                 str(table.spec.name), "register", "; ".join(refused.values()), self.address, tuple(refused)
             )
 
+    def set_property(self, name: TableName, key: str, value: str) -> None:
+        with self._entry(name) as entry:
+            entry.spec = replace(entry.spec, properties=tuple(sorted({**entry.spec.options, key: value}.items())))
+
+    def unset_property(self, name: TableName, key: str) -> None:
+        """A user's UNSET TBLPROPERTIES, or a client that writes back what it read before the property was set."""
+        with self._entry(name) as entry:
+            entry.spec = replace(entry.spec, properties=tuple(one for one in entry.spec.properties if one[0] != key))
+
+    def tables_with(self, key: str) -> Mapping[TableName, str]:
+        with self._lock:
+            if self._down:
+                raise MetastoreUnreachable(self.address, "it was taken down")
+            return {name: one.spec.options[key] for name, one in self._entries.items() if key in one.spec.options}
+
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         with self._entry(table.spec.name) as entry:
             for parameters in (*_parameters(entry, partitions), *([entry.parameters] if partitions else [])):
@@ -155,8 +169,7 @@ class MemoryMetastore:
             if spec.name in self._entries:
                 raise TableExists(str(spec.name))
             location = spec.location or f"{self._warehouse}/{spec.name.database}.db/{spec.name.table}"
-            self._created += 1
-            self._entries[spec.name] = MemoryTable(replace(spec, location=location), location, created=self._created)
+            self._entries[spec.name] = MemoryTable(replace(spec, location=location), location)
 
     def go_down(self) -> None:
         """From now on every call of the sink raises MetastoreUnreachable, until `come_up`."""

@@ -1,25 +1,23 @@
-"""Tables that were renamed, or dropped and made anew, under a writer's feet: refused, with ways on that work."""
+"""Tables that are renamed, copied, or dropped and made again, under a writer's feet."""
 
 from __future__ import annotations
 
+import re
 import shutil
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink import errors
+from hivesink.core.ownership import PROPERTY
 from tests.cli.site import hivesink
-from tests.integration.stage import ON_EPOCH, Stage, table_ddl
+from tests.integration.stage import ON_EPOCH, Stage, hive_reader, table_ddl
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
-
-A_SECOND = 1.1
-"""A metastore tells tables of one name apart by the second in which they were made."""
 
 
 @pytest.fixture
@@ -38,88 +36,64 @@ def two_epochs(stage: Stage) -> list[int]:
 
 def make_anew(stage: Stage, location: Path | None = None) -> None:
     stage.query(f"DROP TABLE {stage.table}")
-    time.sleep(A_SECOND)
     stage.create(location=location)
 
 
 def renamed(stage: Stage) -> Stage:
     name = f"{stage.table}_renamed"
     stage.query(f"ALTER TABLE {stage.table} RENAME TO {name}")
-    return Stage(stage.spark, stage.uri, stage.folder, name)
+    return replace(stage, table=name)
 
 
 @pytest.mark.parametrize("external", [False, True], ids=["managed", "external"])
-def test_a_renamed_table_is_not_written_twice(
-    stage: Stage, external: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("waits", [False, True], ids=["settled", "waiting"])
+def test_a_job_goes_on_under_its_tables_new_name(
+    stage: Stage, external: bool, waits: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
     stage.create(location=stage.folder / "table" if external else None)
-    rows, log = two_epochs(stage), stage.log()
-    new = renamed(stage)
-    new.forget_checkpoint()
-    with pytest.raises(errors.ForeignParts) as refused:
-        new.drain()
-    assert new.ids() == rows
-    # It says where the log is, and left nothing behind that a later start could take for a log.
-    said = str(refused.value)
-    assert "\n" not in said
-    assert f"sink.log-location = {log.parent}" in said
-    assert not new.log().exists()
-    checked = hivesink(capsys, "verify", new.table)
-    assert checked.code == 1
-    assert f"{refused.value.uid}, a writer that has no log here" in checked.out
-
-    # The way on that it names first: the history is judged again.
-    found = {"sink.log-location": str(log.parent)}
-    with pytest.raises(errors.ForeignHistory):
-        new.drain(new.sink(options=found))
-    assert not new.checkpoint.exists()
-    shutil.rmtree(new.source)
-    new.put(range(20, 30))
-    new.drain(new.sink(options=found, append=2))
-    assert new.ids() == list(range(30))
-    assert hivesink(capsys, "verify", new.table).code == 0
-
-
-def test_a_table_renamed_while_its_rows_wait_can_be_renamed_back(
-    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
-    stage.create()
-    stage.put(range(9))
-    query = stage.begin(stage.sink(options={"sink.rolling-policy.on-epoch": "false"}), trigger="100 milliseconds")
+    two_epochs(stage)
+    stage.put(range(20, 30))
+    waiting = {"sink.rolling-policy.on-epoch": str(not waits).lower()}
+    query = stage.begin(stage.sink(options=waiting), trigger="100 milliseconds")
     query.processAllAvailable()
-    place, new = stage.location(), renamed(stage)
-    with pytest.raises(errors.UnknownTable):
+    if not waits:
         query.stop()
-    assert not place.exists()
-    said = hivesink(capsys, "verify", new.table).out
-    assert f": 9 rows wait under the table's old name, {stage.table}: rename {new.table} back" in said
-    stage.query(f"ALTER TABLE {new.table} RENAME TO {stage.table}")
-    assert hivesink(capsys, "recover", stage.table).code == 0
-    assert stage.ids() == list(range(9))
-
-
-def test_what_stands_in_a_renamed_table_can_be_accepted(
-    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
-    stage.create()
-    rows = two_epochs(stage)
     new = renamed(stage)
-    with pytest.raises(errors.ForeignParts) as refused:
-        new.drain()
-    assert f"`hivesink reset {new.table} --uid {refused.value.uid}`" in str(refused.value)
-    assert hivesink(capsys, "reset", new.table, "--uid", refused.value.uid, "--yes").code == 0
-    # The old checkpoint stands where the rows end.
-    new.put(range(20, 30))
-    with pytest.raises(errors.LogMissing):
-        new.drain()
-    new.drain(new.sink(append=0))
-    assert new.ids() == [*rows, *range(20, 30)]
-    checked = hivesink(capsys, "verify", new.table)
-    assert checked.code == 0
-    assert refused.value.uid in checked.out
+    if waits:
+        with pytest.raises(errors.UnknownTable, match="start the job with that"):
+            query.stop()
+    with pytest.raises(errors.UnknownTable):
+        stage.sink()
+    for command in ("status", "verify"):
+        assert hivesink(capsys, command, new.table).code == 0
+    new.put(range(30, 40))
+    new.drain()
+    assert new.ids() == list(range(40))
+    assert hivesink(capsys, "verify", new.table).code == 0
+    # The other way round it is the same.
+    stage.query(f"ALTER TABLE {new.table} RENAME TO {stage.table}")
+    stage.put(range(40, 50))
+    stage.drain()
+    assert stage.ids() == list(range(50))
+
+
+def test_a_copy_by_the_text_of_show_create_table_is_refused(stage: Stage) -> None:
+    stage.create()
+    two_epochs(stage)
+    ((text,),) = stage.query(f"SHOW CREATE TABLE {stage.table} AS SERDE")
+    assert PROPERTY in text
+    copy = Stage(stage.spark, stage.uri, stage.folder, f"{stage.table}_copy", options=ON_EPOCH)
+    with hive_reader(stage.spark):
+        stage.spark.sql(re.sub(r"`?demo`?[.]`?\w+`?", copy.table, text, count=1))
+    with pytest.raises(errors.LogOfAnotherTable, match=f"belongs to {stage.table} at "):
+        copy.sink()
+    stage.query(f"ALTER TABLE {copy.table} UNSET TBLPROPERTIES ('{PROPERTY}')")
+    copy.drain(copy.sink(), checkpoint=f"{stage.checkpoint}-copy")
+    assert (stage.ids(), copy.ids()) == (list(range(20)), list(range(20)))
+    stage.put(range(20, 30))
+    stage.drain()
+    assert stage.ids() == list(range(30))
 
 
 def test_dead_letters_go_along_to_a_table_of_a_wider_type(
@@ -146,8 +120,9 @@ def test_dead_letters_go_along_to_a_table_of_a_wider_type(
     assert hivesink(capsys, "verify", wide.table).code == 0
 
 
-def test_a_table_made_anew_is_refused_until_reset_and_then_the_checkpoint_is(
-    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("anew", [False, True], ids=["the old checkpoint", "a new one"])
+def test_a_table_made_again_is_refused_until_reset_and_then_the_checkpoint_is(
+    stage: Stage, anew: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
     stage.create()
@@ -155,32 +130,19 @@ def test_a_table_made_anew_is_refused_until_reset_and_then_the_checkpoint_is(
     make_anew(stage)
     stage.put(range(20, 30))
     for _ in range(2):
-        with pytest.raises(errors.TableRemade) as refused:
+        with pytest.raises(errors.TableMadeAgain, match=f"`hivesink reset {stage.table}`"):
             stage.drain()
-    assert f"`hivesink reset {stage.table} --writer stage`" in str(refused.value)
     assert stage.ids() == []
     assert hivesink(capsys, "reset", stage.table, "--yes").code == 0
     with pytest.raises(errors.LogMissing, match="append=0"):
         stage.drain()
-    stage.forget_checkpoint()
-    stage.drain()
-    assert stage.ids() == list(range(30))
-    assert hivesink(capsys, "verify", stage.table).code == 0
-
-
-def test_a_table_made_anew_goes_on_where_the_checkpoint_stands_if_it_is_told_so(
-    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
-    stage.create()
-    two_epochs(stage)
-    make_anew(stage)
-    assert hivesink(capsys, "reset", stage.table, "--yes").code == 0
-    stage.put(range(20, 30))
+    if anew:
+        stage.forget_checkpoint()
     stage.drain(stage.sink(append=0))
     stage.put(range(30, 40))
     stage.drain()
-    assert stage.ids() == list(range(20, 40))
+    assert stage.ids() == list(range(0 if anew else 20, 40))
+    assert hivesink(capsys, "verify", stage.table).code == 0
 
 
 def test_an_external_table_made_anew_over_its_files_goes_on(
@@ -205,11 +167,11 @@ def test_a_table_made_anew_in_the_middle_of_a_run_stops_it(stage: Stage) -> None
     query.processAllAvailable()
     make_anew(stage)
     stage.put(range(10, 20))
-    with pytest.raises(errors.TableReplaced):
+    with pytest.raises(errors.TableMadeAgain):
         query.processAllAvailable()
-    with pytest.raises(errors.TableReplaced):
+    with pytest.raises(errors.TableMadeAgain):
         query.stop()
-    with pytest.raises(errors.TableRemade):
+    with pytest.raises(errors.TableMadeAgain):
         stage.drain()
     assert stage.ids() == []
 
@@ -228,7 +190,6 @@ def test_what_users_do_to_the_same_table_is_no_new_table(stage: Stage, act: str)
     stage.create()
     rows = [] if act.startswith("TRUNCATE") else list(range(20))
     two_epochs(stage)
-    time.sleep(A_SECOND)
     stage.query(act.format(table=stage.table))
     stage.put(range(20, 30))
     stage.drain()
@@ -242,12 +203,12 @@ def test_a_log_that_was_moved_away_is_missed(
     stage.create(table_ddl(stage.table))
     rows = two_epochs(stage)
     kept = stage.folder / "kept"
-    stage.log().parent.rename(kept)
+    stage.log().rename(kept)
     stage.forget_checkpoint()
-    with pytest.raises(errors.ForeignParts):
+    with pytest.raises(errors.FilesUnknown):
         stage.drain()
     assert hivesink(capsys, "verify", stage.table).code == 1
-    kept.rename(stage.log().parent)
+    kept.rename(stage.log())
     assert hivesink(capsys, "verify", stage.table).code == 0
     with pytest.raises(errors.ForeignHistory):
         stage.drain()

@@ -22,12 +22,12 @@ import pytest
 
 from hivesink.config.options import check
 from hivesink.core.log import Mark
+from hivesink.core.ownership import default_root
 from hivesink.core.table import TableName
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.logs import commit_log
 from hivesink.metastore import catalog, connect
-from hivesink.storage.pointers import default_log_location
 from jobs.cluster.kafka import create_topic
 from tests.integration.statestores import STORES
 
@@ -168,7 +168,7 @@ class Stage:
 
     def _died_between(self) -> bool:
         """Whether the log's head is decided, and not all of it is published and registered."""
-        log = commit_log(str(self.log()), "killed")
+        log = commit_log(str(self.log()))
         view = log.view()
         marks = view.marks.get(view.head, frozenset())
         head = log.manifest(view.head)
@@ -177,7 +177,7 @@ class Stage:
 
     def log(self) -> Path:
         live = connect("thrift", self.metastore.uri).table(TableName.parse(self.table))
-        return Path(default_log_location(live.location.removeprefix("file:"), live.spec.name, "killed"))
+        return Path(default_root(live.location.removeprefix("file:"), live.spec.name), "killed")
 
 
 def day(number: int) -> str:

@@ -51,22 +51,6 @@ def test_hives_own_layout() -> None:
     assert found.parameters == {"COLUMN_STATS_ACCURATE": '{\\"BASIC_STATS\\":\\"true\\"}', "numFiles": "1"}
 
 
-@pytest.mark.parametrize("field", ["CreateTime:         ", "Created Time"])
-@pytest.mark.parametrize(
-    ("text", "created"),
-    [
-        ("Tue Jan 02 15:04:05 UTC 2024", 1704207845),
-        ("Tue Jan 02 15:04:05 CET 2024", 1704207845),
-        ("Tue Jan 02 15:04:05 GMT+02:00 2024", 1704207845),
-        ("Sun Dec 31 23:59:59 UTC 2023      ", 1704067199),
-        ("UNKNOWN", 0),
-        ("", 0),
-    ],
-)
-def test_when_a_table_was_created(field: str, text: str, created: int) -> None:
-    assert described([("# Detailed Table Information", "", ""), (field, text, None)]).created == created
-
-
 def test_sparks_parameters_with_commas_inside() -> None:
     text = '[a=1, COLUMN_STATS_ACCURATE={"BASIC_STATS":"true","COLUMN_STATS":{"x":"true"}}, numFiles=2]'
     assert described([("# Detailed Partition Information", "", ""), ("Partition Parameters", text, "")]).parameters == {

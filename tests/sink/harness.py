@@ -180,7 +180,6 @@ class Job:
         uid = self.log.uid(self.fresh_uid)
         assert uid is not None
         live = self.registrar.table(TABLE)
-        self.log.point(TABLE, live.location)
         config = SinkConfig.parse({"sink.rolling-policy.on-epoch": "true", **self.options})
         context = CommitContext(self.log, self.store, self.registrar, self.clock.now, self.clock.tick, token)
         sink = WriterSpec(

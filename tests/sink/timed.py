@@ -110,12 +110,12 @@ class World:
 
     @property
     def log(self) -> RenameCommitLog:
-        return RenameCommitLog(self.fs, LOG, "w")
+        return RenameCommitLog(self.fs, LOG)
 
     def job(self, fs: FileSystem | None = None, registrar: Registrar | None = None) -> TimedJob:
         files = fs or self.fs
         return TimedJob(
-            log=RenameCommitLog(files, LOG, "w"),
+            log=RenameCommitLog(files, LOG),
             store=RenameFileStore(files),
             registrar=registrar or self.metastore,
             source=self.source,

@@ -13,8 +13,9 @@ from hivesink import wiring
 from hivesink.config.site import NO_SITE
 from hivesink.core.epoch import STRICT, BatchId, BatchRef
 from hivesink.core.offsets import KafkaOffset
-from hivesink.logs import TableLogs, commit_log
+from hivesink.logs import table_root
 from hivesink.sink.commit.context import CommitContext
+from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.rename_store import RenameFileStore
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from hivesink.config.site import Site
     from hivesink.core.table import TableName, TableSpec
     from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
-    from hivesink.storage.fs import FileSystem, Ownership
+    from hivesink.storage.fs import FileSystem
+    from hivesink.storage.fs import Ownership as FileOwnership
 
 REJECTED = f"{LOCATION}__rejected"
 _OPTIONS = {"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "true"}
@@ -60,7 +62,7 @@ class World:
         for module in ("logs", "wiring"):
             monkeypatch.setattr(f"hivesink.{module}.file_system", self._file_system)
 
-    def _file_system(self, location: str, site: Site, ownership: Ownership | None = None) -> FileSystem:  # noqa: ARG002  in place of the real one
+    def _file_system(self, location: str, site: Site, ownership: FileOwnership | None = None) -> FileSystem:  # noqa: ARG002  in place of the real one
         return self.current
 
     @contextmanager
@@ -69,18 +71,16 @@ class World:
         before, self.current = self.current, files or self.files
         try:
             live, store = self.metastore.table(TABLE), wiring.Metastore(self.metastore, None)
-            logs, parts = TableLogs(TABLE, live.location, NO_SITE), RenameFileStore(self.current)
-            writers = {
-                writer: CommitContext(commit_log(folder, writer, NO_SITE), parts, self.metastore)
-                for writer, folder in logs.writers().items()
-            }
-            yield DeadLetters(OpenedTable(str(TABLE), live, writers, NO_SITE, store, logs))
+            parts = RenameFileStore(self.current)
+            owner = Ownership(table_root(live, None), self.metastore, parts)
+            writers = {writer: CommitContext(log, parts, self.metastore) for writer, log in owner.root.logs().items()}
+            yield DeadLetters(OpenedTable(str(TABLE), live, writers, NO_SITE, store, owner))
         finally:
             self.current = before
 
-    def setup(self) -> wiring.Setup:
+    def setup(self) -> wiring.OpenedWriter:
         """The job's writer, opened by `options`."""
-        return wiring.Setup.open(
+        return wiring.OpenedWriter.open(
             table=TABLE,
             writer="job",
             metastore=wiring.Metastore(self.metastore, None),

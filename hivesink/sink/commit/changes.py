@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.errors import MetastoreUnreachable, TableReplaced, UnknownTable, Unsupported
+from hivesink.errors import MetastoreUnreachable, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -38,7 +38,8 @@ class TableChanges:
     def tell(self) -> None:
         """Log what has changed since the last look. A metastore that is down is told of elsewhere.
 
-        Raises TableReplaced where the table was made anew: rows that come now would wait for one that is gone.
+        Raises what `ask_again` raises where the table was made again: rows that come now would wait for one that is
+        gone.
         """
         tick, due = self.context.tick(), self._next
         if due is not None and tick < due:
@@ -49,8 +50,8 @@ class TableChanges:
             if due is None:
                 return  # It was read just now.
             live = self.context.registrar.table(self.known.name)
-            if live.created != first.created:
-                raise TableReplaced(str(self.known.name), self.context.registrar.address)
+            if live.log != first.log:
+                self.context.ask_again(str(self.known.name))
             found = live.spec
             for change, kept in self._changes(self.known, found):
                 text = "%s: %s; the running query keeps %s until its next start"

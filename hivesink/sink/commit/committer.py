@@ -80,7 +80,7 @@ class Committer:
     def recover(self) -> Executor:
         """Finish what earlier runs decided. `commit` does so itself if nobody has.
 
-        Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, LogCopied, and what `keep_up` raises.
+        Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, and what `keep_up` raises.
         """
         with self.lock:
             try:

@@ -31,7 +31,7 @@ from hivesink.sink.task.commit_rule import commit_rule
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.log import LogView
@@ -53,6 +53,12 @@ class CommitContext:
     token: Callable[[], str] = lambda: secrets.token_hex(5)
     remake: Callable[[TableName], bool] = lambda _: False
     """Create the sink's own table (dead letters) again after somebody dropped it; False for any other table."""
+    confirm: Callable[[TableName], LiveTable] | None = None
+    """Ask whether a table whose property has changed is still the log's, and read it again; by default it isn't."""
+    today: str | None = None
+    """The table's name; the log may know it by an older one. None: by the name that the log has."""
+    former: tuple[str, ...] = ()
+    """The table's locations from its first start on, the newest last. RENAME takes a managed table's files along."""
     _tables: dict[str, LiveTable] = field(default_factory=dict)
 
     def stamp(self) -> Stamp:
@@ -101,7 +107,7 @@ class CommitContext:
         registered: dict[PartitionKey, LivePartition] = {}
         for table, partitions in by_table(places).items():
             try:
-                live = self.registrar.lookup(self.table(table), partitions)
+                live = self._registered(table, partitions)
             except errors.UnknownTable as error:
                 # Only the sink's own table may be replaced by another one.
                 if not self.remake(TableName.parse(table)):
@@ -110,6 +116,24 @@ class CommitContext:
                 live = self.registrar.lookup(self.table(table), partitions)
             registered.update({(table, partition): home for partition, home in live.items()})
         return registered
+
+    def _registered(self, table: str, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
+        """Raises TableReplaced, and what `confirm` raises, where the table is another one by now."""
+        try:
+            return self.registrar.lookup(self.table(table), partitions)
+        except errors.TableReplaced:
+            self.ask_again(table)
+            return self.registrar.lookup(self.table(table), partitions)
+
+    def ask_again(self, table: str) -> None:
+        """Read a table anew whose property has changed. Raises as `_registered`."""
+        name = TableName.parse(table)
+        if table.endswith("__rejected"):
+            self._tables[table] = self.registrar.table(name)
+        elif self.confirm is None:
+            raise errors.TableReplaced(table, self.registrar.address)
+        else:
+            self._tables[table] = self.confirm(name)
 
     def require_own_folders(self, table: str, used: Mapping[str, str]) -> None:
         """Raise FolderTaken if a partition of `used` (locations that hold files, by name) has another one's folder.

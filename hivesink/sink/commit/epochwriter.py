@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.core.bucket import aside, folder, normal, same_location
-from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import PartEntry, Rows
-from hivesink.sink.commit.outdated import NewestLog
 from hivesink.sink.task.messages import InputShape, LeftSlice, TablePlan, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from hivesink.core.epoch import Epoch
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.core.rolling import Opened
     from hivesink.sink.commit.committed import Stopwatch
@@ -65,35 +64,26 @@ class EpochWriter:
     context: CommitContext
     spec: WriterSpec
     tolerate: Callable[[errors.HiveSinkError], None]
-    _log: NewestLog = field(init=False)
     _moved: dict[PartitionKey, str] = field(default_factory=dict)
     _placed: int = field(init=False)
     """Epochs to come in which records come with their places: the first, where bad ones are kept."""
 
     def __post_init__(self) -> None:
         self._placed = 0 if self.spec.rejected is None else 1
-        identity = self.spec.identity
-        self._log = NewestLog(self.context.log, self.context.store, identity.writer, identity.uid)
 
     def write(
         self, epoch: Epoch, shape: InputShape, write: Write, watch: Stopwatch, *, late: datetime | None = None
     ) -> Written:
         """Run the tasks until their parts are whole and in the folders of their partitions; `late` as in `TaskPlan`.
 
-        Raises BadRecord, LogOutdated (after which no part is left of the try), TaskFailed, EpochTaken,
-        StoreUnavailable, PartitionElsewhere, and what `tolerate` raises.
+        Raises BadRecord, TaskFailed, EpochTaken, StoreUnavailable, PartitionElsewhere, and what `tolerate` raises.
         """
         for left in reversed(range(_TRIES)):
             plan, reports = self._try(epoch, shape, write, late)
             watch.lap("write")
             self._require_good(reports)
             parts = tuple(part for report in reports for part in report.parts)
-            # Rows that wait can't be seen in the table: the log must be refused before it acknowledges these.
-            opened = {one.key for report in reports for one in report.opened}
-            own = ((key, self._own_folder(key)) for key in opened | {part.key for part in parts})
-            self._require_newest(epoch, parts, own)
             live = self._look(parts)
-            self._require_newest(epoch, parts, ((key, home.location) for key, home in (live or {}).items()))
             watch.lap("lookup")
             self._require_format(live or {})
             elsewhere = {} if live is None else self._elsewhere(parts, live)
@@ -128,24 +118,6 @@ class EpochWriter:
             plan = self._plan(epoch, shape, late)
             reports = self._reports(write, plan)
         return plan, reports
-
-    def _own_folder(self, key: PartitionKey) -> str:
-        table, partition = key
-        return folder(self.spec.tables[table].location, partition)
-
-    def _require_newest(
-        self, epoch: Epoch, parts: Iterable[PartEntry], places: Iterable[tuple[PartitionKey, str]]
-    ) -> None:
-        """Raise LogOutdated, with none of `parts` left, if a file at these places isn't in the log before `epoch`."""
-        folders: dict[str, list[str]] = {}
-        for (table, _), place in places:
-            folders.setdefault(table, []).append(place)
-        try:
-            for table, own in folders.items():
-                self._log.require(table, own, Epoch(epoch - 1))
-        except errors.LogOutdated:
-            self.context.store.discard(part.staged for part in parts)
-            raise
 
     def _look(self, parts: Sequence[PartEntry]) -> Mapping[PartitionKey, LivePartition] | None:
         try:

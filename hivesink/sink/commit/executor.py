@@ -66,7 +66,7 @@ class Executor:
     ) -> Executor:
         """Read the log, and shut out an older try that could still decide; `identity` as for `load`.
 
-        `told` gets each action after it is carried out. Raises LogDamaged, NewerFormat, LogCopied, EpochTaken.
+        `told` gets each action after it is carried out. Raises LogDamaged, NewerFormat, EpochTaken.
         """
         history, tracks = load_begun(context, identity)
         executor = cls(context, history, policy, told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,13 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import History, Identity, OpenEpoch
 from hivesink.core.log import LogView, missing, require_whole
 from hivesink.core.losing import closed_buckets
+from hivesink.core.ownership import rebased
+from hivesink.core.partition import known_as
 from hivesink.core.partition_commit import newest as newest_records
 from hivesink.core.partition_commit import recorded
 from hivesink.core.rolling import open_rows
 from hivesink.core.seen import Seen, Tracks, Winner, followed, losses, newest, paths_to_look
-from hivesink.errors import HiveSinkError, LogCopied, LogDamaged
+from hivesink.errors import HiveSinkError, LogDamaged
 from hivesink.sink.commit.uncollected import uncollected
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 @uncollected()
 def load(context: CommitContext, identity: Identity | None = None) -> History:
-    """The log's history; `identity` is by default the head's. Raises LogDamaged, NewerFormat, LogCopied."""
+    """The log's history; `identity` is by default the head's. Raises LogDamaged, NewerFormat."""
     while True:
         view = context.log.view()
         try:
@@ -49,8 +52,11 @@ def _load(context: CommitContext, view: LogView, identity: Identity | None) -> H
     if head is None:
         return History(identity or Identity("", context.log.uid(None) or "", (), (), context.log.location))
     run = head.options, head.settings
-    identity = identity or Identity(head.writer, head.uid, head.tables, head.zones, context.log.location, *run)
-    epochs = tuple(_open(context, view, head, settled))
+    if identity is None:
+        names = {name: known_as((name, ""), context.today or name)[0] for name in head.tables}
+        zones = tuple((names.get(name, name), zone) for name, zone in head.zones)
+        identity = Identity(head.writer, head.uid, tuple(names.values()), zones, context.log.location, *run)
+    epochs = tuple(_open(context, view, head, settled, identity.tables))
     known = {epoch.manifest.epoch: epoch.manifest for epoch in epochs} | {head.epoch: head}
     # Each of them, also where the listing lacks one: it may say that rows wait, or that they no longer do.
     older = (known.get(epoch) or context.log.manifest(epoch) for epoch in map(Epoch, range(view.head, view.floor, -1)))
@@ -59,16 +65,39 @@ def _load(context: CommitContext, view: LogView, identity: Identity | None) -> H
     return History(identity, head, epochs, view.floor, rows.renamed(identity.tables[0]) if identity.tables else rows)
 
 
-def _open(context: CommitContext, view: LogView, head: Manifest, settled: Epoch) -> Iterable[OpenEpoch]:
-    own = context.log.location
+def _open(
+    context: CommitContext, view: LogView, head: Manifest, settled: Epoch, tables: tuple[str, ...]
+) -> Iterable[OpenEpoch]:
     unsettled = [epoch for epoch in view.manifests if epoch > settled]
     for manifest in [head if epoch == head.epoch else context.log.manifest(epoch) for epoch in unsettled]:
-        epoch = OpenEpoch(manifest, view.state(manifest.epoch))
-        if manifest.is_bare:
-            continue
-        if context.store.canonical(manifest.log) != context.store.canonical(own):
-            raise LogCopied(own, manifest.epoch, manifest.log)
-        yield epoch
+        if not manifest.is_bare:
+            # Some manifests don't name their tables.
+            today = _as_today(context, manifest, tables[0]) if tables else manifest
+            yield OpenEpoch(today, view.state(manifest.epoch))
+
+
+def _as_today(context: CommitContext, manifest: Manifest, table: str) -> Manifest:
+    """`manifest` where the log's table is called `table` now, and may have been renamed with its folder."""
+
+    def moved(part: PartEntry) -> PartEntry:
+        return replace(part, table=known_as(part.key, table)[0], staged=_staged_today(context, part.staged))
+
+    return replace(
+        manifest,
+        parts=tuple(map(moved, manifest.parts)),
+        moves=tuple(replace(move, part=moved(move.part)) for move in manifest.moves),
+        rolled=tuple(known_as(key, table) for key in manifest.rolled),
+        commits=manifest.commits
+        and tuple(replace(commit, table=known_as(commit.key, table)[0]) for commit in manifest.commits),
+    )
+
+
+def _staged_today(context: CommitContext, staged: str) -> str:
+    for old in context.former[:-1]:
+        path = rebased(staged, old, context.former[-1])
+        if path != staged and context.find(staged) is None and context.find(path) is not None:
+            return path
+    return staged
 
 
 def load_commits(context: CommitContext, table: str | None = None) -> dict[PartitionKey, Commit]:
@@ -86,7 +115,7 @@ def _recorded(context: CommitContext, epoch: Epoch) -> tuple[Recorded, ...]:
 
 
 def load_begun(context: CommitContext, identity: Identity | None = None) -> tuple[History, Tracks]:
-    """The history, and the touched-lists of epochs that tasks have begun. Raises LogDamaged, NewerFormat, LogCopied."""
+    """The history, and the touched-lists of epochs that tasks have begun. Raises LogDamaged, NewerFormat."""
     # The lists first: a job that runs beside this one may begin its next epoch between the two looks.
     lists = tuple(context.log.touched())
     history = load(context, identity)

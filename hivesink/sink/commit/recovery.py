@@ -118,7 +118,7 @@ def recover(
 
     Gives nothing up if a part that isn't given up stops it.
 
-    Raises EpochTaken if another run is at work, LogDamaged, NewerFormat, LogCopied, and what `Executor.finish` raises.
+    Raises EpochTaken if another run is at work, LogDamaged, NewerFormat, and what `Executor.finish` raises.
     """
     try:
         return _recover(context, identity, policy, given_up)
@@ -152,7 +152,7 @@ def find_maybe_read(context: CommitContext) -> tuple[Loss, ...]:
     """The lost parts whose rows can be published again, though readers may have had them.
 
     Those of a replay are all its parts: the next replay does it again. Raises ReplaySplit, LogDamaged, NewerFormat,
-    LogCopied, and whatever ends the search for their files.
+    and whatever ends the search for their files.
     """
     history = load(context)
     seen = _look_for_losses(context, history, everywhere=True)
@@ -172,7 +172,7 @@ def find_losses(
 ) -> tuple[Loss, ...]:
     """With `accept` the parts that no publish can bring back, none that only lie elsewhere; and all of `partitions`.
 
-    None of the targets `again`, whose rows wait again. Raises ReplaySplit, LogDamaged, NewerFormat, LogCopied, and
+    None of the targets `again`, whose rows wait again. Raises ReplaySplit, LogDamaged, NewerFormat, and
     whatever ends the search for their files.
     """
     if not accept and not partitions:
@@ -190,7 +190,7 @@ def find_lost_slices(
 ) -> tuple[LostSlice, ...]:
     """With `accept` the rows that wait and can't be read, for which all segments are; and all of `partitions`.
 
-    Raises LogDamaged, NewerFormat, LogCopied, StoreUnavailable.
+    Raises LogDamaged, NewerFormat, StoreUnavailable.
     """
     segments = context.log.segments
     gone = lost_slices(load(context).rows, segments) if accept else {}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from hivesink.core.bucket import normal
 from hivesink.core.seen import leftovers
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.admission import parts_of
 from hivesink.sink.inspect.checks import strays
 from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.inspect.ownership import parts_of
 from hivesink.sink.inspect.status import homes_elsewhere, partitions_of
 from hivesink.sink.inspect.verify import gather
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.errors import LogDamaged, LogOutdated, LogShared, TableFolderGone, TableRemade, TableRenamed
+from hivesink.errors import HiveSinkError
 from hivesink.sink.inspect.checks import CHECKS
 from hivesink.sink.inspect.facts import Evidence, list_files, read_log
 from hivesink.sink.inspect.findings import Finding, Level
@@ -14,14 +14,13 @@ from hivesink.sink.inspect.status import homes_elsewhere, locations_of, partitio
 from hivesink.sink.task.segments import lost_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import PartEntry, Rows
     from hivesink.ports import Measure
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.inspect.admission import Admission
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +55,26 @@ class Verdict:
 
 
 def verify(
-    context: CommitContext, writer: str, table: str, measure: Measure | None, admission: Admission | None = None
+    context: CommitContext,
+    writer: str,
+    table: str,
+    measure: Measure | None,
+    require_same: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Check one writer's log against files and metastore. Without `measure` no footer and no segment is read.
 
-    `admission` says whether the writer may begin on the table again.
+    `require_same` raises what would stop the writer's start on the table.
     Raises StoreUnavailable, MetastoreUnreachable; a damaged log is a finding.
     """
     evidence = gather(context, table, measure)
     log, findings = evidence.log, [finding for check in CHECKS for finding in check(evidence)]
     epochs = tuple(_results(evidence, findings))
-    if admission and not log.unreadable:
+    if require_same and not log.unreadable:
         try:
-            admission.require_same_table()
-        except (LogDamaged, LogOutdated, LogShared, TableFolderGone, TableRemade, TableRenamed) as error:
+            require_same(writer)
+        except HiveSinkError as error:
+            if error.retryable:
+                raise
             findings.append(Finding(Level.ERROR, None, str(error)))
     return Verdict(
         writer=writer,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.ownership import PROPERTY
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import TableReplaced
 from hivesink.sink.commit.committer import Committer
@@ -78,6 +79,7 @@ def test_a_setting_that_the_job_gave_itself_never_changes(site: Site, caplog: py
 
 def test_a_table_that_was_made_anew_ends_the_run_though_nothing_is_published(site: Site) -> None:
     site.options["sink.rolling-policy.on-epoch"] = "false"
+    site.metastore.set_property(TABLE, PROPERTY, "/log#1")
     run = site.job()
     run.committer.recover()
     run.step(2)

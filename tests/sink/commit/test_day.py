@@ -62,7 +62,7 @@ def simulate(rollover: str, epochs: int = EPOCHS) -> Day:
         "sink.rolling-policy.rollover-interval": rollover,
         "sink.log.retained-epochs": str(2 * epochs),
     }
-    log = RenameCommitLog(fs, "/logs/w", "w")
+    log = RenameCommitLog(fs, "/logs/w")
     job = Job(log, RenameFileStore(fs), metastore, Source([]), clock, options, tasks=TASKS)
     job.committer.recover()
     for number in range(epochs):

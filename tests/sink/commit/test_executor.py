@@ -37,7 +37,7 @@ def test_a_part_that_cannot_go_where_its_partition_lives_says_so(staged: str, er
     fs = OneDevice()
     metastore = MemoryMetastore(SPEC)
     metastore.register(TABLE, "dt=2024-01-01", f"{LOCATION}/dt=2024-01-01")
-    job = Job(RenameCommitLog(fs, "/log", "w"), RenameFileStore(fs), metastore, Source(events(1)))
+    job = Job(RenameCommitLog(fs, "/log"), RenameFileStore(fs), metastore, Source(events(1)))
     with pytest.raises(Unsupported):
         job.run()
     fs.write_new(staged, b"rows")
@@ -66,7 +66,7 @@ def test_a_part_that_is_there_again_is_published() -> None:
     fs = MemoryFileSystem()
     store = Blinking(fs)
     metastore = MemoryMetastore(SPEC)
-    job = Job(RenameCommitLog(fs, "/log", "w"), store, metastore, Source(events(2)))
+    job = Job(RenameCommitLog(fs, "/log"), store, metastore, Source(events(2)))
     store.misses = 1
     assert job.step(1)
     assert [file.length > 0 for file in store.visible(metastore.partitions(TABLE)["dt=2024-01-01"])] == [True]

@@ -72,7 +72,7 @@ class Writer:
     fs: MemoryFileSystem = field(default_factory=MemoryFileSystem)
 
     def __post_init__(self) -> None:
-        self.log = RenameCommitLog(self.fs, LOG, "w")
+        self.log = RenameCommitLog(self.fs, LOG)
         self.log.uid(UID)
         self.go_on(8)
         self.trim(2)
@@ -90,13 +90,13 @@ class Writer:
 
     def log_beside(self, act: Callable[[Writer], None], at: int, **how: Any) -> tuple[RenameCommitLog, Beside]:
         beside = Beside(self.fs, partial(act, self), at, **how)
-        return RenameCommitLog(cast("FileSystem", beside), LOG, "w"), beside
+        return RenameCommitLog(cast("FileSystem", beside), LOG), beside
 
 
 @pytest.fixture
 def context() -> CommitContext:
     fs = MemoryFileSystem()
-    return Job(RenameCommitLog(fs, LOG, "w"), RenameFileStore(fs), MemoryMetastore(SPEC), Source(events(8))).context
+    return Job(RenameCommitLog(fs, LOG), RenameFileStore(fs), MemoryMetastore(SPEC), Source(events(8))).context
 
 
 def _trim(writer: Writer) -> None:
@@ -166,7 +166,7 @@ def test_a_log_that_never_stands_still_is_not_called_damaged() -> None:
     writer = Writer()
     writer.go_on(12)
     with pytest.raises(StoreUnavailable, match="its floor rose"):
-        read_log(Trimming(writer.fs, LOG, "w"))
+        read_log(Trimming(writer.fs, LOG))
 
 
 def test_a_lost_head_whose_marks_are_there_is_damage(context: CommitContext) -> None:
@@ -181,7 +181,7 @@ def test_a_lost_head_whose_marks_are_there_is_damage(context: CommitContext) -> 
 def test_a_batch_is_not_written_again_where_the_head_was_lost(batches: int) -> None:
     fs = MemoryFileSystem()
     source, metastore = Source(events(12)), MemoryMetastore(SPEC)
-    log, store = RenameCommitLog(fs, LOG, "w"), RenameFileStore(fs)
+    log, store = RenameCommitLog(fs, LOG), RenameFileStore(fs)
     Job(log, store, metastore, source).run(batches=batches)
     fs.delete(f"{LOG}/manifests/{batches:010d}.json")
     source.committed -= 1

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.ownership import default_root
 from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
 from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.pointers import default_log_location
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -80,7 +80,7 @@ class Site:
 
     def job(self, fs: FileSystem | None = None) -> Job:
         files = fs or self.fs
-        log = RenameCommitLog(files, default_log_location(LOCATION, TABLE, "w"), "w")
+        log = RenameCommitLog(files, f"{default_root(LOCATION, TABLE)}/w")
         return Job(log, RenameFileStore(files), self.metastore, self.source)
 
     def dies_before_the_first_publish(self) -> None:

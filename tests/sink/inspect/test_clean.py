@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.ownership import default_root
 from hivesink.sink.inspect.clean import find_strays, throw_away
 from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.pointers import default_log_location
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
@@ -38,9 +38,7 @@ class MovedWhileListed(MemoryFileSystem):
 
 def test_a_part_that_moves_while_the_folders_are_listed_is_not_thrown_away() -> None:
     fs, metastore, source = MovedWhileListed(), MemoryMetastore(SPEC), Source(events(12))
-    job = Job(
-        RenameCommitLog(fs, default_log_location(LOCATION, TABLE, "w"), "w"), RenameFileStore(fs), metastore, source
-    )
+    job = Job(RenameCommitLog(fs, f"{default_root(LOCATION, TABLE)}/w"), RenameFileStore(fs), metastore, source)
     job.run()
     part = job.context.log.manifest(Epoch(1)).parts[0]
     name = part.target.rpartition("/")[2]

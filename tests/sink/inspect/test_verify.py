@@ -83,7 +83,7 @@ class Site:
 def site() -> Site:
     fs = MemoryFileSystem()
     metastore = MemoryMetastore(SPEC)
-    job = Job(RenameCommitLog(fs, LOG, "w"), RenameFileStore(fs), metastore, Source(events(12)))
+    job = Job(RenameCommitLog(fs, LOG), RenameFileStore(fs), metastore, Source(events(12)))
     job.run()
     return Site(fs, metastore, job)
 
@@ -216,7 +216,7 @@ def test_a_manifest_of_another_log_is_an_error(site: Site) -> None:
 
 def test_a_lost_uid_makes_no_strangers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.fs.delete(f"{LOG}/uid")
-    log = RenameCommitLog(site.fs, LOG, "w")
+    log = RenameCommitLog(site.fs, LOG)
     assert verify(replace(site.context, log=log), "w", NAME, measure_lines).findings == ()
     monkeypatch.setattr("tests.sink.harness.UID", "ffffffffffff")
     site.job.source.events += events(16)[12:]

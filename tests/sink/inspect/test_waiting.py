@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -11,19 +10,18 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.rolling import OpenBucket, OpenRows, Slice, segment_name
 from hivesink.core.seen import GivenUp
-from hivesink.core.table import Column, Primitive
-from hivesink.errors import ForeignParts, LogOutdated, RowsHeldBack, TableRemade, TableRenamed
+from hivesink.errors import LogDamaged, RowsHeldBack
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import find_lost_slices, preview, recover
-from hivesink.sink.inspect.admission import Admission
+from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
+from hivesink.sink.inspect.ownership import require_current
 from hivesink.sink.inspect.resets import plan_reset
 from hivesink.sink.inspect.status import Waiting, writer_status
 from hivesink.sink.inspect.verify import Verdict, verify
-from hivesink.storage.commit_log import RenameCommitLog
 from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site
-from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events, measure_lines
+from tests.sink.harness import TABLE, Event, Source, events, measure_lines
 
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 NAME = str(TABLE)
@@ -187,18 +185,8 @@ def test_recovery_and_reset_say_what_waits(site: Site) -> None:
     ]
     assert preview(context, policy).described() == rolls
     assert recover(context, None, policy).described() == rolls
-    planned = plan_reset(context, "w", NAME, datetime(2026, 1, 1, tzinfo=timezone.utc))
+    planned = plan_reset("w", context.log)
     assert (planned.rows, planned.unpublished) == (12, 12)
-
-
-def test_a_renamed_table_is_refused_while_rows_wait_for_its_old_name(site: Site) -> None:
-    job = site.job()
-    renamed = replace(SPEC, name=replace(TABLE, table="renamed"), location=LOCATION)
-    site.metastore.create(renamed)
-    live = job.registrar.table(renamed.name)
-    admission = Admission("w", job.log, job.store, live, job.registrar, tuple, lambda _: None)
-    with pytest.raises(TableRenamed, match=f"waits under the table's old name, {NAME}"):
-        admission.require_same_table()
 
 
 @pytest.mark.parametrize("earlier", [False, True])
@@ -220,62 +208,8 @@ def test_a_log_of_when_rows_still_waited_is_refused_once_they_are_rolled(earlier
     for name, data in kept.items():
         site.fs.write_new(f"{folder}/{name}", data)
     live = site.metastore.table(TABLE)
-    with pytest.raises(LogOutdated, match="dt=x/"):
-        Admission("w", site.log, site.store, live, site.metastore, tuple, lambda _: None).require_same_table()
-
-
-@pytest.mark.parametrize(
-    ("kind", "days", "fits"),
-    [
-        (Primitive.INT, ("7", "12"), True),
-        (Primitive.INT, ("7", "007"), False),
-        (Primitive.INT, ("abc",), False),
-        (Primitive.DATE, ("2024-01-02",), True),
-        (Primitive.DATE, ("2024-1-2",), False),
-    ],
-)
-@pytest.mark.parametrize("rolled", [False, True])
-def test_a_table_made_anew_gets_only_partitions_that_it_can_have(
-    kind: Primitive, days: tuple[str, ...], *, fits: bool, rolled: bool
-) -> None:
-    site = Site(Source([Event(number, day) for number, day in enumerate(days)]), options=WAIT)
-    job = site.job()
-    job.committer.recover()
-    job.log.admit(TABLE, site.metastore.table(TABLE).created)
-    job.step(len(days))
-    if rolled:
-        job.committer.finish()
-    site.metastore.drop_table(TABLE)
-    site.metastore.create(replace(SPEC, partition_columns=(Column("dt", kind),)))
-    made = int(site.log.manifest(site.log.view().head).at.timestamp())
-    # One that is older had another name when the rows were read.
-    for created, goes_on in ((made, fits), (made - 1, fits and rolled)):
-        site.metastore._entries[TABLE].created = created
-        live = site.metastore.table(TABLE)
-        admission = Admission("w", site.log, site.store, live, site.metastore, tuple, lambda _: None)
-        assert admission.is_other_table()
-        with nullcontext() if goes_on else pytest.raises(TableRemade):
-            admission.require_same_table()
-
-
-def test_which_of_two_tables_of_one_second_was_renamed_is_told_by_its_files(site: Site) -> None:
-    site.log.admit(TABLE, site.metastore.table(TABLE).created)
-    site.metastore.drop_table(TABLE)
-    renamed = replace(SPEC, name=replace(TABLE, table="renamed"), location="/elsewhere")
-    site.metastore.create(renamed)
-    site.metastore._entries[renamed.name].created = 1
-    live, own = site.metastore.table(renamed.name), RenameCommitLog(site.fs, "/logs/renamed/w", "w")
-    found = ""
-    asked = Admission("w", own, site.store, live, site.metastore, tuple, lambda _: found, lambda: [site.log])
-    with pytest.raises(TableRenamed, match=r"never had that name .*, give this job another writer name"):
-        asked.require()
-    site.fs.write_new("/elsewhere/dt=2024-01-01/part-00deadbeef00-1-0011223344t0-0-0.snappy.parquet", b"1\n")
-    found = "/logs/old/w"
-    with pytest.raises(ForeignParts, match=f"use its log {found}"):
-        asked.require()
-    found = site.log.location
-    with pytest.raises(TableRenamed):
-        asked.require()
+    with pytest.raises(LogDamaged, match="dt=x/"):
+        require_current(site.store, site.metastore, live, read_log(site.log), site.log)
 
 
 def test_a_bucket_without_rows_that_wait_is_not_counted_as_one() -> None:

@@ -1,0 +1,427 @@
+"""A table and its log through kills, lost updates, two runs, and users who rename, drop and copy tables."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hivesink import errors, wiring
+from hivesink.core.epoch import STRICT, BatchId, BatchRef
+from hivesink.core.log import Mark
+from hivesink.core.offsets import KafkaOffset
+from hivesink.core.ownership import PROPERTY, LogAddress, default_root
+from hivesink.core.table import TableName
+from hivesink.sink.inspect.ownership import Ownership
+from hivesink.sink.inspect.resets import plan_reset, require_free, reset, unknown_uids
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import InputShape
+from hivesink.storage.log_root import RenameLogRoot
+from hivesink.storage.rename_store import RenameFileStore
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.crash.faulty_registrar import FaultyRegistrar
+from tests.inmemory.filesystem import MemoryFileSystem
+from tests.inmemory.metastore import MemoryMetastore
+from tests.sink.harness import LOCATION, ROWS, SPEC, TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hivesink.core.table import TableSpec
+    from hivesink.ports import Registrar
+    from hivesink.sink.commit.committer import Committer
+    from hivesink.sink.task.messages import TaskPlan, TaskReport
+    from hivesink.storage.fs import FileSystem
+
+ROOT = default_root(LOCATION, TABLE)
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+NEW, NEW_LOCATION = TableName("demo", "renamed"), "/warehouse/demo.db/renamed"
+EXTERNAL, MANAGED = replace(SPEC, external=True), replace(SPEC, location=None)
+WAIT = {"sink.rolling-policy.on-epoch": "false"}
+ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}
+
+
+@dataclass
+class World:
+    """What outlives a process. Batch `n` has the row `n`, of one of two partitions."""
+
+    monkeypatch: pytest.MonkeyPatch
+    spec: TableSpec = EXTERNAL
+    files: MemoryFileSystem = field(default_factory=MemoryFileSystem)
+    metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
+    options: dict[str, str] = field(default_factory=lambda: dict(ON_EPOCH))
+    batches: int = 0
+
+    def __post_init__(self) -> None:
+        self.metastore.create(self.spec)
+        # A table's folder is there from its creation on.
+        self.files.write_new(f"{LOCATION}/.made", b"")
+        for module in ("logs", "wiring"):
+            self.monkeypatch.setattr(f"hivesink.{module}.file_system", lambda *_: self.files)
+
+    def open(
+        self, name: TableName = TABLE, registrar: Registrar | None = None, writer: str = "w"
+    ) -> wiring.OpenedWriter:
+        return wiring.OpenedWriter.open(
+            table=name,
+            writer=writer,
+            metastore=wiring.Metastore(registrar or self.metastore, None),
+            history_policy=STRICT,
+            options=self.options,
+        )
+
+    def start(self, name: TableName = TABLE, registrar: Registrar | None = None) -> tuple[Committer, Any]:
+        opened = self.open(name, registrar)
+        committer = opened.committer(tolerant=False)
+        committer.recover()
+
+        def write(plan: TaskPlan, row: int) -> list[TaskReport]:
+            batch = pa.RecordBatch.from_pylist([{"id": row, "dt": f"2024-01-0{1 + row % 2}"}], schema=ROWS)
+            return [run_task([batch], plan, opened.tools().open(plan), 0, 0)]
+
+        def step() -> None:
+            start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (self.batches, self.batches + 1))
+            ref = BatchRef("q", BatchId(self.batches), (start,), (end,))
+            committer.commit(ref, InputShape(), lambda plan: write(plan, self.batches))
+            self.batches += 1
+
+        return committer, step
+
+    def run(self, batches: int, name: TableName = TABLE) -> None:
+        committer, step = self.start(name)
+        for _ in range(batches):
+            step()
+        committer.finish()
+
+    def owner(self, files: FileSystem | None = None, registrar: Registrar | None = None) -> Ownership:
+        fs = files or self.files
+        return Ownership(RenameLogRoot(fs, ROOT), registrar or self.metastore, RenameFileStore(fs))
+
+    def rename(self, *, managed: bool = False) -> None:
+        """A user's ALTER TABLE … RENAME, which takes a managed table's folder along."""
+        location = NEW_LOCATION if managed else LOCATION
+        if managed:
+            self.files.rename_folder(LOCATION, NEW_LOCATION)
+        self.metastore.rename_table(TABLE, NEW, location)
+
+    def rows(self, name: TableName = TABLE) -> list[int]:
+        store = RenameFileStore(self.files)
+        files = [file for home in self.metastore.partitions(name).values() for file in store.visible(home)]
+        return sorted(row for file in files for row in pq.read_table(store.open(file.path))["id"].to_pylist())
+
+    def stated(self, name: TableName = TABLE) -> LogAddress | None:
+        return LogAddress.parse(self.metastore.table(name).log)
+
+    def check(self, name: TableName = TABLE) -> None:
+        """The table and its root agree, and every row is there once."""
+        record = RenameLogRoot(self.files, ROOT).records()[-1]
+        assert self.stated(name) == LogAddress(ROOT, record.table_id)
+        assert (record.table, record.location) == (str(name), self.metastore.table(name).location)
+        assert self.rows(name) == list(range(self.batches))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+@dataclass
+class Failed:
+    """What is left after a failure, `case`. What was under way arrives late, by `late`."""
+
+    world: World
+    case: str
+    late: tuple[Callable[[], object], ...]
+
+    def arrive(self) -> None:
+        for call in self.late:
+            call()
+
+
+def faults(act: Callable[[FileSystem, Registrar], object], make: Callable[[], World]) -> Iterator[Failed]:
+    """A world for each call of `act` and each way in which that can fail."""
+    probe = make()
+    calls = FaultyFileSystem(probe.files), FaultyRegistrar(probe.metastore)
+    act(*calls)
+    for on_files, begun in enumerate((calls[1].calls, calls[0].calls)):
+        for call in begun:
+            for mode in Mode if call.changes else (Mode.BEFORE, Mode.AFTER):
+                world, plan = make(), Plan(call.number, mode)
+                files = FaultyFileSystem(world.files, plan if on_files else None)
+                registrar = FaultyRegistrar(world.metastore, None if on_files else plan)
+                with contextlib.suppress(Kill, errors.HiveSinkError):
+                    act(files, registrar)
+                yield Failed(world, f"{call} {mode}", (files.apply_late, registrar.apply_late))
+
+
+def test_a_first_start_that_fails_at_any_step_and_the_one_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the root's record and the ALTER, too."""
+    worlds: list[World] = []
+
+    def make() -> World:
+        worlds.append(World(monkeypatch))
+        return worlds[-1]
+
+    def start(files: FileSystem, registrar: Registrar) -> None:
+        owner = worlds[-1].owner(files, registrar)
+        owner.require(registrar.table(TABLE))
+
+    cases = 0
+    for failed in faults(start, make):
+        world = failed.world
+        for arrives in (False, True):
+            if arrives:
+                failed.arrive()
+            world.owner().require(world.metastore.table(TABLE))
+            (*_, record) = RenameLogRoot(world.files, ROOT).records()
+            assert world.stated() == LogAddress(ROOT, record.table_id), failed.case
+            cases += 1
+    assert cases > 60
+
+
+def test_two_first_starts_agree_on_one_id(world: World) -> None:
+    first, second = world.owner(), world.owner()
+    live = world.metastore.table(TABLE)
+    # Both have read the table before either has set anything.
+    assert first.require(live).log == second.require(live).log == world.metastore.table(TABLE).log
+    assert len(RenameLogRoot(world.files, ROOT).records()) == 1
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_property_that_is_written_back_without_it_is_set_again(world: World, runs: int) -> None:
+    """By a client that read the table before, under a running job, and under two of them."""
+    jobs = [world.start() for _ in range(runs)]
+    before = world.stated()
+    jobs[0][1]()
+    for _ in range(2):
+        world.metastore.unset_property(TABLE, PROPERTY)
+        for committer, _ in jobs[1:]:
+            committer.recover()
+        jobs[0][1]()
+        assert world.stated() == before
+    for committer, step in jobs[1:]:
+        # The other run has to go on from the log as it is by now, or stop.
+        with contextlib.suppress(errors.HiveSinkError):
+            step()
+            committer.finish()
+    world.run(0)
+    world.check()
+
+
+def test_before_the_first_file_a_lost_property_needs_a_person_while_rows_wait(world: World) -> None:
+    world.options = WAIT
+    committer, step = world.start()
+    step()
+    stated = world.stated()
+    world.metastore.unset_property(TABLE, PROPERTY)
+    with pytest.raises(errors.TableMadeAgain, match=rf"run: ALTER TABLE {TABLE} SET TBLPROPERTIES \('{PROPERTY}'="):
+        committer.finish()
+    assert stated is not None
+    world.metastore.set_property(TABLE, PROPERTY, str(stated))
+    world.run(1)
+    world.check()
+
+
+def dying(kind: type, name: str, mode: Mode) -> tuple[type, str, Callable[..., Any]]:
+    """The method of that name, for `setattr`: it kills its caller before it does anything, or after it has."""
+    does = getattr(kind, name)
+
+    def dies(*arguments: Any) -> Any:
+        if mode is Mode.AFTER:
+            does(*arguments)
+        raise Kill
+
+    return kind, name, dies
+
+
+@pytest.mark.parametrize("managed", [False, True])
+@pytest.mark.parametrize("when", ["settled", "waiting", "decided", "registered", "published"])
+def test_a_renamed_table_goes_on_under_its_new_name(
+    monkeypatch: pytest.MonkeyPatch, when: str, *, managed: bool
+) -> None:
+    world = World(monkeypatch, MANAGED if managed else EXTERNAL)
+    world.run(1)
+    if when == "waiting":
+        world.options = WAIT
+    log = RenameLogRoot(world.files, ROOT).log("w")
+    registrar = FaultyRegistrar(world.metastore)
+    _, step = world.start(registrar=registrar)
+    if when in {"settled", "waiting"}:
+        step()
+    else:
+        # It dies after the manifest, once its partitions are registered, or once a part is published.
+        call, mode = {"decided": ("add", Mode.BEFORE), "registered": ("publish", Mode.BEFORE)}.get(
+            when, ("publish", Mode.AFTER)
+        )
+        with monkeypatch.context() as patched:
+            patched.setattr(*dying(FaultyRegistrar if call == "add" else RenameFileStore, call, mode))
+            with pytest.raises(Kill):
+                step()
+        world.batches += 1
+        assert not log.view().has(log.view().head, Mark.REGISTERED)
+    world.rename(managed=managed)
+    with pytest.raises(errors.UnknownTable):
+        world.start()
+    world.options = ON_EPOCH
+    world.run(2, NEW)
+    world.check(NEW)
+    store = RenameFileStore(world.files)
+    assert [path for folder in store.walk("/warehouse") for path in store.staged(folder)] == []
+
+
+def test_a_table_renamed_under_a_running_job_stops_it(world: World) -> None:
+    _, step = world.start()
+    step()
+    world.rename()
+    with pytest.raises(errors.UnknownTable, match="start the job with that"):
+        step()
+    world.run(1, NEW)
+    world.check(NEW)
+
+
+@pytest.mark.parametrize("options", [WAIT, ON_EPOCH])
+def test_a_table_made_again_is_refused_until_its_log_is_reset(world: World, options: dict[str, str]) -> None:
+    world.run(2)
+    world.options = options
+    committer, step = world.start()
+    step()
+    world.metastore.drop_table(TABLE)
+    for folder in ("dt=2024-01-01", "dt=2024-01-02"):
+        for file in RenameFileStore(world.files).visible(f"{LOCATION}/{folder}"):
+            world.files.delete(file.path)
+    world.metastore.create(EXTERNAL)
+    with contextlib.suppress(errors.TableMadeAgain):
+        # Rows that only wait are taken; nothing is published.
+        step()
+    with pytest.raises(errors.TableMadeAgain, match=f"`hivesink reset {TABLE}`"):
+        committer.finish()
+    with pytest.raises(errors.TableMadeAgain):
+        world.start()
+    assert world.rows() == []
+    owner, live = world.owner(), world.metastore.table(TABLE)
+    planned = plan_reset("w", owner.root.log("w"))
+    waits = planned.unpublished
+    assert waits == (options is WAIT) + (world.batches == 4)
+    if waits:
+        with pytest.raises(errors.RowsAtStake, match=f"--discard {waits}"):
+            require_free(owner, live, [planned], 0)
+    require_free(owner, live, [planned], waits)
+    reset(owner, live, ["w"], (), NOW)
+    world.batches = 0
+    world.run(2)
+    world.check()
+
+
+def test_a_reset_that_fails_at_any_step_is_completed_by_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    worlds: list[World] = []
+
+    def make() -> World:
+        world = World(monkeypatch)
+        world.run(2)
+        world.metastore.drop_table(TABLE)
+        for name in ("dt=2024-01-01", "dt=2024-01-02"):
+            for file in RenameFileStore(world.files).visible(f"{LOCATION}/{name}"):
+                world.files.delete(file.path)
+        world.metastore.create(EXTERNAL)
+        worlds.append(world)
+        return world
+
+    def begin_anew(files: FileSystem, registrar: Registrar) -> None:
+        owner = worlds[-1].owner(files, registrar)
+        reset(owner, registrar.table(TABLE), list(owner.root.logs()), (), NOW)
+
+    for failed in faults(begin_anew, make):
+        world, owner = failed.world, failed.world.owner()
+        reset(owner, world.metastore.table(TABLE), list(owner.root.logs()), (), NOW)
+        failed.arrive()
+        assert owner.root.logs() == {}, failed.case
+        assert len(owner.root.archived()) == 1, failed.case
+        world.batches = 0
+        world.run(2)
+        world.check()
+
+
+def test_a_copy_is_refused_and_so_is_a_reset_beside_the_original(world: World) -> None:
+    world.run(1)
+    original = world.metastore.table(TABLE)
+    copy = replace(EXTERNAL, name=NEW, location=NEW_LOCATION, properties=original.spec.properties)
+    world.metastore.create(copy)
+    world.files.write_new(f"{NEW_LOCATION}/.made", b"")
+    told = rf"the log {ROOT} belongs to {TABLE} at {LOCATION}, .* UNSET TBLPROPERTIES"
+    with pytest.raises(errors.LogOfAnotherTable, match=told):
+        world.start(NEW)
+    with pytest.raises(errors.LogOfAnotherTable):
+        require_free(world.owner(), world.metastore.table(NEW), (), 0)
+    world.run(1)
+    world.check()
+    world.metastore.unset_property(NEW, PROPERTY)
+    mine, world.batches = world.batches, 0
+    world.run(2, NEW)
+    assert world.rows(NEW) == [0, 1]
+    world.batches = mine
+    world.check()
+
+
+def test_a_new_table_of_the_old_name_begins_no_log_of_the_renamed_one(world: World) -> None:
+    world.run(1)
+    world.rename(managed=True)
+    world.metastore.create(SPEC)
+    with pytest.raises(errors.LogOfAnotherTable):
+        world.start()
+    world.run(1, NEW)
+    world.check(NEW)
+
+
+def test_a_writer_without_history_wants_to_know_whose_files_are_there(world: World) -> None:
+    """Its log was deleted, and its checkpoint is new: it would write the same rows again."""
+    world.run(2)
+    world.files.rename_folder(f"{ROOT}/w", "/gone")
+    with pytest.raises(errors.FilesUnknown, match=f"`hivesink reset {TABLE}`") as told:
+        world.start()
+    owner, live = world.owner(), world.metastore.table(TABLE)
+    assert unknown_uids(owner, live) == (told.value.uid,)
+    reset(owner, live, (), unknown_uids(owner, live), NOW)
+    assert unknown_uids(owner, live) == ()
+    world.open()
+    # Another writer of the same table has files of its own.
+    world.open(writer="second")
+
+
+def test_a_batch_that_spark_runs_again_after_a_reset_is_passed_over(world: World) -> None:
+    world.run(2)
+    owner, live = world.owner(), world.metastore.table(TABLE)
+    reset(owner, live, ["w"], (), NOW)
+    again = BatchRef("q", BatchId(1), (KafkaOffset.of({"t": {"0": 1}}),), (KafkaOffset.of({"t": {"0": 2}}),))
+    opened = world.open()
+    assert opened.spec.was_written(again)
+    assert not opened.spec.was_written(replace(again, batch=BatchId(2)))
+    assert not world.open(writer="other").spec.was_written(again)
+
+
+def test_of_two_logs_with_one_uid_one_is_a_copy(world: World) -> None:
+    world.run(1)
+    data = world.files.read(f"{ROOT}/w/uid")
+    assert data is not None
+    world.files.write_new(f"{ROOT}/v/uid", data)
+    with pytest.raises(errors.LogDamaged, match="one is a copy of the other"):
+        world.start()
+
+
+def test_who_may_not_alter_the_table_gets_the_statement(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise errors.RegistrationFailed(str(TABLE), "set it", "no privilege ALTER")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryMetastore, "set_property", refused)
+        with pytest.raises(errors.PropertyRefused, match="no privilege ALTER") as told:
+            world.start()
+    statement = str(told.value).partition("run: ")[2]
+    key, _, text = statement.removeprefix(f"ALTER TABLE {TABLE} SET TBLPROPERTIES (").rstrip(")").partition("=")
+    world.metastore.set_property(TABLE, key.strip("'"), text.strip("'"))
+    world.run(1)
+    world.check()
