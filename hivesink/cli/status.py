@@ -16,6 +16,7 @@ from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable
 from hivesink.sink.inspect.status import LogStatus, WriterStatus, log_status, writer_status
 from hivesink.tables.opened import LogsAlone, OpenedTable, logs_without_metastore, open_table
+from hivesink.tables.rejects import not_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -121,13 +122,17 @@ def _start(
     """The settings that a start of the writer would find altered, and why no job of it can start."""
     altered: Mapping[str, tuple[str | None, str | None]] = {}
     refusal: HiveSinkError | None = None
+    has_letters = False
     try:
         # A replay takes the settings of the day that it runs.
         altered = opened.altered(writer) if writer != REPLAYS else {}
+        has_letters = opened.for_recovery(writer)[1].has_dead_letters
     except InvalidOption as error:
         refusal = error
     try:
         opened.require_same(writer)
+        if has_letters and (foreign := not_dead_letters(opened)):
+            raise foreign
     except HiveSinkError as error:
         refusal = error
     return altered, refusal

@@ -49,7 +49,7 @@ class LogAddress:
 
 @dataclass(frozen=True, slots=True)
 class RootRecord:
-    """The table that a log belongs to, as its root remembers it: by id, and where it was at the newest start."""
+    """The table that a log belongs to, as its root remembers it: by id, and where it was at its newest change."""
 
     table_id: str
     metastore: str

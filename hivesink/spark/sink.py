@@ -79,7 +79,8 @@ class HiveSink:
         the query, whose batch is committed all the same.
 
         Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable,
-        EncryptionDiffers; ForeignParts and TableRemade if the log and the table don't belong together.
+        EncryptionDiffers; LogOfAnotherTable, TableMadeAgain, FilesUnknown if the log and the table don't
+        belong together, PropertyRefused.
         """
         if type(spark).__module__.startswith("pyspark.sql.connect"):
             msg = "Spark Connect"

@@ -238,8 +238,9 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
         store = wiring.file_store(live.location, site)
         owner = Ownership(_root_of(live, registrar, site), registrar, store)
         records = owner.root.records()
-        is_known = not records or live.log is not None or records[-1].table == str(name)
         today = str(name).removesuffix("__rejected")
+        # The root of that name may be that of a table which was renamed since.
+        is_known = not records or live.log is not None or records[-1].table == today
         former = owner.former() if records else ()
         writers = {
             writer: CommitContext(log, store, registrar, today=today, former=former)

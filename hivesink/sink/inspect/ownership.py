@@ -53,7 +53,7 @@ class Ownership:
         if self.verdict(live, record) is Verdict.SET_AGAIN:
             live = self._set(live, record)
         now = self._record(live, record.table_id)
-        if now != record:
+        if (now.table, now.location) != (record.table, record.location):
             self.root.update(now)
         return live
 
