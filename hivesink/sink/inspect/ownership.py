@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -70,10 +70,10 @@ class Ownership:
     def verdict(self, live: LiveTable, record: RootRecord) -> Verdict:
         """Changes nothing. Raises LogOfAnotherTable, TableMadeAgain."""
         stated, name = self._stated(live), str(live.spec.name)
-        places = self.store.canonical(live.location), self.store.canonical(record.location)
-        as_known = RootRecord(record.table_id, record.metastore, record.table, places[1])
+        location = self.store.canonical(live.location)
+        as_known = replace(record, location=self.store.canonical(record.location))
         evidence = partial(self._evidence, live, record)
-        found = same_table(stated.table_id if stated else None, as_known, name, places[0], evidence)
+        found = same_table(stated.table_id if stated else None, as_known, name, location, evidence)
         if found is Verdict.COPY:
             raise errors.LogOfAnotherTable(name, self.root.location, record.table, record.location)
         if found is Verdict.MADE_AGAIN:
