@@ -17,8 +17,10 @@ from hivesink.core.log import Mark
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.ownership import PROPERTY, LogAddress, default_root
 from hivesink.core.table import TableName
+from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.resets import plan_reset, require_free, reset, unknown_uids
+from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.log_root import RenameLogRoot
@@ -270,6 +272,8 @@ def test_a_renamed_table_goes_on_under_its_new_name(
     world.options = ON_EPOCH
     world.run(2, NEW)
     world.check(NEW)
+    found = verify(world.open(NEW).context, "w", str(NEW), None).findings
+    assert [finding for finding in found if finding.level is Level.ERROR] == []
     store = RenameFileStore(world.files)
     assert [path for folder in store.walk("/warehouse") for path in store.staged(folder)] == []
 

@@ -112,7 +112,9 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
 
 def _rolled(manifest: Manifest, before: OpenRows | None, held: int) -> Iterator[Finding]:
     """Its parts hold the rows of the slices that it closed; None: nobody knows these any more."""
-    closed = before.closed(manifest).values() if before else ()
+    # The table may have been renamed while they waited.
+    name = manifest.rolled[0][0].removesuffix("__rejected")
+    closed = before.renamed(name).closed(manifest).values() if before else ()
     waited = sum(one.rows for slices in closed for one in slices) if before else held
     if waited != held:
         yield error(manifest.epoch, f"{waited} rows waited for it, but its parts hold {held}")
