@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,7 +30,7 @@ from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.faulty_registrar import FaultyRegistrar
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, ROWS, SPEC, TABLE
+from tests.sink.harness import LOCATION, SPEC, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +47,12 @@ NEW, NEW_LOCATION = TableName("demo", "renamed"), "/warehouse/demo.db/renamed"
 EXTERNAL, MANAGED = replace(SPEC, external=True), replace(SPEC, location=None)
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}
+LETTERS = {"sink.on-bad-record": "dead-letter"}
+"""Each batch has a bad record, too."""
+
+
+def bad(row: int) -> bytes:
+    return f'{{"id": "x{row}"}}'.encode()
 
 
 @dataclass
@@ -72,7 +79,7 @@ class World:
         return wiring.OpenedWriter.open(
             table=name,
             writer=writer,
-            metastore=wiring.Metastore(registrar or self.metastore, None),
+            metastore=wiring.Metastore(registrar or self.metastore, cast("Any", self.metastore)),
             history_policy=STRICT,
             options=self.options,
         )
@@ -83,13 +90,16 @@ class World:
         committer.recover()
 
         def write(plan: TaskPlan, row: int) -> list[TaskReport]:
-            batch = pa.RecordBatch.from_pylist([{"id": row, "dt": f"2024-01-0{1 + row % 2}"}], schema=ROWS)
+            records = [json.dumps({"id": row, "dt": f"2024-01-0{1 + row % 2}"}).encode()]
+            records += [bad(row)] if self.options.items() >= LETTERS.items() else []
+            batch = pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary())})
             return [run_task([batch], plan, opened.tools().open(plan), 0, 0)]
 
         def step() -> None:
             start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (self.batches, self.batches + 1))
             ref = BatchRef("q", BatchId(self.batches), (start,), (end,))
-            committer.commit(ref, InputShape(), lambda plan: write(plan, self.batches))
+            shape = InputShape(value="value", topic_name="t")
+            committer.commit(ref, shape, lambda plan: write(plan, self.batches))
             self.batches += 1
 
         return committer, step
@@ -111,10 +121,10 @@ class World:
             self.files.rename_folder(LOCATION, NEW_LOCATION)
         self.metastore.rename_table(TABLE, NEW, location)
 
-    def rows(self, name: TableName = TABLE) -> list[int]:
+    def rows(self, name: TableName = TABLE, column: str = "id") -> list[Any]:
         store = RenameFileStore(self.files)
         files = [file for home in self.metastore.partitions(name).values() for file in store.visible(home)]
-        return sorted(row for file in files for row in pq.read_table(store.open(file.path))["id"].to_pylist())
+        return sorted(row for file in files for row in pq.read_table(store.open(file.path))[column].to_pylist())
 
     def stated(self, name: TableName = TABLE) -> LogAddress | None:
         return LogAddress.parse(self.metastore.table(name).log)
@@ -276,6 +286,34 @@ def test_a_renamed_table_goes_on_under_its_new_name(
     assert [finding for finding in found if finding.level is Level.ERROR] == []
     store = RenameFileStore(world.files)
     assert [path for folder in store.walk("/warehouse") for path in store.staged(folder)] == []
+
+
+@pytest.mark.parametrize("along", [False, True])
+@pytest.mark.parametrize("when", ["waiting", "decided", "published"])
+def test_dead_letters_stay_in_their_table_or_go_along(
+    monkeypatch: pytest.MonkeyPatch, when: str, *, along: bool
+) -> None:
+    world = World(monkeypatch, MANAGED)
+    world.options = (WAIT if when == "waiting" else ON_EPOCH) | LETTERS
+    _, step = world.start()
+    step()
+    if when != "waiting":
+        with monkeypatch.context() as patched:
+            patched.setattr(*dying(RenameFileStore, "publish", Mode.BEFORE if when == "decided" else Mode.AFTER))
+            with pytest.raises(Kill):
+                step()
+        world.batches += 1
+    world.rename(managed=True)
+    if along:
+        letters = world.metastore.table(TABLE.rejected)
+        world.metastore.rename_table(TABLE.rejected, NEW.rejected, letters.location)
+    world.options = ON_EPOCH | LETTERS
+    world.run(1, NEW)
+    world.check(NEW)
+    tables = [NEW.rejected] if along else [TABLE.rejected, NEW.rejected]
+    assert sorted(letter for table in tables for letter in world.rows(table, "value")) == [
+        *map(bad, range(world.batches))
+    ]
 
 
 def test_a_table_renamed_under_a_running_job_stops_it(world: World) -> None:

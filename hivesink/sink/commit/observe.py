@@ -18,7 +18,8 @@ from hivesink.core.partition_commit import newest as newest_records
 from hivesink.core.partition_commit import recorded
 from hivesink.core.rolling import open_rows
 from hivesink.core.seen import Seen, Tracks, Winner, followed, losses, newest, paths_to_look
-from hivesink.errors import HiveSinkError, LogDamaged
+from hivesink.core.table import TableName
+from hivesink.errors import HiveSinkError, LogDamaged, UnknownTable, Unsupported
 from hivesink.sink.commit.uncollected import uncollected
 
 if TYPE_CHECKING:
@@ -78,18 +79,33 @@ def _open(
 
 def _as_today(context: CommitContext, manifest: Manifest, table: str) -> Manifest:
     """`manifest` where the log's table is called `table` now, and may have been renamed with its folder."""
+    parts = manifest.publishes()
+    names = {name: _name_today(context, name, table) for name in {part.table for part in parts}}
 
     def moved(part: PartEntry) -> PartEntry:
-        return replace(part, table=known_as(part.key, table)[0], staged=_staged_today(context, part.staged))
+        return replace(part, table=names[part.table], staged=_staged_today(context, part.staged))
 
+    def key(key: PartitionKey) -> PartitionKey:
+        return names.get(key[0], known_as(key, table)[0]), key[1]
+
+    commits = manifest.commits
     return replace(
         manifest,
         parts=tuple(map(moved, manifest.parts)),
         moves=tuple(replace(move, part=moved(move.part)) for move in manifest.moves),
-        rolled=tuple(known_as(key, table) for key in manifest.rolled),
-        commits=manifest.commits
-        and tuple(replace(commit, table=known_as(commit.key, table)[0]) for commit in manifest.commits),
+        rolled=tuple(map(key, manifest.rolled)),
+        commits=commits and tuple(replace(commit, table=key(commit.key)[0]) for commit in commits),
     )
+
+
+def _name_today(context: CommitContext, name: str, table: str) -> str:
+    """Dead letters stay in their own table, unless that was renamed too."""
+    today, _ = known_as((name, ""), table)
+    if today != name and name.endswith("__rejected"):
+        with suppress(UnknownTable, Unsupported):
+            context.registrar.table(TableName.parse(name))
+            return name
+    return today
 
 
 def _staged_today(context: CommitContext, staged: str) -> str:
