@@ -113,7 +113,6 @@ class ToolsSpec:
                 arrow_schema(table.spec.columns),
                 config,
                 plan.order(table),
-                plain=table.name != plan.target.name,
             ),
             touch=log.touch,
             segments=log.segments,

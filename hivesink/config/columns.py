@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.config.formats import FORMATS
-from hivesink.core.table import Array, Map, Primitive, Struct
+from hivesink.core.table import Array, Map, Struct
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -17,16 +16,11 @@ _SORT = "sink.sort-by"
 
 def require_columns(spec: TableSpec, config: SinkConfig) -> None:
     """Raise InvalidOption for a setting's columns that the table lacks, or that the setting can't use."""
-    # A value may be a flag instead of columns.
-    values = {option: config[option] for known in FORMATS.values() for option in known.of_columns}
-    named = {option: value if isinstance(value, tuple) else () for option, value in values.items()}
-    named[_SORT] = tuple(key.column for key in config[_SORT] or ())
     kinds = {column.name: column.type for column in spec.columns}
     problems = [
-        f"{option} names {name!r}, {problem}"
-        for option, names in named.items()
-        for name in names
-        if (problem := _problem(name, kinds, spec, is_sort=option == _SORT))
+        f"{_SORT} names {key.column!r}, {problem}"
+        for key in config[_SORT] or ()
+        if (problem := _problem(key.column, kinds, spec))
     ]
     every = {"", *kinds, *(column.name for column in spec.partition_columns)}
     times = (name for name in config["sink.timestamp-format"] if name not in every)
@@ -35,12 +29,10 @@ def require_columns(spec: TableSpec, config: SinkConfig) -> None:
         raise InvalidOption(tuple(problems))
 
 
-def _problem(name: str, kinds: dict[str, HiveType], spec: TableSpec, *, is_sort: bool) -> str | None:
+def _problem(name: str, kinds: dict[str, HiveType], spec: TableSpec) -> str | None:
     if name in {column.name for column in spec.partition_columns}:
         return "a partition column: it has one value for all rows of a file"
     if name not in kinds:
         return f"which is no column of {spec.name}"
     kind = kinds[name]
-    if isinstance(kind, Array | Map | Struct) or (kind is Primitive.BOOLEAN and not is_sort):
-        return f"which is {kind}: write columns that are not nested" + ("" if is_sort else ", and not BOOLEAN")
-    return None
+    return f"which is {kind}: write columns that are not nested" if isinstance(kind, Array | Map | Struct) else None

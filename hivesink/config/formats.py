@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hivesink.config.parsers import Option, columns, columns_or_flag, one_of, size
+from hivesink.config.parsers import Option, flag, one_of, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 class Format:
     """A file format as Hive knows it by `name`.
 
-    `adapter` is `module:Class` of a `FileFormat`. `options` are the settings that only this format has; those in
-    `of_columns` name data columns that are not nested.
+    `adapter` is `module:Class` of a `FileFormat`. `options` are its own settings, by Hive's names.
     """
 
     name: str
@@ -29,7 +28,6 @@ class Format:
     serde: str
     adapter: str
     options: Mapping[str, Option] = field(default_factory=dict)
-    of_columns: tuple[str, ...] = ()
 
 
 class ParquetCompression(Enum):
@@ -52,14 +50,10 @@ FORMATS: Mapping[str, Format] = {
             serde=f"{_HIVE}.parquet.serde.ParquetHiveSerDe",
             adapter="hivesink.formats.parquet:ParquetFormat",
             options={
-                "sink.parquet.row-group-size": Option(None, size),
-                "sink.parquet.compression": Option(None, one_of(ParquetCompression)),
-                "sink.parquet.dictionary": Option("auto", columns_or_flag),
-                "sink.parquet.bloom-filter-columns": Option(None, columns),
                 "parquet.compression": Option("snappy", one_of(ParquetCompression)),
                 "parquet.block.size": Option("128MB", size),
+                "parquet.enable.dictionary": Option(None, flag),
             },
-            of_columns=("sink.parquet.dictionary", "sink.parquet.bloom-filter-columns"),
         ),
     )
 }

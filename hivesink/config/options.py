@@ -12,6 +12,7 @@ from hivesink.config.formats import FORMATS
 from hivesink.config.parsers import (
     Option,
     duration,
+    flag,
     interval,
     matching,
     one_of,
@@ -128,7 +129,6 @@ def own_class(text: str) -> str | None:
 file_name = matching(
     r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it, but not . or .."
 )
-flag = matching(r"(?i)\s*(true|false)\s*", "write true or false", lambda text: text.strip().lower() == "true")
 positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
 permission = matching(
     r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode by which the owner can read, such as 640", lambda text: int(text, 8)

@@ -99,20 +99,7 @@ def matching(pattern: str | re.Pattern[str], problem: str, made: Callable[[str],
     return parse
 
 
-def columns(text: str) -> tuple[str, ...]:
-    """`a, B` in lower case; ValueError otherwise."""
-    names = tuple(item.strip().lower() for item in text.split(","))
-    if not all(names) or len(set(names)) < len(names):
-        message = "write columns, separated by commas, each once"
-        raise ValueError(message)
-    return names
-
-
-def columns_or_flag(text: str) -> tuple[str, ...] | bool | None:
-    """`on`, `off`, `auto` (None), or columns; ValueError otherwise."""
-    words: dict[str, bool | None] = {"on": True, "off": False, "auto": None}
-    word = text.strip().lower()
-    return words[word] if word in words else columns(text)
+flag = matching(r"(?i)\s*(true|false)\s*", "write true or false", lambda text: text.strip().lower() == "true")
 
 
 def sort_keys(text: str) -> tuple[SortKey, ...]:

@@ -20,11 +20,8 @@ class Adapter(FileFormat, Protocol):
     """What `Format.adapter` names."""
 
     @classmethod
-    def of(cls, schema: pa.Schema, config: SinkConfig, order: tuple[SortKey, ...] = (), *, plain: bool = False) -> Self:
-        """The format of rows of `schema`, which come in `order`. `plain`: without settings that name columns.
-
-        Raises Unsupported for a setting that this machine's libraries can't follow.
-        """
+    def of(cls, schema: pa.Schema, config: SinkConfig, order: tuple[SortKey, ...] = ()) -> Self:
+        """The format of rows of `schema`, which come in `order`."""
 
 
 def adapter(name: str) -> type[Adapter]:

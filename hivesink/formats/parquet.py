@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import signature
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
@@ -16,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hivesink.config.formats import ParquetCompression
-from hivesink.errors import Unsupported
 from hivesink.formats.dictionaries import Dictionaries
 from hivesink.formats.leaves import leaves
 from hivesink.ports import FileContent
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from hivesink.core.table import SortKey
 
 READ_BYTES = 1 << 20
-_FALSE_POSITIVES = 0.01
-"""Of a Bloom filter; parquet-java's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,35 +35,27 @@ class ParquetFormat:
     """Writes tables of `schema`, whose rows come in `order`.
 
     Columns beyond it, which rows may have after the others, are written too: readers by name pass over them.
-    `row_group` is in bytes before encoding. `dictionary` says which columns have one: all, none, these, or (None)
-    those in which values repeat.
+    `row_group` is in bytes before encoding. `dictionary` says which columns have one: all, none, or (None) those in
+    which values repeat.
     """
 
     schema: pa.Schema
     compression: ParquetCompression = ParquetCompression.SNAPPY
     row_group: int = 128 << 20
-    dictionary: bool | tuple[str, ...] | None = None
-    bloom_filters: tuple[str, ...] = ()
+    dictionary: bool | None = None
     order: tuple[SortKey, ...] = ()
     _by_sample: Dictionaries = field(default_factory=Dictionaries, compare=False)
 
     @classmethod
-    def of(cls, schema: pa.Schema, config: SinkConfig, order: tuple[SortKey, ...] = (), *, plain: bool = False) -> Self:
-        """By the table's settings; the sink's own win over parquet-mr's. Raises Unsupported."""
+    def of(cls, schema: pa.Schema, config: SinkConfig, order: tuple[SortKey, ...] = ()) -> Self:
+        """By the table's settings, which are Hive's own."""
         return cls(
             schema,
-            compression=config["sink.parquet.compression"] or config["parquet.compression"],
-            row_group=config["sink.parquet.row-group-size"] or config["parquet.block.size"],
-            dictionary=None if plain else config["sink.parquet.dictionary"],
-            bloom_filters=() if plain else config["sink.parquet.bloom-filter-columns"] or (),
+            compression=config["parquet.compression"],
+            row_group=config["parquet.block.size"],
+            dictionary=config["parquet.enable.dictionary"],
             order=order,
         )
-
-    def __post_init__(self) -> None:
-        """Raises Unsupported."""
-        if self.bloom_filters and "bloom_filter_options" not in signature(pq.ParquetWriter.__init__).parameters:
-            way = "install a newer one, or remove sink.parquet.bloom-filter-columns"
-            raise Unsupported("Bloom filters", f"pyarrow {pa.__version__} can't write them", way)  # noqa: EM101
 
     @property
     def extension(self) -> str:
@@ -99,15 +87,10 @@ class ParquetFormat:
     def _writer(self, stream: BinaryIO, first: pa.Table | None, *, has_nan: bool) -> pq.ParquetWriter:
         """The writer of a file that begins with the rows `first`; None if it has none."""
         more: dict[str, Any] = {}
-        if self.bloom_filters and first is not None:
-            # Without the most values that a row group may have, pyarrow takes 128 MB for each group and column until
-            # the file ends. What isn't needed of it, pyarrow doesn't write (GH-50007).
-            most = {"fpp": _FALSE_POSITIVES, "ndv": max(1, first.num_rows)}
-            more["bloom_filter_options"] = dict.fromkeys(self.bloom_filters, most)
         if self.order:
             keys = [(key.column, key.direction) for key in self.order]
             more["sorting_columns"] = pq.SortingColumn.from_ordering(self.schema, keys, null_placement="at_end")
-        dictionary = self.dictionary
+        dictionary: Any = self.dictionary
         if dictionary is None:
             dictionary = self._by_sample.of(first or self.schema.empty_table())
         beyond = [] if first is None else [*first.schema][len(self.schema) :]

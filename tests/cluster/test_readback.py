@@ -113,8 +113,7 @@ def _order(value: Any) -> Any:
 
 
 LAID_OUT = {
-    "sink.parquet.dictionary": "on",
-    "sink.parquet.bloom-filter-columns": ",".join(name for name in SCALARS if name != "a_boolean"),
+    "parquet.enable.dictionary": "true",
     "sink.sort-by": f"id,{','.join(SCALARS)}",
 }
 

@@ -14,11 +14,6 @@ SPEC = TableSpec(
 )
 
 
-@pytest.mark.parametrize(("text", "parsed"), [("off", False), (" ON ", True), ("auto", None), ("A, b", ("a", "b"))])
-def test_dictionaries_are_of_no_column_of_all_or_of_some(text: str, parsed: object) -> None:
-    assert SinkConfig.parse({"sink.parquet.dictionary": text})["sink.parquet.dictionary"] == parsed
-
-
 def test_sort_keys() -> None:
     keys = (SortKey("a"), SortKey("b c", descending=True), SortKey("desc"), SortKey("d"))
     assert SinkConfig.parse({"sink.sort-by": "A, b c DESC ,desc,d asc"})["sink.sort-by"] == keys
@@ -34,17 +29,12 @@ def test_columns_of_all_settings_are_checked_at_once() -> None:
     config = SinkConfig.parse(
         {
             "sink.sort-by": "flag, nope, tags desc, dt",
-            "sink.parquet.dictionary": "id, flag",
-            "sink.parquet.bloom-filter-columns": "tags, id",
             "sink.timestamp-format": "gone=epoch-millis,dt=text",
         }
     )
     with pytest.raises(InvalidOption) as refused:
         require_columns(SPEC, config)
-    bloom = "sink.parquet.bloom-filter-columns names 'tags', which is array<string>"
     problems = (
-        "sink.parquet.dictionary names 'flag', which is boolean: write columns that are not nested, and not BOOLEAN",
-        f"{bloom}: write columns that are not nested, and not BOOLEAN",
         "sink.sort-by names 'nope', which is no column of db.t",
         "sink.sort-by names 'tags', which is array<string>: write columns that are not nested",
         "sink.sort-by names 'dt', a partition column: it has one value for all rows of a file",

@@ -16,7 +16,6 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, SortKey
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.errors import Unsupported
 from hivesink.formats.parquet import ParquetFormat
 
 COLUMNS = {
@@ -142,45 +141,13 @@ def chunks(stream: io.BytesIO, group: int = 0) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("dictionary", "expected"),
-    [(False, set()), (True, set(leaves(written(rows(ROW))))), (("text", "ts"), {"text", "ts"})],
+    [(False, set()), (True, set(leaves(written(rows(ROW)))))],
 )
-def test_dictionaries(dictionary: bool | tuple[str, ...], expected: set[str]) -> None:
+def test_dictionaries(dictionary: bool, expected: set[str]) -> None:
     table = rows(*[ROW] * 100, NULLS)
     stream = written(table, form=ParquetFormat(SCHEMA, dictionary=dictionary))
     assert {path for path, column in chunks(stream).items() if column.has_dictionary_page} == expected
     assert pq.read_table(stream, coerce_int96_timestamp_unit="us").equals(table)
-
-
-def test_bloom_filters_are_of_the_named_columns_and_fit_the_values() -> None:
-    named = ("z", "dec", "ts", "text")
-    many = rows(*[ROW] * 10_000).set_column(0, "z", pa.array(range(10_000), pa.int32()))
-    stream = written(many, rows(ROW, NULLS), form=ParquetFormat(SCHEMA, bloom_filters=named))
-    lengths = []
-    for group in range(2):
-        found = chunks(stream, group)
-        assert {path for path, column in found.items() if column.bloom_filter_offset is not None} == {*named}
-        lengths.append((found["z"].bloom_filter_length, found["text"].bloom_filter_length))
-    assert 10_000 < lengths[0][0] < 20_000
-    assert max(lengths[0][1], *lengths[1]) < 100
-
-
-def test_bloom_filters_take_memory_for_the_rows_that_there_are() -> None:
-    records = ParquetFormat(SCHEMA, bloom_filters=("z", "text")).open(io.BytesIO())
-    before = pa.total_allocated_bytes()
-    for _ in range(10):
-        records.write(rows(ROW))
-    assert pa.total_allocated_bytes() - before < 10_000_000
-    records.close()
-
-
-def test_bloom_filters_need_a_pyarrow_that_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Old:
-        def __init__(self, where: Any, schema: pa.Schema) -> None: ...
-
-    monkeypatch.setattr(pq, "ParquetWriter", Old)
-    assert ParquetFormat(SCHEMA).bloom_filters == ()
-    with pytest.raises(Unsupported, match=r"Bloom filters.*pyarrow \d.*can't write them.*bloom-filter-columns"):
-        ParquetFormat(SCHEMA, bloom_filters=("z",))
 
 
 def test_the_declared_order_names_leaves() -> None:
@@ -246,17 +213,8 @@ def test_floats_have_no_bounds_in_a_file_with_nan_which_they_would_hide() -> Non
     [
         ({}, ParquetFormat(SCHEMA)),
         (HIVE, ParquetFormat(SCHEMA, ParquetCompression.GZIP, 1 << 20)),
-        (
-            {**HIVE, "sink.parquet.compression": "zstd", "sink.parquet.row-group-size": "2MB"},
-            ParquetFormat(SCHEMA, ParquetCompression.ZSTD, 2 << 20),
-        ),
+        ({"parquet.enable.dictionary": "FALSE"}, ParquetFormat(SCHEMA, dictionary=False)),
     ],
-    ids=["default", "parquet-mr's", "the sink's own wins"],
 )
 def test_settings(settings: dict[str, str], expected: ParquetFormat) -> None:
     assert ParquetFormat.of(SCHEMA, SinkConfig.parse(settings)) == expected
-
-
-def test_a_plain_format_has_only_what_names_no_column() -> None:
-    config = SinkConfig.parse({**HIVE, "sink.parquet.dictionary": "z", "sink.parquet.bloom-filter-columns": "z"})
-    assert ParquetFormat.of(SCHEMA, config, plain=True) == ParquetFormat(SCHEMA, ParquetCompression.GZIP, 1 << 20)

@@ -79,13 +79,11 @@ def test_rows_are_sorted_and_files_say_so(stage: Stage, settings: Mapping[str, s
     assert sorted(bytes(row.value) for row in letters) == [b"no JSON", b"nor this"]
 
 
-def test_hives_reader_reads_dictionaries_and_bloom_filters(stage: Stage) -> None:
-    named = "id, kind, price, seen"
-    properties = {"sink.parquet.dictionary": "on", "sink.parquet.bloom-filter-columns": named}
-    hives = {"parquet.compression": "gzip", "parquet.block.size": "1MB"}
-    stage.create(columns=COLUMNS, properties={**properties, **hives})
+def test_hives_own_properties_count_and_a_jobs_options_win(stage: Stage) -> None:
+    hives = {"parquet.compression": "gzip", "parquet.block.size": "1MB", "parquet.enable.dictionary": "true"}
+    stage.create(columns=COLUMNS, properties=hives)
     put(stage, *range(40))
-    stage.drain(stage.sink(options={"sink.parquet.compression": "zstd", "sink.parquet.row-group-size": "256"}))
+    stage.drain(stage.sink(options={"parquet.compression": "zstd", "parquet.block.size": "256"}))
     rows = stage.query(
         f"SELECT id, kind, cast(price AS DOUBLE) AS price, seen, flag, tags FROM {stage.table} ORDER BY id"
     )
@@ -105,49 +103,12 @@ def test_hives_reader_reads_dictionaries_and_bloom_filters(stage: Stage) -> None
         assert {column["compression"] for column in columns.values()} == {"ZSTD"}
 
 
-def test_parquet_java_finds_values_in_the_bloom_filters(stage: Stage) -> None:
-    stage.create(columns=COLUMNS, properties={"sink.parquet.bloom-filter-columns": "ID"})
-    # Beyond an int's range: Py4J would pass smaller numbers as those, which have other hashes.
-    first = 1 << 40
-    stage.put_text("".join(json.dumps({"id": first + one, "dt": DAYS[0]}) + "\n" for one in range(0, 2000, 2)))
-    stage.drain()
-    (path,) = files(stage)
-    java: Any = stage.spark.sparkContext._jvm
-    file = java.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(
-        java.org.apache.hadoop.fs.Path(str(path)), java.org.apache.hadoop.conf.Configuration()
-    )
-    reader = java.org.apache.parquet.hadoop.ParquetFileReader.open(file)
-    try:
-        block = reader.getFooter().getBlocks().get(0)
-        filters = {
-            str(column.getPath().toDotString()): reader.getBloomFilterDataReader(block).readBloomFilter(column)
-            for column in block.getColumns()
-        }
-    finally:
-        reader.close()
-    bloom = filters.pop("id")
-    assert set(filters.values()) == {None}
-    assert bloom.getBitsetSize() < 4096
-
-    def has(number: int) -> bool:
-        return bool(bloom.findHash(bloom.hash(first + number)))
-
-    assert all(map(has, range(0, 2000, 2)))
-    assert sum(map(has, range(1, 2000, 2))) < 100
-
-
 @pytest.mark.parametrize(
     ("option", "columns", "problem"),
     [
         ("sink.sort-by", "nope", "names 'nope', which is no column of {table}"),
         ("sink.sort-by", "tags desc", "names 'tags', which is array<string>: write columns that are not nested"),
         ("sink.sort-by", "dt", "names 'dt', a partition column: it has one value for all rows of a file"),
-        ("sink.parquet.dictionary", "id,tags", "names 'tags', which is array<string>: write"),
-        (
-            "sink.parquet.bloom-filter-columns",
-            "flag",
-            "names 'flag', which is boolean: write columns that are",
-        ),
     ],
 )
 def test_a_column_that_can_not_be_used_is_refused_at_the_start(

@@ -77,8 +77,7 @@ class Run:
         config, spec = plan.config, plan.target.spec
 
         def parquet(table: TablePlan) -> FileFormat:
-            plain = table.name != plan.target.name
-            return ParquetFormat.of(arrow_schema(table.spec.columns), config, plan.order(table), plain=plain)
+            return ParquetFormat.of(arrow_schema(table.spec.columns), config, plan.order(table))
 
         options = DecodeOptions.of(config)
         columns = row_columns(spec, config)
