@@ -118,7 +118,7 @@ def test_the_table_is_named_after_the_source(source: str, table: str) -> None:
     ("arguments", "code", "problem"),
     [
         (["--table", "a.b.c"], 2, "is not a table name"),
-        (["--time-column", "id"], 2, "--time-column id: write one of time, seen_at, arrival"),
+        (["--time-column", "id"], 2, "--time-column id: write one of time, arrival, seen_at"),
         (["--every", "week"], 2, "'week' is not one of 'none', 'month', 'day', 'hour'"),
         (
             ["--from", "none.json"],
