@@ -25,7 +25,7 @@ def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: PLR0911  one
         case str():
             return _read(cell, kind)
         case dict() if isinstance(kind, Struct):
-            return {name: plain(cell[name], part) for name, part in kind.fields}
+            return {name: plain(part, of) for (name, part), (_, of) in zip(cell.items(), kind.fields, strict=True)}
         case dict():
             key_kind, value_kind = (kind.key, kind.value) if isinstance(kind, Map) else (None, None)
             return {_key(key, key_kind): plain(part, value_kind) for key, part in cell.items()}

@@ -163,20 +163,8 @@ class QueryFailed(HiveSinkError):
 
 
 class NotCovered(HiveSinkError):
-    """DuckDB isn't sure to answer a statement as Spark does: `reason` says which part of it."""
+    """DuckDB can't answer a statement, or would read its tables otherwise than Spark: `reason` says what."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"duckdb doesn't answer this: {reason}; use --engine spark")
-
-
-class FilesVanished(HiveSinkError):
-    """Files of a table went while a statement read them: a DROP, TRUNCATE or INSERT OVERWRITE took them."""
-
-    retryable = True
-
-    def __init__(self, first: str, count: int) -> None:
-        super().__init__(
-            f"{count} files of the statement's tables, such as {first}, were removed while it read them, and more at "
-            "a second try; run it again once the statement that removes them has ended"
-        )

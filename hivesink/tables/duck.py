@@ -1,129 +1,159 @@
-"""Statements over Parquet tables, answered by DuckDB in this process: no JVM, no extension, no network."""
+"""A quick look at Parquet tables: a SELECT of Spark's, translated by sqlglot, over the tables' files, in DuckDB."""
 
 from __future__ import annotations
 
-import os
-import re
 import tempfile
-from contextlib import closing
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+import pyarrow as pa
+import sqlglot
+from sqlglot import ErrorLevel, TokenType, exp
+from sqlglot.errors import SqlglotError
+
 from hivesink import wiring
-from hivesink.errors import FilesVanished, NotCovered, Unsupported
-from hivesink.sparksql.statement import translate
-from hivesink.tables.parquet import create_view
+from hivesink.core.table import TableName
+from hivesink.core.typetext import known_type
+from hivesink.errors import InvalidOption, NotCovered, Unsupported
+from hivesink.tables.dataset import live_files, partition_values, table_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from duckdb import DuckDBPyConnection
+    from collections.abc import Callable, Collection, Sequence
 
     from hivesink.config.site import Site
-    from hivesink.core.table import HiveType, TableName, TableSpec
+    from hivesink.core.table import HiveType, TableSpec
     from hivesink.ports import LiveTable, Registrar
-    from hivesink.sparksql.statement import Translation
 
-_SPARK = "spark.sql.sources."
-_ON_FILES = {"parquet", "orc", "csv", "json", "text", "avro", "xml", "binaryfile", "delta"}
-"""What Spark takes for a format where it stands for a database: SELECT * FROM parquet.`/folder`."""
-_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
+    Answer = tuple[Sequence[str], Sequence[HiveType | None], Sequence[Sequence[Any]]]
+
+_SETTINGS: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+_SPARKS_OWN = "spark.sql.sources.provider"
+"""The property of a table whose columns Spark keeps in other properties."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Rows of Python values, as PySpark's `collect` has them."""
+def ask(sql: str, address: Callable[[], str], site: Site, most: int) -> Answer:
+    """The columns' names and types, and the first `most` rows. `address` gives the metastore's, if a table is named.
 
-    columns: list[str]
-    types: list[HiveType | None]
-    rows: list[tuple[Any, ...]]
-
-
-def ask(sql: str, address: Callable[[], str], site: Site, *, most: int, in_utc: bool) -> Answer:
-    """The first `most` rows of a statement over tables of the metastore at `address`, asked for if it names any.
-
-    `in_utc`: Spark would show TIMESTAMPs in UTC. Tries again once if files vanish meanwhile. Raises NotCovered for
-    whatever Spark might answer otherwise; QueryFailed for what no engine answers; UnknownTable, MetastoreUnreachable,
-    StoreUnavailable, FilesVanished.
+    Raises NotCovered for what sqlglot or DuckDB refuses, and for tables that DuckDB would read otherwise than Spark;
+    UnknownTable, MetastoreUnreachable, StoreUnavailable.
     """
-    try:
-        return _ask(sql, address, site, most=most, in_utc=in_utc)
-    except FilesVanished:
-        return _ask(sql, address, site, most=most, in_utc=in_utc)
-
-
-def _ask(sql: str, address: Callable[[], str], site: Site, *, most: int, in_utc: bool) -> Answer:
-    with closing(_Tables(lambda: wiring.Metastore.at("thrift", address(), site).registrar)) as tables:
-        return _answer(translate(sql, tables.spec, most=most, in_utc=in_utc), tables, site)
-
-
-def _answer(translation: Translation, tables: _Tables, site: Site) -> Answer:
-    import duckdb
-
-    with tempfile.TemporaryDirectory(prefix="hivesink-duckdb-") as scratch:
-        connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": scratch})
-        files: list[str] = []
+    with ExitStack() as resources:
         try:
+            tree = _parsed(sql)
+            scratch = resources.enter_context(tempfile.TemporaryDirectory(prefix="hivesink-duckdb-"))
+            connection = resources.enter_context(
+                closing(duckdb.connect(config={**_SETTINGS, "temp_directory": scratch}))
+            )
             connection.execute("SET TimeZone = 'UTC'")
-            for relation in translation.relations:
-                table = tables.live[relation.table.name]
-                store = wiring.file_store(table.location, site)
-                files += create_view(connection, relation, table, tables.registrar, store)
-            return _rows(connection, translation)
-        except duckdb.Error as error:
-            gone = [file for file in files if not os.path.exists(file)]  # noqa: PTH110  thousands of them
-            if gone:
-                raise FilesVanished(gone[0], len(gone)) from error
-            raise NotCovered(reason=str(error).strip().splitlines()[0]) from error
-        finally:
-            connection.close()
+            if tables := _tables(tree):
+                registrar = wiring.Metastore.at("thrift", address(), site).registrar
+                resources.enter_context(closing(registrar))
+                for number, table in enumerate(tables):
+                    _register(connection, f"hivesink_{number}", table, registrar, site)
+            limited = tree if tree.args.get("limit") else tree.limit(most)
+            found = connection.execute(limited.sql("duckdb", identify=True, unsupported_level=ErrorLevel.RAISE))
+            columns = [(name, _hive_type(kind)) for name, kind, *_ in found.description]
+            return [name for name, _ in columns], [kind for _, kind in columns], found.fetchmany(most)
+        except (SqlglotError, duckdb.Error, pa.ArrowException, FileNotFoundError, InvalidOption, Unsupported) as error:
+            raise NotCovered(str(error).strip().partition("\n")[0]) from error
 
 
-def _rows(connection: DuckDBPyConnection, translation: Translation) -> Answer:
-    rows = connection.execute(translation.sql).fetchall()
-    return Answer([name for name, _ in translation.columns], [kind for _, kind in translation.columns], rows)
+def _parsed(sql: str) -> exp.Query:
+    """A single SELECT, its columns named and its times without zone. Raises NotCovered, SqlglotError."""
+    tokens = [token.token_type for token in sqlglot.tokenize(sql, read="spark")]
+    # What isn't a query makes the parser log a warning.
+    if not tokens or tokens[0] not in {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}:
+        raise NotCovered(reason="it isn't a SELECT")
+    if "\\" in sql or (TokenType.STRING, TokenType.STRING) in pairwise(tokens):
+        raise NotCovered(reason="a text with a backslash or a doubled quote, which Spark's versions read differently")
+    trees = sqlglot.parse(sql, read="spark")
+    tree = trees[0]
+    if len(trees) != 1 or not isinstance(tree, exp.Query):
+        raise NotCovered(reason="it isn't a single SELECT")
+    for kind in tree.find_all(exp.DataType):
+        if kind.this == exp.DType.TIMESTAMPTZ:
+            kind.set("this", exp.DType.TIMESTAMP)
+    for projection in tree.expressions if isinstance(tree, exp.Select) else ():
+        # DuckDB would name count(*) count_star().
+        if not projection.output_name and not isinstance(projection, exp.Explode):
+            text = projection.sql("spark", normalize_functions="lower")
+            projection.replace(exp.alias_(projection.copy(), text, quoted=True))
+    return tree
 
 
-@dataclass(slots=True)
-class _Tables:
-    """The tables that a statement names. Connects with the first of them."""
-
-    connect: Callable[[], Registrar]
-    live: dict[TableName, LiveTable] = field(default_factory=dict)
-    _registrar: Registrar | None = None
-
-    @property
-    def registrar(self) -> Registrar:
-        if self._registrar is None:
-            self._registrar = self.connect()
-        return self._registrar
-
-    def close(self) -> None:
-        if self._registrar is not None:
-            self._registrar.close()
-
-    def spec(self, name: TableName) -> TableSpec:
-        """Raises UnknownTable, NotCovered."""
-        if name.database in _ON_FILES:
-            raise NotCovered(reason=f"{name}, perhaps files without a table")
-        if name not in self.live:
-            try:
-                live = self.registrar.table(name)
-            except Unsupported as error:
-                raise NotCovered(reason=f"{name}, which isn't a plain Parquet table") from error
-            _require_hives_own(live.spec)
-            if not live.location.startswith("file:"):
-                raise NotCovered(reason=f"files that aren't on this machine ({live.location})")
-            self.live[name] = live
-        return self.live[name].spec
+def _tables(tree: exp.Query) -> list[exp.Table]:
+    """Where the statement names tables of the metastore. Raises NotCovered for functions and files in a FROM."""
+    local = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    tables = [table for table in tree.find_all(exp.Table) if table.db or table.name.lower() not in local]
+    for table in tables:
+        if table.catalog or not isinstance(table.this, exp.Identifier) or "/" in table.name:
+            raise NotCovered(reason=f"{table.sql('spark')} is no table of the metastore")
+    return tables
 
 
-def _require_hives_own(spec: TableSpec) -> None:
-    """Spark keeps a schema of its own beside Hive's, where it has made the table. Raises NotCovered."""
-    own = {key: text for key, text in spec.properties if key.startswith(_SPARK)}
-    names = re.findall(r'"name":"([^"]*)', "".join(own.values()))
-    if f"{_SPARK}provider" in own or any(name != name.lower() for name in names):
-        raise NotCovered(reason=f"{spec.name}, for which Spark keeps a schema of its own")
+def _register(
+    connection: duckdb.DuckDBPyConnection, view: str, table: exp.Table, registrar: Registrar, site: Site
+) -> None:
+    """Give DuckDB the rows of `table` as `view`, and let the statement name that."""
+    live = registrar.table(TableName((table.db or "default").lower(), table.name.lower()))
+    if _SPARKS_OWN in live.spec.options:
+        raise NotCovered(reason=f"Spark keeps another schema of {live.spec.name}")
+    store = wiring.file_store(live.location, site)
+    partitions = registrar.lookup(live, _needed_partitions(connection, table, live, registrar))
+    files = live_files(live, partitions, store)
+    connection.register(view, table_dataset(live.spec, _used(table.root(), live.spec), files, store))
+    alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
+    table.replace(exp.Table(**{**table.args, "this": exp.to_identifier(view), "db": None, "alias": alias}))
+
+
+def _used(tree: exp.Expr, spec: TableSpec) -> set[str]:
+    """The columns that a statement may need: those whose name is anywhere in it, or all if it has a `*`."""
+    if any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)):
+        return {column.name for column in (*spec.columns, *spec.partition_columns)}
+    if any(join.method == "NATURAL" for join in tree.find_all(exp.Join)):
+        raise NotCovered(reason="a NATURAL JOIN")
+    return {identifier.name.lower() for identifier in tree.find_all(exp.Identifier)}
+
+
+def _needed_partitions(
+    connection: duckdb.DuckDBPyConnection, table: exp.Table, live: LiveTable, registrar: Registrar
+) -> Sequence[str]:
+    """The partitions that can have rows for the statement, by the WHERE around `table`."""
+    names = registrar.names(live)
+    conditions = _conditions(table, {column.name for column in live.spec.partition_columns})
+    if not conditions:
+        return names
+    connection.register("hivesink_partitions", partition_values(live.spec, names))
+    query = exp.select("place").from_(exp.alias_(exp.to_table("hivesink_partitions"), table.alias_or_name, table=True))
+    places = connection.execute(query.where(*conditions).sql("duckdb", identify=True)).fetchall()
+    return [names[place] for (place,) in places]
+
+
+def _conditions(table: exp.Table, columns: Collection[str]) -> list[exp.Expr]:
+    """Those of the WHERE around `table` that are on `columns` of it alone, and that each of its rows must meet."""
+    select = table.parent_select
+    if not isinstance(select, exp.Select) or table.parent is None or table.parent.parent is not select:
+        return []
+    where = select.args.get("where")
+    if where is None or table.args.get("pivots"):
+        return []
+    joins = select.args.get("joins") or []
+    # An outer join makes rows of nulls, which meet conditions by themselves.
+    if any(join.side for join in joins):
+        return []
+    alias, is_alone = table.alias_or_name.lower(), not joins and not select.args.get("laterals")
+
+    def is_own(column: exp.Column) -> bool:
+        owner = column.table.lower()
+        return column.name.lower() in columns and (owner == alias or (is_alone and not owner))
+
+    parts = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
+    named = [(part, list(part.find_all(exp.Column))) for part in parts if not part.find(exp.Query)]
+    return [part.copy() for part, found in named if found and all(map(is_own, found))]
+
+
+def _hive_type(kind: Any) -> HiveType | None:
+    """By it a FLOAT in the answer gets its own digits."""
+    return known_type(exp.DataType.build(str(kind), dialect="duckdb", udt=True).sql("hive"))

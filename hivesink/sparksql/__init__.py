@@ -1,1 +1,0 @@
-"""Spark's SQL in DuckDB's, where both are sure to give the same answer."""
