@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     import pyarrow as pa
+    import pyarrow.dataset as ds
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import LogView, Mark, Touched
@@ -399,6 +400,10 @@ class FileFormat(Protocol):
     @staticmethod
     def measure(stream: BinaryIO, /) -> FileContent:
         """What the file holds, by its footer. Raises as `Measure`."""
+
+    @staticmethod
+    def dataset() -> ds.FileFormat:
+        """How Arrow scans many files: with a TIMESTAMP's wall clock as it is stored, in microseconds."""
 
 
 class Refit(Protocol):

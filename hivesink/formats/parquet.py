@@ -22,6 +22,7 @@ from hivesink.ports import FileContent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import pyarrow.dataset as ds
     from typing_extensions import Self
 
     from hivesink.config.options import SinkConfig
@@ -83,6 +84,13 @@ class ParquetFormat:
         footer = pq.ParquetFile(stream, buffer_size=READ_BYTES).metadata
         groups = (footer.row_group(index) for index in range(footer.num_row_groups))
         return FileContent(footer.num_rows, sum(group.total_byte_size for group in groups))
+
+    @staticmethod
+    def dataset() -> ds.FileFormat:
+        # Not at the top: tasks don't need it.
+        import pyarrow.dataset as ds
+
+        return ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 
     def _writer(self, stream: BinaryIO, first: pa.Table | None, *, has_nan: bool) -> pq.ParquetWriter:
         """The writer of a file that begins with the rows `first`; None if it has none."""

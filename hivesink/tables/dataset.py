@@ -1,4 +1,4 @@
-"""The rows of a Parquet table as Hive's readers see them: an Arrow dataset of the files of its live partitions."""
+"""The rows of a table as Hive's readers see them: an Arrow dataset of the files of its live partitions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from hivesink.core.partition import parse_path
 from hivesink.core.table import Char
 from hivesink.decode.arrowtypes import arrow_type, spark_name
 from hivesink.errors import NotCovered
+from hivesink.formats import adapter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _COPYING = "._COPYING_"
 """What `hdfs dfs -put` is still writing."""
-_FORMAT = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 
 
 def live_files(table: LiveTable, partitions: Mapping[str, LivePartition], store: FileStore) -> Files:
@@ -41,7 +41,7 @@ def live_files(table: LiveTable, partitions: Mapping[str, LivePartition], store:
 
     def listed(name: str, partition: LivePartition) -> Files:
         if partition.format is not None:
-            raise NotCovered(reason=f"the partition {name} of {table.spec.name} isn't Parquet")
+            raise NotCovered(reason=f"the partition {name} of {table.spec.name} is of another format")
         look = store.visible if table.spec.is_partitioned else store.visible_alone
         files = look(partition.location)
         if files is None:
@@ -75,15 +75,16 @@ def table_dataset(spec: TableSpec, used: Collection[str], files: Files, store: F
         raise NotCovered(reason=f"the column {padded[0]} of {spec.name} is a CHAR")
     schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
     keys = [column for column in columns if column in spec.partition_columns]
+    kind = adapter(spec.format).dataset()
     system = PyFileSystem(FSSpecHandler(_Stored(store, {file.path: file.length for _, file in files})))
 
-    def fragment(name: str, file: Finished) -> ds.ParquetFileFragment:
-        made = _FORMAT.make_fragment(file.path, filesystem=system, partition_expression=_values(name, keys))
-        _require_declared(file.path, made.physical_schema, schema)
+    def fragment(name: str, file: Finished) -> ds.FileFragment:
+        made = kind.make_fragment(file.path, filesystem=system, partition_expression=_values(name, keys))
+        _require_declared(file.path, made.physical_schema, schema, keys)
         return made
 
     fragments = store.run_parallel([partial(fragment, *named) for named in files])
-    return ds.FileSystemDataset(fragments, schema, _FORMAT, filesystem=system)
+    return ds.FileSystemDataset(fragments, schema, kind, filesystem=system)
 
 
 def _values(name: str, keys: Sequence[Column]) -> ds.Expression | None:
@@ -94,14 +95,14 @@ def _values(name: str, keys: Sequence[Column]) -> ds.Expression | None:
     return reduce(and_, facts) if facts else None
 
 
-def _require_declared(path: str, file: pa.Schema, schema: pa.Schema) -> None:
+def _require_declared(path: str, file: pa.Schema, schema: pa.Schema, keys: Sequence[Column]) -> None:
     """Raise NotCovered where Arrow would read a column otherwise than Spark, or, by its name in another case, not."""
     for field in file:
         if (index := schema.get_field_index(field.name.lower())) >= 0:
-            declared = schema.field(index)
-            if field.name != declared.name or not _reads_as(field.type, declared.type):
-                wanted = f"{declared.name} {spark_name(declared.type)}"
-                raise NotCovered(reason=f"the file {path} has {field.name} {spark_name(field.type)}, not {wanted}")
+            declared, is_key = schema.field(index), index >= len(schema) - len(keys)
+            if is_key or field.name != declared.name or not _reads_as(field.type, declared.type):
+                wanted = f"the {'partition ' if is_key else ''}column {declared.name} {spark_name(declared.type)}"
+                raise NotCovered(reason=f"the file {path} has {field.name} {spark_name(field.type)} for {wanted}")
 
 
 def _reads_as(kind: pa.DataType, declared: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""A quick look at Parquet tables: a SELECT of Spark's, translated by sqlglot, over the tables' files, in DuckDB."""
+"""A quick look at tables: a SELECT of Spark's, translated by sqlglot, over the tables' files, in DuckDB."""
 
 from __future__ import annotations
 

@@ -87,8 +87,6 @@ def _check(table: str, hiveserver2: str, capsys: pytest.CaptureFixture[str]) -> 
     assert [row[:first_nested] for row in by_hive.data["rows"]] == [row[:first_nested] for row in expected]
     assert by_hive.data["rows"][0][first_nested] == '{"userid":7,"tags":["a,b",null]}'
 
-    joined = (
-        f"SELECT a.who.tags[0], count(*) FROM {table} a JOIN {table} b USING (id) WHERE a.who.userid = 7"
-    )
+    joined = f"SELECT a.who.tags[0], count(*) FROM {table} a JOIN {table} b USING (id) WHERE a.who.userid = 7"
     grouped = hivesink(capsys, "query", f"{joined} AND a.dt = '2024-01-02' GROUP BY 1", "--engine", "duckdb", "--json")
     assert grouped.data["rows"] == [["a,b", 1]]

@@ -95,8 +95,9 @@ SPARKS = [
     ("SELECT * FROM engines.other", "OrcInputFormat"),
     ("SELECT * FROM engines.sparks", "another schema"),
     ("SELECT * FROM engines.padded", "the column code of engines.padded is a CHAR"),
-    ("SELECT id FROM engines.wrong", "has id bigint, not id int"),
-    ("SELECT name FROM engines.wrong", "has Name string, not name string"),
+    ("SELECT id FROM engines.wrong", "has id bigint for the column id int"),
+    ("SELECT name FROM engines.wrong", "has Name string for the column name string"),
+    ("SELECT dt FROM engines.twice", "has dt string for the partition column dt string"),
     ("SELECT count(*) FROM engines.deep", "there are folders in"),
 ]
 
@@ -115,7 +116,7 @@ def tables(spark: SparkSession, metastore: EmbeddedMetastore, tmp_path_factory: 
         return f"STORED AS PARQUET LOCATION '{(base / name).as_uri()}'"
 
     for statement in (
-        "CREATE DATABASE engines",
+        "CREATE DATABASE IF NOT EXISTS engines",
         f"CREATE TABLE engines.facts ({columns}) PARTITIONED BY (dt STRING, hour INT) {at('facts')}",
         "ALTER TABLE engines.facts ADD PARTITION (dt = '2024-01-01', hour = 1)",
         _values("'2024-01-02', 2", 5, "'B'", "CAST('NaN' AS DOUBLE)", "'abc'"),
@@ -141,6 +142,8 @@ def tables(spark: SparkSession, metastore: EmbeddedMetastore, tmp_path_factory: 
         "CREATE TABLE engines.padded (code CHAR(3)) STORED AS PARQUET",
         f"CREATE TABLE engines.one_value (id INT, name STRING) {at('one')}",
         f"CREATE TABLE engines.wrong (id INT, name STRING) {at('wrong')}",
+        f"CREATE TABLE engines.twice (id INT) PARTITIONED BY (dt STRING) {at('twice')}",
+        "ALTER TABLE engines.twice ADD PARTITION (dt = 'a')",
         f"CREATE TABLE engines.deep (id INT) {at('deep')}",
     ):
         spark.sql(statement)
@@ -149,6 +152,8 @@ def tables(spark: SparkSession, metastore: EmbeddedMetastore, tmp_path_factory: 
     one_value = {"id": pa.array([1, 2, 3], pa.int32()), "name": [None, "a", None]}
     pq.write_table(pa.table(one_value), base / "one" / "a.parquet", use_dictionary=False)
     pq.write_table(pa.table({"id": [1], "Name": ["a"]}), base / "wrong" / "a.parquet")
+    (base / "twice" / "dt=a").mkdir(exist_ok=True)
+    pq.write_table(pa.table({"id": [1], "dt": ["b"]}), base / "twice" / "dt=a" / "a.parquet")
     (base / "deep" / "within").mkdir()
     spark.catalog.refreshTable("engines.facts")
     return metastore.uri

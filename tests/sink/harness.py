@@ -24,6 +24,8 @@ from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskRep
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    import pyarrow.dataset as ds
+
     from hivesink.core.partition import PartitionKey
     from hivesink.core.roll_policy import Encoding
     from hivesink.ports import CommitLog, FileStore, Registrar
@@ -112,6 +114,10 @@ class Lines:
     def measure(stream: BinaryIO, /) -> FileContent:
         content = stream.read()
         return FileContent(len(content.splitlines()), len(content))
+
+    @staticmethod
+    def dataset() -> ds.FileFormat:
+        raise NotImplementedError
 
     class _Writer:
         def __init__(self, stream: BinaryIO) -> None:
