@@ -24,13 +24,20 @@ def file_system(location: str, site: Site, ownership: Ownership | None = None) -
 
     Raises InvalidOption if there is no adapter for it.
     """
+    if problems := store_problems(location):
+        raise InvalidOption(problems)
     if normal(location).startswith("/"):
         return LocalFileSystem(ownership or Ownership())
-    if location.startswith("hdfs:"):
-        from hivesink.storage.hdfs import HdfsFileSystem
+    from hivesink.storage.hdfs import HdfsFileSystem
 
-        return HdfsFileSystem(site.hadoop, ownership or Ownership(), as_folder=ownership is None)
-    raise InvalidOption((f"{location}: hivesink writes only to HDFS (hdfs://…) and local file systems (file:/…)",))
+    return HdfsFileSystem(site.hadoop, ownership or Ownership(), as_folder=ownership is None)
+
+
+def store_problems(location: str) -> tuple[str, ...]:
+    """Why no adapter can write to `location`; empty if there is one."""
+    if normal(location).startswith("/") or location.startswith("hdfs:"):
+        return ()
+    return (f"{location}: hivesink writes only to HDFS (hdfs://…) and local file systems (file:/…)",)
 
 
 def commit_log(folder: str, site: Site = NO_SITE) -> CommitLog:

@@ -19,6 +19,7 @@ from hivesink.embedded import metastore as server
 from hivesink.hiveql.apply import Alter, Catalog, Create, Differs, Nothing, Plan, plan_all, refuse_differences
 from hivesink.hiveql.apply import apply as apply_all
 from hivesink.hiveql.parse import parse_path
+from hivesink.logs import store_problems
 from hivesink.metastore import catalog
 from hivesink.sink.commit.context import problems_of
 from hivesink.tables.opened import metastore_address
@@ -73,7 +74,9 @@ def declared_in(path: Path) -> Sequence[TableSpec]:
     """
 
     def problems(spec: TableSpec) -> tuple[str, ...]:
-        return problems_of(spec, options.SinkConfig.parse(spec.options))
+        config = options.SinkConfig.parse(spec.options)
+        places = filter(None, (spec.location, config["sink.log-location"]))
+        return (*problems_of(spec, config), *(problem for place in places for problem in store_problems(place)))
 
     with also_in(path if path.is_dir() else path.parent):
         return parse_path(path, options.check, problems)

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Protocol
 from hivesink.config.options import PREFIXES
 from hivesink.core.bucket import normal, same_location
 from hivesink.core.ownership import PROPERTY, LogAddress, default_root
-from hivesink.core.table import INTEGERS, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar, quoted
+from hivesink.core.table import (
+    INTEGERS,
+    Array,
+    Column,
+    Decimal,
+    HiveType,
+    Primitive,
+    Struct,
+    TableName,
+    TableSpec,
+    Varchar,
+    quoted,
+)
 from hivesink.errors import DdlDiffers, TableExists
 from hivesink.hiveql.clauses import METASTORE_OWN
 from hivesink.hiveql.render import NOT_NULL, column_text, stored
@@ -160,7 +172,16 @@ def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequen
 
 
 def is_safe(old: HiveType, new: HiveType) -> bool:
-    """Whether Hive's Parquet reader reads files written as `old` for a column of type `new`."""
+    """Whether Hive's Parquet reader reads files written as `old` for a column of type `new`.
+
+    A struct may have more fields, which come last: they are NULL in the rows of old files.
+    """
+    if isinstance(old, Array) and isinstance(new, Array):
+        return is_safe(old.element, new.element)
+    if isinstance(old, Struct) and isinstance(new, Struct):
+        pairs = zip(old.fields, new.fields, strict=False)
+        same = all(before.lower() == after.lower() and is_safe(was, now) for (before, was), (after, now) in pairs)
+        return same and len(old.fields) <= len(new.fields)
     if isinstance(old, Decimal) and isinstance(new, Decimal):
         return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
     if isinstance(old, Varchar):

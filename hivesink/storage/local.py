@@ -221,7 +221,10 @@ class LocalFileSystem:
         try:
             if not os.path.isdir(folder):
                 os.mkdir(folder)
-                self._dress(folder, folder, self._ownership.folder_permission)
+                mode = self._ownership.folder_permission
+                # The folder above hands down its setgid bit, which keeps all below in one group.
+                special = os.stat(folder).st_mode & (stat.S_ISGID | stat.S_ISVTX)
+                self._dress(folder, folder, None if mode is None else mode | special)
         except FileExistsError:
             # Another process was quicker. If a file is in the way, the first use of the folder fails.
             local_files.require_no_dangling_link(folder)

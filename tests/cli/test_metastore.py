@@ -130,6 +130,19 @@ def test_a_class_of_ones_own_is_looked_for_where_jobs_are(
         sys.modules.pop("my_plan_assigner", None)
 
 
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_store_that_is_not_supported_is_refused_before_the_metastore_is_asked(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert uri
+    ddl = tmp_path / "t.sql"
+    ddl.write_text(DDL.format(name="x.s", location="s3a://b/t"))
+    said = hivesink(capsys, "ddl", command, ddl)
+    assert said.code == 65
+    (line,) = said.err.splitlines()
+    assert "s3a://b/t: hivesink writes only to HDFS (hdfs://…) and local file systems (file:/…)" in line
+
+
 def test_all_problems_of_a_folder_are_shown_with_file_and_line(
     uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

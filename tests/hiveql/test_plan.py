@@ -7,11 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, Struct, TableName, TableSpec, Varchar
+from hivesink.core.table import (
+    Array,
+    Char,
+    Column,
+    Decimal,
+    HiveType,
+    Map,
+    Primitive,
+    Struct,
+    TableName,
+    TableSpec,
+    Varchar,
+)
 from hivesink.hiveql.apply import Alter, Create, Differs, Nothing, is_safe, plan
 from hivesink.hiveql.render import declared, stored
 
 P = Primitive
+X = Struct((("x", P.INT),))
 WANTED = TableSpec(
     TableName("demo", "t"),
     (Column("a", P.INT), Column("b", P.STRING, "text"), Column("c", P.DATE)),
@@ -169,6 +182,19 @@ def test_a_type_change_that_old_files_survive_is_said_to_be_one() -> None:
     )
 
 
+def test_a_field_more_in_a_struct_names_the_statement_that_adds_it() -> None:
+    before = (Column("s", X), Column("l", Array(X)), Column("m", Decimal(6, 2)))
+    more = Struct((("x", P.INT), ("y", P.STRING)))
+    after = (Column("s", more), Column("l", Array(more)), Column("m", Decimal(10, 2)))
+    found = differences(replace(WANTED, columns=after), live(columns=before))
+    commands = [shlex.split(said.partition("Run ")[2].partition(": Spark can't")[0])[-1] for said in found]
+    assert commands == [
+        "ALTER TABLE `demo`.`t` CHANGE COLUMN `s` `s` struct<`x`:int,`y`:string>",
+        "ALTER TABLE `demo`.`t` CHANGE COLUMN `l` `l` array<struct<`x`:int,`y`:string>>",
+        "ALTER TABLE `demo`.`t` CHANGE COLUMN `m` `m` decimal(10,2)",
+    ]
+
+
 # The groups of docs/ddl.md, as seen with Hive 2.3's reader.
 @pytest.mark.parametrize(
     ("old", "new", "safe"),
@@ -198,6 +224,17 @@ def test_a_type_change_that_old_files_survive_is_said_to_be_one() -> None:
         (P.DATE, P.TIMESTAMP, False),
         (P.TIMESTAMP, P.STRING, False),
         (Char(3), Varchar(3), False),
+        (X, Struct((("x", P.INT), ("y", P.STRING))), True),
+        (X, Struct((("X", P.BIGINT),)), True),
+        (X, Struct((("y", P.STRING), ("x", P.INT))), False),
+        (X, Struct((("z", P.INT),)), False),
+        (Struct((("x", P.INT), ("y", P.STRING))), X, False),
+        (Array(X), Array(Struct((("x", P.INT), ("y", Array(P.STRING))))), True),
+        (Struct((("s", X),)), Struct((("s", Struct((("x", P.INT), ("y", Decimal(10, 2))))),)), True),
+        (Struct((("m", Decimal(6, 2)),)), Struct((("m", Decimal(10, 2)),)), True),
+        (Array(P.INT), Array(P.STRING), False),
+        (Array(X), X, False),
+        (Map(P.STRING, X), Map(P.STRING, Struct((("x", P.INT), ("y", P.STRING)))), False),
     ],
 )
 def test_safe_type_changes(old: HiveType, new: HiveType, safe: bool) -> None:

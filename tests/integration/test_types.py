@@ -15,6 +15,7 @@ import pytest
 
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
+from hivesink.decode.arrowtypes import arrow_type
 from hivesink.hiveql.apply import is_safe
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.local import LocalFileSystem
@@ -83,6 +84,33 @@ WIDER = [
 ]
 
 
+def within(old: str, new: str, values: list[Any], texts: tuple[str, str]) -> Wider:
+    return Wider(old, new, pa.array([*values, None], arrow_type(parse_type(old))), texts)
+
+
+# Those within nested values, which Spark's own reader takes, too.
+NESTED = [
+    within("struct<x:int>", "struct<x:int,y:string>", [{"x": 1}, {"x": None}], ("{1, null}", "{null, null}")),
+    within(
+        "array<struct<a:int>>", "array<struct<a:int,b:string>>", [[{"a": 1}, None], []], ("[{1, null}, null]", "[]")
+    ),
+    within(
+        "struct<s:struct<x:int>,n:int>",
+        "struct<s:struct<x:int,y:array<int>>,n:int>",
+        [{"s": {"x": 1}, "n": 2}, {"s": None, "n": 3}],
+        ("{{1, null}, 2}", "{null, 3}"),
+    ),
+    within(
+        "struct<m:decimal(6,2)>",
+        "struct<m:decimal(10,2),y:date>",
+        [{"m": Number("1.25")}, {"m": Number("-9999.99")}],
+        ("{1.25, null}", "{-9999.99, null}"),
+    ),
+    within("array<decimal(6,2)>", "array<decimal(10,2)>", [[Number("1.25")], []], ("[1.25]", "[]")),
+    within("struct<x:int>", "struct<x:bigint>", [{"x": 1}, {"x": -(2**31)}], ("{1}", "{-2147483648}")),
+]
+
+
 class Read(NamedTuple):
     """What one JVM read.
 
@@ -92,6 +120,7 @@ class Read(NamedTuple):
     everything: list[list[str | None]]
     copied: list[list[str | None]]
     widened: list[list[str | None]]
+    nested: dict[str, list[list[str | None]]]
     clocks: dict[str, dict[str, tuple[str, str, str]] | str]
 
 
@@ -116,7 +145,8 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
         values = [value for value, _ in typed.values]
         columns[name] = (typed.hive, pa.array(values + [None] * (rows - len(values)), typed.source))
     write(base / "everything", columns)
-    write(base / "widened", {f"c{number}": (one.old, one.values) for number, one in enumerate(WIDER)})
+    for name, changes in (("widened", WIDER), ("nested", NESTED)):
+        write(base / name, {f"c{number}": (one.old, one.values) for number, one in enumerate(changes)})
     clocks = [datetime.fromisoformat(text) for text in CLOCKS]
     write(
         base / "clocks",
@@ -163,13 +193,16 @@ def read(zone: str, location: Path, metastore: EmbeddedMetastore) -> Read:
         {"sql": f"SELECT {', '.join(texts)} FROM types.copied ORDER BY id", "conf": HIVE},
         create("widened", location / "widened", wider),
         {"sql": f"SELECT {', '.join(f'CAST({name} AS STRING)' for name in wider)} FROM types.widened", "conf": HIVE},
+        create("nested", location / "nested", {f"c{number}": one.new for number, one in enumerate(NESTED)}),
     ]
+    columns = ", ".join(f"CAST(c{number} AS STRING)" for number in range(len(NESTED)))
+    steps += [{"sql": f"SELECT {columns} FROM types.nested", "conf": conf} for conf in (HIVE, SPARK)]
     answers = in_zone(zone, metastore.uri, metastore.warehouse, steps)
     clocks = {
         reader: answer if isinstance(answer, str) else {k: (ts, inner, day) for k, ts, inner, day in answer}
-        for reader, answer in zip(READERS, [answers[4], answers[6], *answers[8:-5]], strict=True)
+        for reader, answer in zip(READERS, [answers[4], answers[6], *answers[8:-8]], strict=True)
     }
-    return Read(answers[3], answers[-3], answers[-1], clocks)
+    return Read(answers[3], answers[-6], answers[-4], dict(zip(("hive", "spark"), answers[-2:], strict=True)), clocks)
 
 
 def stamps(read: Read, reader: str) -> dict[str, str]:
@@ -194,6 +227,15 @@ def test_old_files_read_right_under_a_wider_type(read: Read) -> None:
     assert isinstance(read.widened, list), read.widened
     for number, one in enumerate(WIDER):
         assert [row[number] for row in read.widened] == [*one.texts, None], one
+        assert is_safe(parse_type(one.old), parse_type(one.new)), one
+
+
+@pytest.mark.parametrize("reader", ["hive", "spark"])
+def test_old_files_read_right_under_a_struct_of_more_fields(read: Read, reader: str) -> None:
+    rows = read.nested[reader]
+    assert isinstance(rows, list), rows
+    for number, one in enumerate(NESTED):
+        assert [row[number] for row in rows] == [*one.texts, None], one
         assert is_safe(parse_type(one.old), parse_type(one.new)), one
 
 

@@ -87,6 +87,7 @@ def test_a_default_acl_is_inherited_whole(place: Place, mode: int | None) -> Non
     fs.write_new(f"{place.url}/a=1/f", b"x")
     assert ("bob", "rwx") in place.acl("/a=1")
     assert ("bob", "rwx") in place.acl("/a=1/f")
+    assert any(entry.scope == "default" for entry in place.client.get_acl_status(f"{place.path}/a=1").entries)
     # The mask, which a mode's group bits are under an ACL, takes nothing away.
     assert (place.mode("/a=1"), place.mode("/a=1/f")) == ("770", "660")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -240,6 +241,30 @@ def test_files_and_the_folders_made_for_them_get_the_wanted_mode(tmp_path: Path)
     fs.write_new(f"{tmp_path}/dt=1/_SUCCESS", b"")
     modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("dt=1", "dt=1/a", "dt=1/_SUCCESS")]
     assert modes == [0o750, 0o640, 0o640]
+
+
+def test_folders_keep_the_setgid_bit_and_the_group_of_the_one_above(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    table.mkdir()
+    os.chown(table, -1, 12345) if os.geteuid() == 0 else None
+    table.chmod(0o2775)
+    LocalFileSystem(Ownership(permission=0o660)).write_new(f"{table}/a=1/b=2/f", b"x")
+    modes = [stat.S_IMODE((table / name).stat().st_mode) for name in ("a=1", "a=1/b=2", "a=1/b=2/f")]
+    assert modes == [0o2770, 0o2770, 0o660]
+    assert {(table / name).stat().st_gid for name in ("a=1", "a=1/b=2", "a=1/b=2/f")} == {table.stat().st_gid}
+
+
+def test_folders_keep_a_default_acl(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    table.mkdir()
+    # Version 2; then owner, user 12345, group, mask and others, each with tag, permissions and id.
+    everyone = 0xFFFFFFFF
+    entries = [(0x01, 7, everyone), (0x02, 7, 12345), (0x04, 5, everyone), (0x10, 7, everyone), (0x20, 0, everyone)]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    os.setxattr(table, "system.posix_acl_default", acl)
+    LocalFileSystem(Ownership(permission=0o660)).write_new(f"{table}/a=1/b=2/f", b"x")
+    assert os.getxattr(table / "a=1/b=2", "system.posix_acl_default") == acl
+    assert struct.pack("<HHI", 0x02, 7, 12345) in os.getxattr(table / "a=1/b=2/f", "system.posix_acl_access")
 
 
 def test_an_owner_that_the_system_does_not_know_is_refused_before_the_file_counts(tmp_path: Path) -> None:
