@@ -2,7 +2,8 @@
 
 Spark's checkpoint knows a topic by its name and offsets. A topic that is deleted and created again under its name
 would be read on in the middle, once it has more records than were read of the old one. Kafka gives each topic an id
-that never comes back, and the manifest has it beside the offsets (`KafkaOffset.ids`).
+that never comes back, and the manifest has it beside the offsets (`KafkaOffset.ids`). A checkpoint keeps the ids with
+which it began: they go with its offsets where the log doesn't, and before there is one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.offsets import KafkaOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from hivesink.core.epoch import LastBatch, NextBatch
     from hivesink.core.offsets import SourceOffset, TopicIds
@@ -28,9 +29,10 @@ class KnownTopics:
     def __init__(self) -> None:
         self._ids: list[dict[str, str]] = []
 
-    def begin(self, logged: Iterable[LastBatch], first: NextBatch) -> None:
-        """Learn what the last batches in the query's logs say of the topics that it reads on."""
-        for last in logged:
+    def begin(self, last: LastBatch | None, first: NextBatch, kept: TopicIds) -> None:
+        """Learn which topics the run goes on in: `kept` are those that its checkpoint began with."""
+        self.learn(kept)
+        if last and last.ref.query == first.query:
             for place in (first.start, first.end):
                 self.learn(_read_on(last.ref.end, place or ()))
 

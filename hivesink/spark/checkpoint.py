@@ -1,4 +1,4 @@
-"""The format of Spark's checkpoint: what a micro-batch covers, which one a query runs first, and how to write both.
+"""The format of Spark's checkpoint: what a micro-batch covers, and which one a query runs first.
 
 `metadata` holds the query's id. `offsets/<batch id>` is written before the batch runs (Spark's OffsetSeqLog, version
 `v1`, which all of 3.5 to 4.3 write: a metadata line, then one line a source, `-` for none), `commits/<batch id>` after
@@ -142,28 +142,6 @@ def _offsets(batch: BatchId, files: Files) -> tuple[str | None, ...]:
     for line in (metadata, *(line for line in sources if line.startswith("{"))):
         _field([line], name, lambda _: None, files)
     return tuple(None if line == "-" else line for line in sources)
-
-
-def files_of(batch: BatchRef) -> dict[str, bytes]:
-    """The files of a checkpoint with which Spark runs `batch` again, in the order in which to write them.
-
-    Only if its offsets are known in full. With the last of them, Spark takes the batch before for committed.
-    """
-    number, first = batch.batch, {}
-    if number == 0:
-        # Where a Kafka source began; the leading zero byte as above.
-        starts = enumerate(batch.start)
-        first = {f"sources/{n}/0": f"\0{VERSION}\n{at}" for n, at in starts if isinstance(at, KafkaOffset)}
-    files = {METADATA: json.dumps({"id": batch.query}), **first, f"offsets/{number}": _lines_of(batch.head, batch.end)}
-    if number > 0:
-        mark = json.loads(batch.head.split("\n")[1] or "{}").get("batchWatermarkMs", 0)
-        files[f"offsets/{number - 1}"] = _lines_of(batch.head, batch.start)
-        files[f"commits/{number - 1}"] = f'{VERSION}\n{{"nextBatchWatermarkMs":{mark}}}'
-    return {name: text.encode() for name, text in files.items()}
-
-
-def _lines_of(head: str, offsets: tuple[SourceOffset, ...]) -> str:
-    return "\n".join([head, *("-" if isinstance(offset, NoOffset) else str(offset) for offset in offsets)])
 
 
 def next_batch(files: Files, sources: tuple[str, ...] = ()) -> NextBatch:

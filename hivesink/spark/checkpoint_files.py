@@ -1,13 +1,16 @@
-"""A checkpoint's files, where Spark has them."""
+"""A checkpoint's files, where Spark has them, and one of the sink's own: the ids of the topics that it began with."""
 
 from __future__ import annotations
 
+import json
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from hivesink.core.bucket import normal
-from hivesink.errors import InvalidOption, NotWritable, StoreUnavailable
+from hivesink.errors import CheckpointUnreadable, InvalidOption, NotWritable, StoreUnavailable
 from hivesink.spark.site import driver_jvm, on_file_system
 from hivesink.storage.local_files import refusing
 
@@ -16,7 +19,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from hivesink.core.offsets import TopicIds
+
 T = TypeVar("T")
+
+TOPICS = "hivesink-topics"
+"""For each source, the ids of Kafka's topics by their names, before Spark planned the query's first batch."""
+_WRITE = "write the checkpoint's"
 
 
 class Checkpoint:
@@ -64,6 +73,37 @@ class Checkpoint:
             return [str(entry.getPath().getName()) for entry in fs.listStatus(path)] if fs.exists(path) else []
 
         return self._by_hadoop(folder, listed)
+
+    def topics(self) -> TopicIds | None:
+        """The ids of the topics that the query began with; None if there are none. Raises CheckpointUnreadable too."""
+        data = self.read(TOPICS)
+        try:
+            return None if data is None else tuple(dict(ids) for ids in json.loads(data))
+        except (ValueError, TypeError) as error:
+            raise CheckpointUnreadable(self.location, TOPICS, str(error)) from error
+
+    def put_topics(self, ids: TopicIds) -> None:
+        """Write them, whole or not at all, in the place of those that may be there."""
+        self.remove(TOPICS)
+        data, draft = json.dumps(ids).encode(), f".{TOPICS}.{uuid4().hex}"
+        if self._is_local:
+            with refusing(f"{self._base}/{TOPICS}", _WRITE):
+                Path(self._base).mkdir(parents=True, exist_ok=True)
+                with Path(self._base, draft).open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(self._base, draft).rename(Path(self._base, TOPICS))
+            return
+
+        def write(fs: Any, path: Any) -> bool:
+            hidden = driver_jvm(self._spark).org.apache.hadoop.fs.Path(f"{self._base}/{draft}")
+            with closing(fs.create(hidden)) as stream:
+                stream.write(bytearray(data))
+            return bool(fs.rename(hidden, path))
+
+        if not self._by_hadoop(TOPICS, write, _WRITE):
+            raise StoreUnavailable(_WRITE, f"{self._base}/{TOPICS}", "it is there already")
 
     def remove(self, name: str) -> None:
         """Delete a file, if it is there."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from hivesink.core.epoch import LastBatch
     from hivesink.core.offsets import SourceOffset, TopicIds
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
@@ -127,9 +128,9 @@ class QueryRun:
         for name in left_over(files):
             files.remove(name)
         require_unread(self._spark, self.setup, first, plan, files)
-        judge(self.setup.last_batch(), first, self.setup.spec.history_policy, self._place, raw=raw)
-        self._topics.begin(self.setup.batches(first.query) if first.query else (), first)
-        self._require_same(ids_at_start(self._spark, streams(plan)))
+        last = self.setup.last_batch()
+        judge(last, first, self.setup.spec.history_policy, self._place, raw=raw)
+        self._begin_topics(last, first, plan, files)
         if self.committer.spec.commit_rule.clock is not None:
             source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
             require_watermark(self.setup, source, has_watermark=self._has_watermark)
@@ -141,6 +142,16 @@ class QueryRun:
     @property
     def _place(self) -> errors.Place:
         return errors.Place(self.setup.spec.target.name, self.setup.context.log.location, self.checkpoint)
+
+    def _begin_topics(self, last: LastBatch | None, first: NextBatch, plan: Any, files: Checkpoint) -> None:
+        """Raises TopicRemade, SourceUnreachable, CheckpointUnreadable, StoreUnavailable, NotWritable."""
+        # What a start has left that was refused before its query began is of no offsets.
+        kept = files.topics() if first.query else None
+        self._topics.begin(last, first, kept or ())
+        now = ids_at_start(self._spark, streams(plan))
+        self._require_same(now)
+        if first.batch == 0 and kept is None and any(now):
+            files.put_topics(now)
 
     def _require_same(self, now: TopicIds) -> None:
         """Raises TopicRemade if topics have other ids `now` than before."""

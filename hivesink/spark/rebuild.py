@@ -5,15 +5,17 @@ Spark runs that batch again, which the sink proves to be a replay, and goes on b
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
-from hivesink.core.offsets import FilesOffset, chain
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, chain
 from hivesink.errors import CheckpointNotRebuilt, InvalidOption
-from hivesink.spark.checkpoint import files_of
+from hivesink.spark.checkpoint import METADATA, VERSION
+from hivesink.spark.checkpoint_files import TOPICS
 from hivesink.storage.fs import retry_unknown, stage
 
 if TYPE_CHECKING:
@@ -21,10 +23,11 @@ if TYPE_CHECKING:
 
     from hivesink.config.site import Site
     from hivesink.core.epoch import BatchRef, LastBatch
+    from hivesink.core.offsets import SourceOffset
     from hivesink.storage.fs import FileSystem
 
-_SPARKS = {"metadata", "offsets", "commits", "sources", "state"}
-"""What Spark's checkpoint has in its folder, but for hidden files."""
+_OF_A_CHECKPOINT = {METADATA, "offsets", "commits", "sources", "state", TOPICS}
+"""What a checkpoint has in its folder, but for hidden files."""
 
 
 def batch_to_rebuild(logs: Mapping[str, LastBatch]) -> LastBatch:
@@ -58,6 +61,28 @@ def _fits(batch: BatchRef, last: BatchRef) -> bool:
     return chain(batch.end, last.start) is None
 
 
+def files_of(batch: BatchRef) -> dict[str, bytes]:
+    """The files of a checkpoint with which Spark runs `batch` again, in the order in which to write them.
+
+    Only if its offsets are known in full. With the last of them, Spark takes the batch before for committed.
+    """
+    number, first = batch.batch, {}
+    if number == 0:
+        # Where a Kafka source began; Spark begins such a file with a zero byte.
+        starts = enumerate(batch.start)
+        first = {f"sources/{n}/0": f"\0{VERSION}\n{at}" for n, at in starts if isinstance(at, KafkaOffset)}
+    files = {METADATA: json.dumps({"id": batch.query}), **first, f"offsets/{number}": _lines_of(batch.head, batch.end)}
+    if number > 0:
+        mark = json.loads(batch.head.split("\n")[1] or "{}").get("batchWatermarkMs", 0)
+        files[f"offsets/{number - 1}"] = _lines_of(batch.head, batch.start)
+        files[f"commits/{number - 1}"] = f'{VERSION}\n{{"nextBatchWatermarkMs":{mark}}}'
+    return {name: text.encode() for name, text in files.items()}
+
+
+def _lines_of(head: str, offsets: tuple[SourceOffset, ...]) -> str:
+    return "\n".join([head, *("-" if isinstance(offset, NoOffset) else str(offset) for offset in offsets)])
+
+
 def checkpoint_folder(text: str, site: Site) -> str:
     """The whole location of a checkpoint, as Spark resolves it. Raises InvalidOption for a relative path on HDFS."""
     if ":" in text.partition("/")[0]:
@@ -77,7 +102,7 @@ def rebuild(last: LastBatch, fs: FileSystem, folder: str, *, dry_run: bool) -> s
     """
     folder = normal(folder)
     names = {entry.name for entry in fs.list(folder)}
-    if others := sorted(name for name in names - _SPARKS if not name.startswith(".")):
+    if others := sorted(name for name in names - _OF_A_CHECKPOINT if not name.startswith(".")):
         raise InvalidOption((f"{folder} is no checkpoint, but holds {others[0]}: name another folder",))
     if any(entry.name.isdigit() for entry in fs.list(f"{folder}/commits")):
         raise InvalidOption((f"{folder} holds a checkpoint with committed batches: move it away first",))

@@ -32,7 +32,8 @@ LAST = LastBatch(Epoch(8), BatchRef("q", BatchId(4), at(40), at(50, {"t": "old"}
         (NextBatch("/c", "q", BatchId(5), at(50), at(60)), ("t",)),
         # Where the log's last batch comes again, as with a rebuilt checkpoint.
         (NextBatch("/c", "q", BatchId(4), at(40), at(50)), ("t",)),
-        # With `append`: planned from elsewhere, or not planned yet.
+        # With `append`: planned from elsewhere, another query's, or not planned yet.
+        (NextBatch("/c", "p", BatchId(0), at(50), at(60)), ()),
         (NextBatch("/c", "q", BatchId(7), at(70)), ()),
         (NextBatch("/c", None, BatchId(0)), ()),
     ],
@@ -40,16 +41,18 @@ LAST = LastBatch(Epoch(8), BatchRef("q", BatchId(4), at(40), at(50, {"t": "old"}
 def test_a_topic_that_is_read_on_has_the_id_that_the_log_knows(first: NextBatch, again: tuple[str, ...]) -> None:
     for now, found in (({"t": "old"}, ()), (NEW, again), ({}, ())):
         topics = KnownTopics()
-        topics.begin([LAST], first)
+        topics.begin(LAST, first, ())
         assert topics.learn((now,)) == found
+        # A checkpoint's own ids count whatever the log knows.
+        topics = KnownTopics()
+        topics.begin(None, first, ({"t": "old"},))
+        assert topics.learn((now,)) == (("t",) if now == NEW else ())
 
 
 def test_a_topic_of_which_nothing_was_read_skips_no_record() -> None:
     topics = KnownTopics()
-    topics.begin(
-        [LastBatch(Epoch(1), BatchRef("q", BatchId(0), at(0), at(0, {"t": "old"})))],
-        NextBatch("/c", "q", BatchId(1), at(0)),
-    )
+    last = LastBatch(Epoch(1), BatchRef("q", BatchId(0), at(0), at(0, {"t": "old"})))
+    topics.begin(last, NextBatch("/c", "q", BatchId(1), at(0)), ())
     assert topics.learn((NEW,)) == ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from hivesink import errors
 from tests.cli.site import hivesink
-from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, Stage, Topic, once_after, plain, wrap
+from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, Stage, Topic, once, once_after, plain, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,6 +231,25 @@ def test_a_topic_that_was_created_again_is_refused_until_a_new_checkpoint_reads_
     stage.forget_checkpoint()
     stage.drain(stage.sink(append=1), topic.stream(stage.spark))
     assert stage.ids() == [*range(20), *range(100, 100 + records)]
+
+
+def test_a_topic_that_is_created_again_after_a_kill_in_a_querys_first_batch_is_refused(
+    stage: Stage, topic: Topic
+) -> None:
+    """Its plan begins in the middle of the old topic, and no log knows of it yet."""
+    stage.create(properties=ON_EPOCH)
+    topic.put(range(20))
+    middle = json.dumps({topic.name: {"0": 5, "1": 5}})
+    dying = stage.sink()
+    wrap(dying, "log", create=once(die))
+    with pytest.raises(Exception, match="it dies here"):
+        stage.drain(dying, topic.stream(stage.spark, startingOffsets=middle))
+    topic.remake()
+    topic.put(range(100, 140))
+    for _ in range(2):
+        with pytest.raises(errors.TopicRemade):
+            stage.drain(events=topic.stream(stage.spark, startingOffsets=middle))
+    assert stage.ids() == []
 
 
 def test_a_topic_that_is_created_again_under_a_running_query_stops_it(stage: Stage, topic: Topic) -> None:

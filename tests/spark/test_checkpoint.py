@@ -10,7 +10,8 @@ import pytest
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.errors import CheckpointUnreadable
-from hivesink.spark.checkpoint import batch_ref, files_of, next_batch, next_watermark, pinned_setting
+from hivesink.spark.checkpoint import batch_ref, next_batch, next_watermark, pinned_setting
+from hivesink.spark.rebuild import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
