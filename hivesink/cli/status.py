@@ -187,4 +187,6 @@ def _status_rows(status: LogStatus) -> Iterator[tuple[str, object]]:
 def _batch_data(last: LastBatch | None) -> dict[str, Any] | None:
     """A batch as JSON, with its offsets as in the manifest."""
     fields = last_batch_fields(last)
-    return None if fields is None else {name: value for name, value in fields.items() if name != "appended"}
+    return (
+        None if fields is None else {name: value for name, value in fields.items() if name not in {"appended", "head"}}
+    )

@@ -126,21 +126,15 @@ class CheckpointUnreadable(HiveSinkError):
     def __init__(self, checkpoint: str | None, name: str | None, reason: str) -> None:
         folder = checkpoint or "the checkpoint"
         file = f"{checkpoint}/{name}" if checkpoint and name else name or checkpoint or "a file"
+        way = (
+            f"Restore {folder} from a backup of the newest batch, or move it away and rebuild it with "
+            f"`hivesink recover TABLE --checkpoint {folder}`"
+        )
         if name and name.startswith("commits/"):
             way = (
-                "remove it, and the hidden .crc file of its name if there is one, and start again: Spark runs that "
-                "batch once more, and the sink knows from its log whether the batch is in the table"
+                "Remove it and its hidden .crc file: Spark runs that batch again, and the sink knows whether it has it"
             )
-        else:
-            top = name.partition("/")[0] if name else None
-            state = " (the query's state is only there)" if top == "state" else ""
-            if top == "sources":
-                reason += "; or the job's sources have changed, or their order, which undoing mends"
-            way = (
-                f"restore {folder}{state} from a backup of the newest batch, or move it away and rebuild it with "
-                f"`hivesink recover TABLE --checkpoint {folder}`"
-            )
-        super().__init__(f"{file} of the query's checkpoint is missing or damaged ({reason}); {way}")
+        super().__init__(f"{file} of the query's checkpoint is missing or damaged ({reason}). {way}")
 
 
 class ReplayDiffers(HiveSinkError):
@@ -241,13 +235,10 @@ class InputChanged(HiveSinkError):
     def __init__(self, log: str, epoch: int, *, was_raw: bool) -> None:
         kinds = ("raw records, from `value`", "columns")
         was, now = kinds if was_raw else kinds[::-1]
-        before = "select a column of the stream for each of the table's"
-        if was_raw:
-            before = "if the table has more columns than `value`, leave these out of the stream"
         super().__init__(
-            f"up to epoch {epoch} in {log} the stream's rows came as {was}, and now they would be taken as {now}: the "
-            "columns of the table or of the stream have changed. Nothing was written. To go on as before, change "
-            f"them back, or {before}. If you want the change, start once with {appending(epoch)}"
+            f"up to epoch {epoch} in {log} the stream's rows came as {was}, and now they would be taken as {now}, so "
+            "nothing was written. Change the columns of the table or of the stream back, or, if you want the change, "
+            f"start once with {appending(epoch)}"
         )
 
 
