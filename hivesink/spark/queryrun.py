@@ -144,7 +144,7 @@ class QueryRun:
         return errors.Place(self.setup.spec.target.name, self.setup.context.log.location, self.checkpoint)
 
     def _begin_topics(self, last: LastBatch | None, first: NextBatch, plan: Any, files: Checkpoint) -> None:
-        """Raises TopicRemade, SourceUnreachable, CheckpointUnreadable, StoreUnavailable, NotWritable."""
+        """Raises TopicRemade, CheckpointUnreadable, StoreUnavailable, NotWritable."""
         # What a start has left that was refused before its query began is of no offsets.
         kept = files.topics() if first.query else None
         self._topics.begin(last, first, kept or ())

@@ -5,6 +5,7 @@ An id tells a topic from a later one of its name; brokers from 2.8 on give them.
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.offsets import TopicIds
 
+logger = logging.getLogger("hivesink")
+
 ASK = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "10000"}
 """Timeouts of the request for a topic's partitions."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -31,7 +34,10 @@ _SAID = {
 
 
 def ids_at_start(spark: SparkSession, streams: Sequence[Mapping[str, str]]) -> TopicIds:
-    """The ids of the topics that each stream names, by its options. Raises SourceUnreachable."""
+    """The ids of the topics that each stream names, as far as its options alone lead to them.
+
+    Where Spark knows more of a cluster, such as a token, its own client is asked with the first batch.
+    """
     return tuple(_ids_of_stream(spark, options) for options in streams)
 
 
@@ -39,8 +45,12 @@ def _ids_of_stream(spark: SparkSession, options: Mapping[str, str]) -> dict[str,
     if "subscribe" not in options or "kafka.bootstrap.servers" not in options:
         return {}
     names = [topic.strip() for topic in options["subscribe"].split(",")]
-    with admin(spark, options, names) as client:
-        return _ids_of(_described(client, names))
+    try:
+        with admin(spark, options, names) as client:
+            return _ids_of(_described(client, names))
+    except SourceUnreachable as error:
+        logger.warning("whether topics were created again isn't known at this start: %s", error)
+        return {}
 
 
 def ids_now(execution: Any, ends: tuple[SourceOffset, ...]) -> TopicIds:
