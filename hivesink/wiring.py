@@ -18,7 +18,7 @@ from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.refit import refit
 from hivesink.decode.values import DecodeOptions
-from hivesink.errors import InvalidOption, LogDamaged, NewerFormat, TableExists, Unsupported
+from hivesink.errors import InvalidOption, TableExists, Unsupported
 from hivesink.formats import adapter
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import commit_log, file_system, root_folder, table_root
@@ -193,16 +193,6 @@ class OpenedWriter:
             was_written=partial(was_written, owner, live, writer),
         )
         return cls(spec, context, site, owner.root)
-
-    def batches(self, query: str) -> Iterator[LastBatch]:
-        """The newest batch of `query` in each log of the table, also in those that a reset has put aside."""
-        for log in (*self.root.logs().values(), *self.root.archived().values()):
-            # Damage in another writer's log is its own problem.
-            with contextlib.suppress(LogDamaged, NewerFormat):
-                view = log.view()
-                newest = log.manifest(view.head).last_batch if view.manifests else None
-                if newest and newest.ref.query == query:
-                    yield newest
 
     def committer(self, *, tolerant: bool, encode: Encode | None = None, tasks: int = 1) -> Committer:
         """`encode` makes part files of rows that wait, on `tasks` tasks at a time; by default in this process."""

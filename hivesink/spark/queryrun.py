@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from hivesink.core.epoch import LastBatch
+    from hivesink.core.epoch import LastBatch, NextBatch
     from hivesink.core.offsets import SourceOffset, TopicIds
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport

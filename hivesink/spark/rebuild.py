@@ -71,7 +71,9 @@ def files_of(batch: BatchRef) -> dict[str, bytes]:
         # Where a Kafka source began; Spark begins such a file with a zero byte.
         starts = enumerate(batch.start)
         first = {f"sources/{n}/0": f"\0{VERSION}\n{at}" for n, at in starts if isinstance(at, KafkaOffset)}
-    files = {METADATA: json.dumps({"id": batch.query}), **first, f"offsets/{number}": _lines_of(batch.head, batch.end)}
+    ids = [dict(offset.ids) if isinstance(offset, KafkaOffset) else {} for offset in batch.end]
+    own = {METADATA: json.dumps({"id": batch.query}), TOPICS: json.dumps(ids)}
+    files = {**own, **first, f"offsets/{number}": _lines_of(batch.head, batch.end)}
     if number > 0:
         mark = json.loads(batch.head.split("\n")[1] or "{}").get("batchWatermarkMs", 0)
         files[f"offsets/{number - 1}"] = _lines_of(batch.head, batch.start)
