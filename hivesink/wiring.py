@@ -128,7 +128,6 @@ class OpenedWriter:
     spec: WriterSpec
     context: CommitContext
     site: Site
-    root: LogRoot
 
     @classmethod
     def open(
@@ -192,7 +191,7 @@ class OpenedWriter:
             on_commit=on_commit or (lambda _: None),
             was_written=partial(was_written, owner, live, writer),
         )
-        return cls(spec, context, site, owner.root)
+        return cls(spec, context, site)
 
     def committer(self, *, tolerant: bool, encode: Encode | None = None, tasks: int = 1) -> Committer:
         """`encode` makes part files of rows that wait, on `tasks` tasks at a time; by default in this process."""
