@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 API = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
 PAGE = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
-DECODING = (Path(__file__).parents[2] / "docs" / "decoding.md").read_text(encoding="utf-8")
+DECODING = (Path(__file__).parents[2] / "docs" / "types.md").read_text(encoding="utf-8")
 ROWS = {
     found["name"]: found
     for found in re.finditer(

@@ -34,7 +34,7 @@ def run(one: Block, **names: object) -> dict[str, Any]:
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_topic_with_headers(spark: SparkSession, kafka: str) -> None:
-    (one,) = blocks_run_by(__file__, "docs/decoding.md")
+    (one,) = blocks_run_by(__file__, "docs/types.md")
     create_topic(kafka, "orders")
     events = run(one, spark=spark, sources=sources, broker=kafka)["events"]
     assert events.isStreaming

@@ -93,7 +93,7 @@ def test_columns_are_in_ddl_order_under_their_names() -> None:
 
 
 def test_the_file_does_not_pass_for_one_of_parquet_mr() -> None:
-    """Hive and Impala would take its timestamps for instants and shift them: see `docs/timestamps.md`."""
+    """Hive and Impala would take its timestamps for instants and shift them: see `docs/types.md`."""
     metadata = pq.ParquetFile(written(rows(ROW))).metadata
     assert metadata.created_by.startswith("parquet-cpp-arrow")
     assert metadata.metadata is None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-DOCS = Path(__file__).parents[2] / "docs" / "decoding.md"
+DOCS = Path(__file__).parents[2] / "docs" / "types.md"
 COLUMNS = """userid INT, first_sku STRING, device STRING, trace STRING, headers MAP<STRING,STRING>,
     record_offset BIGINT, sent_at TIMESTAMP, arrived TIMESTAMP, batch BIGINT"""
 SOURCES = {

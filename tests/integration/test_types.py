@@ -1,6 +1,6 @@
 """Every Hive type through the sink's own task path, read back through Hive's reader in two zones.
 
-`docs/timestamps.md` says in words what the second half of this file shows.
+`docs/types.md` says in words what the second half of this file shows.
 """
 
 from __future__ import annotations
