@@ -12,12 +12,15 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     # Loading takes a second, in which Ctrl-C would end with a trace of Python's.
     if is_heard := arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from hivesink.cli.leaving import Leaving
+
+    leaving = Leaving()
+    if arguments is None:
+        leaving.register()
     # The child of `hivesink run` imports this package too, and needs none of the commands.
     from hivesink.cli.app import call
-    from hivesink.cli.leaving import leave
 
     if is_heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if arguments is not None:
-        sys.exit(call(arguments))
-    leave(call(sys.argv[1:]))
+    leaving.code = call(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(leaving.code)

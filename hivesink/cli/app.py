@@ -53,8 +53,7 @@ def app(*names: str) -> typer.Typer:
         if name in _GROUPS:
             made.add_typer(getattr(module, _GROUPS[name]), name=name)
         else:
-            # Options that `run` doesn't know belong to the job.
-            made.command(name, cls=getattr(module, "PassingOn", None))(getattr(module, name))
+            made.command(name)(getattr(module, name))
     return made
 
 

@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
-import io
+import logging
 import os
-from typing import NoReturn
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+
+LIFELINE = "HIVESINK_LIFELINE"
+"""The variable with a file descriptor: the read end of a pipe, which the system closes when `hivesink run` dies."""
 
 
-def leave(code: int) -> NoReturn:
-    """End the process as `sys.exit` does in the main thread, but don't take the interpreter down.
+@dataclass(slots=True)
+class Leaving:
+    """Ends the process with `code` once all other exit functions have run, without taking the interpreter down.
 
     While that goes on, a daemon thread that comes back to Python from Arrow or hdfs-native aborts the process: exit
-    code 134, whatever `code` was (https://github.com/python/cpython/issues/87135).
+    code 134, whatever it was to be (https://github.com/python/cpython/issues/87135).
     """
-    atexit._run_exitfuncs()  # noqa: SLF001  the interpreter's own step, which nothing public does
-    for kind in (io.TextIOWrapper, io.BufferedWriter):
-        for file in (one for one in gc.get_objects() if isinstance(one, kind)):
-            with contextlib.suppress(Exception):  # It is closed, or nobody may listen any more.
-                file.flush()
-    os._exit(code)
+
+    code: int = 0
+
+    def register(self, *, ends_group: bool = False) -> None:
+        """Do so. To be called before other modules are loaded: exit functions run in the order that reverses this.
+
+        `ends_group`: with a code above 0, what is left of this process's group ends too.
+        """
+        atexit.register(self._leave, ends_group)
+
+    def _leave(self, ends_group: bool) -> None:
+        # Files that are still open write their last bytes.
+        gc.collect()
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # It is closed, or nobody reads it any more.
+                stream.flush()
+        if ends_group and self.code and os.getpgrp() == os.getpid():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.killpg(0, signal.SIGTERM)
+        os._exit(self.code)

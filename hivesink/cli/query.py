@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from hivesink.cli.cells import plain, shown
-from hivesink.cli.codes import OLD_CLIENT, is_old_client, reason_of
+from hivesink.cli.codes import summary
 from hivesink.cli.command import Debug, Json, Metastore, existing, given, reporting
 from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.site import Site
@@ -159,7 +159,7 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Answer:
         types, rows = answer(frame, most)
         return Answer(frame.columns, types, rows)
     except (PySparkException, Py4JError) as error:
-        raise QueryFailed(OLD_CLIENT if is_old_client(error) else reason_of(error)) from error
+        raise QueryFailed(summary(error)) from error
     finally:
         spark.stop()
         signal.signal(signal.SIGINT, heard)

@@ -3,59 +3,30 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from typer.core import TyperCommand
 
-from hivesink.cli.codes import BY_SIGNAL, JobFailed, meaning
+from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed, is_by_signal, meaning
 from hivesink.cli.command import Debug, Json, Metastore, existing, given, reporting
+from hivesink.cli.leaving import LIFELINE
 from hivesink.cli.output import Report, tell
 from hivesink.cli.screen import is_live
-from hivesink.cli.supervise import Backoff, Restart, lifeline, supervise
 from hivesink.core.log import require_writer_name
-from hivesink.errors import WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import FrameType
-
-
-class PassingOn(TyperCommand):
-    """A command that leaves options which it doesn't know to its arguments, but for those that look misspelt."""
-
-    ignore_unknown_options = True
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Raises WrongUsage for a word before `--` that is one typing error away from an option."""
-        options = [option for parameter in self.get_params(ctx) for option in parameter.opts if option[:2] == "--"]
-        for word in takewhile(lambda word: word != "--", args):
-            name = word.partition("=")[0]
-            meant = next((option for option in options if _is_misspelt(name, option)), None)
-            if name not in options and meant is not None:
-                problem = f"{name} is no option of run: did you mean {meant}?"
-                raise WrongUsage((f"{problem} If it is the job's own, put it after --: JOB.py -- {name}",))
-        return super().parse_args(ctx, args)
-
-
-def _is_misspelt(word: str, option: str) -> bool:
-    """Whether `word` is `option` but for one letter that is missing, wrong or too much, or two that changed places."""
-    written = word.lower().replace("_", "-")
-    for at in range(len(option) + 1):
-        rest, wanted = written[at:], option[at:]
-        is_near = rest == wanted[1:] or rest[1:] in {wanted, wanted[1:]} or rest[1::-1] + rest[2:] == wanted
-        if is_near and written[:at] == option[:at]:
-            return True
-    return False
 
 
 def _python(path: Path) -> Path:
@@ -72,7 +43,7 @@ Job = Annotated[
 ]
 Arguments = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ARGS]...", help="The job's own arguments. Everything after -- goes to the job."),
+    typer.Argument(metavar="[ARGS]...", help="The job's own arguments; options among them after --."),
 ]
 RestartOption = Annotated[
     bool, typer.Option("--restart", help="Restart the job, after a growing delay, if that may help.")
@@ -98,8 +69,8 @@ def run(
 ) -> None:
     """Run a job file as a program, in its own process. The file's name without .py is the default writer.
 
-    Exit codes: 0 done; 75 worth another try (metastore, Kafka, Spark, disk); 65 needs a person; 1 the job itself
-    failed; 2 wrong usage. --restart restarts the job after 75 and after a death by signal. SIGTERM and SIGINT end the
+    Exit codes: 0 done; 75 worth another try (a connection, a timeout); 65 needs a person; 1 the job itself failed;
+    2 wrong usage. --restart restarts the job after 75 and after a death by signal. SIGTERM and SIGINT end the
     job without a restart: its queries stop after their current batch. A second signal stops them at once.
 
     Example: hivesink run jobs/flights.py --restart
@@ -113,23 +84,26 @@ def run(
         if metastore:
             environment["HIVESINK_METASTORE"] = metastore
         flags = [flag for flag, wanted in (("--json", json), ("--debug", debug)) if wanted]
-        command = [sys.executable, "-m", "hivesink.cli.job", *flags, str(job), *(arguments or ())]
+        command = [sys.executable, "-m", "hivesink.cli.child", *flags, str(job), *(arguments or ())]
         child = _Child(command, environment, quiet=json)
         with child.signals():
-            ended = supervise(
-                child.run,
-                stopped=child.stop_asked.is_set,
-                wait=child.stop_asked.wait,
-                on_restart=_announce,
-                backoff=Backoff(),
-                max_restarts=max_restarts if restart else 0,
-            )
+            code, restarts = child.supervise(max_restarts if restart else 0)
         if child.killed_by is not None and not child.stop_asked.is_set():
             out.fail(JobFailed(job, _killed(child.killed_by), retryable=True))
         if json:
-            data = {"job": str(job), "exit_code": ended.code, "meaning": meaning(ended.code)}
-            out.show(Report({**data, "restarts": ended.restarts}, []))
-        raise typer.Exit(ended.code)
+            data = {"job": str(job), "exit_code": code, "meaning": meaning(code), "restarts": restarts}
+            out.show(Report(data, []))
+        raise typer.Exit(code)
+
+
+_FIRST, _LONGEST, _LASTED = 1.0, 60.0, 300.0
+"""Seconds: the delay before the first restart and the longest one; after a run of so many the first one comes again."""
+
+
+def backoff(failures: int) -> float:
+    """The longest delay (seconds) after so many failures in a row: doubled after each."""
+    # After 32 doublings any delay is the longest one.
+    return float(min(_LONGEST, _FIRST * 2 ** min(failures - 1, 32)))
 
 
 @dataclass(slots=True)
@@ -144,21 +118,51 @@ class _Child:
     """The signal that killed it last, so that it could report nothing itself."""
     _process: subprocess.Popen[bytes] | None = None
 
-    def run(self) -> int:
+    def supervise(self, most: int | None) -> tuple[int, int]:
+        """Run the job until it is done, needs a person or was asked to end. Returns its exit code, and the restarts.
+
+        Restarts it at most `most` times, after exit code 75 and after a death by signal; None means no limit.
+        """
+        failures = restarts = 0
+        while True:
+            began = time.monotonic()
+            code = self._run()
+            may_pass = code == ExitCode.RETRY or is_by_signal(code)
+            if self.stop_asked.is_set() or not may_pass or restarts == most:
+                return code, restarts
+            failures = 1 if time.monotonic() - began >= _LASTED else failures + 1
+            delay = backoff(failures) * random.uniform(0.5, 1)  # noqa: S311  nobody gains by guessing it
+            what = f"hivesink: the job ended with {code} ({meaning(code)})"
+            tell(f"{what}; restart {restarts + 1} in {delay:.1f} s")
+            if self.stop_asked.wait(delay):
+                return code, restarts
+            restarts += 1
+
+    def _run(self) -> int:
         """Run it once. Returns its exit code, or 128 + n if signal n killed it."""
-        environment = dict(self.environment)
-        with lifeline(environment) as descriptor:
+        # The system closes the write end when this process dies, even by SIGKILL.
+        theirs, ours = os.pipe()
+        try:
             # In a new session Ctrl-C reaches it once, through us, and not from the terminal as well.
             self._process = subprocess.Popen(  # noqa: S603  the command is our own, the job file the user's
                 self.command,
-                env=environment,
+                env={**self.environment, LIFELINE: str(theirs)},
                 stdout=sys.stderr if self.quiet else None,
                 start_new_session=True,
-                pass_fds=(descriptor,),
+                pass_fds=(theirs,),
             )
             if self.stop_asked.is_set():
                 self._process.terminate()
+            # Until it is reaped, no other process or group can get its id.
+            ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            if ended is not None and ended.si_status:
+                # What it has started, such as a JVM that was still starting, would stay for ever.
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
             code = self._process.wait()
+        finally:
+            os.close(theirs)
+            os.close(ours)
         if code and is_live(sys.stderr, self.environment):
             Console(stderr=True).show_cursor()  # A job that was killed had hidden it.
         self._process = None
@@ -177,18 +181,13 @@ class _Child:
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  the signal module's form
         self.stop_asked.set()
-        process = self._process
-        if process is not None and process.poll() is None:
+        if self._process is not None:
             # SIGTERM for both: PySpark handles SIGINT itself, by cancelling what runs.
-            process.terminate()
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGTERM)
 
 
 def _killed(number: int) -> str:
-    memory = ", or the kernel for lack of memory (dmesg shows that)" if number == signal.SIGKILL else ""
+    memory = ", or the kernel for lack of memory" if number == signal.SIGKILL else ""
     text = f"signal {number} ({signal.strsignal(number)}) killed the job's process: somebody sent it{memory}"
-    return f"{text}; start the job again, it finishes what is open and goes on; --restart does that by itself"
-
-
-def _announce(restart: Restart) -> None:
-    text = f"hivesink: the job ended with {restart.code} ({meaning(restart.code)})"
-    tell(f"{text}; restart {restart.number} in {restart.after:.1f} s")
+    return f"{text}. Start the job again, it goes on from its log; --restart does that by itself"

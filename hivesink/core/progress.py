@@ -7,25 +7,12 @@ from datetime import timedelta
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
-    """What a source has beyond a batch: records, the time of their oldest (Unix, seconds), files. None: unknown."""
-
-    records: int | None = None
-    oldest: float | None = None
-    files: int | None = None
-
-
-UNKNOWN = Behind()
-
-
-@dataclass(frozen=True, slots=True)
 class Progress:
     """Counts since the query began; None is what nobody knows.
 
     `rows` are those read, rejected ones too, and `epochs` the batches and rolls that committed them. `partitions` are
     the ones that got files. `rows_per_second` is that of the last minute. Readers see `waiting_rows` within
-    `readable_in`; None where their partitions must be over first. The source has `behind_records` or `behind_files`
-    more; the oldest of those records is `behind_seconds` old.
+    `readable_in`; None where their partitions must be over first. Kafka has `behind_records` more.
     """
 
     rows: int = 0
@@ -36,15 +23,6 @@ class Progress:
     waiting_rows: int = 0
     readable_in: timedelta | None = None
     behind_records: int | None = None
-    behind_seconds: float | None = None
-    behind_files: int | None = None
-
-    @property
-    def behind(self) -> str:
-        """How far behind the source, such as `1,200 records, 35 s`; empty where nothing is known."""
-        counts = ((self.behind_records, "records"), (self.behind_files, "files"))
-        known = [f"{count:,.0f} {unit}" for count, unit in counts if count is not None]
-        return ", ".join(known if self.behind_seconds is None else [*known, _age(self.behind_seconds)])
 
     def __str__(self) -> str:
         """One line."""
@@ -54,8 +32,8 @@ class Progress:
         if self.waiting_rows:
             when = "" if self.readable_in is None else f", readable within {self.readable_in.total_seconds():.0f} s"
             parts.append(f"{self.waiting_rows:,} waiting{when}")
-        if self.behind_records or self.behind_files:
-            parts.append(f"behind {self.behind}")
+        if self.behind_records:
+            parts.append(f"behind {self.behind_records:,} records")
         return " · ".join(parts)
 
     def _repr_html_(self) -> str:
@@ -63,14 +41,6 @@ class Progress:
         cells = ((one.name.replace("_", " "), getattr(self, one.name)) for one in fields(self))
         known = (f"<tr><th>{name}</th><td>{_cell(value)}</td></tr>" for name, value in cells if value is not None)
         return f"<table>{''.join(known)}</table>"
-
-
-def _age(seconds: float) -> str:
-    """In the largest unit of which it has two or more."""
-    for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:,.0f} {name}"
-    return f"{seconds:.0f} s"
 
 
 def count(number: int, noun: str) -> str:

@@ -40,17 +40,6 @@ class EpochTaken(HiveSinkError):
         )
 
 
-class CheckpointShared(HiveSinkError):
-    """Spark has found another run of the query at its checkpoint."""
-
-    def __init__(self, checkpoint: str | None, reason: str) -> None:
-        super().__init__(
-            f"another run of this query works with its checkpoint{f' {checkpoint}' if checkpoint else ''} ({reason}); "
-            "this run stops. No row is lost or doubled: the other one goes on. Run this job only once, or give the "
-            "second run a writer's name and a checkpoint of its own"
-        )
-
-
 class FencedOut(HiveSinkError):
     """This run is no longer the head of its log: another run has gone on."""
 
@@ -93,30 +82,6 @@ class ForeignHistory(HiveSinkError):
             f"the log {place.log} ends with a batch of query {logged} (epoch {epoch}), and the checkpoint "
             f"{place.checkpoint} is {whose}. Start with the query's own checkpoint, which {place.rebuild} rebuilds if "
             f"it is lost, or let this query follow with {appending(epoch)} {_DECISION}"
-        )
-
-
-class QueryChanged(HiveSinkError):
-    """Spark refuses to go on at a checkpoint that is of another query: other sources, or other operators with state."""
-
-    def __init__(self, checkpoint: str | None, reason: str) -> None:
-        super().__init__(
-            f"the query's sources, or its operators with state, are no longer those of its checkpoint ({reason}). "
-            "Nothing was written. To go on as before, undo the change of the job. If you want it, move "
-            f"{checkpoint or 'the checkpoint'} away and start again, which says how to go on (see 'The query was "
-            "changed' in docs/operations.md)"
-        )
-
-
-class RecordUnreadable(HiveSinkError):
-    """A record of Kafka has a timestamp that Spark can't hold, and Spark reads no batch with such a record."""
-
-    def __init__(self, topic: str, partition: int, offset: int, milliseconds: int) -> None:
-        super().__init__(
-            f"the record at offset {offset} of partition {partition} of topic {topic} has Kafka's timestamp "
-            f"{milliseconds}, which is no time in milliseconds that Spark can hold, and Spark reads no batch that has "
-            "it. Nothing of the batch is in the table. Its producer has to write milliseconds; to pass over this "
-            "record alone, see 'A record that Spark can't read' in docs/operations.md"
         )
 
 
@@ -275,17 +240,6 @@ class SourceFilesChanged(HiveSinkError):
             f"{names} changed while batch {batch} read {'it' if len(changed) == 1 else 'them'}: nothing of the batch "
             "is in the table. Start again once nobody writes there: the batch is read again, with all that these files "
             "have then. Write a file elsewhere, then move it into the source's folder, under a name of its own"
-        )
-
-
-class SourceFileDamaged(HiveSinkError):
-    """A file of a batch can't be read to its end: it is damaged, or has other types than the schema."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(
-            f"{path} can't be read ({reason}), and nothing of its batch is in the table: write the whole file again "
-            "under the same name; or, if its rows are not wanted, move it away and start once with "
-            "'sink.on-missing-file' = 'ignore'"
         )
 
 

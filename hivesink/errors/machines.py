@@ -181,18 +181,6 @@ class JavaNotFound(HiveSinkError):
         super().__init__(f"no Java {oldest} to {newest} {found} ({'; '.join(tried)}); {way}")
 
 
-class ClockSetBack(HiveSinkError):
-    """The clock was set back, by `seconds`, while Spark waited by it for its next trigger."""
-
-    retryable = True
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(
-            f"this machine's clock was set back by {seconds:.0f} s: Spark would ask for no new rows until it has "
-            "caught up, so the query ends; start the job again, which reads on at once"
-        )
-
-
 class TooFewFiles(HiveSinkError):
     """Spark can't start where a process may open so few files."""
 

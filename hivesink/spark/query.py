@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import threading
 import time
 from concurrent.futures import Future
@@ -13,8 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hivesink.config.options import OnStop
-from hivesink.core.trace import other_plan, says_two_runs
-from hivesink.errors import CheckpointShared, EpochTaken, FencedOut, HiveSinkError, InvalidOption, QueryChanged
+from hivesink.errors import EpochTaken, FencedOut, HiveSinkError, InvalidOption
 from hivesink.spark.running import Questions
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ _T = TypeVar("_T")
 
 _GRACE = 60.0
 """Seconds that a batch may take to finish before its query is stopped."""
+
+_OTHER_RUN = re.compile(r"ConcurrentModification|\[CONCURRENT_|Multiple streaming (?:jobs|queries)")
+"""What Spark says of another run at the query's checkpoint."""
 
 _AT_ONCE = timedelta(0)
 
@@ -60,6 +63,11 @@ def setup_at(checkpoint: str) -> OpenedWriter | None:
     """That of the query which runs in this process with that checkpoint."""
     runs = (query._run for query in list(_newest.values()) if query.isActive)  # noqa: SLF001  this module's own
     return next((run.setup for run in runs if run.checkpoint == checkpoint), None)
+
+
+def runs() -> dict[str, QueryRun]:
+    """The newest run on each log in this process."""
+    return {log: query._run for log, query in list(_newest.items())}  # noqa: SLF001  as above
 
 
 def begun_by(query: str) -> OpenedWriter | None:
@@ -207,15 +215,10 @@ class HiveQuery:
     def _fail(self, cause: StreamingQueryException) -> NoReturn:
         """Raise the sink's own error if there is one, else Spark's, which holds only the text of errors."""
         self._end_timer()
-        said = str(cause).partition("\n")[0]
-        if self._run.failure is None and says_two_runs(said):
-            self._run.failure = CheckpointShared(self._run.checkpoint, said)
-        elif self._run.failure is None and (difference := other_plan(said)):
-            self._run.failure = QueryChanged(self._run.checkpoint, difference)
-        own = self._run.late_failure or self._run.failure
-        if own is None:
+        failure = self._run.late_failure or self._run.failure
+        if failure is None:
             raise cause
-        raise own from cause
+        raise failure from cause
 
     def _end_well(self) -> None:
         self._end_timer()
@@ -231,7 +234,9 @@ class HiveQuery:
         self._finish()
 
     def _finish(self, *, well: bool = True) -> None:
-        if isinstance(self._run.late_failure or self._run.failure, (EpochTaken, FencedOut, CheckpointShared)):
+        ended_by = self._query.exception()
+        is_beaten = ended_by is not None and _OTHER_RUN.search(str(ended_by)) is not None
+        if is_beaten or isinstance(self._run.late_failure or self._run.failure, (EpochTaken, FencedOut)):
             return  # Another run is at work, and finishes what waits.
         with self._finishing:
             if not self._finished:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -16,21 +16,20 @@ from hivesink.core.epoch import BatchId, BatchRef, Epoch, judge, read_before
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
 from hivesink.core.topics import KnownTopics
-from hivesink.core.trace import damaged_source, damaged_state, reason, unreadable_record
 from hivesink.sink.task.attempt import check_input
 from hivesink.spark.batchjobs import BatchJobs
-from hivesink.spark.behind import Lag
-from hivesink.spark.brief import briefly
 from hivesink.spark.checkpoint import batch_ref, batch_watermark, left_over, next_batch, next_watermark
 from hivesink.spark.checkpoint_files import Checkpoint
 from hivesink.spark.input import input_shape, needed_input, watermark_of
+from hivesink.spark.javaerrors import briefly, short_java_error
 from hivesink.spark.recordsizes import RecordSizes
-from hivesink.spark.requirements import require_apart, require_least, require_unread, require_watermark
+from hivesink.spark.requirements import require_least, require_watermark
 from hivesink.spark.running import (
     Running,
     comes_as_read,
     is_marked,
     keeps_state,
+    records_behind,
     source_of,
     source_texts,
     streams,
@@ -55,35 +54,28 @@ logger = logging.getLogger("hivesink")
 
 
 @dataclass(slots=True)
-class _Call:
+class Call:
     """A batch in one run. `written`: the rows that the log may hold of it; `epoch` is set once a call has returned."""
 
-    run: str
-    batch: int
+    run: str = ""
+    batch: int = -1
     written: DataFrame | None = None
     epoch: Epoch | None = None
-    lock: threading.RLock = field(default_factory=threading.RLock)
-
-
-_calls: dict[tuple[str, str], _Call] = {}
-"""The newest batch's call, by table and writer: two sinks of one writer see each other's."""
-_calls_lock = threading.Lock()
-
-
-def _call(table: str, writer: str, run: str, batch: int) -> _Call:
-    with _calls_lock:
-        call = _calls.get((table, writer))
-        if call is None or (call.run, call.batch) != (run, batch):
-            call = _calls[table, writer] = _Call(run, batch)
-        return call
 
 
 class QueryRun:
     """One run of a query. A new run is a new object, since what was in memory may no longer hold."""
 
     def __init__(
-        self, spark: SparkSession, setup: OpenedWriter, *, tolerant: bool, query: Running | None = None
+        self,
+        spark: SparkSession,
+        setup: OpenedWriter,
+        *,
+        tolerant: bool,
+        query: Running | None = None,
+        before: QueryRun | None = None,
     ) -> None:
+        """`before`: the run that worked on this log last, in this process; it may be of another sink."""
         self._spark = spark
         self.setup = setup
         self._jobs = BatchJobs(spark, setup)
@@ -105,7 +97,8 @@ class QueryRun:
         self._asked_of: tuple[str, BatchId] | None = None
         """The one whose next watermark is known."""
         self._sizes = RecordSizes(tasks)
-        self._lag = Lag(spark, setup.context.tick)
+        self.call: Call = before.call if before else Call()
+        self._calling = threading.RLock()
         self._callers: list[int] = []
         self._is_told = False
 
@@ -121,13 +114,11 @@ class QueryRun:
         self.checkpoint = checkpoint
         self._has_watermark, self._comes_as_read = is_marked(plan), whole and comes_as_read(plan)
         raw = self._require_fit(schema).is_raw
-        require_apart(self._spark, self.setup, plan, checkpoint)
         self.committer.recover()
         files, self._sources = Checkpoint(self._spark, checkpoint), source_texts(plan)
         first = next_batch(files, self._sources)
         for name in left_over(files):
             files.remove(name)
-        require_unread(self._spark, self.setup, first, plan, files)
         last = self.setup.last_batch()
         judge(last, first, self.setup.spec.history_policy, self._place, raw=raw)
         self._begin_topics(last, first, plan, files)
@@ -252,9 +243,10 @@ class QueryRun:
 
     def _commit(self, batch: DataFrame, batch_id: int, query: Running) -> None:
         log = self.setup.context.log.location
-        spec = self.setup.spec
-        call = _call(spec.target.name, spec.identity.writer, query.run, batch_id)
-        with call.lock:
+        with self._calling:
+            if (self.call.run, self.call.batch) != (query.run, batch_id):
+                self.call = Call(query.run, batch_id)
+            call = self.call
             if call.epoch is not None:
                 raise errors.CalledTwice(log, batch_id, call.epoch)
             files = Checkpoint(self._spark, query.checkpoint)
@@ -265,17 +257,16 @@ class QueryRun:
             shape = replace(self._shape(batch.schema, ref.end), batch=ref.batch)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, files))
-            behind = self._lag.behind(query.execution, ref.end)
+            behind = records_behind(query.execution, ref.end)
             write = partial(self._write, batch, call, ref, query)
-            with _reading(query.checkpoint):
-                done = self.committer.commit(
-                    ref, shape, write, behind, query.checkpoint, topic_ids=lambda: self._topics.ids
-                )
-                if done.replayed:
-                    # If the log may hold rows of this run, they must be these: after an error the batch may come again.
-                    if call.written is not None and not batch.sameSemantics(call.written):
-                        raise errors.CalledTwice(log, batch_id, done.epoch)
-                    self._run_again(batch, ref, query, shape)
+            done = self.committer.commit(
+                ref, shape, write, behind, query.checkpoint, topic_ids=lambda: self._topics.ids
+            )
+            if done.replayed:
+                # If the log may hold rows of this run, they must be these: after an error the batch may come again.
+                if call.written is not None and not batch.sameSemantics(call.written):
+                    raise errors.CalledTwice(log, batch_id, done.epoch)
+                self._run_again(batch, ref, query, shape)
             call.epoch, call.written = done.epoch, None
             self._follow(query.checkpoint, ref.batch, shape)
 
@@ -293,6 +284,7 @@ class QueryRun:
         files = SourceFiles(self._spark, query.execution, ref)
         missing = files.missing()
         if needed:
+            files.require_strict()
             self._miss(missing, files, ref, replayed=True)
         elif missing:
             return
@@ -302,34 +294,22 @@ class QueryRun:
             if needed:
                 raise
             lost = "Spark's watermark of batch %d isn't known until more rows come: it can't be read again: %s"
-            logger.warning(lost, ref.batch, str(error).partition("\n")[0])
-        if needed:
-            self._miss(files.missing_after(), files, ref, replayed=True)
+            logger.warning(lost, ref.batch, short_java_error(str(error)))
 
     def _write(
-        self, batch: DataFrame, call: _Call, ref: BatchRef, query: Running, plan: TaskPlan
+        self, batch: DataFrame, call: Call, ref: BatchRef, query: Running, plan: TaskPlan
     ) -> Iterable[TaskReport]:
         call.written = batch
         files = SourceFiles(self._spark, query.execution, ref)
-        files.require_one_name()
-        own = self.setup.context.log.location, self.setup.spec.target.location
-        files.require_foreign(query.checkpoint, *own)
-        files.require_whole()
+        files.require_strict()
         self._miss(files.missing(), files, ref)
-        files.require_unpackable()
         if self._topics.lacks(ref.end):
             self._require_same(ids_now(query.execution, ref.end))
         # What a user makes of the records may take long, and gets all the tasks that Spark gives it.
         records = span(ref.start, ref.end) if self._comes_as_read else None
         needed = batch.select(*map(quoted, needed_input(batch.schema, plan)))
-        try:
-            reports = self._jobs.write(self._sizes.prepare(needed, records), plan)
-        except Exception:
-            # That a planned file is gone says more than Spark's report of the task that didn't find it.
-            self._miss(files.missing_after(failed=True), files, ref)
-            raise
+        reports = self._jobs.write(self._sizes.prepare(needed, records), plan)
         self._sizes.learn(reports)
-        self._miss(files.missing_after(), files, ref)
         if changed := files.changed():
             raise errors.SourceFilesChanged(ref.batch, tuple(changed))
         # Not before: all of the batch has been read by now.
@@ -353,25 +333,7 @@ class QueryRun:
         logger.warning(passed_over, ref.batch, len(gone), len(files.planned), gone[0])
 
 
-@contextmanager
-def _reading(checkpoint: str) -> Iterator[None]:
-    """Raises CheckpointUnreadable, SourceFileDamaged, RecordUnreadable where Spark finds its state or input so."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (Py4JJavaError, PySparkException) as error:
-        text = f"{error}\n{getattr(error, '_stackTrace', '')}"
-        if damage := damaged_state(text):
-            raise errors.CheckpointUnreadable(checkpoint, *damage) from error
-        if damage := damaged_source(text):
-            raise errors.SourceFileDamaged(*damage) from error
-        if record := unreadable_record(text):
-            raise errors.RecordUnreadable(*record) from error
-        raise
-
-
 def _told(error: Exception) -> str:
-    said = reason(str(error))
-    return said if isinstance(error, errors.HiveSinkError) else f"{type(error).__name__}: {said}"
+    if isinstance(error, errors.HiveSinkError):
+        return str(error)
+    return f"{type(error).__name__}: {short_java_error(str(error))}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+import json
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from hivesink.errors import ClockSetBack, Unsupported
+from hivesink.core.offsets import KafkaOffset, span
+from hivesink.errors import Unsupported
 from hivesink.sink.commit.commits import Source
 
 if TYPE_CHECKING:
@@ -16,23 +17,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from hivesink.core.offsets import SourceOffset
+
 
 _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
 """What Spark says between two triggers, never before the first one."""
 _SLIP = 1.0
 """Seconds by which clocks may differ from look to look."""
-_BEARABLE = 60.0
-"""Seconds that Spark may wait for a clock that was set back, however short its interval."""
 _PIECES = ("maxfilespertrigger", "maxbytespertrigger")
 """Options of file sources that leave files for later."""
 _ROW_BY_ROW = frozenset({"Project", "SubqueryAlias", "EventTimeWatermark"})
 """Nodes that make one row of each row, in order."""
 _KEEPING = ("Aggregate", "Distinct", "Except", "FlatMapGroups", "TransformWithState")
 """How the names of such nodes begin. Those that drop duplicates let a row through at once or not at all."""
-
-
-process_ends = threading.Event()
-"""Set before this process ends its JVM: from then on batches are cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +59,8 @@ class Running:
         return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution, running)
 
     def is_cut_off(self) -> bool:
-        """Whether the query was stopped, or its process ends, while its batch runs."""
-        # The JVM, which may be ending with the process, is asked last.
-        return process_ends.is_set() or not self.handle.isActive
+        """Whether the query was stopped while its batch runs."""
+        return not self.handle.isActive
 
 
 @dataclass(slots=True)
@@ -83,8 +79,7 @@ class Questions:
     def look(self, message: str | None, tick: float, wall: float) -> float | None:
         """A time by the monotonic clock `tick` at which, or after which, it has asked; None if nobody knows.
 
-        It waits by the clock on the `wall` (seconds): after that was set back, for so much longer. Raises ClockSetBack
-        if that is longer than anybody expects it to wait.
+        It waits by the clock on the `wall` (seconds): after that was set back, for so much longer.
         """
         before, self._waited = self._waited, tick if message in _WAITING else None
         if not self.interval:
@@ -92,11 +87,33 @@ class Questions:
         back, self._ahead = self._ahead - (wall - tick), wall - tick
         if back > _SLIP:
             self._until = max(self._until, tick) + self.interval.total_seconds() + back
-            if self._waited is not None and back > max(_BEARABLE, self.interval.total_seconds()):
-                raise ClockSetBack(back)
         if before is None or self._waited is None or tick < self._until:
             return None
         return min(before, tick - self.interval.total_seconds())
+
+
+def records_behind(execution: Any, end: tuple[SourceOffset, ...]) -> int | None:
+    """The records that Kafka had beyond a batch's `end` when Spark last asked it; None where not all sources tell.
+
+    Asks no broker. `execution` as in `Running`.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    sources = execution.sources()
+    if sources.size() != len(end) or not all(isinstance(offset, KafkaOffset) for offset in end):
+        return None
+    newest = []
+    for number in range(sources.size()):
+        try:
+            # `SupportsAdmissionControl` in Spark's API.
+            offset = sources.apply(number).reportLatestOffset()
+        except Py4JJavaError:
+            # A source that hasn't asked yet, as in a batch that an earlier run has planned, fails (Spark 4.2).
+            return None
+        if offset is None:
+            return None
+        newest.append(KafkaOffset.of(json.loads(offset.json())))
+    return span(end, tuple(newest))
 
 
 def keeps_state(plan: Any) -> bool:
@@ -166,33 +183,6 @@ def source_texts(plan: Any) -> tuple[str, ...]:
         topics = ",".join(sorted(topic.strip() for topic in options.get("subscribe", "").split(",")))
         found.append(topics or options.get("subscribepattern") or options.get("assign") or options.get("path") or "")
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class FileSource:
-    """A file source as its query names it. `path` may be a pattern, and `names` is one of files' names.
-
-    `deep`: it reads all folders below. `by_name`: Spark knows its files by their names alone.
-    """
-
-    path: str
-    deep: bool
-    names: str
-    by_name: bool
-
-
-def file_sources(plan: Any) -> list[FileSource]:
-    """Those of a stream's logical plan in the JVM."""
-    return [
-        FileSource(
-            path=one["path"],
-            deep=one.get("recursivefilelookup", "").lower() == "true",
-            names=one.get("pathglobfilter", "*"),
-            by_name=one.get("filenameonly", "").lower() == "true",
-        )
-        for one in streams(plan)
-        if "path" in one
-    ]
 
 
 def trigger_interval(execution: Any) -> timedelta | None:

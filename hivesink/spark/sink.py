@@ -10,11 +10,10 @@ from hivesink import wiring
 from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.manifest import REPLAYS
 from hivesink.core.table import require_table_name
-from hivesink.core.trace import says_two_runs
-from hivesink.errors import CheckpointShared, InvalidOption, NotWritable, StoreUnavailable, Unsupported
+from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark import shipping
-from hivesink.spark.query import HiveQuery, begun_by, setup_at
+from hivesink.spark.query import HiveQuery, begun_by, runs, setup_at
 from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Running, trigger_interval
 from hivesink.spark.site import check_encryption, resolved_checkpoint, site_of
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from hivesink.config.site import Site
@@ -165,7 +163,7 @@ class HiveSink:
         self._run = run
         if name is not None:
             writer = writer.queryName(name)
-        query = _started(writer, location)
+        query = writer.start()
         self._query = HiveQuery(query, run, interval=trigger_interval(query._jsq.streamingQuery()))  # noqa: SLF001  as above
         return self._query
 
@@ -193,24 +191,10 @@ class HiveSink:
         if self._run.query is None or self._run.query.run != query.run:
             if other := begun_by(query.id):
                 self._require_same(other, query.checkpoint)
-            self._run = QueryRun(self._spark, self.setup, tolerant=False, query=query)
+            before = runs().get(self.setup.context.log.location)
+            self._run = QueryRun(self._spark, self.setup, tolerant=False, query=query, before=before)
             HiveQuery(query.handle, self._run, own=False, interval=trigger_interval(query.execution))
         self._run(batch, batch_id)
-
-
-def _started(writer: DataStreamWriter, checkpoint: str) -> StreamingQuery:
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        return writer.start()
-    except Py4JJavaError as error:
-        reason = str(error.java_exception).partition("\n")[0]
-        if says_two_runs(reason):
-            raise CheckpointShared(checkpoint, reason) from error
-        # Java says no more of a local folder that can't be made.
-        if any(said in reason for said in ("AccessControlException", "mkdir of", "Mkdirs failed", "Permission denied")):
-            raise NotWritable(checkpoint, reason) from error
-        raise StoreUnavailable(action="use the checkpoint", path=checkpoint, reason=reason) from error
 
 
 def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStreamWriter:

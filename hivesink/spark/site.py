@@ -47,28 +47,10 @@ def allowed_tries(spark: SparkSession) -> int:
     return int(spark.sparkContext.getConf().get("spark.task.maxFailures") or 4)
 
 
-def local_folder(spark: SparkSession, folder: str) -> str | None:
-    """The path of a folder on this machine's disk; None for other file systems. Raises StoreUnavailable."""
-
-    def path(fs: Any, at: Any) -> str | None:
-        return str(fs.makeQualified(at).toUri().getPath()) if str(fs.getScheme()) == "file" else None
-
-    return on_file_system(spark, folder, "reach the file system of", path)
-
-
 def qualified(spark: SparkSession, place: str) -> str:
     """The whole location of a path: one without a scheme is `fs.defaultFS`'s. Raises StoreUnavailable."""
     action = "reach the file system of"
     return on_file_system(spark, place, action, lambda fs, path: str(fs.makeQualified(path).toString()))
-
-
-def has_partitions(spark: SparkSession, folder: str) -> bool:
-    """Whether there are folders in it that are named as partitions are: Spark reads all below such a source."""
-
-    def found(fs: Any, path: Any) -> bool:
-        return bool(fs.globStatus(driver_jvm(spark).org.apache.hadoop.fs.Path(path, "*=*")))
-
-    return on_file_system(spark, folder, "list the folder", found)
 
 
 def resolved_checkpoint(spark: SparkSession, checkpoint: object) -> str:

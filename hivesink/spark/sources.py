@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import BLOCK, PATH
-from hivesink.errors import InvalidOption, few
-from hivesink.spark.filenames import is_pattern, require_seen
-from hivesink.spark.site import driver_jvm, hadoop_configuration, local_folder
+from hivesink.errors import InvalidOption
+from hivesink.spark.site import driver_jvm, hadoop_configuration
 from hivesink.spark.topics import admin, beginning
 
 if TYPE_CHECKING:
@@ -71,15 +68,10 @@ def _unreadable(said: str) -> str:
     why = said.partition("\n")[0]
     if "PATH_NOT_FOUND" in why:
         return "doesn't exist: create it, or fix the path"
-    places = re.findall(r"(?m)^\s+((?:\w+:)?/.+)$", said.partition("Suspicious paths")[2])
-    # The folder itself is among them, as that of the partitions.
-    if odd := sorted(place for place in places if not all(other.startswith(place) for other in places)):
-        way = "move what is no input, or the link to it, out of the source"
-        return f"has folders beside those that are named as partitions are ({few(odd, _NAMED)}): {way}"
     return f"can't be read: {why}"
 
 
-_NAMED = 3
+_PATTERN = frozenset("{}[]*?\\")
 _NO_STREAMS = ("modifiedafter", "modifiedbefore")
 
 
@@ -91,8 +83,8 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     are Spark's own, such as `maxFilesPerTrigger`. Spark reads a file once, as it first sees it: write it elsewhere,
     then rename it into `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
 
-    Raises InvalidOption if the folder doesn't exist, can't be read, is a file, or has a name that Spark takes for a
-    pattern; for files that Spark would pass over in silence; and for options that it takes for no stream.
+    Raises InvalidOption if the folder doesn't exist, can't be read, or is a file, and for options that Spark takes for
+    no stream.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -123,13 +115,7 @@ def _look_at(spark: SparkSession, folder: str, options: Mapping[str, str]) -> No
     files = path.getFileSystem(hadoop_configuration(spark))
     lower = {name.lower(): str(value) for name, value in options.items()}
     is_deep = lower.get("recursivefilelookup", "").lower() == "true"
-    if local := local_folder(spark, folder):
-        if is_pattern(local) and Path(local).exists():
-            raise InvalidOption((f"Spark takes the name of the folder {local} for a pattern: rename it",))
-        is_utf8 = str(jvm.java.lang.System.getProperty("sun.jnu.encoding")) == "UTF-8"
-        names = lower.get("pathglobfilter", "*")
-        require_seen(local, deep=is_deep, names=names, is_utf8=is_utf8)
-    if is_pattern(folder):
+    if not _PATTERN.isdisjoint(folder):
         return
     if files.getFileStatus(path).isFile():
         problem = f"{folder} is a file, of which Spark makes no stream: name its folder, whose files the job reads"

@@ -206,67 +206,6 @@ def test_a_checkpoint_or_a_log_in_the_tables_own_folder(stage: Stage, way: str) 
     said(told.value, "own folder", "outside")
 
 
-def test_a_source_that_would_read_the_querys_own_files(stage: Stage) -> None:
-    """Spark's notes in a checkpoint are JSON: rows of NULLs."""
-    location = stage.create().location()
-    stage.put(range(3))
-    days, link = stage.folder / "days", stage.folder / "link"
-    (days / "dt=1").mkdir(parents=True)
-    link.symlink_to(stage.source)
-
-    def deep(folder: Path) -> DataFrame:
-        return sources.lines(stage.spark, str(folder), options={"RecursiveFileLookup": "true"})
-
-    by_day, pattern = (sources.lines(stage.spark, str(place)) for place in (days, stage.folder / "*"))
-    for events, checkpoint in (
-        (deep(stage.source), stage.source / "a" / "ck"),
-        (deep(link), stage.source / "ck"),
-        (deep(stage.source), link / "ck"),
-        (pattern, stage.folder / "ck"),
-        (by_day, days / "dt=1" / "ck"),
-        (by_day, days / "ck"),
-        (sources.lines(stage.spark, str(days), options={"pathGlobFilter": "*.json"}), days / "ck"),
-    ):
-        with pytest.raises(errors.InvalidOption) as told:
-            stage.sink().start(events, checkpoint=str(checkpoint))
-        said(told.value, "checkpoint", f"{checkpoint} lies in", "choose a folder outside of it")
-    with pytest.raises(errors.InvalidOption) as told:
-        stage.sink().start(deep(location.parent), checkpoint=str(stage.checkpoint))
-    said(told.value, f"{stage.table}, at ", "lies in", "pathGlobFilter")
-    stage.drain(events=deep(stage.source), checkpoint=f"{stage.source}/_checkpoint")
-    assert stage.ids() == [0, 1, 2]
-    sink = stage.sink(writer="other", options={"sink.log-location": f"file:{stage.source}/log"})
-    with pytest.raises(errors.InvalidOption) as told:
-        sink.start(deep(stage.source), checkpoint=str(stage.checkpoint))
-    said(
-        told.value,
-        "the log ",
-        "lies in",
-        "sink.log-location",
-        "delete that log, which holds nothing yet",
-        "hivesink_log",
-    )
-    (days / "ck" / "offsets").mkdir(parents=True)
-    for place in (days / "dt=1", days / "ck" / "offsets"):
-        (place / "0").touch()
-    with pytest.raises(errors.InvalidOption) as told:
-        sources.lines(stage.spark, str(days))
-    said(told.value, f"partitions are (file:{days}/ck/offsets): move what is no input")
-
-
-def test_a_link_to_the_querys_own_files_in_a_source(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(3))
-    events = sources.lines(stage.spark, str(stage.source), options={"recursiveFileLookup": "true"})
-    for place in (stage.checkpoint, stage.location()):
-        (stage.source / "more").symlink_to(place)
-        with pytest.raises(errors.Unsupported, match="the query's own checkpoint, log or table"):
-            stage.drain(events=events)
-        (stage.source / "more").unlink()
-        stage.drain(stage.sink(options={"sink.on-missing-file": "ignore"}), events=events)
-        assert stage.ids() == [0, 1, 2]
-
-
 def test_a_text_is_a_trigger_by_time(stage: Stage) -> None:
     stage.create()
     stage.put(range(3))

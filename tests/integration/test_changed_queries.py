@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from hivesink import errors
 from hivesink.core.offsets import KafkaOffset
@@ -40,10 +41,10 @@ def test_a_query_with_other_sources_or_state_is_refused_and_goes_on_as_the_docs_
     stage.drain(events=distinct(topic.stream(stage.spark)))
     topic.put(range(20, 30))
     for changed in (topic.stream(stage.spark).select("value"), topic.stream(stage.spark).dropDuplicates(["offset"])):
-        with pytest.raises(errors.QueryChanged, match=r"\(.*state.*\).* move file:\S+checkpoint away"):
+        with pytest.raises(StreamingQueryException, match=r"(?i)state"):
             stage.drain(events=changed)
     both = distinct(topic.stream(stage.spark).union(other.stream(stage.spark)))
-    with pytest.raises(errors.QueryChanged, match=r"There are \[1\] sources .* there are \[2\] sources"):
+    with pytest.raises(StreamingQueryException, match=r"There are \[1\] sources .* there are \[2\] sources"):
         stage.drain(events=both)
     assert stage.ids() == list(range(10))
 

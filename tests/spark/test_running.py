@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink.core.offsets import FilesOffset, KafkaOffset
-from hivesink.errors import ClockSetBack, SourceUnreachable
+from hivesink.errors import SourceUnreachable
 from hivesink.sink.commit.commits import Source
 from hivesink.spark.query import HiveQuery, _newest
 from hivesink.spark.running import Questions, is_marked, source_of, trigger_interval, watermarks
@@ -146,19 +146,6 @@ def test_after_a_clock_was_set_back_it_waits_for_longer() -> None:
     # What asks all the time waits for no clock.
     always = Questions(timedelta(0))
     assert [always.look(WAITS, tick, wall) for tick, wall in looks] == [None, 0, 20, 40, 60, 90]
-
-
-def test_a_query_that_would_wait_long_for_a_clock_ends() -> None:
-    questions = Questions(timedelta(seconds=10))
-    questions.look(WAITS, 0, 1000)
-    with pytest.raises(ClockSetBack, match=r"set back by 61 s.*start the job again"):
-        questions.look(WAITS, 20, 959)
-    # In the middle of a batch, it waits for no clock: the next trigger is by the new time.
-    working = Questions(timedelta(seconds=10))
-    assert [working.look(text, tick, wall) for text, tick, wall in [(WAITS, 0, 1000), (WORKS, 20, 20)]] == [None, None]
-    # Nor does anybody notice a wait that isn't longer than the trigger's own.
-    rarely = Questions(timedelta(minutes=10))
-    assert [rarely.look(WAITS, tick, wall) for tick, wall in [(0, 1000), (20, 900)]] == [None, None]
 
 
 def test_a_watermark_counts_if_each_source_has_one(spark: SparkSession) -> None:

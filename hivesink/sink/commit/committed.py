@@ -73,7 +73,7 @@ def tell(table: str, writer: str, done: Committed, so_far: Progress, *, own_roll
     text = "table=%s writer=%s epoch=%d %s rows=%d written=%d rejected=%d dropped=%d late=%d skipped=%d "
     text += "files=%d partitions=%d committed=%d %s%s%s total=%d%s%s"
     rate = "" if so_far.rows_per_second is None else f" ({so_far.rows_per_second:.0f} rows/s)"
-    behind = f" behind: {so_far.behind}" if so_far.behind else ""
+    behind = "" if so_far.behind_records is None else f" behind: {so_far.behind_records:,} records"
     told = (*counts, *published, steps, still, waiting, so_far.rows, rate, behind)
     logger.info(text, table, writer, done.epoch, done.kind, *told)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.offsets import with_ids
-from hivesink.core.progress import UNKNOWN, count
+from hivesink.core.progress import count
 from hivesink.core.seen import Seen
 from hivesink.errors import EpochTaken, HiveSinkError, Place, StoreUnavailable
 from hivesink.sink.commit.changes import TableChanges
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest
     from hivesink.core.offsets import TopicIds
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.progress import Behind, Progress
+    from hivesink.core.progress import Progress
     from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext, WriterSpec
 
@@ -105,15 +105,15 @@ class Committer:
         batch: BatchRef,
         shape: InputShape,
         write: Write,
-        behind: Behind = UNKNOWN,
+        behind: int | None = None,
         checkpoint: str = "DIR",
         *,
         topic_ids: Callable[[], TopicIds] = tuple,
     ) -> Committed:
         """Write and decide `batch`, or prove that it was committed. Returns only then.
 
-        `behind`: what the source has beyond it. `checkpoint` is the query's, for errors. `topic_ids` says which ids the
-        topics of each source have, once the batch has been written.
+        `behind`: the records that the source has beyond it. `checkpoint` is the query's, for errors. `topic_ids` says
+        which ids the topics of each source have, once the batch has been written.
 
         Raises the errors of `judge`, what `write` and `topic_ids` raise, BadRecord, EpochTaken, FencedOut,
         StoreUnavailable, PartitionElsewhere, and the metastore's if it is down for too long, or at all without
@@ -217,7 +217,7 @@ class Committer:
         """What this run has committed. Waits for no batch."""
         executor = self._executor
         waiting = executor.history.rows.rows if executor else 0
-        return self._tally.progress(waiting, self.context.tick(), self.context.now().timestamp())
+        return self._tally.progress(waiting, self.context.tick())
 
     def tell_end(self) -> None:
         """Log a line at the end of a query that went well, if none of its epochs has made one."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hivesink.core.progress import UNKNOWN, Behind, Progress
+from hivesink.core.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,8 +23,8 @@ RECENT = 60.0
 class Tally:
     """The committer's thread adds to it; any thread reads. Times (`tick`) are seconds of a monotonic clock."""
 
-    behind: Behind = UNKNOWN
-    """What the source had beyond the newest batch."""
+    behind: int | None = None
+    """The records that the source had beyond the newest batch."""
     _total: Progress = field(default_factory=Progress)
     _partitions: set[PartitionKey] = field(default_factory=set)
     _began: float | None = None
@@ -52,9 +52,9 @@ class Tally:
             rejected=self._total.rejected + done.rows.rejected,
         )
 
-    def progress(self, waiting_rows: int, tick: float, now: float) -> Progress:
-        """What is known at `tick`, which is `now` by the wall clock (Unix time, seconds)."""
-        total, readable_at, behind = self._total, self._readable_at, self.behind
+    def progress(self, waiting_rows: int, tick: float) -> Progress:
+        """What is known at `tick`."""
+        total, readable_at = self._total, self._readable_at
         readable = None
         if waiting_rows and readable_at is not None:
             readable = timedelta(seconds=max(0.0, readable_at - tick))
@@ -63,9 +63,7 @@ class Tally:
             rows_per_second=self._rate(tick),
             waiting_rows=waiting_rows,
             readable_in=readable,
-            behind_records=behind.records,
-            behind_seconds=None if behind.oldest is None else max(0.0, now - behind.oldest),
-            behind_files=behind.files,
+            behind_records=self.behind,
         )
 
     def _rate(self, tick: float) -> float | None:
