@@ -1,30 +1,29 @@
-"""The jars of Spark's connectors, pinned. Apache Ivy, which PySpark ships, fetches them and those of servers."""
+"""The jars of Spark's connectors and of servers, pinned and fetched from a Maven repository."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-import ssl
-import struct
-import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha1, sha256
+from http.client import HTTPException
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import quoteattr
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from hivesink.config.cache import cache_folder, made_once
 from hivesink.errors import JarsUnavailable
-from hivesink.jvm.java import find_java, package_folder
+from hivesink.jvm.java import package_folder
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-MAVEN_CENTRAL = "https://repo1.maven.org/maven2/"
-FETCH_SECONDS = 900
-PASSWORD = "changeit"  # noqa: S105 - Java's own default; nothing in the file is secret
+MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+_AT_ONCE, _SILENCE = 4, 60.0
+"""How many jars are fetched at once, and seconds that the repository may say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def fetch(jars: JarSet) -> tuple[Path, ...]:
 
     A jar in `~/.m2/repository` is copied from there. `HIVESINK_MAVEN_URL` names a mirror of Maven Central.
     Safe to call from several processes at once: the folder of a set appears whole or not at all.
-    Raises JarsUnavailable, JavaNotFound, CacheUnwritable.
+    Raises JarsUnavailable, CacheUnwritable.
     """
     made_once(_folder(jars), lambda scratch: _fetch_into(scratch, jars))
     return fetched(jars)
@@ -112,92 +111,44 @@ def _folder(jars: JarSet) -> str:
 
 
 def _fetch_into(scratch: Path, jars: JarSet) -> Path:
-    repository = os.environ.get("HIVESINK_MAVEN_URL") or MAVEN_CENTRAL
-    (scratch / "settings.xml").write_text(_settings(repository), encoding="utf-8")
-    (scratch / "ivy.xml").write_text(_module(jars), encoding="utf-8")
-    java = find_java()
-    trust: tuple[str, ...] = ()
-    # A packaged Java lacks a site's authorities, so it is given those that this Python trusts.
-    if java.packaged and write_trust_store(scratch / "trust.jks"):
-        trust = (f"-Djavax.net.ssl.trustStore={scratch / 'trust.jks'}", "-Djavax.net.ssl.trustStoreType=jks")
-    command = (
-        java.program,
-        *trust,
-        *("-cp", str(jar("ivy")), "org.apache.ivy.Main"),
-        *("-settings", "settings.xml", "-ivy", "ivy.xml", "-cache", str(scratch / "cache")),
-        *("-retrieve", str(scratch / "jars" / "[artifact]-[revision](-[classifier]).[ext]")),
-    )
+    repository = (os.environ.get("HIVESINK_MAVEN_URL") or MAVEN_CENTRAL).rstrip("/")
+    folder = scratch / "jars"
+    folder.mkdir()
+
+    def get(coordinate: str) -> None:
+        path = _path(coordinate)
+        local = Path.home() / ".m2" / "repository" / path
+        data = local.read_bytes() if local.is_file() else _downloaded(f"{repository}/{path}")
+        (folder / local.name).write_bytes(data)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        try:
+            list(pool.map(get, jars.coordinates))
+        except (OSError, HTTPException, ValueError) as error:
+            pool.shutdown(cancel_futures=True)
+            raise JarsUnavailable(jars.name, repository, str(error)) from error
+    return folder
+
+
+def _path(coordinate: str) -> str:
+    """A jar's path in a Maven repository."""
+    group, name, version, *classifier = coordinate.split(":")
+    return f"{group.replace('.', '/')}/{name}/{version}/{'-'.join([name, version, *classifier])}.jar"
+
+
+def _downloaded(url: str) -> bytes:
+    """A file of the repository whose checksum is right. Raises OSError, HTTPException, ValueError."""
+    data, sums = (_read(one) for one in (url, f"{url}.sha1"))
+    if sha1(data, usedforsecurity=False).hexdigest() not in sums.decode("ascii", "replace").lower():
+        message = f"{url} has another checksum than its .sha1"
+        raise ValueError(message)
+    return data
+
+
+def _read(url: str) -> bytes:
     try:
-        answer = subprocess.run(
-            command, cwd=scratch, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired as e:
-        raise JarsUnavailable(jars.name, repository, f"not done after {FETCH_SECONDS} s") from e
-    fetched = sorted((scratch / "jars").glob("*.jar"))
-    if answer.returncode or len(fetched) != len(jars.coordinates):
-        raise JarsUnavailable(jars.name, repository, _problem(answer.stdout + answer.stderr))
-    shutil.rmtree(scratch / "cache")
-    return scratch / "jars"
-
-
-def _settings(repository: str) -> str:
-    """Ivy's settings. It resolves jar by jar, without reading any POM: the sets are complete, and pinned."""
-    resolvers = [("central", repository if repository.endswith("/") else repository + "/")]
-    local = Path.home() / ".m2" / "repository"
-    if local.is_dir():
-        resolvers.insert(0, ("local", local.as_uri() + "/"))
-    entries = "".join(
-        f'<ibiblio name="{name}" m2compatible="true" usepoms="false" root={quoteattr(root)}/>'
-        for name, root in resolvers
-    )
-    return (
-        '<ivysettings><settings defaultResolver="all"/><resolvers>'
-        f'<chain name="all" returnFirst="true">{entries}</chain>'
-        "</resolvers></ivysettings>"
-    )
-
-
-def _module(jars: JarSet) -> str:
-    modules: dict[tuple[str, str, str], list[str]] = {}
-    for coordinate in jars.coordinates:
-        group, name, version, *classifier = coordinate.split(":")
-        modules.setdefault((group, name, version), []).extend(classifier or [""])
-    entries = "".join(
-        f'<dependency org="{group}" name="{name}" rev="{version}" transitive="false">'
-        + "".join(_artifact(name, classifier) for classifier in classifiers)
-        + "</dependency>"
-        for (group, name, version), classifiers in modules.items()
-    )
-    return (
-        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
-        '<info organisation="hivesink" module="jars"/>'
-        f"<dependencies>{entries}</dependencies></ivy-module>"
-    )
-
-
-def _artifact(name: str, classifier: str) -> str:
-    extra = f' m:classifier="{classifier}"' if classifier else ""
-    return f'<artifact name="{name}" type="jar" ext="jar"{extra}/>'
-
-
-def _problem(output: str) -> str:
-    marks = ("Exception", "access error", "not found", "FAILED")
-    lines = [line.strip(" \t:") for line in output.splitlines() if any(mark in line for mark in marks)]
-    return " | ".join(dict.fromkeys(lines[:4])) or "Ivy gave no reason"
-
-
-def write_trust_store(path: Path) -> bool:
-    """Write the authorities that this Python trusts into a Java key store; return whether there are any."""
-    authorities = ssl.create_default_context().get_ca_certs(binary_form=True)
-    path.write_bytes(key_store(authorities))
-    return bool(authorities)
-
-
-def key_store(certificates: list[bytes]) -> bytes:
-    """Return a JKS that trusts these DER certificates, as `sun.security.provider.JavaKeyStore.engineLoad` reads it."""
-    body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
-    for number, certificate in enumerate(certificates):
-        alias = f"ca{number}".encode()
-        body += struct.pack(">IH", 2, len(alias)) + alias + struct.pack(">Q", 0)
-        body += struct.pack(">H", 5) + b"X.509" + struct.pack(">I", len(certificate)) + certificate
-    return body + sha1(PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body, usedforsecurity=False).digest()
+        with urlopen(url, timeout=_SILENCE) as answer:  # noqa: S310  the user's own repository, by whatever scheme
+            return bytes(answer.read())
+    except HTTPError as error:
+        message = f"{url}: {error.code} {error.reason}"
+        raise OSError(message) from error

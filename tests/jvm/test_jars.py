@@ -2,26 +2,19 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import shutil
-import ssl
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from hashlib import sha1
+from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 import pytest
 
 from hivesink.errors import JarsUnavailable
-from hivesink.jvm.jars import (
-    PASSWORD,
-    JarSet,
-    fetch,
-    kafka_connector,
-    key_store,
-    write_trust_store,
-)
-from hivesink.jvm.java import find_java
+from hivesink.jvm.jars import JarSet, fetch, kafka_connector
 from jobs.cluster.settings import HDFS_JARS, HIVE_JARS, KAFKA_JARS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SMALL = JarSet("small", ("org.jspecify:jspecify:1.0.0", "org.slf4j:slf4j-simple:1.7.36"))
 
@@ -105,38 +98,18 @@ def test_a_repository_out_of_reach_is_named(cache: Path, monkeypatch: pytest.Mon
     assert list(cache.iterdir()) == []
 
 
+def test_a_jar_with_another_checksum_is_refused(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "mirror" / "org" / "x" / "own" / "1"
+    place.mkdir(parents=True)
+    (place / "own-1.jar").write_bytes(b"cut sho")
+    (place / "own-1.jar.sha1").write_text(sha1(b"cut short", usedforsecurity=False).hexdigest())
+    monkeypatch.setenv("HIVESINK_MAVEN_URL", (tmp_path / "mirror").as_uri())
+    with pytest.raises(JarsUnavailable, match=r"own-1\.jar has another checksum"):
+        fetch(JarSet("own", ("org.x:own:1",)))
+    assert list(cache.iterdir()) == []
+
+
 @pytest.mark.parametrize("spark", ["3.5.0", "3.5.9", "4.0.1", "4.1.0", "4.2.1", "4.3.0", "5.0.0.dev1"])
 def test_each_spark_has_a_connector_for_its_scala(spark: str) -> None:
     scala = "2.12" if spark.startswith("3") else "2.13"
     assert kafka_connector(spark).coordinates[0].split(":")[1] == f"spark-sql-kafka-0-10_{scala}"
-
-
-# Whom a packaged Java trusts.
-
-
-def keytool() -> str:
-    beside = Path(find_java().home) / "bin" / "keytool"
-    program = str(beside) if beside.exists() else shutil.which("keytool")
-    if program is None:
-        pytest.skip("this Java comes without its keytool")
-    return program
-
-
-def test_java_reads_the_store_and_finds_every_authority(tmp_path: Path) -> None:
-    store = tmp_path / "trust.jks"
-    authorities = ssl.create_default_context().get_ca_certs(binary_form=True)
-    assert write_trust_store(store) == bool(authorities)
-    listed = subprocess.run(
-        [keytool(), "-J-Duser.language=en", "-list", "-keystore", store, "-storepass", PASSWORD],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert listed.count("trustedCertEntry") == len(authorities)
-
-
-def test_java_refuses_a_store_that_was_changed(tmp_path: Path) -> None:
-    store = tmp_path / "trust.jks"
-    store.write_bytes(key_store([])[:-1] + b"x")
-    command = [keytool(), "-list", "-keystore", str(store), "-storepass", PASSWORD]
-    assert subprocess.run(command, capture_output=True, check=False).returncode != 0
