@@ -181,17 +181,6 @@ class JavaNotFound(HiveSinkError):
         super().__init__(f"no Java {oldest} to {newest} {found} ({'; '.join(tried)}); {way}")
 
 
-class TooFewFiles(HiveSinkError):
-    """Spark can't start where a process may open so few files."""
-
-    def __init__(self, limit: int, least: int) -> None:
-        super().__init__(
-            f"a process may open {limit} files here (`ulimit -Hn`), and Spark needs {least}: raise the limit, with "
-            "`ulimit -n 4096` before the command, LimitNOFILE=4096 in a unit of systemd, or --ulimit nofile=4096 of a "
-            "container"
-        )
-
-
 class JvmNotStarted(HiveSinkError):
     """The JVM of Spark's driver ended at its start, and said why on standard error only."""
 

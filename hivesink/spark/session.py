@@ -6,9 +6,7 @@ import atexit
 import importlib.metadata
 import logging
 import os
-import pkgutil
 import re
-import resource
 import shutil
 import signal
 import sys
@@ -22,7 +20,7 @@ from uuid import uuid4
 
 from hivesink.config.cache import kept, local_location, state_folder
 from hivesink.config.site import Site
-from hivesink.errors import InvalidOption, JvmNotStarted, MasterUnreachable, NoMetastore, TooFewFiles
+from hivesink.errors import JvmNotStarted, MasterUnreachable, NoMetastore
 from hivesink.jvm import archive
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector
 from hivesink.jvm.java import find_java, log4j2
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hivesink")
 
 LOCAL = "local[2]"
-# What Spark's driver takes; for others its JVM ends with a stack trace.
-_MASTER = re.compile(r"local(?:\[(?:\d+|\*)(?:\s*,\s*\d+)?\])?|local-cluster\[[\d\s,]+\]|yarn|\w+://.+")
 SPARK_4 = 4
 """The first Spark that has a client of Hive 4."""
 _URIS = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris")
@@ -121,7 +117,7 @@ def session(
 
     Where a session runs in this process already, that one is returned, with these settings as far as Spark still
     takes them. Raises NoMetastore if none of these names one, SiteInvalid, MetastoreUnreachable, MasterUnreachable,
-    JarsUnavailable, JavaNotFound, TooFewFiles, JvmNotStarted.
+    JarsUnavailable, JavaNotFound, JvmNotStarted.
     """
     choice = choose(
         os.environ,
@@ -177,9 +173,6 @@ def choose(
     own = {**given, **extra}
     uri = metastore or environ.get("HIVESINK_METASTORE") or _first_set(own, _URIS) or site.metastore_uris
     where = master or _master(environ, own)
-    if not _MASTER.fullmatch(where):
-        problem = f"the Spark master (HIVESINK_MASTER, SPARK_MASTER, spark.master or master=) is {where!r}"
-        raise InvalidOption((f"{problem}: write local[2], yarn, spark://HOST:PORT or k8s://…",))
     settings = dict(SETTINGS)
     if runs_here(where):
         settings |= {"spark.python.daemon.module": "hivesink.spark.daemon", f"{_SOCKETS}.enabled": _has_short_path()}
@@ -294,23 +287,15 @@ def _spark_conf(environ: Mapping[str, str]) -> Path | None:
     return Path(folder) if folder else None
 
 
-LEAST_FILES = 512
-"""Open files. With 300 Spark's driver doesn't start, with 400 it does."""
-
-
 def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = False) -> SparkSession:
     """Return the Spark session of this process, made with these settings if none runs.
 
     Sets JAVA_HOME for this process, and SPARK_LOCAL_IP for a driver on the loopback, since Spark reads them only
-    from the environment. Raises JavaNotFound, TooFewFiles, JvmNotStarted.
+    from the environment. Raises JavaNotFound, JvmNotStarted.
     """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    # A JVM raises its own limit up to this one.
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if 0 <= limit < LEAST_FILES:
-        raise TooFewFiles(limit, LEAST_FILES)
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     if settings.get("spark.driver.bindAddress") == LOOPBACK:
@@ -342,7 +327,6 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
     # Asked of the session: submit arguments set it too.
     if runs_here(master) and spark.conf.get(_CHECKPOINT_FILES, None) is None:
         _write_checkpoints_without_chmod(spark)
-    _know_python_sources(spark)
     return spark
 
 
@@ -370,23 +354,6 @@ def _write_checkpoints_without_chmod(spark: SparkSession) -> None:
             jvm.java.lang.Class.forName(name)
             spark.conf.set(_CHECKPOINT_FILES, name)
             return
-
-
-def _know_python_sources(spark: SparkSession) -> None:
-    """Tell Spark 4 that no data sources are installed that are written in Python, where there are none.
-
-    Else it starts a Python to look for them when it first meets a table that isn't there. That takes a second or two,
-    and the Python is killed at the session's end while it prints a BrokenPipeError.
-    """
-    from py4j.protocol import Py4JError
-
-    if any(module.name.startswith("pyspark_") for module in pkgutil.iter_modules()):
-        return
-    jvm = driver_jvm(spark)
-    with suppress(Py4JError):  # Spark 3.5 has none, and one that no longer can be told looks by itself.
-        manager = jvm.java.lang.Class.forName("org.apache.spark.sql.execution.datasources.DataSourceManager$")
-        known = jvm.scala.Option.apply(jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({}))
-        getattr(manager.getField("MODULE$").get(None), "dataSourceBuilders_$eq")(known)
 
 
 def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str], *, quiet: bool = False) -> dict[str, str]:

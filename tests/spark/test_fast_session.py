@@ -6,10 +6,7 @@ import gc
 import sys
 from typing import TYPE_CHECKING
 
-import psutil
 import pyarrow as pa
-import pytest
-from pyspark.errors import AnalysisException
 
 from hivesink.jvm import archive
 from hivesink.spark.session import LATE_COMPILING, start
@@ -52,15 +49,6 @@ def test_the_drivers_jvm_is_told_to_start_fast(spark: SparkSession) -> None:
 def test_spark_writes_checkpoints_without_a_process_for_each_file(spark: SparkSession) -> None:
     chosen = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
     assert str(chosen).endswith(".FileSystemBasedCheckpointFileManager")
-
-
-def test_a_table_that_is_not_there_starts_no_python_to_look_for_data_sources(spark: SparkSession) -> None:
-    with pytest.raises(AnalysisException):
-        spark.sql("SELECT * FROM nowhere.at_all")
-    driver = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
-    alive = (process.info for process in psutil.process_iter(["cmdline", "ppid"]))
-    started = [" ".join(one["cmdline"] or ()) for one in alive if one["ppid"] == driver]
-    assert not [command for command in started if "lookup_data_sources" in command]
 
 
 def test_a_users_own_class_for_checkpoints_stays(spark: SparkSession) -> None:
