@@ -104,13 +104,12 @@ def code_of(error: BaseException) -> ExitCode:
         return ExitCode.USAGE
     if isinstance(error, HiveSinkError):
         return ExitCode.RETRY if error.retryable else ExitCode.NEEDS_PERSON
-    text = _text(error)
-    if _HEAP_ENDED.search(text) or _jvm_exit(error) == _EXIT_OF_HEAP:
+    if _has_ended_heap(error):
         return ExitCode.NEEDS_PERSON
     if isinstance(error, (ConnectionError, TimeoutError, Py4JNetworkError)):
         return ExitCode.RETRY
     if isinstance(error, (PySparkException, Py4JError)):
-        return ExitCode.RETRY if _PASSES.search(text) or _lost_cluster() else ExitCode.NEEDS_PERSON
+        return ExitCode.RETRY if _PASSES.search(_text(error)) or _lost_cluster() else ExitCode.NEEDS_PERSON
     return ExitCode.FAILED
 
 
@@ -118,6 +117,8 @@ def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tupl
     """What to report for a job that raised `error`, and the exit code. `stopped`: somebody had asked it to end."""
     if isinstance(error, KeyboardInterrupt):
         return JobFailed(job, _CUT_OFF), BY_SIGNAL + signal.SIGINT
+    if _has_ended_heap(error):
+        return JobFailed(job, f"{_HEAP_TOO_SMALL} (exit code {ExitCode.NEEDS_PERSON:d})"), ExitCode.NEEDS_PERSON
     ours = next((cause for cause in _causes(error) if isinstance(cause, HiveSinkError)), None)
     ours = ours or _carried_by_spark(error, job)
     if ours is not None:
@@ -137,7 +138,7 @@ def summary(error: BaseException) -> str:
     from hivesink.spark.javaerrors import short_java_error
 
     text, exit_code = _text(error), _jvm_exit(error)
-    if _HEAP_ENDED.search(text) or exit_code == _EXIT_OF_HEAP:
+    if _has_ended_heap(error):
         return _HEAP_TOO_SMALL
     is_sparks = isinstance(error, (PySparkException, Py4JError))
     said = short_java_error(text) if is_sparks else text.strip().partition("\n")[0]
@@ -161,13 +162,18 @@ def _carried_by_spark(error: BaseException, job: Path) -> JobFailed | None:
     return JobFailed(job, text, retryable=retryable)
 
 
+def _has_ended_heap(error: BaseException) -> bool:
+    """Whether a JVM has too little heap. That comes first: the sink's own errors may follow from it, and may pass."""
+    return _HEAP_ENDED.search(_text(error)) is not None or _jvm_exit(error) == _EXIT_OF_HEAP
+
+
 def _jvm_exit(error: BaseException) -> int | None:
     """The exit code of the Spark driver's JVM; None if it runs, or if `error` doesn't come from its end."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001  nobody else knows the JVM's process
-    if process is not None and isinstance(error, (ConnectionError, Py4JError)):
+    if process is not None and any(isinstance(cause, (ConnectionError, Py4JError)) for cause in _causes(error)):
         with suppress(subprocess.TimeoutExpired):  # Its sockets close a moment before it has ended.
             code: int = process.wait(1)
             return BY_SIGNAL - code if code < 0 else code
