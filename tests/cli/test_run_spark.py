@@ -169,16 +169,14 @@ def test_a_batch_that_a_stop_cuts_off_is_told_as_that(table: str, tmp_path: Path
     if stop == "the job":
         assert told == f"the query into {table} was stopped in the middle of a batch; the next start finishes it"
     elif stop == "the JVM's death":
-        assert "the Spark driver's JVM died, with exit code 137: " in told
-        assert "Traceback" not in err, err
+        assert "the JVM of Spark's driver died, with exit code 137: " in told
     else:
         assert told.endswith(
             "stopped before its first batch or in the middle of one; the next start finishes what is open and goes on"
         )
     # Spark's regular expressions overflow the JVM's stack over a long traceback: a thousand lines.
-    assert "Py4JJavaError" not in err
     assert "StackOverflow" not in err
-    # Where a second signal ends the JVM, Spark's stream thread may print one stack of its own.
+    # Where the JVM is killed, PySpark's threads print stacks of their own.
     assert len(err.splitlines()) < 100, err
     assert process.returncode == {"the job": 0, "two signals": 143, "the JVM's death": 75}[stop]
 
@@ -262,16 +260,18 @@ def test_query_by_spark(table: str, tmp_path: Path, java_home: str) -> None:
     assert "duckdb doesn't answer this, and Spark starts: it isn't a SELECT" in copied
     assert said == "engine: spark\n"
     # One line each, also of what fails in a task.
-    for line, begin in zip(
+    begin, json_begin = (
+        "hivesink: the query failed: ",
+        '{"error": {"type": "QueryFailed", "message": "the query failed: ',
+    )
+    for line, begins, cause in zip(
         failed.replace("---- 65\n", "").splitlines(),
-        (
-            "hivesink: the query failed: [TABLE_OR_VIEW_NOT_FOUND]",
-            '{"error": {"type": "QueryFailed", "message": "the query failed: [CAST_INVALID_INPUT]',
-            "hivesink: the query failed: org.apache.spark.SparkException: Job aborted",
-        ),
+        (begin, json_begin, begin),
+        ("Exception: [TABLE_OR_VIEW_NOT_FOUND]", "Exception: [CAST_INVALID_INPUT]", "NumberFormatException: "),
         strict=True,
     ):
-        assert line.startswith(begin), failed
+        assert line.startswith(begins), failed
+        assert cause in line, failed
     # Hive's client makes one for each session.
     assert not [*tmp_path.glob("*_resources")]
 
