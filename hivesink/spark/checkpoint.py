@@ -14,15 +14,13 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from urllib.parse import unquote
 
-from hivesink.core.bucket import normal
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset, canonical
 from hivesink.errors import CheckpointUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 VERSION = "v1"
 _COMMITS = (VERSION, "v2")
@@ -170,21 +168,6 @@ def next_batch(files: Files, sources: tuple[str, ...] = ()) -> NextBatch:
     known = zip(ref.end, logs, strict=True)
     start = tuple(end if log.own or not isinstance(end, FilesOffset) else replace(end, digest="") for end, log in known)
     return NextBatch(files.location, query, BatchId(planned + 1), start, sources=sources)
-
-
-def files_read(files: Files, is_below: Callable[[str], bool]) -> dict[str, int]:
-    """The files that a query's only source has planned, with their times (milliseconds since 1970), by their paths.
-
-    Nothing if the first and the last of them are below its folder. Raises CheckpointUnreadable.
-    """
-    lines = _SourceLog("sources/0", files, own=True).lines()
-    if all(is_below(_path(json.loads(line))) for line in (*lines[:1], *lines[-1:])):
-        return {}
-    return {_path(entry): int(entry["timestamp"]) for entry in map(json.loads, lines)}
-
-
-def _path(entry: Mapping[str, Any]) -> str:
-    return normal(unquote(entry["path"]))
 
 
 def _query(files: Files) -> str | None:
