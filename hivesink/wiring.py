@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.options import SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
+from hivesink.core.field_ids import as_properties, field_ids
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import require_writer_name
 from hivesink.core.ownership import PROPERTY
@@ -18,7 +19,7 @@ from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.refit import refit
 from hivesink.decode.values import DecodeOptions
-from hivesink.errors import InvalidOption, TableExists, Unsupported
+from hivesink.errors import InvalidOption, RegistrationFailed, TableExists, Unsupported
 from hivesink.formats import adapter
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import commit_log, file_system, root_folder, table_root
@@ -113,6 +114,7 @@ class ToolsSpec:
                 arrow_schema(table.spec.columns),
                 config,
                 plan.order(table),
+                ids=field_ids(table.spec.columns, table.spec.options),
             ),
             touch=log.touch,
             segments=log.segments,
@@ -164,7 +166,7 @@ class OpenedWriter:
         check(live.location, log.location)
         # First of all, a wrong address of the log is told as that.
         log.view()
-        live = declared_table(owner.require(live))
+        live = _numbered(declared_table(owner.require(live)), registrar)
         uid = _begun(owner, live, log, writer)
         context = CommitContext(
             log=log,
@@ -215,6 +217,18 @@ class OpenedWriter:
 def declared_table(live: LiveTable) -> LiveTable:
     """The table as its DDL declares it."""
     return replace(live, spec=declared(live.spec))
+
+
+def _numbered(live: LiveTable, registrar: Registrar) -> LiveTable:
+    """The table, whose properties keep the ids of all its fields from now on."""
+    stored = live.spec.options
+    kept = as_properties(field_ids(live.spec.columns, stored))
+    for key, value in kept.items():
+        if stored.get(key) != value:
+            # Without the right to alter the table, each run gives the same ids, until columns change their order.
+            with contextlib.suppress(RegistrationFailed):
+                registrar.set_property(live.spec.name, key, value)
+    return replace(live, spec=replace(live.spec, properties=tuple(sorted({**stored, **kept}.items()))))
 
 
 def held_back_rows(live: LiveTable, log: CommitLog, rows: OpenRows) -> dict[PartitionKey, HiveSinkError]:

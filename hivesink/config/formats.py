@@ -39,6 +39,13 @@ class ParquetCompression(Enum):
     NONE = "uncompressed"
 
 
+class ParquetTimestamp(Enum):
+    """How TIMESTAMPs are stored: Hive before 4.0 reads INT96 alone (HIVE-21215); Iceberg and others read INT64."""
+
+    INT96 = "int96"
+    MICROS = "micros"
+
+
 _HIVE = "org.apache.hadoop.hive.ql.io"
 FORMATS: Mapping[str, Format] = {
     known.name: known
@@ -50,6 +57,7 @@ FORMATS: Mapping[str, Format] = {
             serde=f"{_HIVE}.parquet.serde.ParquetHiveSerDe",
             adapter="hivesink.formats.parquet:ParquetFormat",
             options={
+                "sink.parquet.timestamp": Option("int96", one_of(ParquetTimestamp)),
                 "parquet.compression": Option("snappy", one_of(ParquetCompression)),
                 "parquet.block.size": Option("128MB", size),
                 "parquet.enable.dictionary": Option(None, flag),

@@ -9,6 +9,8 @@ from hivesink.config.formats import FORMATS
 from hivesink.ports import FileFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from typing_extensions import Self
 
@@ -20,8 +22,15 @@ class Adapter(FileFormat, Protocol):
     """What `Format.adapter` names."""
 
     @classmethod
-    def of(cls, schema: pa.Schema, config: SinkConfig, order: tuple[SortKey, ...] = ()) -> Self:
-        """The format of rows of `schema`, which come in `order`."""
+    def of(
+        cls,
+        schema: pa.Schema,
+        config: SinkConfig,
+        order: tuple[SortKey, ...] = (),
+        *,
+        ids: Mapping[str, int] = ...,
+    ) -> Self:
+        """The format of rows of `schema`, which come in `order`. `ids` are those of fields, by their paths."""
 
 
 def adapter(name: str) -> type[Adapter]:

@@ -1,6 +1,6 @@
 """Parquet that Hive's own reader accepts, from 2.3 on.
 
-INT96 timestamps, since ParquetHiveSerDe of 2.3 can't read INT64 ones (HIVE-21215 came with 4.0); decimals as
+INT96 timestamps by default, since ParquetHiveSerDe of 2.3 can't read INT64 ones (HIVE-21215 came with 4.0); decimals as
 FIXED_LEN_BYTE_ARRAY; columns in DDL order under their DDL names, so that reading by position and by name agree.
 """
 
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hivesink.config.formats import ParquetCompression
+from hivesink.config.formats import ParquetCompression, ParquetTimestamp
 from hivesink.formats.dictionaries import Dictionaries
 from hivesink.formats.leaves import leaves
 from hivesink.ports import FileContent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow.dataset as ds
     from typing_extensions import Self
@@ -45,16 +46,25 @@ class ParquetFormat:
     row_group: int = 128 << 20
     dictionary: bool | None = None
     order: tuple[SortKey, ...] = ()
+    timestamp: ParquetTimestamp = ParquetTimestamp.INT96
     _by_sample: Dictionaries = field(default_factory=Dictionaries, compare=False)
 
     @classmethod
-    def of(cls, schema: pa.Schema, config: SinkConfig, order: tuple[SortKey, ...] = ()) -> Self:
-        """By the table's settings, which are Hive's own."""
+    def of(
+        cls,
+        schema: pa.Schema,
+        config: SinkConfig,
+        order: tuple[SortKey, ...] = (),
+        *,
+        ids: Mapping[str, int] = MappingProxyType({}),
+    ) -> Self:
+        """By the table's settings; all but the form of TIMESTAMPs are Hive's own."""
         return cls(
-            schema,
+            pa.schema([_numbered(field, field.name, ids) for field in schema]),
             compression=config["parquet.compression"],
             row_group=config["parquet.block.size"],
             dictionary=config["parquet.enable.dictionary"],
+            timestamp=config["sink.parquet.timestamp"],
             order=order,
         )
 
@@ -109,11 +119,25 @@ class ParquetFormat:
             pa.schema([*self.schema, *beyond]),
             compression="none" if self.compression is ParquetCompression.NONE else self.compression.value,
             use_dictionary=list(dictionary) if isinstance(dictionary, tuple) else dictionary,
-            use_deprecated_int96_timestamps=True,
+            use_deprecated_int96_timestamps=self.timestamp is ParquetTimestamp.INT96,
             store_decimal_as_integer=False,
             store_schema=False,
             **more,
         )
+
+
+def _numbered(field: pa.Field, path: str, ids: Mapping[str, int]) -> pa.Field:
+    """`field` with its id and those of the fields in it, which readers such as Iceberg's go by."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_numbered(inner, f"{path}.{inner.name}", ids) for inner in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_numbered(kind.value_field.with_name("element"), f"{path}.element", ids))
+    elif pa.types.is_map(kind):
+        key, value = (_numbered(inner, f"{path}.{inner.name}", ids) for inner in (kind.key_field, kind.item_field))
+        kind = pa.map_(key, value)
+    metadata = {"PARQUET:field_id": str(ids[path])} if path in ids else None
+    return pa.field(field.name, kind, field.nullable, metadata)
 
 
 def _is_float(kind: pa.DataType) -> bool:

@@ -183,6 +183,20 @@ def test_every_wall_clock(addresses: Addresses, place: Place, hive: Hive) -> Non
     )
 
 
+def test_int64_timestamps(addresses: Addresses, place: Place, hive: Hive) -> None:
+    """Hive 4 reads them as they are, whatever the session's zone."""
+    hive.ask(place.ddl("k STRING, ts TIMESTAMP"))
+    kept = [clock for clock in CLOCKS if clock >= "1582-10-15"]
+    clocks = pa.array([datetime.fromisoformat(text) for text in kept], pa.timestamp("us"))
+    ingest = addresses.ingest(place.table, options={"sink.parquet.timestamp": "micros"})
+    ingest.put(pa.RecordBatch.from_pydict({"k": pa.array(kept), "ts": clocks}))
+    hive.ask(f"SET {FETCH}=none")
+    for vectorized, zone in (("true", "UTC"), ("false", "America/Los_Angeles")):
+        hive.ask(f"SET {VECTORIZED}={vectorized}")
+        hive.ask(f"SET {ZONE}={zone}")
+        assert dict(hive.ask(f"SELECT k, CAST(ts AS STRING) FROM {place.table}")) == {clock: clock for clock in kept}
+
+
 def test_hive_itself_keeps_to_the_same_partitions(addresses: Addresses, place: Place, hive: Hive) -> None:
     """Values with every character that Hive escapes, and some that it doesn't, two deep, and null."""
     hive.ask(place.ddl("id BIGINT", "p STRING, n INT"))

@@ -3,6 +3,8 @@ from __future__ import annotations
 # ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
 import gc
 import io
+import json
+import re
 from datetime import datetime
 from decimal import Decimal as Number
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from hivesink.config.formats import ParquetCompression
 from hivesink.config.options import SinkConfig
+from hivesink.core.field_ids import field_ids
 from hivesink.core.table import Column, SortKey
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
@@ -218,3 +221,29 @@ def test_floats_have_no_bounds_in_a_file_with_nan_which_they_would_hide() -> Non
 )
 def test_settings(settings: dict[str, str], expected: ParquetFormat) -> None:
     assert ParquetFormat.of(SCHEMA, SinkConfig.parse(settings)) == expected
+
+
+def test_every_field_has_its_id() -> None:
+    kinds = {"id": "int", "tags": "array<string>", "m": "map<string,int>", "s": "struct<a:int,b:array<date>>"}
+    columns = [Column(name, parse_type(kind)) for name, kind in kinds.items()]
+    row = {"id": 1, "tags": ["a"], "m": [("k", 2)], "s": {"a": 1, "b": [None]}}
+    schema = arrow_schema(columns)
+    form = ParquetFormat.of(schema, SinkConfig.parse({}), ids=field_ids(columns, {}))
+    stream = written(pa.Table.from_pylist([row], schema=schema), form=form)
+    numbered = re.findall(r"field_id=(\d+) (\w+)", str(pq.ParquetFile(stream).schema))
+    names = ["id", "tags", "element", "m", "key", "value", "s", "a", "b", "element"]
+    assert numbered == [(str(number), name) for number, name in enumerate(names, 1)]
+
+
+@pytest.mark.parametrize(("setting", "physical"), [("int96", "INT96"), ("micros", "INT64")])
+def test_timestamps_are_stored_as_the_setting_says(setting: str, physical: str) -> None:
+    schema = pa.schema([("at", pa.timestamp("us"))])
+    table = pa.table({"at": [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)]}, schema=schema)
+    form = ParquetFormat.of(schema, SinkConfig.parse({"sink.parquet.timestamp": setting}))
+    stream = written(table, form=form)
+    column = pq.ParquetFile(stream).schema.column(0)
+    assert column.physical_type == physical
+    if physical == "INT64":
+        wall_clock = {"isAdjustedToUTC": False, "timeUnit": "microseconds"}
+        assert json.loads(column.logical_type.to_json()).items() >= wall_clock.items()
+    assert pq.read_table(stream, coerce_int96_timestamp_unit="us").equals(table)

@@ -37,12 +37,13 @@ SPARK = {"spark.sql.hive.convertMetastoreParquet": "true"}
 CONVERTED = {**SPARK, "spark.sql.parquet.int96TimestampConversion": "true"}
 
 
-def write(location: Path, columns: dict[str, tuple[str, pa.Array]]) -> list[str]:
+def write(location: Path, columns: dict[str, tuple[str, pa.Array]], **options: str) -> list[str]:
     run = Run(
         RenameFileStore(LocalFileSystem()),
         str(location),
         tuple(Column(name, parse_type(hive)) for name, (hive, _) in columns.items()),
         shape=InputShape(),
+        options=options,
     )
     report = run(pa.RecordBatch.from_arrays([array for _, array in columns.values()], list(columns)))
     assert report.bad is None
@@ -114,7 +115,8 @@ NESTED = [
 class Read(NamedTuple):
     """What one JVM read.
 
-    All columns of every type, the same from a copy that Spark wrote, files under wider types; and the clocks by reader.
+    All columns of every type, the same from a copy that Spark wrote, files under wider types; and the clocks by reader,
+    in INT96 and in INT64.
     """
 
     everything: list[list[str | None]]
@@ -122,6 +124,7 @@ class Read(NamedTuple):
     widened: list[list[str | None]]
     nested: dict[str, list[list[str | None]]]
     clocks: dict[str, dict[str, tuple[str, str, str]] | str]
+    micros: dict[str, dict[str, str] | str]
 
 
 READERS: dict[str, dict[str, str]] = {
@@ -132,6 +135,13 @@ READERS: dict[str, dict[str, str]] = {
     "spark, legacy": {**CONVERTED, "spark.sql.parquet.int96RebaseModeInRead": "LEGACY"},
     "spark, exception": {**CONVERTED, "spark.sql.parquet.int96RebaseModeInRead": "EXCEPTION"},
     "hive, session in UTC": {**HIVE, "spark.sql.session.timeZone": "UTC"},
+}
+
+READERS_OF_MICROS: dict[str, dict[str, str]] = {
+    "hive": HIVE,
+    "spark": CONVERTED,
+    "spark, as TIMESTAMP_NTZ": {**SPARK, "spark.sql.timestampType": "TIMESTAMP_NTZ"},
+    "spark, session in UTC": {**SPARK, "spark.sql.session.timeZone": "UTC"},
 }
 
 
@@ -157,6 +167,8 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "d": ("date", pa.array([clock.date() for clock in clocks], pa.date32())),
         },
     )
+    stored = {"k": ("string", pa.array(CLOCKS)), "ts": ("timestamp", pa.array(clocks, pa.timestamp("us")))}
+    write(base / "micros", stored, **{"sink.parquet.timestamp": "micros"})
     return base
 
 
@@ -197,12 +209,23 @@ def read(zone: str, location: Path, metastore: EmbeddedMetastore) -> Read:
     ]
     columns = ", ".join(f"CAST(c{number} AS STRING)" for number in range(len(NESTED)))
     steps += [{"sql": f"SELECT {columns} FROM types.nested", "conf": conf} for conf in (HIVE, SPARK)]
-    answers = in_zone(zone, metastore.uri, metastore.warehouse, steps)
+    micros = [create("micros", location / "micros", {"k": "string", "ts": "timestamp"})]
+    micros += [
+        {"sql": "SELECT k, CAST(ts AS STRING) FROM types.micros", "conf": {"spark.sql.session.timeZone": zone, **conf}}
+        for conf in READERS_OF_MICROS.values()
+    ]
+    both = in_zone(zone, metastore.uri, metastore.warehouse, [*steps, *micros])
+    answers, of_micros = both[: len(steps)], both[len(steps) + 1 :]
     clocks = {
         reader: answer if isinstance(answer, str) else {k: (ts, inner, day) for k, ts, inner, day in answer}
         for reader, answer in zip(READERS, [answers[4], answers[6], *answers[8:-8]], strict=True)
     }
-    return Read(answers[3], answers[-6], answers[-4], dict(zip(("hive", "spark"), answers[-2:], strict=True)), clocks)
+    nested = dict(zip(("hive", "spark"), answers[-2:], strict=True))
+    texts_of = {
+        reader: answer if isinstance(answer, str) else dict(answer)
+        for reader, answer in zip(READERS_OF_MICROS, of_micros, strict=True)
+    }
+    return Read(answers[3], answers[-6], answers[-4], nested, clocks, texts_of)
 
 
 def stamps(read: Read, reader: str) -> dict[str, str]:
@@ -306,6 +329,23 @@ def test_a_session_zone_other_than_the_jvms_shifts_what_hives_reader_gives(read:
         == {
             "Europe/Berlin": "1969-12-31 23:00:00",
             "America/Los_Angeles": "1970-01-01 08:00:00",
+        }[zone]
+    )
+
+
+def test_int64_timestamps_by_reader(read: Read, zone: str) -> None:
+    """Hive 2.3 can't read them (HIVE-21215); Spark takes them for instants, but for TIMESTAMP_NTZ or in UTC."""
+    assert isinstance(read.micros["hive"], str)
+    same = {clock: clock for clock in CLOCKS}
+    assert read.micros["spark, as TIMESTAMP_NTZ"] == same
+    assert read.micros["spark, session in UTC"] == same
+    shifted = read.micros["spark"]
+    assert isinstance(shifted, dict)
+    assert (
+        shifted["1970-01-01 00:00:00"]
+        == {
+            "Europe/Berlin": "1970-01-01 01:00:00",
+            "America/Los_Angeles": "1969-12-31 16:00:00",
         }[zone]
     )
 

@@ -341,19 +341,6 @@ def test_a_job_that_starts_again_with_other_settings_is_noticed_by_a_wait(table:
         assert str(wait.look()) == f"{DAY}: committed: revision 1 of writer ingest (1 row)"
 
 
-def test_a_log_of_an_older_version_is_judged_by_the_table(table: str, uri: str, writer: Daily) -> None:
-    writer.read(1, mark=2)
-    for manifest in (writer.log / "manifests").glob("*.json"):
-        fields = json.loads(manifest.read_bytes())
-        assert fields.pop("settings")[DELAY] == "1d"
-        del fields["crc32"]
-        manifest.write_text(json.dumps(fields))
-    wait = PartitionWait(table, DAY, metastore=uri)
-    assert "it is over at 2024-01-03 00:00:00 UTC" in str(wait.look())
-    alter(writer, {DELAY: "5d"})
-    assert "it is over at 2024-01-07 00:00:00 UTC" in str(wait.look())
-
-
 def test_of_several_writers_without_rows_each_is_named(table: str, uri: str, writer: Daily) -> None:
     with closing(Daily(table, uri, "other")) as other:
         writer.read(1, mark=4)
