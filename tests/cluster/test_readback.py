@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal as Number
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -264,3 +265,43 @@ def test_a_table_after_add_columns(addresses: Addresses, place: Place, hive: Hiv
         (20, DAYS[1], "é", '["a",null]'),
         (21, "2024-01-03", None, "[]"),
     ]
+
+
+@pytest.mark.parametrize("cascade", ["", "CASCADE"])
+def test_a_table_after_its_structs_have_got_fields(
+    addresses: Addresses, place: Place, hive: Hive, cascade: str
+) -> None:
+    hive.ask(place.ddl("id BIGINT, s STRUCT<x:INT>, l ARRAY<STRUCT<a:INT>>, m DECIMAL(6,2)", "dt STRING"))
+    ingest = addresses.ingest(place.table)
+    old = pa.struct([("x", pa.int32())]), pa.list_(pa.struct([("a", pa.int32())])), pa.decimal128(6, 2)
+    new = (
+        pa.struct([("x", pa.int32()), ("y", pa.string())]),
+        pa.list_(pa.struct([("a", pa.int32()), ("b", pa.string())])),
+        pa.decimal128(10, 2),
+    )
+
+    def put(first: int, kinds: tuple[pa.DataType, ...], *rows: tuple[Any, ...]) -> None:
+        s, items, m = (pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), kinds, strict=True))
+        ids = pa.array(range(first, first + len(rows)), pa.int64())
+        days = pa.array(DAYS[: len(rows)])
+        ingest.put(pa.RecordBatch.from_pydict({"id": ids, "s": s, "l": items, "m": m, "dt": days}))
+
+    put(0, old, ({"x": 1}, [{"a": 1}, None], Number("1.25")), (None, [], None))
+    for column in ("s s STRUCT<x:INT,y:STRING>", "l l ARRAY<STRUCT<a:INT,b:STRING>>", "m m DECIMAL(10,2)"):
+        hive.ask(f"ALTER TABLE {place.table} CHANGE COLUMN {column} {cascade}")
+    # The job that runs goes on with the columns that it knows; the next run knows the new ones.
+    put(10, old, ({"x": 10}, [{"a": 10}], Number("-9999.99")))
+    ingest = ingest.again()
+    later = {"x": 2, "y": "new"}, [{"a": 2, "b": "new"}], Number("10000003.25")
+    put(20, new, later, ({"x": None, "y": ""}, None, None))
+    hive.ask(f"SET {FETCH}=none")
+    expected = [
+        (0, '{"x":1,"y":null}', '[{"a":1,"b":null},null]', Number("1.25")),
+        (1, None, "[]", None),
+        (10, '{"x":10,"y":null}', '[{"a":10,"b":null}]', Number("-9999.99")),
+        (20, '{"x":2,"y":"new"}', '[{"a":2,"b":"new"}]', Number("10000003.25")),
+        (21, '{"x":null,"y":""}', None, None),
+    ]
+    for vectorized in ("false", "true"):
+        hive.ask(f"SET {VECTORIZED}={vectorized}")
+        assert hive.ask(f"SELECT id, s, l, m FROM {place.table} ORDER BY id") == expected, vectorized
