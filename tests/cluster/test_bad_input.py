@@ -93,7 +93,7 @@ def test_a_wrong_nameservice(trial: Trial) -> None:
     wrong = "hdfs://prodction/logs"
     with pytest.raises(errors.HiveSinkError) as told:
         trial.ingest.again(options={"sink.log-location": wrong})
-    said(told, "prodction", "nameservices of this site", "HADOOP_CONF_DIR")
+    said(told, "prodction", f"but the log of {trial.target.name} is in ")
     trial.goes_on()
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import EncryptionDiffers, StoreUnavailable, Unsupported
+from hivesink.errors import EncryptionDiffers, InvalidOption, StoreUnavailable, Unsupported
 from hivesink.spark.site import check_encryption
 from hivesink.storage.hdfs_calls import WINDOW
 from jobs.cluster.hdfs import _client
@@ -87,7 +87,7 @@ def test_a_log_in_the_clear_is_refused_and_the_job_goes_on_with_one_in_a_zone(hd
 
     stage.put(range(10, 20))
     before = files(hdfs, "/")
-    with pytest.raises(EncryptionDiffers):
+    with pytest.raises(InvalidOption, match=f"but the log of {stage.table} is in "):
         stage.sink(options={"sink.log-location": clear})
     assert files(hdfs, "/") == before
     assert stage.ids() == list(range(10))
