@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from textwrap import indent
 from typing import TYPE_CHECKING
 
 import pytest
@@ -174,20 +173,6 @@ def test_csv_and_an_access_log(metastore: EmbeddedMetastore, tmp_path: Path) -> 
         ["::1", "2024-01-03 01:02:04", r"GET /\"x\\", 500, 1],
     ]
     assert json.loads(sh("hivesink rejects demo.hits --json").stdout)["rejects"][0]["records"] == 3
-
-
-@pytest.mark.spark
-def test_partitions_by_a_time_in_seconds(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
-    sh = Shell(tmp_path, metastore, "recipes_seconds")
-    (tmp_path / "events" / "a.json").write_text('{"id": 1, "ts": 1704240000.5}\n{"id": 2, "ts": "x"}\n')
-    settings = "'sink.bucket.time-column'='timestamp'"
-    sh.must(f"""hivesink query "ALTER TABLE demo.events SET TBLPROPERTIES ({settings})" """)
-    job = tmp_path / "jobs" / "events.py"
-    before, start = job.read_text().split("    sink = ", 1)
-    named = f"from pyspark.sql import functions\n{block(PAGE, 'seconds = ').text}"
-    job.write_text(f"{before}{indent(named, '    ')}    sink = {start}")
-    sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
-    assert sh.rows() == [*day(1), [2, None]]
 
 
 @pytest.mark.spark

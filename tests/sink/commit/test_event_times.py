@@ -114,6 +114,26 @@ def test_absurd_dates_and_numbers_have_a_time_that_the_driver_knows(type_: str, 
     assert found is None or epoch + timedelta(microseconds=found) >= datetime.min.replace(tzinfo=timezone.utc)
 
 
+@pytest.mark.parametrize(
+    ("form", "number", "micros"),
+    [
+        ("text", 1_704_164_400_123, 1_704_164_400_123_000),
+        ("at=epoch-seconds", 1_704_164_400, 1_704_164_400_000_000),
+        ("epoch-nanos", 1_704_164_400_123_456_789, 1_704_164_400_123_456),
+        ("epoch-days", 19_724, 1_704_153_600_000_000),
+        # Numbers of another unit count for nothing.
+        ("text", 1_704_164_400, None),
+        ("epoch-seconds", 1_704_164_400_123, None),
+    ],
+)
+def test_numbers_are_event_times_in_their_unit(form: str, number: int, micros: int | None) -> None:
+    job = World(HOURLY | {"sink.timestamp-format": form}).job()
+    plan = job.committer.spec.task_plan(Epoch(1), InputShape(event_time="at"), job.context.stamp())
+    events = EventTimes(plan)
+    events.take(pa.record_batch({"at": pa.array([number, None])}), pa.table({}), None)
+    assert list(events.newest.values()) == [micros]
+
+
 def test_null_times_only_hold_their_rows_until_the_stop_and_say_so() -> None:
     world = World()
     job = world.started()
