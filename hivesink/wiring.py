@@ -210,8 +210,8 @@ class OpenedWriter:
 
     def last_batch(self) -> LastBatch | None:
         """The newest batch in the log."""
-        head = load(self.context).head
-        return head.last_batch if head else None
+        view = self.context.log.view()
+        return self.context.log.manifest(view.head).last_batch if view.manifests else None
 
 
 def declared_table(live: LiveTable) -> LiveTable:

@@ -1,15 +1,11 @@
-"""The actions that a plan consists of: values that say what to do. `hivesink recover --dry-run` prints them."""
+"""The actions that a plan consists of: values that say what to do. `hivesink recover --dry-run` lists them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.progress import count
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import Touched
     from hivesink.core.manifest import Manifest, PartEntry
@@ -57,45 +53,23 @@ class Publish(_OfPart):
 
 
 @dataclass(frozen=True, slots=True)
-class Keep(_OfPart):
-    """A decided part is at its target already."""
+class AlreadyPublished(_OfPart):
+    """A decided part is at its target."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse(_OfPart):
-    """A decided part is lost: all waits until it is restored, or a person accepts the loss."""
+class PartMissing(_OfPart):
+    """A part is nowhere: all waits until it is restored, or a person accepts the loss."""
 
-    found: tuple[tuple[str, int], ...]
+    wrong: tuple[tuple[str, int], ...] = ()
     """Paths where another file stands, with its length."""
-    astray: str | None = None
-    """Where its own file is instead, if somebody has moved it within the table: then its loss can't be accepted."""
-
-    @property
-    def is_hidden(self) -> bool:
-        """Whether that file is still hidden. Otherwise readers may find its rows where it is."""
-        return self.astray is not None and self.astray.rpartition("/")[2] != self.part.name
-
-    @property
-    def reason(self) -> str:
-        wrong = ", ".join(f"{path} has {count(length, 'byte')}" for path, length in self.found)
-        told = f"{wrong} where {self.part.length} were written" if wrong else "neither staged nor published"
-        return told + (f", but {self.part.way_back(self.astray)}" if self.astray else "")
-
-
-@dataclass(frozen=True, slots=True)
-class PutAway:
-    """Move the file of a part that is given up to where nothing reads, sweeps or cleans it."""
-
-    part: PartEntry
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
 class BeginPublish:
-    """Record that some parts of the epoch may be visible from now on. `names` are its own parts'."""
+    """Record that some parts of the epoch may be visible from now on."""
 
     epoch: Epoch
-    names: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,47 +137,5 @@ class Trim:
 
 
 _OnLog = Decide | BeginPublish | MarkPublished | MarkFound | MarkSettled | Forget | DropSegments | Trim
-_OnFiles = Publish | Keep | Refuse | PutAway | Announce | Discard
+_OnFiles = Publish | AlreadyPublished | PartMissing | Announce | Discard
 Action = _OnLog | _OnFiles | ClearAccurate | Register | LookAgain
-
-
-def describe(action: Action) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912  one case per action
-    """The action in words, by line: what is done, and to what."""
-    match action:
-        case Decide(manifest):
-            yield manifest.kind, f"epoch {manifest.epoch}"
-            yield from (("give up", f"{_name(*one.key)} ({count(one.slice.rows, 'row')})") for one in manifest.given_up)
-        case ClearAccurate(table, partitions):
-            yield from (("clear accurate flag", _name(table, partition)) for partition in partitions)
-        case Register(table, partitions):
-            yield from (("register", _name(table, partition)) for partition, _ in partitions)
-        case Publish(part):
-            yield "publish", part.target
-        case Keep(part):
-            yield "keep", part.target
-        case Refuse(part):
-            yield "stop at", f"{part.target} ({count(part.rows, 'row')}): {action.reason}"
-        case PutAway(part, source):
-            yield "put away", f"{source} as {part.put_away}"
-        case BeginPublish(epoch):
-            yield "mark publishing", f"epoch {epoch}"
-        case MarkPublished(epoch):
-            yield "mark published", f"epoch {epoch}"
-        case Announce(kind, committed):
-            yield from ((kind.value.replace("-", " "), _name(one.table, one.partition)) for one in committed)
-        case MarkFound(epoch):
-            yield "mark found", f"epoch {epoch}"
-        case MarkSettled(epoch):
-            yield "mark settled", f"epoch {epoch}"
-        case Discard(staged):
-            yield from (("discard", path) for path in staged)
-        case Forget(lists):
-            yield from (("forget", f"list of epoch {one.epoch}, task {one.task}") for one in lists)
-        case DropSegments(names):
-            yield from (("drop segment", name) for name in names)
-        case Trim(epoch):
-            yield "trim", f"manifests up to epoch {epoch}"
-
-
-def _name(table: str, partition: str) -> str:
-    return f"{table} {partition}".strip()

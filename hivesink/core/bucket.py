@@ -109,24 +109,6 @@ def is_hidden(below: str) -> bool:
     return any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in names)
 
 
-_GIVEN_UP = ".hivesink-given-up"
-
-
-def given_up(target: str) -> tuple[str, str]:
-    """Where the file of a part goes that is given up and would be at `target`: hidden, beside its partition's folder.
-
-    The second path is for a part that came back from the first.
-    """
-    folder, _, name = target.rpartition("/")
-    beside = f"{folder.rpartition('/')[0]}/{_GIVEN_UP}"
-    return f"{beside}/{name}", f"{beside}/again/{name}"
-
-
-def is_given_up(path: str) -> bool:
-    """Whether `path` is one of `given_up`, or a folder of one."""
-    return f"/{_GIVEN_UP}/" in f"{path}/"
-
-
 def same_location(left: str, right: str) -> bool:
     """Whether two locations are the same folder, by their text (`file:/a`, `file:///a`, `/a/`)."""
     return left == right or normal(left) == normal(right)

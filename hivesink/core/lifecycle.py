@@ -14,16 +14,15 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import given_up, same_location
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import REOPEN, REPLAYS, Manifest, PartEntry, standing
+from hivesink.core.manifest import REPLAYS, REQUEUE, Manifest, PartEntry, live_parts
 from hivesink.core.rolling import OpenRows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from hivesink.core.partition import LivePartition, PartitionKey
+    from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import Commit
 
 
@@ -37,7 +36,7 @@ class EpochState(Enum):
     DECIDED = "decided"
     """Its manifest exists."""
     PUBLISHING = "publishing"
-    """A mark says that some of its parts may be visible. Rows that nobody has read may wait again, others not."""
+    """A mark says that some of its parts may be visible: from here on their rows can't be requeued."""
     PUBLISHED = "published"
     """Its mark says that every part is visible: from here on the files are the users' own."""
     FOUND = "found"
@@ -54,10 +53,10 @@ class PartState(Enum):
     DECIDED = "decided"
     FINISHED = "finished"
     DISCARDED = "discarded"
-    GIVEN_UP = "given up"
+    FORGOTTEN = "forgotten"
     """A person accepted its loss."""
-    REOPENED = "reopened"
-    """It is lost, and its rows wait again."""
+    REQUEUED = "requeued"
+    """It, or another of its bucket, is lost, and their rows wait again."""
 
 
 class Step(Enum):
@@ -72,8 +71,8 @@ class Step(Enum):
     CLOSE = "close"
     SET_ASIDE = "set aside"
     MOVE = "move"
-    ACCEPT_LOSS = "accept loss"
-    REOPEN = "reopen"
+    FORGET = "forget"
+    REQUEUE = "requeue"
     DISCARD = "discard"
 
 
@@ -97,14 +96,14 @@ NEXT: Mapping[State, Mapping[Step, State]] = {
     PartState.DECIDED: {
         Step.PUBLISH: PartState.FINISHED,
         Step.MOVE: PartState.DECIDED,
-        Step.ACCEPT_LOSS: PartState.GIVEN_UP,
-        Step.REOPEN: PartState.REOPENED,
+        Step.FORGET: PartState.FORGOTTEN,
+        Step.REQUEUE: PartState.REQUEUED,
     },
-    # Only until its epoch is settled: its partition is in another folder; or a person says that its rows are gone.
-    PartState.FINISHED: {Step.MOVE: PartState.DECIDED, Step.REOPEN: PartState.REOPENED},
+    # Only until its epoch is settled: its partition is in another folder, or its file has vanished.
+    PartState.FINISHED: {Step.MOVE: PartState.DECIDED, Step.FORGET: PartState.FORGOTTEN},
     PartState.DISCARDED: {},
-    PartState.GIVEN_UP: {},
-    PartState.REOPENED: {},
+    PartState.FORGOTTEN: {},
+    PartState.REQUEUED: {},
 }
 """Every legal step; `docs/architecture.md` draws it, and a test holds the drawing to this table."""
 
@@ -158,8 +157,8 @@ class OpenEpoch:
 
     @property
     def has_waited(self) -> bool:
-        """Whether rows that waited may be in its parts: unless somebody has read them, lost ones wait again."""
-        return bool(self.manifest.rolled or self.manifest.moves)
+        """Whether rows that waited may be in its parts: until its mark is there, lost ones are requeued."""
+        return bool(self.manifest.rolled or self.manifest.remove)
 
 
 @dataclass(frozen=True)
@@ -200,38 +199,36 @@ class History:
         return tuple(epoch for epoch in self.open if not epoch.is_published)
 
     @cached_property
-    def standing(self) -> tuple[tuple[OpenEpoch, PartEntry], ...]:
-        """Each part of an open epoch that no later epoch has moved or taken out as lost."""
+    def live_parts(self) -> tuple[tuple[OpenEpoch, PartEntry], ...]:
+        """Each part of an open epoch that no later epoch has removed."""
         by_epoch = {epoch.manifest.epoch: epoch for epoch in self.open}
-        parts = standing(epoch.manifest for epoch in self.open)
+        parts = live_parts(epoch.manifest for epoch in self.open)
         return tuple((by_epoch[manifest.epoch], part) for manifest, part in parts)
 
     @cached_property
     def waiting(self) -> tuple[PartEntry, ...]:
         """The decided parts that aren't published yet."""
-        return tuple(part for epoch, part in self.standing if not epoch.is_published)
+        return tuple(part for epoch, part in self.live_parts if not epoch.is_published)
 
     def committed(self, upto: Epoch | None = None) -> dict[PartitionKey, Commit]:
         """The partitions that open epochs (up to `upto`) commit, each with its newest record.
 
-        None of which nothing is left, and none whose rows wait again.
+        A requeue withdraws its partitions until an epoch commits them anew, or none of their rows waits any more.
+        Partitions without files are left out.
         """
-        done: dict[PartitionKey, Commit] = {}
-        again: set[PartitionKey] = set()
-        there = self.keys
+        records: dict[PartitionKey, Commit] = {}
+        withdrawn: set[PartitionKey] = set()
         for manifest in (epoch.manifest for epoch in self.open if upto is None or epoch.manifest.epoch <= upto):
-            own = {commit.key: commit for commit in manifest.commits}
-            if manifest.kind == REOPEN:
-                # It says what the partitions have until their rows are back.
-                again |= own.keys()
-            elif not (manifest.lost or manifest.moves):
-                again -= own.keys()
+            keys = {commit.key for commit in manifest.commits}
+            if manifest.kind == REQUEUE:
+                withdrawn |= keys
+            elif not manifest.remove:
+                withdrawn -= keys
             if manifest.waiting is not None:
-                again &= {key for key, bucket in manifest.waiting if bucket.slices}
-            done |= own
-            for key in again & done.keys():
-                del done[key]
-        return {key: commit for key, commit in done.items() if key in there or commit.files}
+                withdrawn &= {key for key, bucket in manifest.waiting if bucket.slices}
+            records |= {commit.key: commit for commit in manifest.commits}
+        has_files = {key for key, commit in records.items() if key in self.keys or commit.files}
+        return {key: records[key] for key in has_files - withdrawn}
 
     @property
     def commits(self) -> dict[PartitionKey, Commit]:
@@ -245,29 +242,20 @@ class History:
 
     @cached_property
     def keys(self) -> frozenset[PartitionKey]:
-        """The partitions of standing parts."""
-        return frozenset(part.key for _, part in self.standing)
+        """The partitions of live parts."""
+        return frozenset(part.key for _, part in self.live_parts)
 
     def folders(self) -> dict[PartitionKey, str]:
-        """The partition of each standing part, with the folder that was chosen for it last."""
-        return {part.key: part.folder for _, part in self.standing}
+        """The partition of each live part, with the folder that was chosen for it last."""
+        return {part.key: part.folder for _, part in self.live_parts}
 
     @cached_property
     def earlier_paths(self) -> dict[str, tuple[str, ...]]:
         """Where parts may be from before open epochs moved them, by the parts' names, which never change."""
         paths: dict[str, tuple[str, ...]] = {}
-        for was in (move.was for epoch in self.open for move in epoch.manifest.moves):
-            name = was.rpartition("/")[2]
-            paths[name] = (*paths.get(name, ()), was, *given_up(was))
-        return paths
-
-    def other_paths(self, live: Mapping[PartitionKey, LivePartition] | None = None) -> dict[str, tuple[str, ...]]:
-        """Also where users may have moved parts, hidden or not: with their partition, to where `live` has it."""
-        paths, known = dict(self.earlier_paths), live or {}
-        for part in self.waiting if known else ():
-            if (home := known.get(part.key)) and not same_location(part.folder, home.location):
-                there = replace(part, target=f"{home.location.rstrip('/')}/{part.name}")
-                paths[part.name] = (*paths.get(part.name, ()), there.restored, there.target, *given_up(there.target))
+        for removed in (target for epoch in self.open for target in epoch.manifest.remove):
+            name = removed.rpartition("/")[2]
+            paths[name] = (*paths.get(name, ()), removed)
         return paths
 
     def following(self, kind: str, stamp: Stamp) -> Manifest:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
-from hivesink.core.manifest import FORMAT, Floor, Manifest, Move, PartEntry, Rows
+from hivesink.core.manifest import FORMAT, Floor, Manifest, PartEntry, Rows
 from hivesink.core.partition_commit import Commit, Recorded
 from hivesink.core.rolling import OpenBucket, Opened, Slice
 from hivesink.core.watermark import Watermark
@@ -39,7 +39,6 @@ def encode(manifest: Manifest) -> bytes:
             "options": dict(manifest.options),
             "settings": dict(manifest.settings),
             "opened": [_opened(one) for one in manifest.opened],
-            "given_up": [_opened(one) for one in manifest.given_up],
             "rolled": [{"table": table, "partition": partition} for table, partition in manifest.rolled],
             "waiting": None if manifest.waiting is None else [_bucket(*item) for item in manifest.waiting],
             "watermark": _watermark(manifest.watermark),
@@ -62,16 +61,15 @@ def decode(data: bytes, file: str) -> Manifest:
             settled=Epoch(int(found["settled"])),
             last_batch=_to_last_batch(found["last_batch"]),
             rows=_to_rows(found["rows"]),
-            parts=tuple(_to_part(part) for part in found["parts"]),
-            moves=tuple(Move(Epoch(int(m["epoch"])), str(m["was"]), _to_part(m["part"])) for m in found["moves"]),
-            lost=tuple(str(target) for target in found["lost"]),
+            add=tuple(_to_part(part) for part in found["add"]),
+            remove=tuple(str(target) for target in found["remove"]),
+            forgotten=int(found["forgotten"]),
             tables=tuple(str(table) for table in found["tables"]),
             zones=tuple(sorted((str(table), str(zone)) for table, zone in found["zones"].items())),
             log=str(found["log"]),
             options=_texts(found["options"]),
             settings=_texts(found["settings"]),
             opened=tuple(_to_opened(one) for one in found["opened"]),
-            given_up=tuple(_to_opened(one) for one in found["given_up"]),
             rolled=tuple(_key(one) for one in found["rolled"]),
             waiting=None if waiting is None else tuple((_key(one), _to_bucket(one)) for one in waiting),
             commits=tuple(_to_commit(one) for one in found["commits"]),
@@ -102,16 +100,16 @@ def decode_records(data: bytes, file: str) -> tuple[Recorded, ...]:
 
 def encode_floor(floor: Floor) -> bytes:
     """In the form of `encode`."""
-    return _bytes(
-        {"format": FORMAT, "floor": floor.epoch, "totals": floor.totals, "files": floor.files, "lost": floor.lost}
-    )
+    counts = {"files": floor.files, "forgotten": floor.forgotten}
+    return _bytes({"format": FORMAT, "floor": floor.epoch, "totals": floor.totals, **counts})
 
 
 def decode_floor(data: bytes, file: str) -> Floor:
     """The inverse of `encode_floor`. Raises NewerFormat or LogDamaged, both naming `file`."""
     found = _parse(data, file)
     try:
-        return Floor(Epoch(int(found["floor"])), _to_rows(found["totals"]), int(found["files"]), int(found["lost"]))
+        files, forgotten = int(found["files"]), int(found["forgotten"])
+        return Floor(Epoch(int(found["floor"])), _to_rows(found["totals"]), files, forgotten)
     except (KeyError, TypeError, ValueError) as error:
         raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
 

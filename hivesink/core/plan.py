@@ -16,23 +16,25 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hivesink.core import actions
-from hivesink.core.bucket import is_aside, is_given_up, same_location
+from hivesink.core.bucket import is_aside, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
-from hivesink.core.losing import accepted, reopened
-from hivesink.core.manifest import Manifest, Move
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.partition_commit import CommittedPartition
-from hivesink.core.seen import NOTHING, GivenUp, Places, Seen, abandoned, newest, sweep, vanished
+from hivesink.core.repair import requeue
+from hivesink.core.snapshot import PartLocator, Snapshot, newest, sweep, vanished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.lifecycle import History, Stamp
+    from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition_commit import PolicyKind
 
 
-Located = dict[Epoch, list[actions.Publish | actions.Keep | actions.Refuse]]
+OnPart = actions.Publish | actions.AlreadyPublished | actions.PartMissing
+Located = dict[Epoch, list[OnPart]]
+"""What to do about each part that waits, by the epoch that answers for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,41 +52,36 @@ class Policy:
 
 def plan(
     history: History,
-    seen: Seen,
+    snapshot: Snapshot,
     stamp: Stamp,
     policy: Policy = Policy(),
     *,
-    batch: Manifest | None = None,
+    decision: Manifest | None = None,
     starting: bool = False,
-    given_up: GivenUp = NOTHING,
 ) -> Iterator[actions.Action]:
-    """Everything to do, as far as `seen` shows. Who wants the first actions only (`until_look`) pays for no more.
+    """Everything to do, as far as `snapshot` shows. Lazy: `until_look` computes only the first actions.
 
-    `batch` is the manifest of a batch whose tasks have succeeded. `starting`: what tasks have begun belongs to an
-    older run, which is shut out. `given_up` is what a person gives up.
+    `decision` is the next manifest: that of a batch whose tasks have succeeded, say. `starting`: what tasks have begun
+    belongs to an older run, which is shut out.
     """
-    fence = _fence(history, seen, stamp) if starting else None
-    manifest = batch or fence or reopened(history, seen, stamp, given_up) or accepted(history, seen, stamp, given_up)
+    fence = _fence(history, snapshot, stamp) if starting else None
+    manifest = decision or fence or requeue(history, snapshot, stamp)
     if manifest is not None:
-        if manifest.accepted:
-            yield from _put_away(history, seen, given_up)
-        manifest = history.rows.complete(manifest)
-        yield actions.Decide(manifest)  # The point of no return.
-        yield from plan(history.decided(manifest), seen, stamp, policy, given_up=given_up)
+        yield actions.Decide(history.rows.complete(manifest))  # The point of no return. Then look again.
         return
-    if seen.partitions is not None:
-        yield from _finish(history, seen, seen.partitions, stamp, policy)
-    if seen.tracks is not None:
-        yield from sweep(history, seen.tracks)
+    if snapshot.partitions is not None and history.open:
+        yield from _finish(history, snapshot, snapshot.partitions, stamp, policy)
+    if snapshot.staging is not None:
+        yield from sweep(history, snapshot.staging)
         yield from _trim(history, policy)
 
 
-def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
+def _fence(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | None:
     """Decide the epoch that an older try has begun, without a batch: that try can no longer commit.
 
-    Nor may another run that publishes rows which waited: what it finds lost, this one may have made visible.
+    Nor may another run that publishes rows which waited: what it finds missing, this one may have made visible.
     """
-    begun = seen.tracks is not None and newest(seen.tracks.lists) > history.epoch
+    begun = snapshot.staging is not None and newest(snapshot.staging.lists) > history.epoch
     # Also behind another fence: the start that made it may be alive, and two runs on one head could both publish.
     rolled = any(epoch.manifest.rolled for epoch in history.open)
     if begun or (rolled and any(epoch.has_waited for epoch in history.unpublished)):
@@ -92,51 +89,34 @@ def _fence(history: History, seen: Seen, stamp: Stamp) -> Manifest | None:
     return None
 
 
-def _put_away(history: History, seen: Seen, given_up: GivenUp) -> Iterator[actions.PutAway]:
-    """Before the decision, after which the files would be leftovers. A crash in between: give up again."""
-    places = Places(seen.files, history.other_paths(seen.partitions))
-    for part in abandoned(history, seen, given_up):
-        match places.locate(part):
-            case actions.Publish(_, source) if source != part.put_away:
-                yield actions.PutAway(part, source)
-            case actions.Keep():
-                yield actions.PutAway(part, part.target)
-            case actions.Refuse(_, _, str(source)) as found if found.is_hidden:
-                yield actions.PutAway(part, source)
-
-
 def _finish(
-    history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], stamp: Stamp, policy: Policy
+    history: History, snapshot: Snapshot, live: Mapping[PartitionKey, LivePartition], stamp: Stamp, policy: Policy
 ) -> Iterator[actions.Action]:
-    if not history.open:
-        return
-    located = _located(history, seen)
-    held = _held(seen, live, located) if seen.refused else seen.refused
-    moves = tuple(_moves(history, seen.files, live, located))
+    """Move, publish or settle: whatever comes first."""
+    located = _located(history, snapshot)
+    held = _held(snapshot, live, located)
+    moves = tuple(_moves(history, snapshot.files, live, located))
     if held and not moves:
-        moves = tuple(_carried(history, seen.taken | live.keys(), located, held))
+        moves = tuple(_carried(history, snapshot.taken | live.keys(), located, held))
     if moves:
-        moved, done = {move.part.key for move in moves}, history.committed().values()
-        commits = tuple(commit for commit in done if commit.key in moved)
-        manifest = replace(history.following("move", stamp), moves=moves, commits=commits)
-        manifest = history.rows.complete(manifest)
-        yield actions.Decide(manifest)  # The point of no return, for the moves.
-        yield from _finish(history.decided(manifest), seen, live, stamp, policy)
+        yield actions.Decide(_move_epoch(history, stamp, moves))  # The point of no return, for the moves.
         return
     yield from _clear(live)
-    yield from vanished(history, live, seen.files)
-    owned = (located.get(epoch.manifest.epoch) for epoch in history.unpublished)
-    if not all(own and all(action.key in held for action in own) for own in owned):
-        yield from _publish(history, seen, live, stamp, policy, located=located, held=held)
+    yield from vanished(history, live, snapshot.files)
+    waits = [located.get(epoch.manifest.epoch) for epoch in history.unpublished]
+    if all(steps and all(step.key in held for step in steps) for steps in waits):
+        yield from _settle(history, snapshot, live, policy)
     else:
-        yield from _confirm(history, seen, live, policy)
+        yield from _publish(history, snapshot, live, located, held)
 
 
-def _held(seen: Seen, live: Mapping[PartitionKey, LivePartition], located: Located) -> frozenset[PartitionKey]:
+def _held(snapshot: Snapshot, live: Mapping[PartitionKey, LivePartition], located: Located) -> frozenset[PartitionKey]:
     """The refused partitions whose parts wait."""
     # Readers find a visible part of a taken folder under its new name: it waits for nothing.
-    hidden = {action.key for own in located.values() for action in own if not isinstance(action, actions.Keep)}
-    return seen.refused - live.keys() - (seen.taken - hidden)
+    hidden = {
+        step.key for steps in located.values() for step in steps if not isinstance(step, actions.AlreadyPublished)
+    }
+    return snapshot.refused - live.keys() - (snapshot.taken - hidden)
 
 
 def _clear(live: Mapping[PartitionKey, LivePartition]) -> Iterator[actions.ClearAccurate]:
@@ -146,68 +126,44 @@ def _clear(live: Mapping[PartitionKey, LivePartition]) -> Iterator[actions.Clear
 
 def _publish(
     history: History,
-    seen: Seen,
+    snapshot: Snapshot,
     live: Mapping[PartitionKey, LivePartition],
-    stamp: Stamp,
-    policy: Policy,
-    *,
     located: Located,
     held: frozenset[PartitionKey],
 ) -> Iterator[actions.Action]:
-    folders = history.folders()
-    steps = [action for own in located.values() for action in own]
-    refused = [action for action in steps if isinstance(action, actions.Refuse) and action.key not in held]
-    if refused and history.is_replay:
+    """Register the partitions of the parts that wait, then publish the parts epoch by epoch, but for those `held`."""
+    steps = [step for own in located.values() for step in own]
+    missing = [step for step in steps if isinstance(step, actions.PartMissing) and step.key not in held]
+    if missing and history.is_replay:
         # As long as nobody can read any of it, all of it can be given up and done again.
-        yield from refused
+        yield from missing
         return
-    marked = [one for one in history.unpublished if one.has_waited or history.is_replay]
-    for epoch in [one for one in marked if one.state is EpochState.DECIDED]:
-        if any(isinstance(action, actions.Publish) for action in located.get(epoch.manifest.epoch, ())):
-            # Its own parts only: one that moves may have been visible before.
-            yield actions.BeginPublish(epoch.manifest.epoch, frozenset(part.name for part in epoch.manifest.parts))
-            history = history.begun(epoch.manifest.epoch)
-    waiting = {action.key for action in steps}
-    behind = {key for key in waiting if key in live and live[key].columns_behind}
     # A published part's partition that a user has dropped since isn't registered again until all is published.
-    missing = {key for key in waiting if key not in live}
-    # Parts whose partition is listed need no registration, which may fail.
-    yield from (action for action in steps if action.key in live and not isinstance(action, actions.Refuse))
-    wanted = (missing | behind) - seen.refused
-    yield from _register({key: folders[key] for key in wanted})
-    missing -= held
-    after = history
+    unready = {step.key for step in steps if step.key not in live or live[step.key].columns_behind}
+    folders = history.folders()
+    yield from _register({key: folders[key] for key in unready - snapshot.refused})
     for epoch in history.unpublished:
-        own = located.get(epoch.manifest.epoch, [])
-        yield from (action for action in own if action.key in missing and not isinstance(action, actions.Refuse))
-        lost = [action for action in own if isinstance(action, actions.Refuse) and action.key not in held]
-        yield from lost
-        if lost:
+        number, own = epoch.manifest.epoch, located.get(epoch.manifest.epoch, [])
+        ready = [step for step in own if step.key not in held and not isinstance(step, actions.PartMissing)]
+        is_marked = epoch.state is not EpochState.DECIDED or not (epoch.has_waited or history.is_replay)
+        if not is_marked and any(isinstance(step, actions.Publish) for step in ready):
+            yield actions.BeginPublish(number)
+        yield from ready
+        yield from (step for step in own if step in missing)
+        if any(step in missing for step in own):
             return
-        if any(action.key in held for action in own):
-            continue
-        waited = {action.part.staged.rpartition("/")[0] for action in own}
-        yield actions.MarkPublished(epoch.manifest.epoch, tuple(sorted(filter(is_aside, waited))))
-        after = after.published(epoch.manifest.epoch)
-    if after.unpublished:
-        return
+        if len(ready) == len(own):
+            waited = {step.part.staged.rpartition("/")[0] for step in own}
+            yield actions.MarkPublished(number, tuple(sorted(filter(is_aside, waited))))
     yield actions.LookAgain()
-    # What that look finds if nobody interferes.
-    then = {
-        key: LivePartition(key[1], home, accurate=False, columns_behind=False)
-        for key, home in _homes(folders, live).items()
-    }
-    files = {**seen.files, **{action.part.target: action.part.length for action in steps}}
-    yield from _finish(after, replace(seen, files=files), then, stamp, policy)
 
 
-def _located(history: History, seen: Seen) -> Located:
-    """What to do about each part that waits, by the epoch that answers for it."""
+def _located(history: History, snapshot: Snapshot) -> Located:
     located: Located = {}
-    places = Places(seen.files, history.other_paths(seen.partitions))
-    for epoch, part in history.standing:
+    locator = PartLocator(snapshot.files, history.earlier_paths)
+    for epoch, part in history.live_parts:
         if not epoch.is_published:
-            located.setdefault(epoch.manifest.epoch, []).append(places.locate(part))
+            located.setdefault(epoch.manifest.epoch, []).append(locator.next_action(part))
     return located
 
 
@@ -215,8 +171,8 @@ def _homes(folders: Mapping[PartitionKey, str], live: Mapping[PartitionKey, Live
     return {**folders, **{key: partition.location for key, partition in live.items()}}
 
 
-def _confirm(
-    history: History, seen: Seen, live: Mapping[PartitionKey, LivePartition], policy: Policy
+def _settle(
+    history: History, snapshot: Snapshot, live: Mapping[PartitionKey, LivePartition], policy: Policy
 ) -> Iterator[actions.Action]:
     """All is published that isn't refused. What was dropped since the last look is registered again if it has rows.
 
@@ -228,16 +184,17 @@ def _confirm(
     if history.confirmable < history.open[0].manifest.epoch:
         return
     # Once they were found in place, a partition that is dropped stays so.
-    published = [part for epoch, part in history.standing if epoch.state is EpochState.PUBLISHED]
-    there = [part for part in published if part.key in live or part.target in seen.files]
-    folders = {part.key: part.folder for part in there if part.key not in seen.taken}
+    published = [part for epoch, part in history.live_parts if epoch.state is EpochState.PUBLISHED]
+    in_place = [part for part in published if part.key in live or part.target in snapshot.files]
+    folders = {part.key: part.folder for part in in_place if part.key not in snapshot.taken}
     dropped = {key: folder for key, folder in folders.items() if key not in live}
     if dropped:
         yield from _register(dropped)
-        if any(part.key in dropped and part.target not in seen.files for part in published):
+        if any(part.key in dropped and part.target not in snapshot.files for part in published):
             # The next look finds the partition listed, as if an INSERT had taken them.
             yield actions.MarkFound(history.confirmable)
         yield actions.LookAgain()
+        return
     committed = tuple(_committed(history, _homes(folders, live))) if policy.announce else ()
     if committed:
         if history.found() != history:
@@ -249,7 +206,7 @@ def _confirm(
 
 def _committed(history: History, homes: Mapping[PartitionKey, str]) -> Iterator[CommittedPartition]:
     files: dict[PartitionKey, list[str]] = {}
-    for epoch, part in history.standing:
+    for epoch, part in history.live_parts:
         if epoch.manifest.epoch <= history.confirmable:
             files.setdefault(part.key, []).append(part.target)
     for key, commit in sorted(history.committed(history.confirmable).items(), key=lambda item: item[0]):
@@ -262,52 +219,56 @@ def _register(folders: Mapping[PartitionKey, str]) -> Iterator[actions.Register]
         yield actions.Register(table, tuple((partition, folders[table, partition]) for partition in partitions))
 
 
+def _move_epoch(history: History, stamp: Stamp, moves: Sequence[tuple[str, PartEntry]]) -> Manifest:
+    """It takes the parts on, each from its target before, and repeats the commits of their partitions."""
+    moved = {part.key for _, part in moves}
+    manifest = replace(
+        history.following("move", stamp),
+        add=tuple(part for _, part in moves),
+        remove=tuple(target for target, _ in moves),
+        commits=tuple(commit for commit in history.committed().values() if commit.key in moved),
+    )
+    return history.rows.complete(manifest)
+
+
 def _moves(
     history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition], located: Located
-) -> Iterator[Move]:
-    """The moves of parts that aren't in the folder that `live` has for their partition.
+) -> Iterator[tuple[str, PartEntry]]:
+    """The parts that aren't in the folder that `live` has for their partition: the old target, and the part anew.
 
     Before the decision, the try is repeated with the right folders. If somebody registers the partition elsewhere
     later, an epoch of its own moves the parts, so that a crash in its middle is recovered like any other.
-
-    What a `recover --give-up` has put away comes back by such an epoch too: of the two, only one can decide next.
     """
-    sources = {
-        (action.part.staged, action.part.target): action.source
-        for own in located.values()
-        for action in own
-        if isinstance(action, actions.Publish) and action.source != action.part.staged
-    }
-    for epoch, part in history.standing:
-        home, source = live.get(part.key), sources.get((part.staged, part.target), part.staged)
-        is_away = source != part.staged and is_given_up(source)
-        is_home = home is None or same_location(part.folder, home.location)
-        if is_home and not is_away:
+    steps = (step for own in located.values() for step in own)
+    sources = {step.part.target: step.source for step in steps if isinstance(step, actions.Publish)}
+    for epoch, part in history.live_parts:
+        home = live.get(part.key)
+        if home is None or same_location(part.folder, home.location):
             continue
         at_target = part.target in files
         if epoch.is_published and not at_target:
             continue  # Whoever deleted it after it was published had their reasons.
-        target = part.target if home is None or is_home else f"{home.location.rstrip('/')}/{part.name}"
-        staged = part.target if at_target else source
+        target = f"{home.location.rstrip('/')}/{part.name}"
+        staged = part.target if at_target else sources.get(part.target, part.staged)
         if same_location(staged, target):
             staged = target  # It moves back, and has never left.
-        yield Move(epoch.manifest.epoch, part.target, replace(part, staged=staged, target=target))
+        yield part.target, replace(part, staged=staged, target=target)
 
 
 def _carried(
     history: History, read: frozenset[PartitionKey], located: Located, held: frozenset[PartitionKey]
-) -> Iterator[Move]:
+) -> Iterator[tuple[str, PartEntry]]:
     """The parts of refused partitions go on in an epoch of their own, behind all others, so that these are settled.
 
     Until then a user may not touch the others' files. Only once a look shows the others where readers find them: what
     is refused is known by then, so no retry decides again.
     """
-    waiting = [(epoch, action) for epoch, own in located.items() for action in own]
-    refused = [(epoch, action.part) for epoch, action in waiting if action.key in held]
-    others = (action for _, action in waiting if action.key not in held)
-    last = max((epoch.manifest.epoch for epoch, part in history.standing if part.key not in held), default=Epoch(0))
-    if all(isinstance(action, actions.Keep) and action.key in read for action in others):
-        yield from (Move(epoch, part.target, part) for epoch, part in refused if refused[0][0] <= last)
+    waiting = [(epoch, step) for epoch, steps in located.items() for step in steps]
+    refused = [(epoch, step.part) for epoch, step in waiting if step.key in held]
+    others = (step for _, step in waiting if step.key not in held)
+    last = max((epoch.manifest.epoch for epoch, part in history.live_parts if part.key not in held), default=Epoch(0))
+    if all(isinstance(step, actions.AlreadyPublished) and step.key in read for step in others):
+        yield from ((part.target, part) for _, part in refused if refused[0][0] <= last)
 
 
 def _trim(history: History, policy: Policy) -> Iterator[actions.Trim]:

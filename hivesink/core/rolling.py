@@ -14,7 +14,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.partition import known_as
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Collection, Container, Iterable, Mapping
     from datetime import datetime
 
     from hivesink.core.manifest import Manifest, PartEntry
@@ -97,7 +97,7 @@ class OpenBucket:
         return replace(self, last=at, published=self.published + rows, files=self.files + 1)
 
     def without(self, rows: int) -> OpenBucket:
-        """A person has given up one of its files."""
+        """One of its files is removed."""
         return replace(self, published=self.published - rows, files=self.files - 1)
 
 
@@ -143,7 +143,7 @@ class OpenRows:
         return replace(manifest, waiting=tuple(sorted(after.items())))
 
     def without(self, lost: Iterable[PartEntry]) -> tuple[tuple[PartitionKey, OpenBucket], ...]:
-        """A snapshot that no longer counts `lost` as published."""
+        """A snapshot that no longer counts the parts in `lost` as published."""
         buckets = dict(self.buckets)
         for part in lost:
             bucket = buckets.get(part.key)
@@ -157,11 +157,11 @@ class OpenRows:
         """All slices, with their buckets."""
         return tuple(Opened(*key, one) for key, bucket in sorted(self.buckets.items()) for one in bucket.slices)
 
-    def dropping(self, given_up: Iterable[Opened]) -> dict[PartitionKey, OpenBucket]:
-        """The buckets once a person has given up rows that wait."""
-        buckets, gone = dict(self.buckets), set(given_up)
-        for key in {one.key for one in gone}:
-            buckets[key] = buckets[key].only(one for one in buckets[key].slices if Opened(*key, one) not in gone)
+    def forgetting(self, gone: Collection[Slice]) -> dict[PartitionKey, OpenBucket]:
+        """The buckets once a person has accepted that these slices are lost."""
+        buckets = {
+            key: bucket.only(part for part in bucket.slices if part not in gone) for key, bucket in self.buckets.items()
+        }
         return {key: bucket for key, bucket in buckets.items() if bucket.slices or bucket.files}
 
     def published(self, key: PartitionKey) -> tuple[int, int]:
@@ -202,14 +202,14 @@ class OpenRows:
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
         rolled = set(manifest.rolled)
         done = {commit.key for commit in manifest.commits}
-        if manifest.moves or manifest.lost:
+        if manifest.remove:
             # It repeats or corrects commits of earlier epochs, which don't cover rows that have come since.
             done = set()
         left = ((key, bucket.rolled() if key in rolled else bucket) for key, bucket in self.buckets.items())
         # A commit never closes rows that still wait.
         buckets = {key: bucket for key, bucket in left if bucket.slices or key not in done}
         new = OpenBucket.of((), manifest.at, manifest.at)
-        for part in manifest.parts:
+        for part in manifest.created:
             if part.key not in done:
                 buckets[part.key] = buckets.get(part.key, new).publish(part.rows, manifest.at)
         for one in manifest.opened:

@@ -72,7 +72,7 @@ class SegmentLost(HiveSinkError):
         self.reason = reason
         super().__init__(
             f"{path} holds committed rows that aren't in the table yet, but {reason}; restore it from a snapshot or a "
-            "backup, or give its rows up with `hivesink recover TABLE --accept-lost` (see 'A segment is lost' in "
+            "backup, or give its rows up with `hivesink recover TABLE --forget PARTITION` (see 'A segment is lost' in "
             "docs/operations.md)"
         )
 

@@ -3,80 +3,59 @@
 from __future__ import annotations
 
 import errno
-import re
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from hivesink.errors.base import HiveSinkError
 
-_ACCEPT = "accept the loss with `hivesink recover TABLE --accept-lost`"
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class _Unpublishable(HiveSinkError):
     """Nothing can publish a decided part, as it is."""
 
-    in_doubt = False
-    """A rename was asked for, and nobody knows whether it has made the part visible before that."""
-
-    def __init__(self, what: str, todo: str) -> None:
+    def __init__(self, what: str) -> None:
         self._what = what
-        super().__init__(f"{what}{todo}")
+        super().__init__(what)
 
-    def of(self, table: str) -> HiveSinkError:
-        """This error, with the commands for `table`."""
-        self.args = (re.sub(r"(`hivesink \w+) TABLE", lambda found: f"{found[1]} {table}", str(self)),)
-        return self
-
-    def maybe_read(self) -> _Unpublishable:
-        """This error, where the log still has rows of it, but not all, or readers may have had them before."""
-        text = (
-            f"{self._what}, and readers may have had its rows before something deleted or changed it, or segments of "
-            "the log with some of them are gone, too: restore those, or the file; `hivesink verify "
-            "TABLE` lists all missing files: if their rows are in the table in other files, or are to stay deleted, "
-            "accept the loss of all with `hivesink recover TABLE --accept-lost`; partitions whose rows are to be "
-            "published again are named in the same command, with `--encode-again PARTITION`, or `--encode-again all`"
+    def of(self, table: str, partition: str) -> Self:
+        """This error, with the command for that table and partition."""
+        command = f"hivesink recover {table} --forget {quote(partition or 'all')}"
+        self.args = (
+            (
+                f"{self._what}. Restore the file; or, if its rows are in the table in another file or are to stay "
+                f"deleted, run `{command}`, which looks for it everywhere first."
+            ),
         )
-        self.args = (text,)
         return self
 
 
 class PartLost(_Unpublishable):
     """A decided part is neither staged nor published."""
 
-    def __init__(self, staged: str, target: str, way_back: str | None = None) -> None:
-        gone = (
-            "so rows that the log counts as committed are gone, unless a statement took the file after it was "
-            f"published; `hivesink verify TABLE` lists all such files: restore them, or {_ACCEPT}"
-        )
-        todo = f"but the file was {way_back}, then start the job again" if way_back else gone
+    def __init__(self, staged: str, target: str) -> None:
         both = f"{target} is missing" if staged == target else f"{staged} and {target} are both missing"
-        super().__init__(both, f", {todo}")
+        super().__init__(f"{both}, so rows that the log counts as committed can't be published")
 
 
 class LengthMismatch(_Unpublishable):
     """A decided part has another length than its task wrote."""
 
-    def __init__(self, path: str, expected: int, found: int, way_back: str | None = None) -> None:
+    def __init__(self, path: str, expected: int, found: int) -> None:
         self.path = path
-        todo = f"delete it; the whole file was {way_back}" if way_back else f"restore it, or {_ACCEPT}"
-        what = f"{path} has {found} bytes where {expected} were written"
-        super().__init__(what, f"; something else changed it: {todo}")
+        super().__init__(f"{path} has {found} bytes where {expected} were written: something else changed it")
 
 
 class ReplaySplit(HiveSinkError):
     """A part of a replay is lost, and others can be read, or were: its loss alone would lose rows or double them."""
 
     def __init__(self, lost: str, table: str, partition: str, readable: tuple[str, ...]) -> None:
-        name, first = table.removesuffix("__rejected"), ""
-        others = "readers may have had some of its replay's files before"
-        if readable:
-            others = f"{len(readable)} of its replay's files, such as {readable[0]}, can be read"
-            first = "move those files out of the table, then "
+        name = table.removesuffix("__rejected")
+        others = f", and {len(readable)} of its replay's files, such as {readable[0]}, may be read" if readable else ""
         super().__init__(
-            f"{lost} is lost, and {others}; a replay's rows and the marks of their records go together, so that its "
-            f"loss can't be accepted: restore it. Or, if its rows are in {table} in another file, or are to stay "
-            f"deleted, run `hivesink recover {table} --give-up {quote(partition)}`. Or, if no other file has a row or "
-            f"a mark of that replay, {first}run `hivesink recover {name} --encode-again all`: the next replay does all "
-            "of it again"
+            f"{lost} of partition {partition} is lost{others}; a replay's rows and the marks of their records go "
+            f"together. Restore it; `hivesink verify {name}` lists the files of that replay."
         )
 
 

@@ -116,7 +116,7 @@ class PartitionElsewhere(HiveSinkError):
     def __init__(
         self, table: str, partition: str, location: str, reason: str, metastore: str, *, folder: str, staged: bool
     ) -> None:
-        wait = f"; its new parts wait in {folder}: copy them there by hand, or" if staged else ";"
+        wait = f"; its new parts wait in {folder}: move them there under their last names, or" if staged else ";"
         super().__init__(
             f"the metastore {metastore} has partition {partition} of {table} at {location}, where this table's parts "
             f"can't go ({reason}){wait} alter the partition's location to {folder}, then start again"

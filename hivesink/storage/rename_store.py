@@ -212,7 +212,6 @@ def converge(fs: FileSystem, part: Pending) -> None:
     A rename that arrives late finds its source gone, and does nothing.
     """
     doubt: Exception | None = None
-    is_unknown = False
     for _ in range(TRIES):
         try:
             if doubt is None and fs.length(part.staged) == part.length and part.staged != part.target:
@@ -222,10 +221,6 @@ def converge(fs: FileSystem, part: Pending) -> None:
                 _step(fs, part)
         except DOUBTS as error:  # noqa: PERF203 - to look again
             doubt = error
-            is_unknown |= isinstance(error, errors.OutcomeUnknown)
-        except (errors.PartLost, errors.LengthMismatch) as lost:
-            lost.in_doubt = is_unknown
-            raise
         else:
             return
     if isinstance(doubt, FileExistsError):

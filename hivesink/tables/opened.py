@@ -109,7 +109,7 @@ class OpenedTable:
         As texts, None for no value. A table of dead letters has none. Raises what `for_recovery` raises.
         """
         _, now, head = self.for_recovery(writer)
-        if self._served(head) != self.live.spec.name:
+        if self.served(head) != self.live.spec.name:
             return {}
         run = self.of_last_run(head)
         names = dict.fromkeys((*run.values, *now.values))
@@ -149,7 +149,7 @@ class OpenedTable:
         """What commits for `writer` as its job would. Raises what `OpenedWriter.open` raises."""
         _, _, head = self.for_recovery(writer)
         writing = wiring.OpenedWriter.open(
-            table=self._served(head),
+            table=self.served(head),
             writer=writer,
             metastore=self.metastore,
             history_policy=STRICT,
@@ -158,7 +158,7 @@ class OpenedTable:
         )
         return writing.committer(tolerant=False)
 
-    def _served(self, head: Manifest | None) -> TableName:
+    def served(self, head: Manifest | None) -> TableName:
         """The table that the writer of `head` writes, under its name of today: this may be its dead-letter table."""
         own, suffix = self.live.spec.name, "__rejected"
         is_its = head is None or head.tables[0].endswith(suffix)

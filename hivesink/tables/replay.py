@@ -14,7 +14,7 @@ from hivesink import wiring
 from hivesink.config.options import CommitTrigger, SinkConfig
 from hivesink.core.column_source import LINE, PATH, Metadata
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
-from hivesink.core.manifest import REPLAYS, standing
+from hivesink.core.manifest import REPLAYS, live_parts
 from hivesink.core.offsets import OtherOffset
 from hivesink.errors import (
     BatchBehindLog,
@@ -158,7 +158,7 @@ class Replay:
         if context is None:
             return due
         facts = read_log(context.log)
-        for manifest, part in standing(facts.manifests):
+        for manifest, part in live_parts(facts.manifests):
             # Those of an epoch that another run publishes meanwhile may come.
             if part.table.endswith("__rejected") and facts.is_published(manifest.epoch):
                 due[part.partition] += part.rows

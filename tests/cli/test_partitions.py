@@ -114,7 +114,7 @@ def test_a_partition_that_is_not_over_goes_along_with_its_renamed_table(
         late.read(1, mark=3)
     for segment in late.setup.context.log.segments.lengths():
         late.setup.context.log.segments.drop([segment])
-    assert hivesink(capsys, "recover", new, "--accept-lost", "--yes").code == 0
+    assert hivesink(capsys, "recover", new, "--forget", "all", "--yes").code == 0
     told = hivesink(capsys, "wait", new, "dt=2024-01-01", *ONCE)
     assert told.out == "dt=2024-01-01: committed: revision 2 of writer ingest (1 row)\n"
     with closing(Daily(new, uri, batches=4)) as late:

@@ -19,7 +19,7 @@ import pytest
 
 from hivesink.core.table import TableName
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.sink.commit.executor import Executor
+from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.task.rejects import ADDED, SCHEMA
 from hivesink.sink.task.replay import run_replay
 from hivesink.tables.opened import open_table
@@ -225,15 +225,15 @@ def test_a_replay_says_nothing_of_whether_a_partition_is_complete(
 _KILLED = """
 import os, signal, sys
 from hivesink.cli import main
-from hivesink.sink.commit.executor import Executor
+from hivesink.sink.commit.runner import PlanRunner
 
-decide = Executor.decide
+decide = PlanRunner.decide
 
 def killed(*args, **kwargs):
     decide(*args, **kwargs)
     os.kill(os.getpid(), signal.SIGKILL)
 
-Executor.decide = killed
+PlanRunner.decide = killed
 main(["rejects", "replay", sys.argv[1], "--yes"])
 """
 
@@ -288,10 +288,10 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(
 ) -> None:
     before = values(letters)
     mended = dict.fromkeys(_ids(letters.table, uri), b'{"id": 77, "dt": "2026-01-09"}')
-    real = getattr(Executor, step)
+    real = getattr(PlanRunner, step)
     calls = 0
 
-    def killed(self: Executor, *args: Any, **kwargs: Any) -> Any:
+    def killed(self: PlanRunner, *args: Any, **kwargs: Any) -> Any:
         nonlocal calls
         calls += 1
         # The first `finish` is that of the start.
@@ -302,7 +302,7 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(
         raise _Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(Executor, step, killed)
+        patched.setattr(PlanRunner, step, killed)
         with pytest.raises(_Killed):
             _replay(letters.table, uri, mended)
     _replay(letters.table, uri, mended)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _part(ingest: Ingest, epoch: int) -> PartEntry:
-    return ingest.setup.context.log.manifest(Epoch(epoch)).parts[0]
+    return ingest.setup.context.log.manifest(Epoch(epoch)).add[0]
 
 
 def _local(path: str) -> Path:
@@ -280,77 +280,49 @@ def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     said = hivesink(capsys, "recover", table)
     assert said.code == 65
     assert "are both missing" in said.error
-    assert f"`hivesink recover {table} --accept-lost`" in said.error
-    found = hivesink(capsys, "verify", table)
-    assert (found.code, f"`hivesink recover {table} --accept-lost`" in " ".join(found.out.split())) == (1, True)
+    command = f"`hivesink recover {table} --forget {part.partition}`"
+    assert command in said.error
+    checked = hivesink(capsys, "verify", table)
+    assert (checked.code, command in " ".join(checked.out.split())) == (1, True)
     dry = hivesink(capsys, "recover", table, "--dry-run")
-    assert (dry.code, "would be accepted" in dry.out) == (65, False)
-    assert f"stop at │ {part.target} ({part.rows} rows)" in " ".join(dry.out.split())
-    assert f"stops at {part.rows} rows in lost files; `hivesink verify {table}` lists them" in dry.out
-    planned = hivesink(capsys, "recover", table, "--dry-run", "--accept-lost", "--json").data["writers"][0]
-    assert [(loss["target"], loss["rows"]) for loss in planned["lost"]] == [(part.target, part.rows)]
-    assert part.target not in {action["subject"] for action in planned["actions"]}
-    asked = hivesink(capsys, "recover", table, "--accept-lost", "--json")
+    assert (dry.code, command in dry.error) == (65, True)
+    forget = ("recover", table, "--forget", part.partition)
+    planned = hivesink(capsys, *forget, "--dry-run", "--json").data["writers"][0]
+    assert planned["forgotten"] == [{"path": part.target, "rows": part.rows, "why": "missing"}]
+    asked = hivesink(capsys, *forget, "--json")
     assert asked.code == 2
     assert "with --json, confirm with --yes" in asked.error
     monkeypatch.setattr("sys.stdin", Answer("n"))
-    assert hivesink(capsys, "recover", table, "--accept-lost").code == 1
+    assert hivesink(capsys, *forget).code == 1
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["epoch"] == head
-    done = hivesink(capsys, "recover", table, "--accept-lost", "--yes", "--json")
+    done = hivesink(capsys, *forget, "--yes", "--json")
     assert done.code == 0, done.err
-    assert done.data["writers"][0]["lost"] == planned["lost"]
-    assert {action["what"] for action in done.data["writers"][0]["actions"]} >= {"accept-lost", "mark settled"}
+    assert done.data["writers"][0]["forgotten"] == planned["forgotten"]
+    assert {action["what"] for action in done.data["writers"][0]["actions"]} >= {"forget", "mark settled"}
     assert hivesink(capsys, "verify", table).code == 0
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["lost_rows"] == part.rows
 
 
-def test_a_part_whose_file_lies_elsewhere_in_the_table_is_not_given_up(
-    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    staged = _local(_part(ingest, _open_epoch(ingest)).staged)
-    elsewhere = ingest.location / "dt=z" / staged.name
-    elsewhere.parent.mkdir()
-    staged.rename(elsewhere)
-    way = f"found at {elsewhere}: move it back to {staged.parent}"
-    checked = hivesink(capsys, "verify", table).out.replace("file:", "")
-    assert way in checked
-    assert "leftover" not in checked
-    planned = hivesink(capsys, "recover", table, "--dry-run", "--accept-lost")
-    assert planned.code == 65
-    assert "nothing is lost" in planned.out
-    assert "would be accepted" not in planned.out
-    said = hivesink(capsys, "recover", table, "--accept-lost", "--yes")
-    assert said.code == 65
-    assert way in said.error.replace("file:", "")
-    hivesink(capsys, "clean", table)
-    elsewhere.rename(staged)
-    assert "nothing is lost" in hivesink(capsys, "recover", table, "--accept-lost", "--yes").out
-    assert hivesink(capsys, "verify", table).code == 0
-
-
-def test_beside_a_file_that_lies_elsewhere_nothing_is_given_up(
+def test_a_file_that_lies_elsewhere_in_the_table_is_published_and_another_is_counted(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     epoch = _open_epoch(ingest)
-    gone, moved = ingest.setup.context.log.manifest(Epoch(epoch)).parts[:2]
+    gone, moved = ingest.setup.context.log.manifest(Epoch(epoch)).add[:2]
     _local(gone.staged).unlink()
     staged = _local(moved.staged)
     elsewhere = ingest.location / "dt=z" / staged.name
     elsewhere.parent.mkdir()
     staged.rename(elsewhere)
-    planned = hivesink(capsys, "recover", table, "--dry-run", "--accept-lost")
-    assert (planned.code, "before anything is given up" in planned.out, "move back those" in planned.out) == (
-        65,
-        True,
-        True,
-    )
-    said = hivesink(capsys, "recover", table, "--accept-lost", "--yes")
-    assert (said.code, f"found at {elsewhere}" in said.error.replace("file:", "")) == (65, True)
-    status = hivesink(capsys, "status", table, "--json").data["writers"][0]
-    assert (status["epoch"], status["lost_rows"]) == (epoch, 0)
-    elsewhere.rename(staged)
-    assert hivesink(capsys, "recover", table, "--accept-lost", "--yes").code == 0
+    checked = hivesink(capsys, "verify", table).out.replace("file:", "")
+    assert f"but it is at {elsewhere}" in checked
+    assert "leftover" not in checked
+    planned = hivesink(capsys, "recover", table, "--forget", "all", "--dry-run")
+    assert (planned.code, f"{gone.rows} rows in 1 file would be forgotten" in planned.out) == (0, True)
+    assert hivesink(capsys, "recover", table, "--forget", "all", "--yes").code == 0
+    assert _local(moved.target).exists()
+    assert hivesink(capsys, "verify", table).code == 0
     assert hivesink(capsys, "status", table, "--json").data["writers"][0]["lost_rows"] == gone.rows
+    assert "nothing is lost" in hivesink(capsys, "recover", table, "--forget", "all").out
 
 
 def test_clean_removes_leftovers_and_only_those(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,6 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.cli import repair
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
 from hivesink.errors import LogGone, RowsHeldBack, StoreUnavailable
@@ -173,19 +172,20 @@ def test_a_segment_that_is_lost_holds_back_its_own_rows_until_they_are_given_up(
     said = hivesink(capsys, "recover", table)
     assert said.code == 65
     assert f"{lost} holds committed rows that aren't in the table yet, but it is missing" in said.error
-    assert "`hivesink recover TABLE --accept-lost`" in said.error
+    assert "`hivesink recover TABLE --forget PARTITION`" in said.error
     assert ids(waiting) == sorted([0, 1, 2, 3] * 2)
-    planned = hivesink(capsys, "recover", table, "--accept-lost", "--dry-run", "--json").data["writers"][0]
-    assert {one["target"] for one in planned["lost"]} == {str(lost)}
-    assert sum(one["rows"] for one in planned["lost"]) == 4
-    assert f"{lost} (2 rows of" in hivesink(capsys, "recover", table, "--accept-lost", "--dry-run").out
-    assert hivesink(capsys, "recover", table, "--accept-lost", "--json").code == 2
-    done = hivesink(capsys, "recover", table, "--accept-lost", "--yes")
+    planned = hivesink(capsys, "recover", table, "--forget", "all", "--dry-run", "--json").data["writers"][0]
+    assert {one["path"] for one in planned["forgotten"]} == {str(lost)}
+    assert sum(one["rows"] for one in planned["forgotten"]) == 4
+    assert f"{lost} (2 rows of" in hivesink(capsys, "recover", table, "--forget", "all", "--dry-run").out
+    asked = hivesink(capsys, "recover", table, "--forget", "all", "--json")
+    assert (asked.code, "this would forget 4 rows in 1 file" in asked.error + asked.out) == (2, True)
+    done = hivesink(capsys, "recover", table, "--forget", "all", "--yes")
     assert done.code == 0
-    assert "1 file with 4 rows accepted as lost" in done.out
+    assert "4 rows in 1 file forgotten" in done.out
     assert "of which 4 lost" in hivesink(capsys, "status", table).out
-    assert "a person has given up 4 rows that waited" in hivesink(capsys, "verify", table).out
-    assert "nothing is lost" in hivesink(capsys, "recover", table, "--accept-lost").out
+    assert "a person has accepted that 4 rows are lost" in hivesink(capsys, "verify", table).out
+    assert "nothing is lost" in hivesink(capsys, "recover", table, "--forget", "all").out
     assert segments(waiting) == []
     again = Ingest(table, uri, options=WAIT, batches=waiting.batches)
     again.commit()
@@ -258,24 +258,9 @@ def test_wait_goes_on_though_nobody_reads_what_it_says(waiting: Ingest, table: s
 
 def test_recover_tells_only_what_it_has_rolled(waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
     change(waiting, id="bigint", note="varchar(1)")
-    said = hivesink(capsys, "recover", table, "--give-up", "dt=2026-01-02", "--yes")
-    assert (said.code, "accepted as lost" in said.out, "roll " in said.out) == (65, True, False)
+    said = hivesink(capsys, "recover", table, "--forget", "dt=2026-01-02", "--yes")
+    assert (said.code, "6 rows in 3 files forgotten" in said.out, "roll " in said.out) == (65, True, False)
     assert ids(waiting) == []
-
-
-def test_a_partition_whose_rows_wait_is_given_up(
-    waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    change(waiting, id="bigint", note="varchar(1)")
-    assert hivesink(capsys, "recover", table).code == 65
-    asked = hivesink(capsys, "recover", table, "--give-up", "dt=2026-01-01", "--json")
-    assert "this would give up 6 rows in 3 files" in asked.error + asked.out
-    said = hivesink(capsys, "recover", table, "--give-up", "dt=2026-01-01", "--give-up", "dt=2026-01-02", "--yes")
-    assert said.code == 0
-    assert "3 files with 12 rows accepted as lost" in said.out
-    assert "of which 12 lost" in hivesink(capsys, "status", table).out
-    assert (ids(waiting), segments(waiting)) == ([], [])
-    assert hivesink(capsys, "verify", table).code == 0
 
 
 def test_the_users_own_rolling_class_need_not_be_importable_to_look(
@@ -388,71 +373,17 @@ def taken(waiting: Ingest, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return gone
 
 
-def test_a_person_says_that_what_readers_may_have_had_is_published_again(
+def test_what_readers_may_have_had_is_gone_once_a_person_says_so(
     waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = hivesink(capsys, "recover", table)
-    assert (said.code, "`--encode-again PARTITION`" in said.error) == (65, True)
+    assert (said.code, f"`hivesink recover {table} --forget dt=" in said.error) == (65, True)
     checked = hivesink(capsys, "verify", table)
-    assert (checked.code, checked.out.count("`--encode-again dt=")) == (1, len(taken))
-    planned = hivesink(capsys, "recover", table, "--encode-again", "all", "--dry-run")
-    assert (planned.code, planned.out.count("would be published again")) == (0, len(taken))
-    asked = hivesink(capsys, "recover", table, "--encode-again", "all", "--json")
-    assert asked.code == 2
-    assert f"this would publish 12 rows in {len(taken)} files again" in asked.error
-    assert hivesink(capsys, "recover", table, "--encode-again", "all", "--yes").code == 0
-    assert ids(waiting) == IDS
-    assert hivesink(capsys, "verify", table).code == 0
-    assert "so nothing is published again" in hivesink(capsys, "recover", table, "--encode-again", "all").out
-    said = hivesink(capsys, "recover", table, "--encode-again", "dt=none")
-    assert (said.code, "nothing of dt=none waits for that" in said.error) == (65, True)
-
-
-def test_or_what_segments_still_have_of_it(
-    waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    segments = waiting.setup.context.log.segments
-    lost = min(segments.lengths())
-    segments.drop([lost])
-    assert hivesink(capsys, "verify", table).out.count("`--encode-again dt=") == len(taken)
-    said = hivesink(capsys, "recover", table, "--encode-again", "all", "--yes")
-    assert (said.code, lost in said.error, "--accept-lost" in said.error) == (65, True, True)
-    done = hivesink(capsys, "recover", table, "--accept-lost", "--yes")
-    assert done.code == 0, done.err
-    # Each of three batches has the same ids.
-    left = ids(waiting)
-    assert left == sorted([*range(4)] * 2)
-    status = hivesink(capsys, "status", table, "--json").data["writers"][0]
-    assert status["lost_rows"] == len(IDS) - len(left)
-    assert hivesink(capsys, "verify", table).code == 0
-
-
-def test_or_of_each_partition_something_else(
-    waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, second = sorted({path.parent.name for path in taken})
-    done = hivesink(capsys, "recover", table, "--encode-again", first, "--accept-lost", "--yes")
-    assert done.code == 0, done.err
-    assert {path.parent.name for path in files(waiting)} == {first}
-    assert "of which 6 lost" in hivesink(capsys, "status", table).out
-    assert second not in " ".join(map(str, files(waiting)))
-
-
-def test_only_what_was_shown_is_published_again(
-    waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown, later = taken
-    later.write_bytes(b"")  # Of another length: no lost one.
-    monkeypatch.setattr(repair, "confirm", lambda *_, **__: later.unlink())
-    said = hivesink(capsys, "recover", table, "--encode-again", "all")
-    assert (said.code, "readers may have had its rows" in said.error) == (65, True)
-    assert {path.parent for path in files(waiting)} <= {shown.parent}
-
-
-def test_or_that_it_is_gone(waiting: Ingest, table: str, taken: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    assert hivesink(capsys, "recover", table, "--accept-lost", "--yes").code == 0
-    assert (ids(waiting), len(taken)) == ([], len(files(waiting)) + len(taken))
+    assert (checked.code, " ".join(checked.out.split()).count(" --forget dt=")) == (1, len(taken))
+    assert hivesink(capsys, "recover", table, "--forget", "all", "--yes").code == 0
+    assert ids(waiting) == []
     assert "of which 12 lost" in hivesink(capsys, "status", table).out
+    assert hivesink(capsys, "verify", table).code == 0
 
 
 def test_a_dry_run_names_settings_that_the_real_one_refuses(

@@ -99,7 +99,7 @@ class Kills:
         marks = view.marks.get(view.head, frozenset())
         head = log.manifest(view.head)
         waits = not marks >= {Mark.PUBLISHED, Mark.REGISTERED}
-        return bool(head.parts and waits)
+        return bool(head.add and waits)
 
 
 def kill_until_done(

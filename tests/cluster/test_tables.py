@@ -253,7 +253,7 @@ def test_rolled_rows_that_people_delete_before_they_are_published(
     job.put(rows(9))
     job.finish()
     # Hive's INSERT OVERWRITE leaves hidden files alone.
-    own, again = ([1000], []) if deletion == "OVERWRITE" else ([], ["reopen", "roll"])
+    own, again = ([1000], []) if deletion == "OVERWRITE" else ([], ["requeue", "roll"])
     assert kinds == ["batch", "roll", *again]
     assert ids(hive, place, FIRST) == [9, 12, 15, *own]
     assert ids(hive, place, f"NOT {FIRST}") == [number for number in range(18) if number % 3]
@@ -261,10 +261,8 @@ def test_rolled_rows_that_people_delete_before_they_are_published(
 
 
 def accept(job: Ingest) -> None:
-    """What `hivesink recover --accept-lost` does."""
-    from hivesink.core.seen import GivenUp
-    from hivesink.sink.commit.recovery import find_losses, recover
+    """What `hivesink recover --forget all` does."""
+    from tests.sink.recoveries import ALL, by_hand
 
     spec = job.setup.spec
-    lost = {loss.part.target for loss in find_losses(job.setup.context)}
-    recover(job.setup.context, spec.identity, spec.policy, given_up=GivenUp(frozenset(lost)))
+    by_hand(job.setup.context, spec.policy, spec.identity, forget=ALL)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
-from hivesink.core.manifest import Manifest, Move, PartEntry, Rows
+from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.core.partition_commit import Commit
 from hivesink.core.rolling import OpenBucket, Opened, Slice
@@ -34,7 +34,7 @@ BATCH = BatchRef(
 
 
 def full() -> Manifest:
-    """Every field filled: open state, moves, several tables, each kind of offset."""
+    """Every field filled: open state, several tables, each kind of offset."""
     return Manifest(
         writer="flights",
         uid="0a1b2c3d",
@@ -45,13 +45,13 @@ def full() -> Manifest:
         settled=Epoch(11),
         last_batch=LastBatch(Epoch(12), BATCH, appended=True, raw=True),
         rows=Rows(read=21, written=6, rejected=5, dropped=4, late=3, skipped=3),
-        parts=(
+        add=(
             _part("demo.flights", "dt=2013-01-01", 0),
             _part("demo.flights", "dt=a%3Ab ü", 1),
             _part("demo.flights__rejected", "", 2),
         ),
-        moves=(Move(Epoch(11), "/w/flights/dt=1/part-x", _part("demo.flights", "dt=1", 3)),),
-        lost=("/w/flights/dt=2/part-y",),
+        remove=("/w/flights/dt=2/part-y",),
+        forgotten=7,
         tables=("demo.flights", "demo.flights__rejected"),
         zones=(("demo.flights", "Europe/Berlin"), ("demo.flights__rejected", "UTC")),
         log="/w/.hivesink/demo.flights/flights",
@@ -63,7 +63,6 @@ def full() -> Manifest:
         ),
         opened=(Opened("demo.flights", "dt=2013-01-01", NEW),),
         rolled=(("demo.flights", "dt=a%3Ab ü"),),
-        given_up=(Opened("demo.flights", "dt=2013-01-01", OLD),),
         waiting=((("demo.flights", "dt=2013-01-01"), replace(WAITS, published=9, files=2)),),
         commits=(Commit("demo.flights", "dt=a%3Ab ü", 3, 40, 5),),
         watermark=Watermark(AT - timedelta(hours=2), {"t-0": AT - timedelta(hours=1), "t-1": None}),
@@ -76,10 +75,10 @@ def _part(table: str, partition: str, task: int) -> PartEntry:
     return PartEntry(table, partition, f"{folder}/.{name}.pending", f"{folder}/{name}", 1000 + task, 2)
 
 
-def edited(data: bytes, old: bytes, new: bytes) -> bytes:
+def edited(data: bytes, old: bytes, new: bytes, count: int = -1) -> bytes:
     """A file of the log with another text in it, under the right checksum."""
     first, seal, rest = data.split(b"\n", 2)
     assert seal.startswith(b' "crc32": ')
     assert old in rest
-    plain = first + b"\n" + rest.replace(old, new)
+    plain = first + b"\n" + rest.replace(old, new, count)
     return b'{\n "crc32": %d,' % zlib.crc32(plain) + plain[1:]

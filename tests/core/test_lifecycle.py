@@ -18,14 +18,14 @@ from hivesink.core.lifecycle import (
     Step,
     step,
 )
-from hivesink.core.manifest import REOPEN
+from hivesink.core.manifest import REQUEUE
 from hivesink.core.partition_commit import Commit
-from hivesink.core.rolling import OpenBucket, Opened, Slice
+from hivesink.core.rolling import OpenBucket, Slice
 from tests.contracts.manifests import AT, small
 
 KEY = ("demo.events", "dt=a")
 STATES = [*EpochState, *PartState]
-ENDS = {EpochState.SHUT_OUT, EpochState.SETTLED, PartState.DISCARDED, PartState.GIVEN_UP, PartState.REOPENED}
+ENDS = {EpochState.SHUT_OUT, EpochState.SETTLED, PartState.DISCARDED, PartState.FORGOTTEN, PartState.REQUEUED}
 
 
 def test_every_state_and_every_step_stands_in_the_table() -> None:
@@ -79,14 +79,13 @@ def test_the_drawing_in_the_docs_is_the_table() -> None:
 
 
 @pytest.mark.parametrize("others", [True, False])
-def test_a_commit_is_made_known_once_no_row_that_waited_again_waits(others: bool) -> None:
+def test_a_requeue_withdraws_a_commit_until_none_of_its_rows_waits(others: bool) -> None:
     waits = OpenBucket.of((Slice("1-aat0-0.arrow", 0, 9, 5),), AT, AT)
     other = ((("demo.events", "dt=b"), waits),) if others else ()
     commits = [(Commit(*KEY, revision, rows=2, files=1),) for revision in range(1, 4)]
     roll = replace(small(1), kind="roll", commits=commits[0])
-    again = replace(small(2), kind=REOPEN, lost=("/part",), commits=commits[1], waiting=((KEY, waits), *other))
-    gone = (Opened(*KEY, waits.slices[0]),)
-    given_up = replace(small(3), kind="accept-lost", given_up=gone, commits=commits[2], waiting=other)
+    again = replace(small(2), kind=REQUEUE, remove=("/part",), commits=commits[1], waiting=((KEY, waits), *other))
+    gone = replace(small(3), kind="forget", forgotten=5, commits=commits[2], waiting=other)
     history = History(Identity("w", "aa", (), (), "/log"), open=(OpenEpoch(roll), OpenEpoch(again)))
     assert history.committed() == {}
-    assert history.decided(given_up).committed() == {KEY: commits[2][0]}
+    assert history.decided(gone).committed() == {KEY: commits[2][0]}

@@ -5,14 +5,13 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Floor, Manifest, Move, PartEntry, Rows, floor_over, lost_parts, standing
+from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, floor_over, live_parts
 from hivesink.core.manifest_json import decode, decode_floor, decode_records, encode, encode_floor, encode_records
 from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.core.partition_commit import Commit, Recorded
@@ -42,7 +41,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
     """Any part of the full one, with text of every kind in its place."""
     base = full()
     text = st.text(max_size=20)
-    part = st.sampled_from(base.parts)
+    part = st.sampled_from(base.add)
     parts = draw(st.lists(st.builds(replace, part, partition=text, target=text, rows=st.integers(0, 2**60))))
     return replace(
         base,
@@ -51,16 +50,15 @@ def manifests(draw: st.DrawFn) -> Manifest:
         at=AT + timedelta(microseconds=draw(st.integers(-(10**15), 10**15))),
         last_batch=draw(st.sampled_from([None, base.last_batch])),
         rows=draw(counts),
-        parts=tuple(parts),
-        moves=draw(st.sampled_from([(), base.moves])),
-        lost=tuple(draw(st.lists(text))),
+        add=tuple(parts),
+        remove=tuple(draw(st.lists(text))),
+        forgotten=draw(st.integers(0, 2**60)),
         zones=tuple(sorted(draw(st.dictionaries(text, text)).items())),
         log=draw(text),
         options=tuple(sorted(draw(st.dictionaries(text, text)).items())),
         settings=tuple(sorted(draw(st.dictionaries(text, text)).items())),
         opened=draw(st.sampled_from([(), base.opened])),
         rolled=tuple(draw(st.lists(st.tuples(text, text)))),
-        given_up=draw(st.sampled_from([(), base.given_up])),
         waiting=draw(st.sampled_from([None, (), base.waiting])),
         commits=draw(st.sampled_from([(), base.commits])),
         watermark=draw(st.sampled_from([None, Watermark(goes_on=False), Watermark(clock=base.at), base.watermark])),
@@ -73,8 +71,8 @@ def test_a_manifest_round_trips(manifest: Manifest) -> None:
 
 
 @given(st.integers(1, 10**12), counts, st.integers(0, 10**12), st.integers(0, 10**12))
-def test_a_floor_round_trips(epoch: int, rows: Rows, files: int, lost: int) -> None:
-    floor = Floor(Epoch(epoch), rows, files, lost)
+def test_a_floor_round_trips(epoch: int, rows: Rows, files: int, forgotten: int) -> None:
+    floor = Floor(Epoch(epoch), rows, files, forgotten)
     assert decode_floor(encode_floor(floor), "f") == floor
 
 
@@ -158,59 +156,35 @@ def test_what_is_carried_forward_and_what_is_not() -> None:
     following = base.follow(kind="fence", attempt="ccccdddd", at=AT - timedelta(days=1), settled=Epoch(12))
     assert (following.epoch, following.at, following.last_batch) == (13, base.at, base.last_batch)
     assert following.log == base.log
-    assert (following.rows, following.publishes(), following.lost) == (Rows(), (), ())
+    assert (following.rows, following.add, following.remove) == (Rows(), (), ())
 
 
-def test_a_part_stands_until_a_later_epoch_moves_it_or_accepts_its_loss() -> None:
-    def at(place: str) -> PartEntry:
-        return PartEntry("t", "p=1", "/p=1/.x.pending", f"{place}/x", 1, 1)
-
-    first = replace(small(1), parts=(at("/a"), at("/z")))
-    there = replace(small(2), parts=(), moves=(Move(Epoch(1), "/a/x", at("/b")),), lost=("/z/x",))
-    back = replace(small(3), parts=(), moves=(Move(Epoch(1), "/b/x", at("/a")),))
-    assert list(standing([first])) == [(first, at("/a")), (first, at("/z"))]
-    assert list(standing([first, there])) == [(there, at("/b"))]
-    assert list(standing([first, there, back])) == [(back, at("/a"))]
+def at(place: str, name: str = "x") -> PartEntry:
+    return PartEntry("t", "p=1", f"/p=1/.{name}.pending", f"{place}/{name}", 1, 1)
 
 
-def _piece_of_a_log_with_losses() -> list[Manifest]:
-    """Epochs 1 to 7. The part of epoch 2 is moved in 3 and lost in 5, that of epoch 4 comes back and is lost in 6."""
+def test_a_part_lives_until_a_later_epoch_removes_it() -> None:
+    first = replace(small(1), add=(at("/a"), at("/a", "z")))
+    moved = replace(small(2), add=(at("/b"),), remove=("/a/x", "/a/z"))
+    back = replace(small(3), add=(at("/a"),), remove=("/b/x",))
+    assert list(live_parts([first])) == [(first, at("/a")), (first, at("/a", "z"))]
+    assert list(live_parts([first, moved])) == [(moved, at("/b"))]
+    assert list(live_parts([first, moved, back])) == [(back, at("/a"))]
+    assert [manifest.created for manifest in (first, moved, back)] == [first.add, (), ()]
 
-    def at(place: str, name: str, rows: int) -> PartEntry:
-        return PartEntry("t", "p=1", f"/p=1/.{name}.pending", f"{place}/{name}", 1, rows)
 
-    def epoch(number: int, settled: int, **more: Any) -> Manifest:
-        return replace(small(number), settled=Epoch(settled), rows=Rows(1, 1), **more)
-
-    return [
-        epoch(1, 0, parts=(at("/a", "fine", 100),)),
-        epoch(2, 1, parts=(at("/a", "x", 7), at("/a", "y", 50))),
-        epoch(3, 1, moves=(Move(Epoch(2), "/a/x", at("/b", "x", 7)),)),
-        epoch(4, 1, parts=(at("/c", "z", 3),), moves=(Move(Epoch(2), "/b/x", at("/a", "x", 7)),)),
-        epoch(5, 1, lost=("/a/x",)),
-        epoch(6, 1, lost=("/c/z", "/a/x", "/never/there")),
-        epoch(7, 6, parts=(at("/a", "w", 9),)),
+@given(st.sets(st.integers(1, 4)))
+def test_a_floor_sums_up_wherever_it_is_put(stops: set[int]) -> None:
+    manifests = [
+        replace(small(1), rows=Rows(5, 5), add=(at("/a"), at("/a", "y"))),
+        replace(small(2), add=(at("/b"),), remove=("/a/x",)),
+        replace(small(3), rows=Rows(1, 1), add=(at("/a", "w"),)),
+        replace(small(4), kind="forget", remove=("/b/x",), forgotten=4),
     ]
-
-
-def test_a_lost_part_is_that_of_the_epoch_that_spoke_last() -> None:
-    found = [(manifest.epoch, part.target) for manifest, part in lost_parts(_piece_of_a_log_with_losses())]
-    assert found == [(4, "/a/x"), (4, "/c/z")]
-
-
-@given(st.sets(st.integers(1, 6)))
-def test_lost_rows_are_counted_once_wherever_floors_are_put(stops: set[int]) -> None:
-    known = _piece_of_a_log_with_losses()
     floor = None
-    for stop in sorted(stops):
-        left = [manifest for manifest in known if floor is None or manifest.epoch > floor.epoch]
-        until = next(manifest.epoch for manifest in left if manifest.settled >= stop)
-        read = [manifest for manifest in left if manifest.epoch <= max(until, stop)]
-        floor = floor_over(floor, read, Epoch(stop))
-        above = [manifest for manifest in left if manifest.epoch > stop]
-        assert floor.lost + sum(part.rows for _, part in lost_parts(above)) == 10
-        assert (floor.epoch, floor.totals) == (stop, Rows(stop, stop))
-        assert floor.files == sum(len(manifest.parts) for manifest in known[:stop])
+    for stop in sorted({*stops, 4}):
+        floor = floor_over(floor, [one for one in manifests if (floor.epoch if floor else 0) < one.epoch <= stop])
+    assert floor == Floor(Epoch(4), Rows(6, 6), files=2, forgotten=4)
 
 
 def test_rows_add_and_balance() -> None:

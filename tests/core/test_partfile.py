@@ -111,6 +111,6 @@ def test_a_part_goes_through_its_states_in_one_folder() -> None:
 
 
 def test_a_lost_part_names_its_table_in_commands_alone() -> None:
-    said = str(PartLost("/a TABLE/s", "/a TABLE/t").of("demo.t"))
+    said = str(PartLost("/a TABLE/s", "/a TABLE/t").of("demo.t", "dt=1"))
     assert said.startswith("/a TABLE/s and /a TABLE/t are both missing")
-    assert "`hivesink recover demo.t --accept-lost`" in said
+    assert "`hivesink recover demo.t --forget dt=1`" in said

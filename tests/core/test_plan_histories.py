@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.actions import (
+    AlreadyPublished,
     Announce,
     BeginPublish,
     ClearAccurate,
@@ -22,13 +23,12 @@ from hivesink.core.actions import (
     Discard,
     DropSegments,
     Forget,
-    Keep,
     LookAgain,
     MarkFound,
     MarkPublished,
     MarkSettled,
+    PartMissing,
     Publish,
-    Refuse,
     Register,
     Trim,
 )
@@ -42,7 +42,7 @@ from hivesink.core.partition import LivePartition
 from hivesink.core.partition_commit import Commit, PolicyKind
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.rolling import Opened, Slice, open_rows, segment_epoch, segment_name
-from hivesink.core.seen import Seen, Tracks, followed, losses, newest, paths_to_look
+from hivesink.core.snapshot import Snapshot, StagingArea, followed, missing_parts, newest, paths_to_look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,25 +111,25 @@ class Simulation:
                 found.append(one)
         return History(IDENTITY, head, tuple(found), self.floor, rows)
 
-    def look(self, history: History) -> Seen:
+    def look(self, history: History) -> Snapshot:
         live = {
             place: LivePartition(place[1], self.partitions[place[1]], place[1] in self.accurate, columns_behind=False)
             for place in history.folders()
             if place[1] in self.partitions
         }
         files = self.lengths(paths_to_look(history, live))
-        if losses(history, files):
+        if missing_parts(history, files):
             files |= self.lengths(paths_to_look(history, live, far=True))
-        return Seen(files, live)
+        return Snapshot(files, live)
 
     def lengths(self, paths: Iterable[str]) -> dict[str, int]:
         return {path: self.files[path] for path in paths if path in self.files}
 
-    def tracks(self, head: Epoch, winners: frozenset[tuple[str, int]] = frozenset()) -> Tracks:
-        tracks = Tracks(tuple(sorted(self.lists)), winners=winners)
-        folders = {folder for one in followed(tracks, head) for folder in one.folders}
+    def staging(self, head: Epoch, winners: frozenset[tuple[str, int]] = frozenset()) -> StagingArea:
+        area = StagingArea(tuple(sorted(self.lists)), winners=winners)
+        folders = {folder for one in followed(area, head) for folder in one.folders}
         staged = tuple(path for path in self.files if path.rpartition("/")[0] in folders and "/." in path)
-        return replace(tracks, folders=tuple(sorted(folders)), staged=staged, segments=tuple(self.segments))
+        return replace(area, folders=tuple(sorted(folders)), staged=staged, segments=tuple(self.segments))
 
     # What users do.
 
@@ -171,9 +171,9 @@ class Simulation:
         lists = self.lists
         history = self.history()
         assert newest(lists) <= history.epoch + 1
-        history = self.carry_out(history, Seen(tracks=Tracks(tuple(lists))), deciding=True)
+        history = self.carry_out(history, Snapshot(staging=StagingArea(tuple(lists))), deciding=True)
         history = self.finish(history)
-        history = self.carry_out(history, Seen(tracks=self.tracks(history.epoch)))
+        history = self.carry_out(history, Snapshot(staging=self.staging(history.epoch)))
         for _ in range(self.chance.randrange(4)):
             history = self.chance.choice((self.batch, self.waiting_batch, self.roll))(history)
 
@@ -187,14 +187,14 @@ class Simulation:
     def finish(self, history: History) -> History:
         refused: frozenset[str] = frozenset()
         while history.open and not self.down:
-            seen = replace(self.look(history), refused=frozenset((TABLE, day) for day in refused))
-            actions = list(until_look(plan(history, seen, self.stamp(), self.policy)))
+            snapshot = replace(self.look(history), refused=frozenset((TABLE, day) for day in refused))
+            actions = list(until_look(plan(history, snapshot, self.stamp(), self.policy)))
             if refused and not actions:
                 # All others are settled: their files are the users' own.
-                assert {part.partition for _, part in history.standing} <= refused
+                assert {part.partition for _, part in history.live_parts} <= refused
                 break
             try:
-                history = self.carry_out(history, seen)
+                history = self.carry_out(history, snapshot)
             except Refused:
                 history, refused = self.history(), refused | self.refused
         return history
@@ -213,8 +213,8 @@ class Simulation:
             opened.append(Opened(TABLE, self.chance.choice(DAYS), Slice(name, 0, 1, 1)))
         manifest = replace(history.following("batch", stamp), opened=tuple(opened))
         rows = [self.segments[one.slice.segment] for one in opened]
-        history = self.finish(self.carry_out(history, Seen(), batch=manifest, rows=rows))
-        return self.carry_out(history, Seen(tracks=self.tracks(history.epoch)))
+        history = self.finish(self.carry_out(history, Snapshot(), decision=manifest, rows=rows))
+        return self.carry_out(history, Snapshot(staging=self.staging(history.epoch)))
 
     def roll(self, history: History) -> History:
         waiting = [key for key in sorted(history.rows.buckets) if history.rows.waits(key)]
@@ -248,12 +248,12 @@ class Simulation:
                 break
             self.drop(part.staged for part in parts)
         commits = tuple(Commit(*key, self.attempts, 1, 1) for key in sorted({part.key for part in parts}))
-        manifest = replace(history.following(kind, stamp), parts=tuple(parts), rolled=rolled, commits=commits)
+        manifest = replace(history.following(kind, stamp), add=tuple(parts), rolled=rolled, commits=commits)
         rows = [] if rolled else [part.length for part in parts]
-        history = self.carry_out(history, Seen(), batch=manifest, rows=rows)
+        history = self.carry_out(history, Snapshot(), decision=manifest, rows=rows)
         history = self.finish(history)
-        tracks = self.tracks(history.epoch, frozenset({(stamp.attempt, 0)}))
-        return self.carry_out(history, Seen(tracks=tracks))
+        area = self.staging(history.epoch, frozenset({(stamp.attempt, 0)}))
+        return self.carry_out(history, Snapshot(staging=area))
 
     def write(self, history: History, stamp: Stamp, day: str, moved: dict[str, str]) -> PartEntry:
         self.rows += 1
@@ -282,18 +282,20 @@ class Simulation:
     def carry_out(
         self,
         history: History,
-        seen: Seen,
+        snapshot: Snapshot,
         *,
-        batch: Manifest | None = None,
+        decision: Manifest | None = None,
         rows: Iterable[int] = (),
         deciding: bool = False,
     ) -> History:
-        for action in until_look(plan(history, seen, self.stamp(), self.policy, batch=batch, starting=deciding)):
+        for action in until_look(
+            plan(history, snapshot, self.stamp(), self.policy, decision=decision, starting=deciding)
+        ):
             if deciding and not isinstance(action, Decide):
                 break
             self.interrupt()
             history = self.perform(history, action)
-            if batch is not None and isinstance(action, Decide):
+            if decision is not None and isinstance(action, Decide):
                 self.committed += rows
         return history
 
@@ -347,10 +349,10 @@ class Simulation:
                 self.floor = epoch
                 self.manifests = {found: manifest for found, manifest in self.manifests.items() if found > epoch}
                 return replace(history, floor=epoch)
-            case Keep() | Announce() | LookAgain():
+            case AlreadyPublished() | Announce() | LookAgain():
                 pass
-            case Refuse():
-                pytest.fail(f"nobody took {action.part} away: {action.reason}")
+            case PartMissing(part):
+                pytest.fail(f"nobody took {part} away: {action.wrong}")
         return history
 
     # What a reader sees.
@@ -365,11 +367,11 @@ def settle(site: Simulation) -> None:
     site.chance = random.Random(1)  # noqa: S311  a seed
     site.down, site.refused = False, frozenset()
     site.meddle = site.interrupt = lambda: None  # type: ignore[method-assign]  # everybody has gone home
-    history = site.carry_out(site.history(), Seen(tracks=Tracks(tuple(site.lists))), deciding=True)
+    history = site.carry_out(site.history(), Snapshot(staging=StagingArea(tuple(site.lists))), deciding=True)
     history = site.finish(history)
     site.chance.random = lambda: 0.0  # type: ignore[method-assign]  # all of them
     history = site.roll(history)
-    site.carry_out(history, Seen(tracks=site.tracks(history.epoch)))
+    site.carry_out(history, Snapshot(staging=site.staging(history.epoch)))
     # The next epoch takes those of a task whose epoch nobody has decided.
     assert all((segment_epoch(name) or 0) > history.epoch for name in site.segments)
 

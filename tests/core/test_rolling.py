@@ -95,7 +95,7 @@ def commit(day: str, revision: int = 1) -> Commit:
 
 
 def test_a_partition_stays_open_until_it_is_committed() -> None:
-    rolled = replace(small(2), opened=(), rolled=((TABLE, "a"),), parts=(part("a", 7),), commits=())
+    rolled = replace(small(2), opened=(), rolled=((TABLE, "a"),), add=(part("a", 7),), commits=())
     state = OpenRows().after(replace(small(1), opened=(opened(1, "a"),))).after(rolled)
     assert state.buckets[TABLE, "a"].slices == ()
     assert state.published((TABLE, "a")) == (7, 1)
@@ -108,7 +108,7 @@ def test_a_partition_stays_open_until_it_is_committed() -> None:
 
 
 def test_what_an_epoch_publishes_without_a_commit_is_open() -> None:
-    batch = replace(small(1), opened=(), parts=(part("a", 7), part("b", 1), part("a", 2)), commits=(commit("b"),))
+    batch = replace(small(1), opened=(), add=(part("a", 7), part("b", 1), part("a", 2)), commits=(commit("b"),))
     state = OpenRows().after(batch)
     assert {key: (one.published, one.files) for key, one in state.buckets.items()} == {(TABLE, "a"): (9, 2)}
 

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from hivesink.core.ownership import default_root
-from hivesink.core.seen import GivenUp
 from hivesink.errors import HiveSinkError
 from hivesink.metastore.common import FLAG, is_accurate
 from hivesink.ports import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import find_maybe_read, recover
 from hivesink.sink.task.attempt import TaskTools, run_task
 from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import rejected_spec
@@ -28,6 +26,7 @@ from tests.crash.faulty_registrar import FaultyRegistrar
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, ROWS, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source, as_they_are
+from tests.sink.recoveries import ALL, by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
     from hivesink.ports import Registrar
     from hivesink.sink.commit.committed import Committed
+    from hivesink.sink.commit.recovery import Loss
     from hivesink.storage.fs import FileSystem
     from tests.crash.faults import Call, Plan
 
@@ -241,12 +241,10 @@ def dies(job: Callable[[], SiteJob], size: int = 4) -> None:
         job().run(size)
 
 
-def encode_again(committer: Committer) -> None:
-    """A person says that the rows of lost files aren't in the table."""
+def forget(committer: Committer, partition: str = ALL) -> list[Loss]:
+    """A person says that what can't be published is gone: what that was."""
     spec = committer.spec
-    targets = frozenset(loss.target for loss in find_maybe_read(committer.context))
-    assert targets
-    recover(committer.context, spec.identity, spec.policy, given_up=GivenUp(again=targets))
+    return by_hand(committer.context, spec.policy, spec.identity, forget=partition).losses
 
 
-__all__ = ["FaultyFileSystem", "Kill", "Mode", "Site", "SiteJob", "Watched", "dies", "encode_again", "modes"]
+__all__ = ["FaultyFileSystem", "Kill", "Mode", "Site", "SiteJob", "Watched", "dies", "forget", "modes"]

@@ -97,7 +97,7 @@ class Site:
         log = self.log()
         with contextlib.suppress(HiveSinkError):
             head = log.manifest(log.view().head)
-        return {part.staged for part in head.publishes()} if head else set()
+        return {part.staged for part in head.add} if head else set()
 
 
 @dataclass(frozen=True, slots=True)

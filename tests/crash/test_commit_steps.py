@@ -14,10 +14,10 @@ import pytest
 
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.errors import HiveSinkError
-from hivesink.sink.commit.recovery import recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.faulty_registrar import FaultyRegistrar
 from tests.crash.site import modes
+from tests.sink.recoveries import by_hand
 from tests.sink.timed import HOURLY, Timed, World, at, place
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def test_a_recovery_by_hand_after_a_death_at_any_call(way: str, call: Call) -> N
     with contextlib.suppress(Kill):
         life.run(FaultyFileSystem(life.fs, Plan(call.number, Mode.AFTER)))
     job = life.job()
-    recover(job.context, None, job.committer.spec.policy)
+    by_hand(job.context, job.committer.spec.policy)
     life.run()
     life.done(call)
 

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.seen import GivenUp
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import HiveSinkError, RowsUnfit
-from hivesink.sink.commit.recovery import find_lost_slices, recover
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.status import writer_status
 from hivesink.sink.inspect.verify import verify
@@ -20,6 +18,7 @@ from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import LOG, Site, SiteJob, modes
 from tests.sink.harness import TABLE, Event, Source, measure_lines
+from tests.sink.recoveries import forget_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,10 +65,7 @@ def roll(site: Site, fs: FaultyFileSystem) -> None:
 
 
 def give_up(site: Site, fs: FaultyFileSystem) -> None:
-    job = site.job(fs)
-    gone = find_lost_slices(job.context, [B], accept=False)
-    given_up = GivenUp(slices=frozenset(one.opened for one in gone))
-    recover(job.context, None, job.committer.spec.policy, given_up=given_up)
+    forget_rows(site.job(fs).context, "dt=b")
 
 
 def calls(work: Callable[[Site, FaultyFileSystem], None]) -> int:

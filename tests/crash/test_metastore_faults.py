@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.seen import GivenUp
 from hivesink.errors import HiveSinkError, PartLost
-from hivesink.sink.commit.recovery import find_losses, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, moments
-from tests.crash.site import PLAIN, Site, Watched, dies, modes
+from tests.crash.site import PLAIN, Site, Watched, dies, forget, modes
 from tests.crash.steps import ROLLING
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
 
@@ -317,11 +315,6 @@ def decided(scenario: Scenario, epoch: int) -> Site:
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.long)])
 def test_accepted_losses_under_every_fault_of_the_storage(second: Mode, stride: int) -> None:
     """A decided part is lost; a person accepts it; that epoch dies at every `stride`th call, and is repeated."""
-
-    def accept(job: SiteJob) -> None:
-        lost = {loss.part.target for loss in find_losses(job.context)}
-        recover(job.context, job.committer.spec.identity, job.committer.spec.policy, given_up=GivenUp(frozenset(lost)))
-
     step = 1
     while True:
         site = broken()
@@ -329,10 +322,10 @@ def test_accepted_losses_under_every_fault_of_the_storage(second: Mode, stride: 
             site.job().run()
         faulty = FaultyFileSystem(site.fs, Plan(step, second))
         with contextlib.suppress(Kill, HiveSinkError):
-            accept(site.job(faulty))
+            forget(site.job(faulty).committer)
         if not faulty.dead:
             break
-        accept(site.job())
+        forget(site.job().committer)
         site.job().run()
         lost = len(EVENTS) - len(site.rows())
         assert 1 <= lost <= 4, step

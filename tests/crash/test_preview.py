@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hivesink.sink.commit.recovery import preview, recover
 from tests.crash.faults import FaultyFileSystem, Mode, Plan
 from tests.crash.site import Watched, dies
 from tests.crash.test_metastore_faults import IDS, SUCCESS, Scenario, make_durable, start
+from tests.sink.recoveries import by_hand
 
 
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER])
@@ -22,12 +22,11 @@ def test_the_list_is_what_is_done(mode: Mode) -> None:
         dies(start(site, Watched(site), FaultyFileSystem(site.fs, Plan(call.number, mode))))
         context, spec = site.job().context, site.job().committer.spec
         before = dict(site.fs._files)
-        ahead = preview(context, spec.policy)
+        ahead = by_hand(context, spec.policy, spec.identity, dry_run=True)
         assert site.fs._files == before, "it only looks"
-        done = recover(context, spec.identity, spec.policy)
-        assert done.described() == ahead.described(), call
-        assert done.lost == ahead.lost == ()
-        listed |= {what for what, _ in done.described()}
+        done = by_hand(context, spec.policy, spec.identity)
+        assert done.lines == ahead.lines, call
+        listed |= {what for what, _ in done.lines}
         site.job().run()
         make_durable(site, call)
     site.check(IDS)

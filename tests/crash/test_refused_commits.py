@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.seen import GivenUp
 from hivesink.errors import HiveSinkError, RegistrationFailed
-from hivesink.sink.commit.recovery import find_losses, recover
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE
+from tests.sink.recoveries import by_hand
 from tests.sink.timed import HOURLY, TimedJob, World, at, place
 
 if TYPE_CHECKING:
@@ -174,6 +173,4 @@ def test_rows_of_an_uncommitted_partition_that_are_given_up_are_no_part_of_its_c
 
 def give_up(world: World) -> None:
     job = world.job()
-    losses = find_losses(job.context, [(str(TABLE), REFUSED)], accept=False)
-    waiting = frozenset(loss.part.target for loss in losses)
-    recover(job.context, None, job.committer.spec.policy, given_up=GivenUp(waiting=waiting))
+    assert by_hand(job.context, job.committer.spec.policy, forget=REFUSED).losses

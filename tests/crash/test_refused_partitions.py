@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.seen import GivenUp
 from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import find_losses, preview, recover
-from hivesink.sink.inspect.clean import find_strays
+from hivesink.sink.commit.recovery import Reason
+from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays
 from hivesink.sink.inspect.status import writer_status
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
-from tests.crash.site import Site
+from tests.crash.site import Site, forget
 from tests.crash.test_metastore_faults import EVENTS
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, TABLE, Event, Source
+from tests.sink.recoveries import by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hivesink.core.partition import NewPartition
     from hivesink.ports import LiveTable
-    from tests.crash.site import SiteJob
 
 REFUSED = "dt=b"
 THEIRS = [2, 3, 4, 5]
@@ -142,87 +140,42 @@ def test_what_was_published_before_a_rename_is_settled_and_blocks_nobody() -> No
     site.check(range(8))
 
 
-def confirmed(job: SiteJob) -> GivenUp:
-    """What a person gives up who confirms all that waits for the partition now."""
-    return GivenUp(waiting=frozenset(loss.part.target for loss in find_losses(job.context, [B])))
-
-
-def give_up(job: SiteJob) -> None:
-    spec = job.committer.spec
-    recover(job.context, spec.identity, spec.policy, given_up=confirmed(job))
-
-
-def kept(site: Site) -> list[int]:
-    place = f"{LOCATION}/.hivesink-given-up/"
-    found = [path for path in site.fs._files if path.startswith(place)]
-    return sorted(json.loads(line) for path in found for line in (site.fs.read(path) or b"").splitlines())
-
-
-def test_given_up_it_is_out_of_the_way_and_its_files_are_kept() -> None:
+def test_forgotten_it_is_out_of_the_way() -> None:
     site = stuck()
     context = site.job().context
-    given_up = confirmed(site.job())
-    ahead = preview(context, site.job().committer.spec.policy, given_up=given_up)
-    assert {loss.reason for loss in find_losses(context, [B])} == {"its partition is given up"}
-    spec = site.job().committer.spec
-    done = recover(context, spec.identity, spec.policy, given_up=given_up)
-    assert done.described() == ahead.described()
-    assert done.lost == ahead.lost
-    assert {what for what, _ in done.described()} >= {"put away", "accept-lost"}
+    losses = forget(site.job().committer, REFUSED)
+    assert {(loss.key, loss.reason) for loss in losses} == {(B, Reason.REFUSED)}
     site.job().run()
     site.check(OTHERS)
-    assert kept(site) == THEIRS
     assert writer_status(context, "w", str(TABLE)).lost_rows == len(THEIRS)
 
 
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER, Mode.TORN])
-def test_giving_up_may_die_at_any_call_and_is_repeated(mode: Mode) -> None:
+def test_forgetting_may_die_at_any_call_and_is_repeated(mode: Mode) -> None:
     probe = stuck()
     counting = FaultyFileSystem(probe.fs)
-    give_up(probe.job(counting))
+    forget(probe.job(counting).committer, REFUSED)
     for call in counting.calls:
         if mode is Mode.TORN and not call.changes:
             continue
         site = stuck()
         with contextlib.suppress(Kill, HiveSinkError):
-            give_up(site.job(FaultyFileSystem(site.fs, Plan(call.number, mode))))
-        give_up(site.job())
+            forget(site.job(FaultyFileSystem(site.fs, Plan(call.number, mode))).committer, REFUSED)
+        forget(site.job().committer, REFUSED)
         site.job().run()
+        # It may have died between its decision and the deletion of the hidden files.
+        context = site.job().context
+        clean(context, find_leftovers(context, str(TABLE)), str(TABLE))
         site.check(OTHERS, call)
-        assert kept(site) == THEIRS, call
+        assert writer_status(site.job().context, "w", str(TABLE)).lost_rows == len(THEIRS)
 
 
-def test_giving_up_that_was_cut_short_takes_nothing_once_the_partition_is_accepted() -> None:
+def test_a_partition_that_is_accepted_again_is_published_not_forgotten() -> None:
     site = stuck()
-    decided = site.log.view().head + 1
-    for step in range(1, 80):
-        site = stuck()
-        with contextlib.suppress(Kill, HiveSinkError):
-            give_up(site.job(FaultyFileSystem(site.fs, Plan(step, Mode.AFTER))))
-        if site.log.view().head == decided:
-            break
-        site.metastore.register(TABLE, REFUSED, f"{LOCATION}/{REFUSED}")
-        site.job().run()
-        site.check(range(8), step)
-    assert step > 10
-
-
-def test_what_readers_see_is_not_given_up() -> None:
-    # It dies before it can say that all is registered.
-    steps = itertools.count(1)
-    while True:
-        again = stuck()
-        again.metastore.register(TABLE, REFUSED, f"{LOCATION}/{REFUSED}")
-        faulty = FaultyFileSystem(again.fs, Plan(next(steps), Mode.AFTER))
-        with contextlib.suppress(Kill):
-            again.job(faulty).run()
-        if again.rows() == list(range(8)) and load(again.job().context).open:
-            break
-    give_up(again.job())
-    again.job().run()
-    again.check(range(8))
-    assert kept(again) == []
-    assert writer_status(again.job().context, "w", str(TABLE)).lost_rows == 0
+    site.metastore.refused = ""  # type: ignore[attr-defined]
+    assert forget(site.job().committer, REFUSED) == []
+    site.job().run()
+    site.check(range(8))
 
 
 SUCCESS = {"sink.partition-commit.policy.kind": "metastore,success-file"}
@@ -275,7 +228,6 @@ def test_what_is_visible_is_the_users_own_while_another_is_refused(size: int, da
     site.metastore.register(TABLE, REFUSED, f"{LOCATION}/{REFUSED}")
     site.job().run()
     site.check([*expected, *THEIRS])
-    assert find_losses(job.context) == ()
 
 
 def test_each_epoch_goes_its_way_while_another_partition_is_refused() -> None:
@@ -286,7 +238,7 @@ def test_each_epoch_goes_its_way_while_another_partition_is_refused() -> None:
         job.step(4)
         # All but what is refused, which has an epoch of its own.
         history = load(job.context)
-        assert {part.partition for _, part in history.standing} == {REFUSED}
+        assert {part.partition for _, part in history.live_parts} == {REFUSED}
         assert history.epoch == 2 * batch
     site.metastore.refused = ""  # type: ignore[attr-defined]
     site.job().run()
@@ -313,11 +265,11 @@ def test_a_job_beside_a_refused_partition_may_die_at_any_call(mode: Mode) -> Non
             site.job().run()
         faulty.apply_late()
         site.check_rows(OTHERS, call)
-        assert {part.partition for _, part in load(site.job().context).standing} == {REFUSED}, call
+        assert {part.partition for _, part in load(site.job().context).live_parts} == {REFUSED}, call
         site.metastore.refused = ""  # type: ignore[attr-defined]
         context, spec = site.job().context, site.job().committer.spec
-        ahead = preview(context, spec.policy)
-        assert recover(context, spec.identity, spec.policy).described() == ahead.described(), call
+        ahead = by_hand(context, spec.policy, spec.identity, dry_run=True)
+        assert by_hand(context, spec.policy, spec.identity).lines == ahead.lines, call
         site.job().run()
         site.check(range(8), call)
         assert all(site.fs.length(f"{home}/_SUCCESS") is not None for home in site.places(TABLE).values()), call

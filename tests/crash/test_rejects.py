@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from hivesink.core.manifest import REPLAYS
-from hivesink.core.plan import Policy
-from hivesink.core.seen import GivenUp
 from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, ReplayOvertaken, ReplaySplit
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import find_losses, find_maybe_read, recover
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.replay import Replay
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, moments
 from tests.sink.harness import LOCATION, TABLE
+from tests.sink.recoveries import ALL, by_hand
 from tests.tables.replays import REJECTED, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.commit.recovery import Loss
 
 _DAYS = "abc"
 _LETTERS = (
@@ -161,11 +157,12 @@ def _half_done(made: World, files: FaultyFileSystem, lost: str) -> None:
     """A replay dies, and a statement takes a file of it below `lost`."""
     with pytest.raises(Kill):
         made.replay(files)
-    with _recovery(made) as (context, _):
+    with made.process() as letters:
+        context = letters.opened.writers[REPLAYS]
         gone = next(part for part in load(context).waiting if part.target.startswith(lost))
         for path in (gone.staged, gone.target):
             made.files.delete(path)
-    with pytest.raises(PartLost, match="--accept-lost"):
+    with pytest.raises(PartLost, match="--forget"):
         made.replay()
 
 
@@ -179,79 +176,24 @@ def test_whoever_finishes_a_replay_says_how_many_rows_it_had(world: Callable[[],
     check(made, "")
 
 
-@contextmanager
-def _recovery(made: World) -> Iterator[tuple[CommitContext, Callable[[GivenUp], object]]]:
-    with made.process() as letters:
-        context = letters.opened.writers[REPLAYS]
-        yield context, lambda given_up: recover(context, None, Policy(), given_up=given_up)
-
-
-def _targets(losses: tuple[Loss, ...]) -> frozenset[str]:
-    return frozenset(loss.target for loss in losses)
-
-
 @pytest.mark.parametrize("lost", [f"{LOCATION}/", REJECTED], ids=["rows", "marks"])
-def test_an_accepted_loss_takes_the_rows_and_the_marks_of_a_replay(lost: str, world: Callable[[], World]) -> None:
+def test_what_is_forgotten_takes_the_rows_and_the_marks_of_a_replay(lost: str, world: Callable[[], World]) -> None:
     made = world()
     _half_done(made, Unpublished(made.files), lost)
-    with _recovery(made) as (context, give_up):
-        losses = find_losses(context)
+    with made.process() as letters:
+        losses = by_hand(letters.opened.writers[REPLAYS], forget=ALL).losses
         assert len(losses) == len(_DAYS) + 1
-        give_up(GivenUp(_targets(losses)))
     check(made, lost)
 
 
 @pytest.mark.parametrize(("seen", "lost"), [(f"{LOCATION}/", REJECTED), (REJECTED, f"{LOCATION}/")])
-def test_a_replay_of_which_readers_see_a_file_is_not_given_up(seen: str, lost: str, world: Callable[[], World]) -> None:
+def test_a_replay_of_which_readers_may_see_a_file_is_not_forgotten(
+    seen: str, lost: str, world: Callable[[], World]
+) -> None:
     made = world()
     _half_done(made, Showing(made, seen), lost)
-    with _recovery(made) as (context, give_up):
-        for find in (find_losses, find_maybe_read):
-            with pytest.raises(ReplaySplit, match=r"can be read.*move those files out of the table"):
-                find(context)
-        with pytest.raises(ReplaySplit):
-            give_up(GivenUp(frozenset(part.target for part in load(context).waiting)))
-        # What the person does then.
-        shown = [part.target for part in load(context).waiting if made.files.length(part.target) is not None]
-        for path in shown:
-            made.files.rename(path, f"/elsewhere/{path.rpartition('/')[2]}")
-        with pytest.raises(ReplaySplit, match="--encode-again all"):
-            find_losses(context)
-        give_up(GivenUp(again=_targets(find_maybe_read(context))))
-    check(made, lost)
-
-
-def test_the_loss_of_marks_that_a_user_has_compacted_is_named_by_their_partition(world: Callable[[], World]) -> None:
-    made = world()
-    with pytest.raises(Kill):
-        made.replay(Showing(made, REJECTED))
-    with _recovery(made) as (context, give_up):
-        (marks,) = [part for part in load(context).waiting if part.table == str(TABLE.rejected)]
-        made.files.rename(marks.target, f"{marks.folder}/theirs.parquet")
-        with pytest.raises(ReplaySplit, match=f"recover {TABLE.rejected} --give-up {marks.partition}`"):
-            find_losses(context)
-        own = _targets(find_losses(context, [marks.key], accept=False))
-        assert own == {marks.target}
-        give_up(GivenUp(own, own))
-    check(made, "")
-
-
-def test_a_replay_that_is_published_meanwhile_is_not_given_up(world: Callable[[], World]) -> None:
-    """A stalled one shows its marks, a user compacts them, and the rows are still hidden when they are looked for."""
-    made = world()
-    _half_done(made, Unpublished(made.files), REJECTED)
-    with _recovery(made) as (context, _):
-        targets, epoch = _targets(find_losses(context)), load(context).epoch
-
-    class Late(FaultyFileSystem):
-        def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
-            mark = f"{context.log.location}/manifests/{epoch:010d}.publishing"
-            if name == "rename" and "given-up" in path and self.inner.length(mark) is None:
-                self.inner.write_new(mark, b"")
-            return super()._begin(name, path, changes=changes)
-
-    with made.process(Late(made.files)) as letters, pytest.raises(ReplaySplit, match="readers may have had"):
-        recover(letters.opened.writers[REPLAYS], None, Policy(), given_up=GivenUp(targets))
+    with made.process() as letters, pytest.raises(ReplaySplit, match="go together"):
+        by_hand(letters.opened.writers[REPLAYS], forget=ALL)
 
 
 def test_dead_letters_that_wait_again_find_their_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.bucket import is_aside
-from hivesink.core.seen import GivenUp
 from hivesink.errors import PartitionElsewhere, Unsupported
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import find_losses, recover
 from hivesink.sink.inspect.clean import clean, find_leftovers
 from hivesink.sink.inspect.verify import verify
 from tests.crash.site import Site, Watched
@@ -68,42 +66,22 @@ def stuck(home: str, to: str = ELSEWHERE) -> Site:
     folders = {part.staged.rpartition("/")[0] for part in waiting(site)}
     assert all(map(is_aside, folders)) if home == AT_HOME else folders == {home}
     site.metastore.register(TABLE, DAY, to)
-    with pytest.raises(PartitionElsewhere, match=f" at {to}.*copy them there by hand, or"):
+    with pytest.raises(PartitionElsewhere, match=f" at {to}.*move them there under their last names, or"):
         site.job().run()
     return site
 
 
-def bring(site: Site, *, last_name: bool, move: bool) -> None:
-    for part in waiting(site):
-        site.fs.write_new(part.target if last_name else part.restored, site.fs.read(part.staged) or b"")
-        if move:
-            site.fs.delete(part.staged)
-
-
 @pytest.mark.parametrize("home", [AT_HOME, "/before/x"])
-@pytest.mark.parametrize("last_name", [True, False], ids=["as its last name", "as it is"])
-@pytest.mark.parametrize("move", [True, False], ids=["moved", "copied"])
-def test_they_are_taken_under_either_name_and_leave_nothing(home: str, last_name: bool, move: bool) -> None:
+def test_they_are_taken_under_their_last_names_and_leave_nothing(home: str) -> None:
     site = stuck(home)
-    bring(site, last_name=last_name, move=move)
+    for part in waiting(site):
+        site.fs.write_new(part.target, site.fs.read(part.staged) or b"")
+        site.fs.delete(part.staged)
+    said = [found.text for found in verify(site.job().context, "w", str(TABLE), measure_lines).findings]
+    assert not [text for text in said if "neither staged nor published" in text or "leftover" in text]
     site.job().run()
     site.check(range(4))
     assert site.staged() == set()
-
-
-@pytest.mark.parametrize("last_name", [True, False], ids=["as its last name", "as it is"])
-def test_they_are_no_losses_and_no_leftovers(last_name: bool) -> None:
-    site = stuck(AT_HOME)
-    bring(site, last_name=last_name, move=True)
-    said = [found.text for found in verify(site.job().context, "w", str(TABLE), measure_lines).findings]
-    assert not [text for text in said if "neither staged nor published" in text or "leftover" in text]
-    job = site.job()
-    assert find_losses(job.context) == ()
-    everything = {part.target for part in waiting(site)}
-    spec = job.committer.spec
-    assert recover(job.context, spec.identity, spec.policy, given_up=GivenUp(frozenset(everything))).lost == ()
-    clean(job.context, find_leftovers(job.context, str(TABLE)), str(TABLE))
-    site.check(range(4))
 
 
 def test_clean_goes_on_where_a_partition_lives_in_another_store_and_so_does_the_job_when_it_comes_back() -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.manifest import REOPEN
+from hivesink.core.manifest import REQUEUE
 from hivesink.errors import PartLost
 from hivesink.sink.inspect.clean import clean
 from tests.crash.faults import FaultyFileSystem, Mode, Plan, Stalling
-from tests.crash.site import PLAIN, Site, dies, encode_again
+from tests.crash.site import PLAIN, Site, dies, forget
 from tests.crash.steps import ROLLING
 from tests.crash.test_two_runs import wakes
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
@@ -81,13 +81,6 @@ def rename(site: Site, day: str) -> None:
         site.metastore.register(TABLE, f"{day}-renamed", f"{home}-renamed")
 
 
-def rename_back(site: Site, day: str) -> None:
-    home = site.places(TABLE)[f"{day}-renamed"]
-    carry(site, home, f"{LOCATION}/{day}")
-    site.metastore.drop_partition(TABLE, f"{day}-renamed")
-    site.metastore.register(TABLE, day, f"{LOCATION}/{day}")
-
-
 def carry(site: Site, old: str, new: str) -> None:
     for entry in site.fs.list(old):
         site.fs.rename(f"{old}/{entry.name}", f"{new}/{entry.name}")
@@ -105,8 +98,9 @@ class User:
     day: str
     before: Counter[int] | None = None
     after: Counter[int] | None = None
-    asked: int = 0
-    """How often a person had to say whether readers have had the rows."""
+    asked: bool = False
+    """Whether a person had to say that rows are gone."""
+    forgotten: int = 0
 
     def __call__(self) -> None:
         self.before = Counter(self.site.rows())
@@ -114,12 +108,12 @@ class User:
         self.after = Counter(self.site.rows())
 
     def check(self, case: object) -> None:
-        """Nothing is doubled, and nothing is missing but what the statement took."""
+        """Nothing is doubled, and nothing is missing but what the statement took or a person has counted."""
         before, after, found = self.before or Counter(), self.after or Counter(), Counter(self.site.rows())
         everything = Counter(range(len(EVENTS))) + (after - before)
         assert found <= everything, f"{case}: doubled {sorted(found - everything)}"
         missing = everything - (before - after) - found
-        assert not missing, f"{case}: lost {sorted(missing)}"
+        assert missing.total() <= self.forgotten, f"{case}: lost {sorted(missing)}, counted {self.forgotten}"
 
 
 def new_site(spec: TableSpec) -> Site:
@@ -135,18 +129,16 @@ def calls(spec: TableSpec) -> int:
 
 
 def make_durable(site: Site, user: User, case: object) -> None:
-    """Start again. What the statement took that was decided and that nobody can have read is encoded again."""
+    """Start again. What is missing though readers may have had it, a person looks for and then counts as lost."""
     error = wakes(site.job)
-    if error is not None and "--encode-again" in str(error):
-        user.asked += 1
-        encode_again(site.job().committer)
-        error = wakes(site.job)
     if error is not None:
-        # The files are in another partition's folder.
         assert isinstance(error, PartLost), (case, repr(error))
-        assert user.statement is rename, case
-        rename_back(site, user.day)
-        assert wakes(site.job) is None, case
+        user.asked = True
+        user.forgotten = sum(loss.rows for loss in forget(site.job().committer))
+        # RENAME carries hidden files along: they are found.
+        assert user.statement is not rename or not user.forgotten, case
+        error = wakes(site.job)
+    assert error is None, (case, repr(error))
     user.check(case)
     if user.statement is rename:
         # What nobody had decided went along to a folder that no touched-list names.
@@ -168,20 +160,15 @@ OF_TABLE = [pytest.param(PLAIN, one, "", id=f"{one.__name__}-table") for one in 
 
 @pytest.mark.parametrize(("spec", "statement", "day"), [*cases("dt=b", "dt=a"), *OF_TABLE])
 def test_while_the_job_runs(spec: TableSpec, statement: Statement, day: str) -> None:
-    reopened = asked = 0
+    asked = 0
     for at in range(1, calls(spec) + 1):
         site = new_site(spec)
         user = User(site, statement, day)
         dies(partial(site.job, Stalling(site.fs, at, user)))
         make_durable(site, user, at)
-        reopened += any(site.log.manifest(epoch).kind == REOPEN for epoch in site.log.view().manifests)
         asked += user.asked
-    takes = statement in {overwrite, truncate, drop}
-    # Between the manifest of a roll and its renames.
-    assert bool(reopened) is takes, reopened
-    # From a rename in a new partition to the look after it. Who drops the partition wants all of it gone.
-    assert bool(asked) is (statement in {overwrite, truncate} and bool(day)), asked
-    assert asked < reopened or not asked
+    # Between the manifest of a roll and its renames, and from a rename in a new partition to the look after it.
+    assert bool(asked) is (statement is not set_location), asked
 
 
 @pytest.mark.parametrize(
@@ -193,9 +180,12 @@ def test_while_the_job_runs(spec: TableSpec, statement: Statement, day: str) -> 
     + OF_TABLE[1:],
 )
 def test_between_a_death_and_the_next_start(spec: TableSpec, statement: Statement, day: str) -> None:
+    requeued = 0
     for at in range(1, calls(spec) + 1):
         site = new_site(spec)
         user = User(site, statement, day)
         dies(partial(site.job, FaultyFileSystem(site.fs, Plan(at, Mode.AFTER))))
         user()
         make_durable(site, user, at)
+        requeued += any(site.log.manifest(epoch).kind == REQUEUE for epoch in site.log.view().manifests)
+    assert requeued or statement is set_location

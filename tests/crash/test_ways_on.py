@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 
 from hivesink.core.epoch import Epoch, HistoryPolicy
-from hivesink.core.seen import GivenUp
 from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import HiveSinkError, LogMissing
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import find_losses, recover
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
-from tests.crash.site import PLAIN, Site
+from tests.crash.site import PLAIN, Site, forget
 from tests.sink.harness import LOCATION, SPEC, TABLE, Source, events
 
 HOURLY = replace(SPEC, partition_columns=(Column("hour", Primitive.STRING),))
@@ -59,9 +57,7 @@ def test_a_table_made_again_while_an_epoch_waits_is_written_once_its_losses_are_
         site.job().run()
 
     context = site.job().context
-    lost = {loss.part.target for loss in find_losses(context)}
-    assert lost
-    recover(context, job.committer.spec.identity, job.committer.spec.policy, given_up=GivenUp(frozenset(lost)))
+    assert forget(job.committer)
     assert load(context).folders() == {}
     site.job().committer.recover()
     assert site.rows() == []

@@ -173,7 +173,7 @@ class Stage:
         marks = view.marks.get(view.head, frozenset())
         head = log.manifest(view.head)
         waits = not marks >= {Mark.PUBLISHED, Mark.REGISTERED}
-        return bool(head.parts and waits)
+        return bool(head.add and waits)
 
     def log(self) -> Path:
         live = connect("thrift", self.metastore.uri).table(TableName.parse(self.table))

@@ -100,10 +100,10 @@ def test_a_partition_dropped_with_decided_rows_in_it_is_a_loss_that_a_person_acc
     # Decided, and not published yet: Hive deletes hidden files too.
     wrap(sink, "log", create=once_after(lambda: drop(stage)))
     for again in (sink, None):
-        with pytest.raises(errors.PartLost, match="--accept-lost") as told:
+        with pytest.raises(errors.PartLost, match="--forget") as told:
             stage.drain(again)
         assert "\n" not in str(told.value)
-    command = ("recover", stage.table, "--accept-lost", "--yes", "--metastore", metastore.uri)
+    command = ("recover", stage.table, "--forget", "all", "--yes", "--metastore", metastore.uri)
     subprocess.run([sys.executable, "-m", "hivesink.cli", *command], check=True, capture_output=True)
     stage.put(range(18, 27))
     stage.drain()

@@ -180,9 +180,9 @@ class World:
         for epoch in log.view().manifests:
             manifest = log.manifest(epoch)
             assert manifest.rows.balanced, (case, epoch)
-            for commit in manifest.commits or ():
+            for commit in manifest.commits:
                 was = known.get(commit.partition, 0 if is_whole else commit.revision - 1)
-                assert commit.revision == was + (0 if manifest.moves and was else 1), (case, commit)
+                assert commit.revision == was + (0 if manifest.kind == "move" and was else 1), (case, commit)
                 known[commit.partition] = commit.revision
                 end = rule.end(commit.key)
                 reached = manifest.watermark.at if manifest.watermark else None

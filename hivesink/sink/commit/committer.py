@@ -20,17 +20,18 @@ from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.offsets import with_ids
 from hivesink.core.progress import count
-from hivesink.core.seen import Seen
+from hivesink.core.snapshot import Snapshot
 from hivesink.errors import EpochTaken, HiveSinkError, Place, StoreUnavailable
 from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits, Source
 from hivesink.sink.commit.committed import Committed, Stopwatch, tell, tell_nothing_new
 from hivesink.sink.commit.context import watermark_policy
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
-from hivesink.sink.commit.executor import Executor
 from hivesink.sink.commit.held_back import HeldBack
 from hivesink.sink.commit.patience import Patience
+from hivesink.sink.commit.recovery import recover
 from hivesink.sink.commit.roller import Encode, Roller
+from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.commit.statistics import write_estimates
 from hivesink.sink.commit.tally import Tally
 from hivesink.sink.task.messages import InputShape
@@ -61,7 +62,7 @@ class Committer:
         self.context = context
         self.spec = spec
         self.lock = threading.RLock()
-        self._executor: Executor | None = None
+        self._executor: PlanRunner | None = None
         self._is_current = False
         self._writer = EpochWriter(context, spec, self._tolerate)
         rule = spec.commit_rule
@@ -77,28 +78,24 @@ class Committer:
         self._patience = Patience(limit, "epochs wait to be published or registered")
         self._held = HeldBack(Patience(limit, "rows wait that can't be published"))
 
-    def recover(self) -> Executor:
+    def recover(self) -> PlanRunner:
         """Finish what earlier runs decided. `commit` does so itself if nobody has.
 
         Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, and what `keep_up` raises.
         """
         with self.lock:
-            try:
-                return self._recover()
-            except EpochTaken:
-                # A manifest that the previous run got no answer for has arrived between the look and the decision.
-                return self._recover()
+            self._is_current = False
+            self._commits.forget()
+            begin = partial(PlanRunner.begin, self.context, self.spec.identity, self.spec.policy)
+            runner = recover(begin, self._take_over)
+            self._note(runner)
+            self._is_current = True
+            return runner
 
-    def _recover(self) -> Executor:
-        self._is_current = False
-        self._commits.forget()
-        executor = self._executor = Executor.begin(self.context, self.spec.identity, self.spec.policy)
-        self._commits.start(executor.history.head)
-        self._finish(executor)
-        executor.clean_up()
-        self._note(executor)
-        self._is_current = True
-        return executor
+    def _take_over(self, runner: PlanRunner) -> None:
+        self._executor = runner
+        self._commits.start(runner.history.head)
+        self._finish(runner)
 
     def commit(
         self,
@@ -235,17 +232,17 @@ class Committer:
         return self._patience.reason or self._held.reason
 
     @property
-    def _current(self) -> Executor | None:
+    def _current(self) -> PlanRunner | None:
         """What advances the history, if that is the log's as far as this run can know."""
         executor = self._executor
         return executor if executor and self._is_current and not executor.in_doubt else None
 
-    def _recovered(self) -> Executor:
+    def _recovered(self) -> PlanRunner:
         return self._current or self.recover()
 
     def _commit_new(
         self,
-        executor: Executor,
+        executor: PlanRunner,
         batch: LastBatch,
         shape: InputShape,
         write: Write,
@@ -274,7 +271,7 @@ class Committer:
         self._settle(self._commits.final({commit.key for commit in commits}))
         return done
 
-    def _roll_due(self, executor: Executor) -> None:
+    def _roll_due(self, executor: PlanRunner) -> None:
         self._changes.tell()
         ages, history = self._roller.ages(self.context.tick()), executor.history
         fresh, waits = history.rows.beside(self._held), self._commits.waits(ages, history.head)
@@ -282,16 +279,16 @@ class Committer:
         self._settle(self._commits.final(done) | self._roller.at_rest(done, ages))
         self._held.wait(self.context.tick())
 
-    def _write_mark(self, executor: Executor, *, always: bool = False) -> None:
+    def _write_mark(self, executor: PlanRunner, *, always: bool = False) -> None:
         """Write down that the watermark has gone on, `always` or where somebody may wait for that."""
         head = executor.history.head
         mark = self._commits.mark(head)
         if head and self._commits.is_news(head, mark) and (always or self._commits.is_awaited(head, mark)):
             manifest = executor.history.following("watermark", self.context.stamp())
-            executor.decide(Seen(), batch=replace(manifest, watermark=mark))
+            executor.decide(Snapshot(), decision=replace(manifest, watermark=mark))
             self._finish(executor)
 
-    def _roll(self, executor: Executor, due: Collection[PartitionKey]) -> set[PartitionKey]:
+    def _roll(self, executor: PlanRunner, due: Collection[PartitionKey]) -> set[PartitionKey]:
         """Make part files of the rows that wait in these buckets, and commit what is over, by an epoch of its own.
 
         Rows that can't be encoded are held back: their partitions aren't committed. Returns those that are.
@@ -314,7 +311,7 @@ class Committer:
         stamp = Stamp(self.context.now(), written.attempt)
         manifest = replace(
             history.following("roll" if rolled else "commit", stamp),
-            parts=written.parts,
+            add=written.parts,
             rolled=rolled,
             commits=self._commits.records(whole, rows, written.parts, ages, mark),
             watermark=mark,
@@ -334,7 +331,7 @@ class Committer:
                 # An epoch clears the flag itself, and the query's end does all this again.
                 logger.warning("no estimates of %s: %s", count(len(places), "partition"), error)
 
-    def _note(self, executor: Executor) -> None:
+    def _note(self, executor: PlanRunner) -> None:
         # Of what is held back nothing is due: else each new row of its bucket would become a file of its own.
         self._roller.note(executor.history.rows.beside(self._held), self.context.tick(), self.context.now())
 
@@ -350,14 +347,14 @@ class Committer:
             raise AssertionError(message)
         return written
 
-    def _decide(self, executor: Executor, manifest: Manifest, written: Written, watch: Stopwatch) -> Committed:
-        executor.decide(Seen(), batch=manifest)
+    def _decide(self, executor: PlanRunner, manifest: Manifest, written: Written, watch: Stopwatch) -> Committed:
+        executor.decide(Snapshot(), decision=manifest)
         self._commits.decided(manifest)
         watch.lap("manifest")
         # The lookup before the manifest says nothing about older epochs that still wait.
         fresh = len(executor.history.open) == 1 and self._patience.trouble is None and written.live is not None
         staged = {part.staged: part.length for part in written.parts}
-        self._finish(executor, Seen(staged, written.live) if fresh else None)
+        self._finish(executor, Snapshot(staged, written.live) if fresh else None)
         watch.lap("publish")
         winners = frozenset((written.attempt, report.task_attempt) for report in written.reports)
         executor.clean_up(winners, segments=bool(manifest.rolled))
@@ -371,7 +368,7 @@ class Committer:
             epoch=manifest.epoch,
             replayed=False,
             rows=manifest.rows,
-            files=len(manifest.parts),
+            files=len(manifest.created),
             partitions=len(published),
             milliseconds=watch.laps,
             waiting=self.waiting,
@@ -385,28 +382,28 @@ class Committer:
         tell(self.spec.target.name, self.spec.identity.writer, done, self.progress(), own_rolling=own_rolling)
         return done
 
-    def _commit_known(self, executor: Executor, batch: LastBatch, ids: TopicIds) -> Committed:
+    def _commit_known(self, executor: PlanRunner, batch: LastBatch, ids: TopicIds) -> Committed:
         """Begin the log with an epoch without rows: another log has committed them."""
         logger.info("batch %d was committed before the reset: its rows are in the table", batch.ref.batch)
         attempt = self.context.stamp().attempt
         batch = _with_ids(batch, ids)
-        executor.decide(Seen(), batch=self._manifest(executor, batch, Written(attempt, (), (), None)))
+        executor.decide(Snapshot(), decision=self._manifest(executor, batch, Written(attempt, (), (), None)))
         self._finish(executor)
         return Committed(batch.epoch, replayed=True)
 
-    def _manifest(self, executor: Executor, batch: LastBatch, written: Written) -> Manifest:
+    def _manifest(self, executor: PlanRunner, batch: LastBatch, written: Written) -> Manifest:
         identity = self.spec.identity
         return replace(
             executor.history.following("batch", Stamp(self.context.now(), written.attempt)),
             last_batch=batch,
             rows=written.rows,
-            parts=written.parts,
+            add=written.parts,
             opened=written.opened,
             tables=identity.tables,
             zones=identity.zones,
         )
 
-    def _finish(self, executor: Executor, first: Seen | None = None) -> None:
+    def _finish(self, executor: PlanRunner, first: Snapshot | None = None) -> None:
         try:
             self._carry_out(executor, first)
         except METASTORE_TROUBLE as error:
@@ -414,14 +411,14 @@ class Committer:
         else:
             self._patience.clear()
 
-    def _carry_out(self, executor: Executor, first: Seen | None = None) -> None:
+    def _carry_out(self, executor: PlanRunner, first: Snapshot | None = None) -> None:
         before = executor.history.epoch
         self._seen |= executor.history.keys
         try:
             executor.finish(first)
         finally:
             if executor.history.epoch > before:
-                # Rows of lost files may wait again.
+                # Rows of missing files may wait again.
                 self._commits.forget()
                 self._note(executor)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -11,24 +11,23 @@ from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import History, Identity, OpenEpoch
 from hivesink.core.log import LogView, missing, require_whole
-from hivesink.core.losing import closed_buckets
 from hivesink.core.ownership import rebased
 from hivesink.core.partition import known_as
 from hivesink.core.partition_commit import newest as newest_records
 from hivesink.core.partition_commit import recorded
+from hivesink.core.repair import rolled_buckets
 from hivesink.core.rolling import open_rows
-from hivesink.core.seen import Seen, Tracks, Winner, followed, losses, newest, paths_to_look
+from hivesink.core.snapshot import Snapshot, StagingArea, Winner, followed, missing_parts, newest, paths_to_look
 from hivesink.core.table import TableName
-from hivesink.errors import HiveSinkError, LogDamaged, UnknownTable, Unsupported
+from hivesink.errors import LogDamaged, UnknownTable, Unsupported
 from hivesink.sink.commit.uncollected import uncollected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.core.partition_commit import Commit, Recorded
-    from hivesink.core.seen import Closed
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -69,33 +68,45 @@ def _load(context: CommitContext, view: LogView, identity: Identity | None) -> H
 def _open(
     context: CommitContext, view: LogView, head: Manifest, settled: Epoch, tables: tuple[str, ...]
 ) -> Iterable[OpenEpoch]:
+    moved: dict[str, str] = {}
     unsettled = [epoch for epoch in view.manifests if epoch > settled]
     for manifest in [head if epoch == head.epoch else context.log.manifest(epoch) for epoch in unsettled]:
         if not manifest.is_bare:
             # Some manifests don't name their tables.
-            today = _as_today(context, manifest, tables[0]) if tables else manifest
+            today = _as_today(context, manifest, tables[0], moved) if tables else manifest
             yield OpenEpoch(today, view.state(manifest.epoch))
 
 
-def _as_today(context: CommitContext, manifest: Manifest, table: str) -> Manifest:
-    """`manifest` where the log's table is called `table` now, and may have been renamed with its folder."""
-    parts = manifest.publishes()
-    names = {name: _name_today(context, name, table) for name in {part.table for part in parts}}
+def _as_today(context: CommitContext, manifest: Manifest, table: str, moved: dict[str, str]) -> Manifest:
+    """`manifest` where the log's table is called `table` now, and may have been renamed with its folder.
 
-    def moved(part: PartEntry) -> PartEntry:
-        return replace(part, table=names[part.table], staged=_staged_today(context, part.staged))
+    `moved` are the targets that have changed so far, by the old ones.
+    """
+    names = {name: _name_today(context, name, table) for name in {part.table for part in manifest.add}}
+
+    def today(part: PartEntry) -> PartEntry:
+        staged = _staged_today(context, part.staged)
+        target = part.target
+        if staged != part.staged:
+            target = moved[part.target] = _in_newest_folder(context, part.target)
+        return replace(part, table=names[part.table], staged=staged, target=target)
 
     def key(key: PartitionKey) -> PartitionKey:
         return names.get(key[0], known_as(key, table)[0]), key[1]
 
-    commits = manifest.commits
     return replace(
         manifest,
-        parts=tuple(map(moved, manifest.parts)),
-        moves=tuple(replace(move, part=moved(move.part)) for move in manifest.moves),
+        add=tuple(map(today, manifest.add)),
+        remove=tuple(moved.get(target, target) for target in manifest.remove),
         rolled=tuple(map(key, manifest.rolled)),
-        commits=commits and tuple(replace(commit, table=key(commit.key)[0]) for commit in commits),
+        commits=tuple(replace(commit, table=key(commit.key)[0]) for commit in manifest.commits),
     )
+
+
+def _in_newest_folder(context: CommitContext, path: str) -> str:
+    for old in context.former[:-1]:
+        path = rebased(path, old, context.former[-1])
+    return path
 
 
 def _name_today(context: CommitContext, name: str, table: str) -> str:
@@ -130,7 +141,7 @@ def _recorded(context: CommitContext, epoch: Epoch) -> tuple[Recorded, ...]:
     return ()
 
 
-def load_begun(context: CommitContext, identity: Identity | None = None) -> tuple[History, Tracks]:
+def load_begun(context: CommitContext, identity: Identity | None = None) -> tuple[History, StagingArea]:
     """The history, and the touched-lists of epochs that tasks have begun. Raises LogDamaged, NewerFormat."""
     # The lists first: a job that runs beside this one may begin its next epoch between the two looks.
     lists = tuple(context.log.touched())
@@ -138,79 +149,61 @@ def load_begun(context: CommitContext, identity: Identity | None = None) -> tupl
     if newest(lists) > history.epoch + 1:
         reason = f"tasks have begun epoch {newest(lists)}, but its newest manifest is {history.epoch}"
         raise LogDamaged(context.log.location, reason)
-    return history, Tracks(lists)
+    return history, StagingArea(lists)
 
 
-def look(context: CommitContext, history: History) -> Seen:
-    """The partitions of open epochs, and the files that decide what to do about them.
+def take_snapshot(
+    context: CommitContext, history: History, live: Mapping[PartitionKey, LivePartition] | None = None
+) -> Snapshot:
+    """The partitions of open epochs (`live`, if they were looked up), and the files that decide what to do about them.
 
-    Raises MetastoreUnreachable, UnknownTable, StoreUnavailable.
+    Raises MetastoreUnreachable, UnknownTable, StoreUnavailable, LogDamaged.
     """
-    return look_at_files(context, history, context.lookup(history.places))
+    if live is None:
+        live = context.lookup(history.places)
+    files = lengths(context, paths_to_look(history, live))
+    if not missing_parts(history, files, live):
+        return Snapshot(files, live)
+    files |= lengths(context, paths_to_look(history, live, far=True) - set(files))
+    floor, segments = context.log.view().floor, context.log.segments.lengths()
+    rolled = rolled_buckets(history, floor, cache(context.log.manifest), segments)
+    return Snapshot(files, live, rolled=rolled)
 
 
-def look_at_files(
-    context: CommitContext, history: History, live: Mapping[PartitionKey, LivePartition], *, everywhere: bool = False
-) -> Seen:
-    """The files that decide what to do, and those of lost parts that are elsewhere. Raises StoreUnavailable.
+def search(context: CommitContext, parts: Collection[PartEntry]) -> dict[str, bool]:
+    """The files of `parts` in all folders of their tables, and whether readers find them there.
 
-    `everywhere`: search for all parts of open epochs, which a person may give up, and raise whatever ends the search.
+    RENAME PARTITION and EXCHANGE carry hidden files along. Raises StoreUnavailable, MetastoreUnreachable.
     """
-    files = _lengths(context, paths_to_look(history, live))
-    gone = losses(history, files, live)
-    if gone:
-        files |= _lengths(context, paths_to_look(history, live, far=True) - set(files))
-        gone = losses(history, files, live)
-    elif not everywhere:
-        return Seen(files, live)
-    refused = {loss.part for loss in gone}
-    lost = [part for _, part in history.standing if everywhere or part in refused]
-    found: dict[str, bool] = {}
-    closed: Closed = {}
-    torn: frozenset[tuple[Epoch, PartitionKey]] = frozenset()
-    # Otherwise it only says where a lost file is: the loss itself is told without it, too.
-    with nullcontext() if everywhere else suppress(HiveSinkError):
-        found = dict(_search(context, lost, {part.table for _, part in history.standing if lost}))
-        files |= _lengths(context, found.keys() - files.keys())
-        if refused:
-            closed, torn = _closed(context, history)
-    read = frozenset(path for path, is_read in found.items() if is_read and path in files)
-    return Seen(files, live, read=read, closed=closed, torn=torn)
-
-
-def _closed(context: CommitContext, history: History) -> tuple[Closed, frozenset[tuple[Epoch, PartitionKey]]]:
-    """Raises LogDamaged, StoreUnavailable."""
-    segments = context.log.segments.lengths()
-    return closed_buckets(history, context.log.view().floor, cache(context.log.manifest), segments)
-
-
-def _search(context: CommitContext, lost: list[PartEntry], tables: set[str]) -> Iterator[tuple[str, bool]]:
-    """The paths of files with the names of `lost` parts, in `tables` and their partitions; whether readers see them."""
-    names = {name: name == part.name for part in lost for name in (part.name, part.hidden)}
-    canonical = context.store.canonical
-    for table in map(context.table, sorted(tables)):
-        homes = {canonical(one.location): one.location for one in context.registrar.lookup(table, None).values()}
+    names = {name: name == part.name for part in parts for name in (part.name, part.hidden)}
+    canonical, found = context.store.canonical, dict[str, bool]()
+    for table in map(context.table, sorted({part.table for part in parts})):
+        homes = {canonical(home.location): home.location for home in context.registrar.lookup(table, None).values()}
         folders = {**{canonical(folder): folder for folder in context.store.walk(table.location)}, **homes}
         listed = context.store.run_parallel(partial(context.parts_in, folder) for folder in folders.values())
         for folder, paths in zip(folders, listed, strict=True):
-            own = (path for path in paths if path.rpartition("/")[2] in names)
-            yield from ((path, names[path.rpartition("/")[2]] and folder in homes) for path in own)
+            for path in paths:
+                name = path.rpartition("/")[2]
+                if name in names:
+                    found[path] = names[name] and folder in homes
+    return found
 
 
-def _lengths(context: CommitContext, paths: Iterable[str]) -> dict[str, int]:
+def lengths(context: CommitContext, paths: Iterable[str]) -> dict[str, int]:
+    """The lengths of the files at `paths`; none of one that is missing. Raises StoreUnavailable."""
     files = context.store.run_parallel(partial(context.find, path) for path in sorted(paths))
     return {file.path: file.length for file in files if file is not None}
 
 
-def look_at_tracks(
+def look_at_staging(
     context: CommitContext, head: Epoch, winners: frozenset[Winner] = frozenset(), *, segments: bool = True
-) -> Tracks:
+) -> StagingArea:
     """The touched-lists, and the staged files in the folders of those that lost. Raises StoreUnavailable.
 
     With `segments` the segments too, of which there may be thousands.
     """
-    tracks = Tracks(tuple(context.log.touched()), winners=winners)
-    folders = sorted({folder for one in followed(tracks, head) for folder in context.log.folders(one)})
+    lists = StagingArea(tuple(context.log.touched()), winners=winners)
+    folders = sorted({folder for one in followed(lists, head) for folder in context.log.folders(one)})
     # Parts move from their own folder to the one where they are set aside: looking there last misses none.
     staged: list[str] = []
     for is_last in (False, True):
@@ -218,4 +211,4 @@ def look_at_tracks(
         for paths in context.store.run_parallel(partial(context.store.staged, folder) for folder in now):
             staged += paths
     names = tuple(context.log.segments.lengths()) if segments else ()
-    return Tracks(tracks.lists, tuple(folders), tuple(staged), winners, names)
+    return StagingArea(lists.lists, tuple(folders), tuple(staged), winners, names)

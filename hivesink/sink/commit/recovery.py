@@ -1,249 +1,233 @@
-"""Recovery of one writer by hand: a preview of it and the recovery itself, from the same plans."""
+"""Recovery of one writer: the start of a job, `hivesink recover` and its `--dry-run` all go through `recover`."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
-from hivesink.core.actions import Action, Decide, Refuse, describe
-from hivesink.core.losing import questionable, reopenable, together
+from hivesink.core import actions
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
-from hivesink.core.plan import Policy, plan, until_look
-from hivesink.core.progress import count
-from hivesink.core.seen import NOTHING, GivenUp, Seen, abandoned, losses
-from hivesink.errors import EpochTaken, HiveSinkError, PartitionPathInvalid, UnknownTable
-from hivesink.sink.commit.executor import Executor, StaleError, lost_error
-from hivesink.sink.commit.observe import load, load_begun, load_commits, look_at_files, look_at_tracks
+from hivesink.core.repair import forget, requeueable
+from hivesink.core.snapshot import PartLocator, Snapshot, StagingArea, Winner, missing_parts
+from hivesink.errors import EpochTaken, PartitionPathInvalid, RegistrationFailed, ReplaySplit, UnknownTable
+from hivesink.sink.commit.observe import lengths, look_at_staging, search, take_snapshot
+from hivesink.sink.commit.runner import PlanRunner, StaleError, loss_error
 from hivesink.sink.task.segments import lost_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.rolling import Opened, OpenRows
+    from hivesink.core.rolling import Opened, OpenRows, Slice
+    from hivesink.ports import SegmentStore
     from hivesink.sink.commit.context import CommitContext
+
+ALL = "all"
+"""Stands for every partition, where a person names those whose losses are accepted."""
+
+
+class Reason(Enum):
+    """Why rows that were decided can't be published."""
+
+    MISSING = "missing"
+    """The part is nowhere in the table's folders."""
+    REFUSED = "refused"
+    """The metastore doesn't register the part's partition."""
+    WAITING = "waiting"
+    """The rows wait in a segment, and can't be encoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A decided part whose rows are given up, or would have to be, and why."""
+    """Rows of a partition that can't be published, in the file at `path`."""
 
-    part: PartEntry
-    reason: str
-
-    @property
-    def key(self) -> PartitionKey:
-        return self.part.key
-
-    @property
-    def rows(self) -> int:
-        return self.part.rows
-
-    @property
-    def target(self) -> str:
-        return self.part.target
+    key: PartitionKey
+    path: str
+    rows: int
+    reason: Reason
+    slice: Slice | None = None
+    """Where the rows wait."""
 
 
 @dataclass(frozen=True, slots=True)
-class LostSlice:
-    """Rows that wait and are given up, or would have to be, and why. `target` is their segment's path."""
+class Accepted:
+    """What a person says: rows of these `partitions` (or ALL) that can't be published are gone.
 
-    opened: Opened
-    target: str
-    reason: str
-
-    @property
-    def key(self) -> PartitionKey:
-        return self.opened.key
-
-    @property
-    def rows(self) -> int:
-        return self.opened.slice.rows
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What recovery did or would do. `lost` are the parts that are given up; in a preview also those that stop it.
-
-    `given_up` are rows that waited.
+    `confirm` is called with all of them before each decision; it raises to prevent it.
     """
 
-    epoch: Epoch
-    actions: tuple[Action, ...]
-    lost: tuple[Loss, ...]
-    given_up: tuple[LostSlice, ...]
-    waiting: OpenRows
-    """The rows that still wait to be rolled."""
+    partitions: frozenset[str]
+    confirm: Callable[[Sequence[Loss]], None]
 
-    def described(self) -> list[tuple[str, str]]:
-        """Each action in words: what it does, and to what. The last are the rolls of what waits."""
-        waiting = ((key, one.rows) for key, one in self.waiting.buckets.items() if one.slices)
-        rolls = ((f"{table} {partition}".strip(), rows) for (table, partition), rows in waiting)
-        lines = [line for action in self.actions for line in describe(action)]
-        return [*lines, *(("roll", f"{name} ({count(rows, 'row')})") for name, rows in sorted(rolls))]
+    def has(self, key: PartitionKey) -> bool:
+        return ALL in self.partitions or key[1] in self.partitions
 
 
-def preview(context: CommitContext, policy: Policy, *, given_up: GivenUp = NOTHING) -> Recovered:
-    """Everything that `recover` would do. Changes nothing. Raises what `recover` raises, except EpochTaken."""
-    history, tracks = load_begun(context)
-    stamp = context.stamp()
-    actions: list[Action] = []
-    seen = _look_for_losses(context, history, everywhere=given_up != NOTHING)
-    given_up = together(history, seen, given_up)
-    lost = _losses(history, seen, given_up)
-    slices = tuple(_slices(context, history, given_up))
-    given_up = _with_records(context, history, given_up)
-    again = (seen, given_up) if reopenable(history, seen, given_up) else (Seen(), NOTHING)
-    # It shuts out an older try, lets rows wait again, and gives up parts: none of it changes what this one look shows.
-    for look, gone in ((Seen(tracks=tracks), NOTHING), again, (seen, given_up)):
-        starting = look.tracks is not None
-        first = list(until_look(plan(history, look, stamp, policy, starting=starting, given_up=gone)))
-        if first and isinstance(first[-1], Decide):
-            actions += first
-            history = history.decided(first[-1].manifest)
-    # Recovery creates a dropped table again.
-    seen = look_at_files(context, history, listed(context, history.places))
-    tracks = look_at_tracks(context, history.epoch)
-    actions += plan(history, Seen(seen.files, seen.partitions, tracks), stamp, policy)
-    return Recovered(history.epoch, tuple(actions), lost, slices, history.rows)
+def recover(begin: Callable[[], PlanRunner], finish: Callable[[PlanRunner], None] = PlanRunner.finish) -> PlanRunner:
+    """Finish everything that the log has decided, and remove what was not; `begin` reads the log.
 
-
-def recover(
-    context: CommitContext, identity: Identity | None, policy: Policy, *, given_up: GivenUp = NOTHING
-) -> Recovered:
-    """Finish everything that the log has decided, except what is given up: the log stops answering for that.
-
-    Gives nothing up if a part that isn't given up stops it.
-
-    Raises EpochTaken if another run is at work, LogDamaged, NewerFormat, and what `Executor.finish` raises.
+    Raises EpochTaken if another run is at work, LogDamaged, NewerFormat, and what `finish` raises.
     """
     try:
-        return _recover(context, identity, policy, given_up)
+        return _recover(begin, finish)
     except (EpochTaken, StaleError):
         # A manifest that the previous run got no answer for has arrived between the look and the decision; or another
-        # recovery has published what was to be put away.
-        return _recover(context, identity, policy, given_up)
+        # recovery has advanced the same epochs.
+        return _recover(begin, finish)
 
 
-def _recover(context: CommitContext, identity: Identity | None, policy: Policy, given_up: GivenUp) -> Recovered:
-    done: list[Action] = []
-    executor = Executor.begin(context, identity, policy, done.append)
-    seen = _look_for_losses(context, executor.history, everywhere=given_up != NOTHING)
-    given_up = together(executor.history, seen, given_up)
-    targets, given_up = given_up.targets | given_up.waiting, _with_records(context, executor.history, given_up)
-    if given_up != NOTHING:
-        for left in _stopping(executor.history, seen, given_up, targets):
-            raise lost_error(executor.history, seen, left)
-    if reopenable(executor.history, seen, given_up):
-        executor.decide(seen, given_up=given_up)
-    lost = tuple(loss for loss in _losses(executor.history, seen, given_up) if loss.part.target in targets)
-    slices = tuple(_slices(context, executor.history, given_up))
-    if lost or slices:
-        executor.decide(seen, given_up=given_up)
-    executor.finish()
-    executor.clean_up()
-    return Recovered(executor.history.epoch, tuple(done), lost, slices, executor.history.rows)
+def _recover(begin: Callable[[], PlanRunner], finish: Callable[[PlanRunner], None]) -> PlanRunner:
+    runner = begin()
+    finish(runner)
+    runner.clean_up()
+    return runner
 
 
-def find_maybe_read(context: CommitContext) -> tuple[Loss, ...]:
-    """The lost parts whose rows can be published again, though readers may have had them.
+def finish_accepting(runner: PlanRunner, accepted: Accepted) -> None:
+    """As `PlanRunner.finish`, but what can't be published and is `accepted` as lost is forgotten.
 
-    Those of a replay are all its parts: the next replay does it again. Raises ReplaySplit, LogDamaged, NewerFormat,
-    and whatever ends the search for their files.
+    Raises ReplaySplit, and what `confirm` raises.
     """
-    history = load(context)
-    seen = _look_for_losses(context, history, everywhere=True)
-    found = [one.part for parts in questionable(history, seen).values() for one in parts]
-    parts = [part for _, part in history.standing]
-    if together(history, seen, GivenUp(again=frozenset(part.target for part in parts))).waiting:
-        found = parts
-    return tuple(Loss(part, "readers may have had its rows") for part in found)
+    _forget_missing(runner, accepted)
+    try:
+        runner.finish()
+    except RegistrationFailed as error:
+        refused = {(error.table, name) for name in error.partitions}
+        parts = [part for part in runner.history.waiting if part.key in refused and accepted.has(part.key)]
+        if not parts:
+            raise
+        accepted.confirm(_losses(parts, Reason.REFUSED))
+        stamp, rows = runner.context.stamp(), sum(part.rows for part in parts)
+        runner.decide(Snapshot(), decision=forget(runner.history, stamp, parts, rows=rows))
+        runner.finish()
 
 
-def find_losses(
-    context: CommitContext,
-    partitions: Collection[PartitionKey] = (),
-    *,
-    accept: bool = True,
-    again: frozenset[str] = frozenset(),
-) -> tuple[Loss, ...]:
-    """With `accept` the parts that no publish can bring back, none that only lie elsewhere; and all of `partitions`.
-
-    None of the targets `again`, whose rows wait again. Raises ReplaySplit, LogDamaged, NewerFormat, and
-    whatever ends the search for their files.
-    """
-    if not accept and not partitions:
-        return ()
-    history = load(context)
-    waiting = frozenset(part.target for _, part in history.standing if part.key in partitions)
-    seen = _look_for_losses(context, history, everywhere=True)
-    targets = frozenset(part.target for _, part in history.standing) if accept else frozenset[str]()
-    found = _losses(history, seen, together(history, seen, GivenUp(targets, waiting, again=again)))
-    return tuple(loss for loss in found if loss.target not in again and (accept or loss.key in partitions))
+def forget_waiting(runner: PlanRunner, accepted: Accepted) -> None:
+    """Forget the rows that wait in the partitions that are `accepted` as lost: nothing could encode them."""
+    opened = [waiting for waiting in runner.history.rows.opened if accepted.has(waiting.key)]
+    if opened:
+        accepted.confirm(_waiting(opened, runner.context.log.segments))
+        slices, rows = {waiting.slice for waiting in opened}, sum(waiting.slice.rows for waiting in opened)
+        decision = forget(runner.history, runner.context.stamp(), slices=slices, rows=rows)
+        runner.decide(Snapshot(), decision=decision)
+        runner.finish()
 
 
-def find_lost_slices(
-    context: CommitContext, partitions: Collection[PartitionKey] = (), *, accept: bool = True
-) -> tuple[LostSlice, ...]:
-    """With `accept` the rows that wait and can't be read, for which all segments are; and all of `partitions`.
-
-    Raises LogDamaged, NewerFormat, StoreUnavailable.
-    """
-    segments = context.log.segments
-    gone = lost_slices(load(context).rows, segments) if accept else {}
-    # A job that runs beside this may have rolled them meanwhile, and deleted their segments.
-    waiting = (one for one in load(context).rows.opened if one in gone or one.key in partitions)
-    why = "its partition is given up"
-    return tuple(
-        LostSlice(one, segments.path(one.slice.segment), gone[one].reason if one in gone else why) for one in waiting
-    )
+def unreadable(rows: OpenRows, segments: SegmentStore, accepted: Accepted) -> list[Loss]:
+    """The rows that wait in `accepted` partitions and can't be read."""
+    gone = lost_slices(rows, segments) if accepted.partitions else {}
+    return _waiting([waiting for waiting in gone if accepted.has(waiting.key)], segments)
 
 
-def _slices(context: CommitContext, history: History, given_up: GivenUp) -> Iterator[LostSlice]:
-    for one in history.rows.opened:
-        if one in given_up.slices:
-            yield LostSlice(one, context.log.segments.path(one.slice.segment), "its rows are given up")
+def _waiting(opened: Iterable[Opened], segments: SegmentStore) -> list[Loss]:
+    return [
+        Loss(waiting.key, segments.path(waiting.slice.segment), waiting.slice.rows, Reason.WAITING, waiting.slice)
+        for waiting in opened
+    ]
 
 
-def _with_records(context: CommitContext, history: History, given_up: GivenUp) -> GivenUp:
-    if not given_up.slices:
-        return given_up
-    return replace(given_up, records=load_commits(context, next(iter(history.identity.tables), None)))
+def _forget_missing(runner: PlanRunner, accepted: Accepted) -> None:
+    """Look for missing parts in all of the table's folders, once: publish what is there, forget the rest."""
+    history = runner.history
+    # The table may have been created again, with other columns.
+    snapshot = runner.look(listed(runner.context, history.places))
+    again = {part for parts in requeueable(history, snapshot).values() for part in parts}
+    missing = {action.part for action in missing_parts(history, snapshot.files, snapshot.partitions)} - again
+    wanted = [part for _, part in history.live_parts if part in missing and accepted.has(part.key)]
+    if not wanted:
+        return
+    visible = search(runner.context, wanted)
+    locator = PartLocator(lengths(runner.context, visible))
+    gone: list[PartEntry] = []
+    read: list[PartEntry] = []
+    moved: list[PartEntry] = []
+    for part in wanted:
+        match locator.next_action(part):
+            case actions.PartMissing():
+                gone.append(part)
+            case actions.Publish(_, source) if not visible[source]:
+                moved.append(replace(part, staged=source))
+            case actions.Publish() | actions.AlreadyPublished():
+                # Readers find it, in a partition that was renamed, say.
+                read.append(part)
+    if gone and history.is_replay:
+        gone = _whole_replay(runner, gone)
+    if gone:
+        accepted.confirm(_losses(gone, Reason.MISSING))
+    rows = 0 if history.is_replay else sum(part.rows for part in gone)
+    decision = forget(history, runner.context.stamp(), [*gone, *read], moved=moved, rows=rows)
+    runner.decide(Snapshot(), decision=decision)
 
 
-def _losses(history: History, seen: Seen, given_up: GivenUp) -> tuple[Loss, ...]:
-    refused = losses(history, seen.files, seen.partitions)
-    again = {one.part for parts in reopenable(history, seen, given_up).values() for one in parts}
-    reasons = {action.part: action.reason for action in refused if action.astray is None and action.part not in again}
-    is_whole = history.is_replay and given_up.waiting.issuperset(part.target for _, part in history.standing)
-    why = "its replay is given up as a whole" if is_whole else "its partition is given up"
-    for part in abandoned(history, seen, given_up):
-        reasons.setdefault(part, why)
-    return tuple(Loss(part, reason) for part, reason in reasons.items())
+def _whole_replay(runner: PlanRunner, gone: Sequence[PartEntry]) -> list[PartEntry]:
+    """All parts of a replay: its rows and marks go together, and the next replay does it again. Raises ReplaySplit."""
+    history = runner.history
+    parts = [part for _, part in history.live_parts]
+    if any(epoch.state is not EpochState.DECIDED for epoch in history.open):
+        readable = tuple(sorted(part.target for part in {*parts} - {*gone}))
+        raise ReplaySplit(gone[0].target, *gone[0].key, readable)
+    return parts
 
 
-def _stopping(history: History, seen: Seen, given_up: GivenUp, targets: Collection[str]) -> Iterator[Refuse]:
-    """The lost parts that stay when `targets` are given up and others wait again."""
-    done = {loss.part for loss in _losses(history, seen, given_up) if loss.part.target in targets}
-    done |= {one.part for parts in reopenable(history, seen, given_up).values() for one in parts}
-    return (loss for loss in losses(history, seen.files, seen.partitions) if loss.part not in done)
+def _losses(parts: Iterable[PartEntry], reason: Reason) -> list[Loss]:
+    return [Loss(part.key, part.target, part.rows, reason) for part in parts]
 
 
-def _look_for_losses(context: CommitContext, history: History, *, everywhere: bool) -> Seen:
-    # The table may have been created again with other columns.
-    live = listed(context, history.places, PartitionPathInvalid)
-    return look_at_files(context, history, live, everywhere=everywhere)
+@dataclass(slots=True)
+class Recorder(PlanRunner):
+    """Performs nothing: keeps in memory what the actions would make of log, files and partitions."""
+
+    files: dict[str, int | None] = field(default_factory=dict)
+    partitions: dict[PartitionKey, LivePartition] = field(default_factory=dict)
+
+    def read_again(self) -> None:
+        """Nobody was shut out."""
+
+    def look(self, live: Mapping[PartitionKey, LivePartition] | None = None) -> Snapshot:
+        known = listed(self.context, self.history.places) if live is None else live
+        snapshot = take_snapshot(self.context, self.history, {**known, **self.partitions})
+        files = {**snapshot.files, **self.files}
+        return replace(snapshot, files={path: length for path, length in files.items() if length is not None})
+
+    def look_at_staging(self, winners: frozenset[Winner], *, segments: bool) -> StagingArea:
+        staging = look_at_staging(self.context, self.history.epoch, winners, segments=segments)
+        return replace(staging, staged=tuple(path for path in staging.staged if self.files.get(path, 0) is not None))
+
+    def _perform(self, action: actions.Action) -> None:  # noqa: C901  one case per action
+        match action:
+            case actions.Decide(manifest):
+                self.history = self.history.decided(manifest)
+            case actions.ClearAccurate(table, partitions):
+                live = listed(self.context, ((table, name) for name in partitions))
+                self.partitions |= {key: replace(home, accurate=False) for key, home in live.items()}
+            case actions.Register(table, partitions):
+                for name, location in partitions:
+                    new = LivePartition(name, location, accurate=False, columns_behind=False)
+                    self.partitions[table, name] = new
+            case actions.Publish(part, source):
+                self.files |= {source: None, part.target: part.length}
+            case actions.PartMissing():
+                raise loss_error(action, self.history.identity.tables[0])
+            case actions.BeginPublish(epoch):
+                self.history = self.history.begun(epoch)
+            case actions.MarkPublished(epoch):
+                self.history = self.history.published(epoch)
+            case actions.MarkFound():
+                self.history = self.history.found()
+            case actions.MarkSettled():
+                self.history = self.history.confirmed()
+            case actions.Trim(epoch):
+                self.history = replace(self.history, floor=epoch)
+        self.log_action(action)
 
 
-def listed(
-    context: CommitContext, places: Iterable[PartitionKey], *passed: type[HiveSinkError]
-) -> dict[PartitionKey, LivePartition]:
-    """The registered ones of `places`. A dropped table has none, nor one that raises one of `passed`."""
+def listed(context: CommitContext, places: Iterable[PartitionKey]) -> dict[PartitionKey, LivePartition]:
+    """The registered ones of `places`; none of a table that was dropped, or created again with other columns."""
     registered: dict[PartitionKey, LivePartition] = {}
     for table, partitions in by_table(places).items():
-        with suppress(UnknownTable, *passed):
+        with suppress(UnknownTable, PartitionPathInvalid):
             registered |= context.lookup((table, partition) for partition in partitions)
     return registered

@@ -86,7 +86,7 @@ class Roller:
     def rolled(self, rows: OpenRows, manifest: Manifest) -> None:
         """`manifest` has rolled buckets of `rows`: learn what became of their bytes."""
         before = sum(one.length for slices in rows.closed(manifest).values() for one in slices)
-        after = sum(part.length for part in manifest.parts)
+        after = sum(part.length for part in manifest.add)
         if before and after:
             self._ratio = after / before
 

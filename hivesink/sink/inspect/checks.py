@@ -6,14 +6,14 @@ notes: a settled epoch's files are the users' own, so even a missing one is only
 
 from __future__ import annotations
 
-from posixpath import dirname
+from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
-from hivesink.core.manifest import lost_parts
 from hivesink.core.progress import count
-from hivesink.core.seen import is_unproven
+from hivesink.core.snapshot import is_unproven
+from hivesink.sink.commit.recovery import ALL
 from hivesink.sink.inspect import log_checks
 from hivesink.sink.inspect.findings import error, note
 
@@ -37,40 +37,33 @@ def present(evidence: Evidence) -> Iterator[Finding]:
             yield error(manifest.epoch, text)
         elif target not in evidence.files.visible:
             yield _absent(evidence, manifest, part)
-    for manifest in evidence.log.manifests:
-        if manifest.accepted:
-            yield note(manifest.epoch, f"a person has accepted that {len(manifest.accepted)} parts are lost")
-    for _, part in lost_parts(evidence.log.manifests):
-        for path in evidence.files.of(part):
-            if path.endswith(f"/{part.name}") and dirname(path) in evidence.shown:
-                yield note(None, f"{path} was accepted as lost and is there; its rows are read again")
+    forgotten = {target.rpartition("/")[2] for target in evidence.log.forgotten}
+    for path in sorted(evidence.files.visible):
+        if basename(path) in forgotten and dirname(path) in evidence.shown:
+            yield note(None, f"{path} was given up as lost and is there; its rows are read again")
 
 
 def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     """What it means that a part's target is missing."""
     epoch, rows = manifest.epoch, f"{part.target} ({count(part.rows, 'row')})"
     table = part.table.removesuffix("__rejected")
-    ways = f"restore it, or accept the loss of all such files with `hivesink recover {table} --accept-lost`"
+    ways = f"restore it, or run `hivesink recover {table} --forget {part.partition or ALL}`"
     state = evidence.log.view.state(epoch)
-    again = f"`--encode-again {part.partition or 'all'}` in the same command publishes again what the log still has"
     if part.key in manifest.rolled and state is EpochState.DECIDED:
-        ways = f"the next start encodes its rows again if their segments are all there; otherwise {ways}; {again}"
-    elif part.key in manifest.rolled:
-        ways = f"readers may have had its rows: {ways}; {again}"
+        ways = f"the next start encodes its rows again if their segments are all there; otherwise {ways}"
     home = evidence.homes.get(part.key)
     if not evidence.log.is_published(epoch):
-        found, own = evidence.files.of(part), {evidence.files.canonical(path) for path in (part.staged, part.restored)}
-        is_staged = any(path in own or dirname(path) == home for path in found)
-        if is_staged or part.name in evidence.files.put_away:
+        found = evidence.files.of(part)
+        if evidence.files.canonical(part.staged) in found:
             return note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
-        astray = f", but {part.way_back(found[0])}" if found else f"; {ways}"
-        return error(epoch, f"{rows} is neither staged nor published{astray}")
+        elsewhere = f", but it is at {found[0]}" if found else ""
+        return error(epoch, f"{rows} is neither staged nor published{elsewhere}; {ways}")
     now = evidence.places.get(part.name)
-    is_home = None if home is None else home == evidence.files.canonical(part.folder)
+    is_home = home is not None and home == evidence.files.canonical(part.folder)
     is_open = manifest.epoch in {unsettled.epoch for unsettled in evidence.log.open}
     if is_open and state is EpochState.PUBLISHED and is_unproven(part, is_home=is_home):
-        ways = part.way_back(now) if now else ways
-        return error(epoch, f"{rows} disappeared before its epoch was settled; {ways}")
+        elsewhere = f" and is at {now}" if now else ""
+        return error(epoch, f"{rows} disappeared before its epoch was settled{elsewhere}; {ways}")
     gone = f"has been moved to {now}" if now else "is gone"
     return note(epoch, f"{rows} {gone} since it was published: somebody other than hivesink did that")
 
@@ -147,12 +140,12 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
     """The writer's visible files that belong to no epoch, with the epochs in their names."""
     log, shown = evidence.log, evidence.shown
     # What was copied with its partition is read at one place only.
-    moved = {evidence.files.canonical(move.was) for manifest in log.manifests for move in manifest.moves}
+    moved = {evidence.files.canonical(target) for manifest in log.manifests for target in manifest.remove}
     known = {path for path in moved if dirname(path) not in shown} | {
-        evidence.files.canonical(path) for path in log.lost
+        evidence.files.canonical(path) for path in log.forgotten
     }
-    # A lost part may have been moved by a user while readers had it.
-    waiting = {target.rpartition("/")[2] for target in log.lost}
+    # A forgotten part may have been moved by a user while readers had it.
+    waiting = {target.rpartition("/")[2] for target in log.forgotten}
     for manifest, part in log.effective():
         target = evidence.files.canonical(part.target)
         # Whoever moved it may have left copies.

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
-from hivesink.core.seen import leftovers
+from hivesink.core.snapshot import leftovers
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.checks import strays
 from hivesink.sink.inspect.facts import read_log

@@ -8,10 +8,10 @@ from functools import cached_property, partial
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import given_up, is_aside, is_given_up, is_hidden
+from hivesink.core.bucket import is_aside, is_hidden
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import LogView, Mark, missing
-from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, lost_parts, standing
+from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts
 from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
@@ -84,10 +84,9 @@ class LogFacts:
         """Partitions whose parts wait among the hidden `files` until they are registered."""
         staged = {part.path.rpartition("/")[2] for part in files.staged}
         gaps: dict[PartitionKey, Unregistered] = {}
-        for manifest, part in standing(self.open):
+        for manifest, part in live_parts(self.open):
             folder, _, name = part.staged.rpartition("/")
-            is_set_aside = is_aside(folder) and name in staged
-            if part.partition and (is_set_aside or part.name in files.put_away):
+            if part.partition and is_aside(folder) and name in staged:
                 # A part's name says who wrote it; a move may have taken it on.
                 wrote = PartName.parse(part.name)
                 since = Epoch(wrote.epoch) if wrote else manifest.epoch
@@ -105,8 +104,8 @@ class LogFacts:
         return tuple(dict.fromkeys(table for manifest in reversed(self.manifests) for table in manifest.tables))
 
     def effective(self) -> Iterator[tuple[Manifest, PartEntry]]:
-        """Each part with its epoch, unless a later epoch has moved the part or accepted its loss."""
-        return standing(self.manifests)
+        """Each part with its epoch, unless a later epoch has removed it."""
+        return live_parts(self.manifests)
 
     def waiting(self) -> Iterator[PartEntry]:
         """The parts that aren't published yet."""
@@ -118,16 +117,17 @@ class LogFacts:
         return open_rows(reversed(self.manifests))
 
     @property
-    def lost(self) -> frozenset[str]:
-        """Targets whose loss a person has accepted."""
-        return frozenset(target for manifest in self.manifests for target in manifest.accepted)
+    def forgotten(self) -> frozenset[str]:
+        """Targets of parts that a person gave up, or whose rows were requeued."""
+        kept = {part.name for _, part in self.effective()}
+        removed = (target for manifest in self.manifests for target in manifest.remove)
+        return frozenset(target for target in removed if target.rpartition("/")[2] not in kept)
 
     @property
-    def lost_rows(self) -> int:
+    def forgotten_rows(self) -> int:
         """All rows whose loss a person has accepted, from the writer's first epoch on."""
-        rows = sum(part.rows for _, part in lost_parts(self.manifests))
-        given_up = sum(manifest.given_up_rows for manifest in self.manifests)
-        return (self.floor.lost if self.floor else 0) + rows + given_up
+        rows = sum(manifest.forgotten for manifest in self.manifests)
+        return (self.floor.forgotten if self.floor else 0) + rows
 
 
 def read_log(log: CommitLog) -> LogFacts:
@@ -199,8 +199,6 @@ class FileFacts:
     staged: tuple[FoundPart, ...]
     visible: Mapping[str, int]
     canonical: Callable[[str], str]
-    put_away: frozenset[str] = frozenset()
-    """The names of parts that `recover --give-up` has put away; if it was cut short, they wait there."""
 
     @cached_property
     def by_name(self) -> Mapping[str, Sequence[str]]:
@@ -278,17 +276,14 @@ def list_files(store: FileStore, locations: Collection[str], folders: Iterable[s
             if is_aside(canonical) or not is_hidden(canonical[len(base) :]):
                 by_canonical.setdefault(canonical, folder)
     for folder in folders:
-        away = (path.rpartition("/")[0] for path in given_up(f"{folder.rstrip('/')}/"))
-        by_canonical |= {store.canonical(one): one for one in (folder, *away)}
+        by_canonical[store.canonical(folder)] = folder
     # Staged files first, those that are set aside last: a part that is moved meanwhile is then seen twice, not missed.
     ordered = sorted(by_canonical.values(), key=lambda folder: (is_aside(folder), folder))
     hidden = store.run_parallel(partial(store.staged, folder) for folder in ordered)
     staged = tuple(FoundPart.among(store.canonical(path) for paths in hidden for path in paths))
     listed = store.run_parallel(partial(store.visible, folder) for folder in ordered)
-    lengths = {store.canonical(file.path): file.length for files in listed for file in files}
-    visible = {path: length for path, length in lengths.items() if not is_given_up(path)}
-    put_away = frozenset(path.rpartition("/")[2] for path in lengths.keys() - visible.keys())
-    return FileFacts(staged, visible, store.canonical, put_away)
+    visible = {store.canonical(file.path): file.length for files in listed for file in files}
+    return FileFacts(staged, visible, store.canonical)
 
 
 def outside(store: FileStore, homes: Iterable[str], locations: Iterable[str]) -> set[str]:

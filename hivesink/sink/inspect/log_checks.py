@@ -89,11 +89,11 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
         after = OpenRows().after(manifest) if manifest.waiting is not None else before and before.after(manifest)
         if not manifest.rows.balanced:
             yield error(manifest.epoch, f"its rows don't add up: {_figures(manifest.rows)}")
-        if manifest.given_up:
-            yield note(manifest.epoch, f"a person has given up {manifest.given_up_rows} rows that waited")
+        if manifest.forgotten:
+            yield note(manifest.epoch, f"a person has accepted that {manifest.forgotten} rows are lost")
         dead = {str(TableName.parse(table).rejected) for table in manifest.tables}
-        rejected = sum(part.rows for part in manifest.parts if part.table in dead)
-        written = sum(part.rows for part in manifest.parts) - rejected
+        rejected = sum(part.rows for part in manifest.created if part.table in dead)
+        written = sum(part.rows for part in manifest.created) - rejected
         if manifest.rolled:
             yield from _rolled(manifest, before, written + rejected)
             continue
@@ -136,7 +136,7 @@ def segments(evidence: Evidence) -> Iterator[Finding]:
             state = evidence.damaged[name].removeprefix("it ")
         else:
             continue
-        recover = f"hivesink recover {evidence.log.tables[0]} --accept-lost"
+        recover = f"hivesink recover {evidence.log.tables[0]} --forget PARTITION"
         way = f"restore it from a backup, or accept the loss with `{recover}`"
         yield error(segment_epoch(name), f"{path} {state}, and rows wait in it; {way}")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hivesink import errors
 from hivesink.core.bucket import is_hidden, normal
 from hivesink.core.log import reset_writer
-from hivesink.core.manifest import standing
+from hivesink.core.manifest import live_parts
 from hivesink.core.ownership import PROPERTY, Evidence, LogAddress, Parts, RootRecord, Verdict, same_table
 from hivesink.core.table import TableName
 from hivesink.sink.inspect.facts import FoundPart, LogFacts, outside, read_log
@@ -199,7 +199,7 @@ def unpublished_rows(facts: LogFacts) -> int:
 
 def newest_parts(facts: LogFacts) -> tuple[PartEntry, ...]:
     """The table's parts of the newest published epoch that has any."""
-    published = ((one.epoch, part) for one, part in standing(facts.manifests) if facts.is_published(one.epoch))
+    published = ((one.epoch, part) for one, part in live_parts(facts.manifests) if facts.is_published(one.epoch))
     parts = [(epoch, part) for epoch, part in published if not part.table.endswith("__rejected")]
     last = max((epoch for epoch, _ in parts), default=None)
     return tuple(part for epoch, part in parts if epoch == last)

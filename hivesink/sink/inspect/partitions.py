@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark, missing
-from hivesink.core.manifest import standing
+from hivesink.core.manifest import live_parts
 from hivesink.core.partition_commit import newest, recorded
 from hivesink.core.rolling import OpenBucket, OpenRows, open_rows
 from hivesink.core.why_open import why_open
@@ -213,7 +213,7 @@ class LogFollower:
         """The rows in parts that their epochs must still publish."""
         open_epochs = (self._manifests[epoch] for epoch in sorted(self._manifests) if epoch > self._settled)
         found: dict[PartitionKey, dict[Epoch, int]] = {}
-        for manifest, part in standing(open_epochs):
+        for manifest, part in live_parts(open_epochs):
             if manifest.epoch not in self._published:
                 epochs = found.setdefault(part.key, {})
                 epochs[manifest.epoch] = epochs.get(manifest.epoch, 0) + part.rows
@@ -223,7 +223,7 @@ class LogFollower:
         """The newest epoch that commits the partition, or else publishes rows of it, and isn't settled."""
         for epoch in sorted((one for one in self._manifests if one > self._settled), reverse=True):
             manifest = self._manifests[epoch]
-            published = set() if commits else {part.key for part in manifest.publishes()}
+            published = set() if commits else {part.key for part in manifest.add}
             if key in published | {commit.key for commit in manifest.commits}:
                 return epoch
         return None

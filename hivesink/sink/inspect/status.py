@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.partfile import Stage
 from hivesink.core.rolling import segment_epoch
-from hivesink.errors import PartitionPathInvalid, UnknownTable
+from hivesink.errors import UnknownTable
 from hivesink.sink.commit.recovery import listed
 from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered, list_files, outside, read_log
 
@@ -97,7 +97,7 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
     files = list_files(context.store, locations.values(), folders)
     waiting = {(gap.table, gap.partition): gap for gap in log.unregistered(files)}
     # Rows wait for a registered one too, until the metastore was looked at.
-    live = listed(context, waiting, PartitionPathInvalid)
+    live = listed(context, waiting)
     gaps = tuple(gap for place, gap in waiting.items() if place not in live)
     own = {one.name: getattr(status, one.name) for one in fields(status)}
     return WriterStatus(**own, files=_count(log, files), unregistered=gaps)
@@ -117,7 +117,7 @@ def log_status(log: LogFacts, writer: str, table: str) -> LogStatus:
         kind=head.kind if head else None,
         floor=log.view.floor,
         rows=log.totals,
-        lost_rows=log.lost_rows,
+        lost_rows=log.forgotten_rows,
         waiting=Waiting.of(log.open_rows, {manifest.epoch: manifest.at for manifest in log.manifests}),
         # An epoch without parts has nothing to publish.
         unsettled=tuple(one.epoch for one in log.open if not one.is_bare),

@@ -13,7 +13,6 @@ from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.offsets import KafkaOffset
-from hivesink.core.seen import GivenUp
 from hivesink.errors import (
     BadRecord,
     BatchBehindLog,
@@ -32,11 +31,11 @@ from hivesink.errors import (
 )
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
-from hivesink.sink.commit.recovery import recover
 from hivesink.sink.inspect.status import writer_status
 from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskFailure, TaskPlan, TaskReport
 from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
+from tests.sink.recoveries import ALL, by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -726,18 +725,18 @@ def test_lost_rows_stay_counted_when_their_manifests_go(kept: int) -> None:
     for epoch in (3, 5):
         site.metastore.go_down()
         assert job.step(2)
-        part = site.log.manifest(Epoch(epoch)).parts[0]
+        part = site.log.manifest(Epoch(epoch)).add[0]
         site.fs.delete(part.staged)
         site.metastore.come_up()
-        spec, given_up = job.committer.spec, GivenUp(frozenset({part.target}))
-        recover(job.context, spec.identity, spec.policy, given_up=given_up)
+        spec = job.committer.spec
+        assert len(by_hand(job.context, spec.policy, spec.identity, forget=ALL).losses) == 1
         lost, job = lost + part.rows, site.job()
         job.committer.recover()
     while job.step(2):
         assert writer_status(job.context, "w", str(TABLE)).lost_rows == lost
     floor = site.log.floor()
     assert floor is not None
-    assert (floor.epoch > 6, floor.lost) == (True, lost)
+    assert (floor.epoch > 6, floor.forgotten) == (True, lost)
 
 
 @pytest.mark.parametrize("damaged", ["0000000002.json", "floor-0000000005"])

@@ -81,7 +81,7 @@ def simulate(rollover: str, epochs: int = EPOCHS) -> Day:
             longest = max(longest, manifest.at - rows.buckets[key].first)
         rows = rows.after(manifest)
         sizes.append(fs.length(f"{log.location}/manifests/{epoch:010d}.json") or 0)
-    found = sum(part.rows for epoch in log.view().manifests for part in log.manifest(epoch).parts)
+    found = sum(part.rows for epoch in log.view().manifests for part in log.manifest(epoch).add)
     return Day(files, longest, sizes, found, len(log.segments.lengths()))
 
 

@@ -78,8 +78,8 @@ class Writer:
         self.trim(2)
 
     def trim(self, epoch: int) -> None:
-        known = [self.log.manifest(found) for found in self.log.view().manifests]
-        self.log.trim(floor_over(self.log.floor(), known, Epoch(epoch)))
+        gone = [self.log.manifest(found) for found in self.log.view().manifests if found <= epoch]
+        self.log.trim(floor_over(self.log.floor(), gone))
 
     def go_on(self, epochs: int = 2) -> None:
         head = self.log.view().head

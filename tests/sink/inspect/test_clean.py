@@ -40,7 +40,7 @@ def test_a_part_that_moves_while_the_folders_are_listed_is_not_thrown_away() -> 
     fs, metastore, source = MovedWhileListed(), MemoryMetastore(SPEC), Source(events(12))
     job = Job(RenameCommitLog(fs, f"{default_root(LOCATION, TABLE)}/w"), RenameFileStore(fs), metastore, source)
     job.run()
-    part = job.context.log.manifest(Epoch(1)).parts[0]
+    part = job.context.log.manifest(Epoch(1)).add[0]
     name = part.target.rpartition("/")[2]
     fs.path, fs.target = part.target, f"{LOCATION}/dt=9999-moved/{name}"
     fs.write_new(f"{LOCATION}/dt=9999-moved/_begun", b"")

@@ -11,9 +11,7 @@ import pytest
 from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.log import Mark, Touched
 from hivesink.core.manifest import Floor, Rows
-from hivesink.core.seen import GivenUp
 from hivesink.errors import MetastoreUnreachable, PartLost
-from hivesink.sink.commit.recovery import find_losses, recover
 from hivesink.sink.inspect.clean import Stranger, clean, find_leftovers, find_strays, strangers, throw_away
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
@@ -26,6 +24,7 @@ from tests.crash.faults import Kill
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, events, measure_lines
+from tests.sink.recoveries import ALL, by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import PartEntry
     from hivesink.ports import FileContent
     from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.commit.recovery import Loss
     from hivesink.sink.inspect.verify import Verdict
 
 LOG = "/warehouse/demo.db/.hivesink/demo.events/w"
@@ -66,7 +66,7 @@ class Site:
         return verify(context, writer, NAME, measure_lines)
 
     def part(self, epoch: int = 2) -> PartEntry:
-        return self.context.log.manifest(Epoch(epoch)).parts[0]
+        return self.context.log.manifest(Epoch(epoch)).add[0]
 
     def put(self, path: str, data: bytes) -> None:
         self.fs.delete(path)
@@ -98,7 +98,7 @@ def test_a_whole_history_has_no_finding(site: Site) -> None:
 
 def test_totals_go_back_to_the_floor(site: Site) -> None:
     first = site.context.log.manifest(Epoch(1))
-    site.context.log.trim(Floor(Epoch(1), first.rows, len(first.parts)))
+    site.context.log.trim(Floor(Epoch(1), first.rows, len(first.add)))
     verdict = site.verify()
     assert verdict.findings == ()
     assert (verdict.floor, verdict.head, verdict.totals.written) == (1, 3, 12)
@@ -177,8 +177,8 @@ def test_a_file_in_no_manifest_goes_to_the_trash_and_hive_counts_its_partition_i
 
 def test_a_file_of_a_trimmed_epoch_is_not_judged(site: Site) -> None:
     first = site.context.log.manifest(Epoch(1))
-    site.context.log.trim(Floor(Epoch(1), first.rows, len(first.parts)))
-    site.put(first.parts[0].target.replace(f"-{UID}-1-", f"-{UID}-1-beef"), b"1\n")
+    site.context.log.trim(Floor(Epoch(1), first.rows, len(first.add)))
+    site.put(first.add[0].target.replace(f"-{UID}-1-", f"-{UID}-1-beef"), b"1\n")
     assert site.errors() == []
 
 
@@ -512,48 +512,41 @@ def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Site, monkey
     status = writer_status(site.context, "w", NAME)
     assert (status.epoch, status.unsettled, status.unregistered) == (4, (4,), ())
     spec = site.job.committer.spec
-    recover(site.context, spec.identity, spec.policy)
+    by_hand(site.context, spec.policy, spec.identity)
     assert writer_status(site.context, "w", NAME).unsettled == ()
 
 
 def test_a_fence_has_nothing_to_settle(site: Site) -> None:
     site.context.log.touch(Touched(Epoch(4), "00112233aa", 0, 0, 0, (f"{LOCATION}/dt=1",)))
     spec = site.job.committer.spec
-    recover(site.context, spec.identity, spec.policy)
+    by_hand(site.context, spec.policy, spec.identity)
     status = writer_status(site.context, "w", NAME)
     assert (status.epoch, status.kind, status.unsettled) == (4, "fence", ())
 
 
-def accept(site: Site, *targets: str) -> None:
+def forget(site: Site, partition: str = ALL) -> list[Loss]:
     spec = site.job.committer.spec
-    recover(site.context, spec.identity, spec.policy, given_up=GivenUp(frozenset(targets)))
+    return by_hand(site.context, spec.policy, spec.identity, forget=partition).losses
 
 
-def test_a_lost_part_of_an_open_epoch_is_an_error_until_its_loss_is_accepted(site: Site) -> None:
+def test_a_missing_part_of_an_open_epoch_is_an_error_until_it_is_forgotten(site: Site) -> None:
     _open_epoch(site)
     part = site.part(4)
     site.fs.delete(part.staged)
-    assert any(part.target in error and "--accept-lost" in error for error in site.errors())
+    assert any(part.target in error and f"--forget {part.partition}" in error for error in site.errors())
     with pytest.raises(PartLost):
-        accept(site)
-    (loss,) = find_losses(site.context)
-    assert loss.part == part
-    with pytest.raises(PartLost):
-        accept(site, "/not/this/one")
-    accept(site, part.target)
+        forget(site, "dt=another")
+    (loss,) = forget(site, part.partition)
+    assert (loss.key, loss.path, loss.rows) == (part.key, part.target, part.rows)
     manifest = site.context.log.manifest(Epoch(5))
-    assert (manifest.kind, manifest.lost, manifest.epoch) == ("accept-lost", (part.target,), 5)
+    assert (manifest.kind, manifest.remove, manifest.forgotten) == ("forget", (part.target,), part.rows)
     assert site.errors() == []
     status = writer_status(site.context, "w", NAME)
     assert (status.unsettled, status.lost_rows) == ((), part.rows)
-    assert read_log(site.context.log).lost == {part.target}
+    assert read_log(site.context.log).forgotten == {part.target}
 
 
-@pytest.mark.parametrize("folder", [".hivesink-waiting-abc", ".hivesink-given-up"])
-def test_a_part_that_disappears_from_a_new_partition_before_its_epoch_is_settled_is_an_error(
-    site: Site, folder: str
-) -> None:
-    """It came from where parts wait for their partition, or from where `recover --give-up` had put it."""
+def test_a_part_that_disappears_from_a_new_partition_before_its_epoch_is_settled_is_an_error(site: Site) -> None:
     site.job.source.events += [replace(event, dt="2031-05-05") for event in events(4)]
     with down(site.metastore):
         site.job.step()
@@ -562,7 +555,7 @@ def test_a_part_that_disappears_from_a_new_partition_before_its_epoch_is_settled
     data = site.fs.read(path)
     assert data is not None
     came_from = part.staged.rpartition("/")[0]
-    site.put(path, edited(data, came_from.encode(), f"{LOCATION}/{folder}".encode()))
+    site.put(path, edited(data, came_from.encode(), f"{LOCATION}/.hivesink-waiting-abc".encode()))
     site.metastore.register(TABLE, part.partition, part.folder)
     site.context.log.mark(Epoch(4), Mark.PUBLISHED)
     assert {"disappeared before its epoch was settled" in error for error in site.errors()} == {True}
@@ -574,24 +567,16 @@ def test_a_part_that_disappears_from_a_new_partition_before_its_epoch_is_settled
     assert any("is gone since it was published" in note for note in site.notes())
 
 
-def test_a_part_of_another_length_is_a_loss_too(site: Site) -> None:
-    _open_epoch(site)
-    part = site.part(4)
-    site.put(part.staged, b"")
-    (loss,) = find_losses(site.context)
-    assert loss.reason == f"{part.staged} has 0 bytes where {part.length} were written"
-
-
 def test_an_accepted_loss_that_is_back_is_a_note(site: Site) -> None:
     _open_epoch(site)
     part = site.part(4)
     data = site.fs.read(part.staged)
     assert data is not None
     site.fs.delete(part.staged)
-    accept(site, part.target)
+    forget(site)
     site.put(part.target, data)
     assert site.errors() == []
-    assert any("was accepted as lost and is there" in note for note in site.notes())
+    assert any("was given up as lost and is there" in note for note in site.notes())
 
 
 def test_parts_that_moved_count_where_they_went(site: Site) -> None:

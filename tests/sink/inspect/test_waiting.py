@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.rolling import OpenBucket, OpenRows, Slice, segment_name
-from hivesink.core.seen import GivenUp
 from hivesink.errors import LogDamaged, RowsHeldBack
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import find_lost_slices, preview, recover
+from hivesink.sink.commit.recovery import Reason
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import require_current
@@ -22,6 +22,10 @@ from hivesink.sink.inspect.verify import Verdict, verify
 from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site
 from tests.sink.harness import TABLE, Event, Source, events, measure_lines
+from tests.sink.recoveries import Recovered, by_hand, forget_rows
+
+if TYPE_CHECKING:
+    from hivesink.sink.commit.context import CommitContext
 
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 NAME = str(TABLE)
@@ -106,63 +110,46 @@ def harmed(site: Site) -> int:
     return sum(one.slice.rows for one in load(site.job().context).rows.opened if one.slice.segment == name)
 
 
-def chosen(site: Site, *partitions: str) -> GivenUp:
-    keys = [(NAME, partition) for partition in partitions]
-    found = find_lost_slices(site.job().context, keys, accept=not keys)
-    return GivenUp(slices=frozenset(one.opened for one in found))
+def rolled_but_for_losses(site: Site) -> CommitContext:
+    """All that can be rolled is rolled."""
+    job = site.job()
+    with pytest.raises(RowsHeldBack):
+        job.committer.finish()
+    return job.context
 
 
-def test_a_person_gives_up_what_is_lost(site: Site) -> None:
-    rows, job = harmed(site), site.job()
-    policy, given_up = job.committer.spec.policy, chosen(site)
-    told = preview(job.context, policy, given_up=given_up)
-    assert sum(one.rows for one in told.given_up) == rows
-    assert sum(1 for what, _ in told.described() if what == "give up") == len(told.given_up)
-    assert site.log.view().head == 3
-    done = recover(job.context, None, policy, given_up=given_up)
-    assert (done.described(), [one.target for one in done.given_up]) == (
-        told.described(),
-        [one.target for one in told.given_up],
-    )
-    assert (done.waiting.rows, site.log.manifest(Epoch(4)).kind) == (12 - rows, "accept-lost")
+def test_a_person_forgets_what_is_lost(site: Site) -> None:
+    rows = harmed(site)
+    context = rolled_but_for_losses(site)
+    losses = forget_rows(context)
+    assert (sum(loss.rows for loss in losses), {loss.reason for loss in losses}) == (rows, {Reason.WAITING})
+    manifest = site.log.manifest(site.log.view().head)
+    assert (manifest.kind, manifest.forgotten) == ("forget", rows)
     site.job().run()
     assert len(site.rows()) == 12 - rows
-    assert writer_status(job.context, "w", NAME).lost_rows == rows
-    assert [found.text for found in verdict(site).findings] == [f"a person has given up {rows} rows that waited"]
-    # Nothing is left to be given up.
-    assert chosen(site).slices == frozenset()
+    assert writer_status(context, "w", NAME).lost_rows == rows
+    notes = [finding.text for finding in verdict(site).findings]
+    assert notes == [f"a person has accepted that {rows} rows are lost"]
+    assert forget_rows(context) == []
 
 
-def test_the_floor_counts_rows_that_were_given_up(site: Site) -> None:
+def test_the_floor_counts_rows_that_were_forgotten(site: Site) -> None:
     site.options = {**WAIT, "sink.log.retained-epochs": "1"}
-    rows, job = harmed(site), site.job()
-    recover(job.context, None, job.committer.spec.policy, given_up=chosen(site))
+    rows = harmed(site)
+    forget_rows(rolled_but_for_losses(site))
     site.source.events += events(40)
     site.job().run()
     floor = site.log.floor()
     assert floor is not None
-    assert floor.epoch >= 4
-    assert floor.lost == writer_status(site.job().context, "w", NAME).lost_rows == rows
+    assert floor.epoch >= 5
+    assert floor.forgotten == writer_status(site.job().context, "w", NAME).lost_rows == rows
 
 
-def test_a_person_gives_up_a_partition_whose_rows_wait(site: Site) -> None:
-    job, one = site.job(), "dt=2024-01-01"
-    done = recover(job.context, None, job.committer.spec.policy, given_up=chosen(site, one))
-    assert sum(loss.rows for loss in done.given_up) == 4
-    assert {loss.key for loss in done.given_up} == {(NAME, one)}
-    site.job().run()
-    assert one not in site.places(TABLE)
-    assert len(site.rows()) == 8
-
-
-def test_what_came_after_the_question_is_not_given_up(site: Site) -> None:
-    job, given_up = site.job(), chosen(site, "dt=2024-01-01")
-    site.source.events.append(Event(99, "2024-01-01"))
-    job.committer.recover()
-    job.step()
-    recover(site.job().context, None, job.committer.spec.policy, given_up=given_up)
-    site.job().run()
-    assert (99 in site.rows(), len(site.rows())) == (True, 9)
+def test_a_person_forgets_one_partition(site: Site) -> None:
+    harmed(site)
+    losses = forget_rows(rolled_but_for_losses(site), "dt=2024-01-01")
+    assert {loss.key for loss in losses} == {(NAME, "dt=2024-01-01")}
+    assert any(bucket.slices for bucket in load(site.job().context).rows.buckets.values())
 
 
 def test_parts_that_hold_other_rows_than_waited_are_an_error(site: Site) -> None:
@@ -171,9 +158,15 @@ def test_parts_that_hold_other_rows_than_waited_are_an_error(site: Site) -> None
     data = site.fs.read(path)
     assert data is not None
     site.fs.delete(path)
-    site.fs.write_new(path, edited(data, b'"rows": 1,', b'"rows": 2,'))
+    site.fs.write_new(path, edited(data, b'"rows": 1,', b'"rows": 2,', 1))
     assert "4 rows written, but its files hold 5" in errors(site)
     assert "13 rows waited for it, but its parts hold 12" in errors(site)
+
+
+def _rolls(recovered: Recovered) -> list[tuple[str, str]]:
+    waiting = recovered.runner.history.rows.buckets
+    lines = [("roll", f"{' '.join(key)} ({bucket.rows} rows)") for key, bucket in waiting.items() if bucket.slices]
+    return [*recovered.lines, *sorted(lines)]
 
 
 def test_recovery_and_reset_say_what_waits(site: Site) -> None:
@@ -183,8 +176,8 @@ def test_recovery_and_reset_say_what_waits(site: Site) -> None:
         ("roll", "demo.events dt=2024-01-02 (3 rows)"),
         ("roll", "demo.events dt=2024-01-03 (5 rows)"),
     ]
-    assert preview(context, policy).described() == rolls
-    assert recover(context, None, policy).described() == rolls
+    for dry_run in (True, False):
+        assert _rolls(by_hand(context, policy, dry_run=dry_run)) == rolls
     planned = plan_reset("w", context.log)
     assert (planned.rows, planned.unpublished) == (12, 12)
 
@@ -218,7 +211,7 @@ def test_a_bucket_without_rows_that_wait_is_not_counted_as_one() -> None:
     assert len(load(site.job().context).rows.buckets) > 1
     assert waiting(site) == Waiting(0, 0, 0, None)
     job = site.job()
-    assert [what for what, _ in preview(job.context, job.committer.spec.policy).described()] == []
+    assert by_hand(job.context, job.committer.spec.policy, dry_run=True).lines == []
 
 
 def test_rows_wait_since_their_own_epoch_not_since_the_first_of_their_partition() -> None:

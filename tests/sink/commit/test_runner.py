@@ -7,8 +7,8 @@ import pytest
 from hivesink.core.manifest import PartEntry
 from hivesink.core.plan import Policy
 from hivesink.errors import PartitionElsewhere, PartLost, Unsupported
-from hivesink.sink.commit.executor import Executor
 from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.runner import PlanRunner
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -43,10 +43,10 @@ def test_a_part_that_cannot_go_where_its_partition_lives_says_so(staged: str, er
     fs.write_new(staged, b"rows")
     part = PartEntry(str(TABLE), "dt=1", staged, "/there/part-1", length=4, rows=1)
     with pytest.raises(error, match="/there") as told:
-        Executor(job.context, load(job.context), Policy(), print)._publish(part, staged)
+        PlanRunner(job.context, load(job.context), Policy(), print)._publish(part, staged)
     if error is PartitionElsewhere:
         assert f"the metastore {job.context.registrar.address} has partition dt=1" in str(told.value)
-        assert "its new parts wait in /here: copy them there by hand, or alter" in str(told.value)
+        assert "its new parts wait in /here: move them there under their last names, or alter" in str(told.value)
 
 
 class Blinking(RenameFileStore):

@@ -1,0 +1,124 @@
+"""Parts that are nowhere: their rows wait again, or a person says that they are gone.
+
+A roll's segments stay until its parts are settled. So a bucket of which a part is missing is requeued, as long as the
+mark of its epoch shows that nobody can have read any of it. Afterwards a user may have written its rows anew (INSERT
+OVERWRITE), or may want them gone (TRUNCATE): then the start stops, and a person decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import EpochState
+from hivesink.core.manifest import FORGET, REQUEUE
+from hivesink.core.partition_commit import commit_without
+from hivesink.core.rolling import open_rows
+from hivesink.core.snapshot import missing_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from hivesink.core.lifecycle import History, Stamp
+    from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.rolling import OpenBucket, Slice
+    from hivesink.core.snapshot import RolledBuckets, Snapshot
+
+
+def requeue(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | None:
+    """An epoch after which the rows of missing parts wait again, with all others of their buckets."""
+    buckets = requeueable(history, snapshot)
+    if not buckets:
+        return None
+    manifest = _removing(history, stamp, REQUEUE, [part for parts in buckets.values() for part in parts])
+    waiting = dict(manifest.waiting or ())
+    for epoch, key in sorted(buckets, reverse=True):
+        waiting[key] = snapshot.rolled[epoch, key].before(waiting.get(key))
+    return replace(manifest, waiting=tuple(sorted(waiting.items())))
+
+
+def requeueable(history: History, snapshot: Snapshot) -> Mapping[tuple[Epoch, PartitionKey], list[PartEntry]]:
+    """The parts of each rolled bucket of which one is missing, if the bucket's rows can wait again.
+
+    Segments must have all rows, and no epoch that answers for a part may have begun to publish.
+    """
+    if not snapshot.rolled:
+        return {}
+    missing = {
+        action.part.name
+        for action in missing_parts(history, snapshot.files, snapshot.partitions)
+        if action.part.target not in snapshot.files
+    }
+    begun = {
+        part.name for epoch in history.open if epoch.state is not EpochState.DECIDED for part in epoch.manifest.add
+    }
+    live = {part.name: part for _, part in history.live_parts}
+    buckets = {}
+    for epoch, key in snapshot.rolled:
+        roll = next(one.manifest for one in history.open if one.manifest.epoch == epoch)
+        names = {part.name for part in roll.created if part.key == key}
+        if names & missing and not names & begun and names <= live.keys():
+            buckets[epoch, key] = [live[name] for name in sorted(names)]
+    return buckets
+
+
+def forget(
+    history: History,
+    stamp: Stamp,
+    parts: Collection[PartEntry] = (),
+    *,
+    slices: Collection[Slice] = (),
+    moved: Collection[PartEntry] = (),
+    rows: int,
+) -> Manifest:
+    """An epoch that no longer answers for `parts`, nor for rows that wait in `slices`; `rows` of them are lost.
+
+    `moved` are parts to publish from where they are staged now.
+    """
+    kind = FORGET if parts or slices else "move"
+    manifest = replace(_removing(history, stamp, kind, parts), forgotten=rows)
+    waiting = tuple(sorted(history.rows.after(manifest).forgetting(slices).items()))
+    remove = (*manifest.remove, *(part.target for part in moved))
+    return replace(manifest, add=tuple(moved), remove=remove, waiting=waiting)
+
+
+def rolled_buckets(
+    history: History, floor: Epoch, read: Callable[[Epoch], Manifest], segments: Mapping[str, int]
+) -> RolledBuckets:
+    """What waited in the buckets that open epochs have rolled, where `segments` (lengths) have all of it.
+
+    `read` gives the log's manifests, those above its `floor`, and raises for one that is missing.
+    """
+    buckets: dict[tuple[Epoch, PartitionKey], OpenBucket] = {}
+    for roll in (epoch.manifest for epoch in history.open if epoch.manifest.rolled):
+        before = open_rows(read(epoch) for epoch in map(Epoch, range(roll.epoch - 1, floor, -1)))
+        for key, slices in before.closed(roll).items():
+            if slices and all(segments.get(part.segment, 0) >= part.offset + part.length for part in slices):
+                buckets[roll.epoch, key] = before.buckets[key].only(slices)
+    return buckets
+
+
+def _removing(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntry]) -> Manifest:
+    """An epoch that takes `parts` out of the history, and out of what is committed or published."""
+    gone, commits, committed_at = list(parts), history.commits, _committed_at(history)
+    created_at = {part.name: epoch.manifest.epoch for epoch in history.open for part in epoch.manifest.created}
+    covered: dict[PartitionKey, list[PartEntry]] = {}
+    for part in gone:
+        # One of a settled epoch has been moved since: a commit covers it.
+        if part.key in commits and created_at.get(part.name, 0) <= committed_at.get(part.key, 0):
+            covered.setdefault(part.key, []).append(part)
+    corrected = {part for own in covered.values() for part in own}
+    return replace(
+        history.following(kind, stamp),
+        remove=tuple(part.target for part in gone),
+        commits=tuple(commit_without(commit, covered[key]) for key, commit in commits.items() if key in covered),
+        waiting=history.rows.without(part for part in gone if part not in corrected),
+    )
+
+
+def _committed_at(history: History) -> dict[PartitionKey, Epoch]:
+    """The newest open epoch that commits each partition, but for those that repeat or correct commits."""
+    manifests = (epoch.manifest for epoch in history.open if not epoch.manifest.remove)
+    return {commit.key: manifest.epoch for manifest in manifests for commit in manifest.commits}

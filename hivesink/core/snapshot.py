@@ -1,0 +1,212 @@
+"""What one look at files and metastore shows of decided parts, and of leftovers, the files of tries that lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hivesink.core.actions import Action, AlreadyPublished, Discard, DropSegments, Forget, PartMissing, Publish
+from hivesink.core.bucket import is_aside, same_location
+from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import EpochState
+from hivesink.core.partfile import parse_staged
+from hivesink.core.partition import PartitionKey
+from hivesink.core.rolling import OpenBucket, segment_epoch
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator
+
+    from hivesink.core.lifecycle import History
+    from hivesink.core.log import Touched
+    from hivesink.core.manifest import PartEntry
+    from hivesink.core.partition import LivePartition
+
+LINGER = 16
+"""Epochs for which a loser's touched-list stays: a file that the loser asked for may yet be created, late."""
+
+RolledBuckets = Mapping[tuple[Epoch, PartitionKey], OpenBucket]
+"""What waited in a bucket when that epoch rolled it."""
+
+Winner = tuple[str, int]
+"""An attempt, and a task attempt of it whose report was committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagingArea:
+    """What tasks have left: touched-lists, the folders of these that were looked into, their staged files; segments.
+
+    Files of committed attempts (`winners`) are never leftovers. A running query looks only at attempts on the newest
+    epoch, and names its `winners`; recovery looks at all.
+    """
+
+    lists: tuple[Touched, ...] = ()
+    folders: tuple[str, ...] = ()
+    staged: tuple[str, ...] = ()
+    winners: frozenset[Winner] = frozenset()
+    segments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One look. `files` holds the lengths of the files among the paths that `paths_to_look` names.
+
+    `partitions` None: the metastore was not asked, or doesn't answer. `staging` None: nobody has looked. `refused` are
+    partitions that the metastore has refused to register: their epochs stay open, all others go on. `taken` are those
+    of them whose folder is another partition's now. `rolled` holds the buckets of open rolls whose segments are all
+    there; it is filled only where a part is missing.
+    """
+
+    files: Mapping[str, int] = field(default_factory=dict)
+    partitions: Mapping[PartitionKey, LivePartition] | None = None
+    staging: StagingArea | None = None
+    refused: frozenset[PartitionKey] = frozenset()
+    taken: frozenset[PartitionKey] = frozenset()
+    rolled: RolledBuckets = field(default_factory=dict)
+
+
+def missing_parts(
+    history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition] | None = None
+) -> tuple[PartMissing, ...]:
+    """The decided parts that can't be published, and published ones that vanished before they were settled."""
+    locator = PartLocator(files, history.earlier_paths)
+    waiting = (action for part in history.waiting if isinstance(action := locator.next_action(part), PartMissing))
+    return (*waiting, *(() if live is None else vanished(history, live, files)))
+
+
+def vanished(
+    history: History, live: Mapping[PartitionKey, LivePartition], files: Mapping[str, int]
+) -> Iterator[PartMissing]:
+    """The published parts that must be at their targets and aren't."""
+    yield from (PartMissing(part) for part in unproven(history, live, files))
+
+
+def unproven(
+    history: History, live: Mapping[PartitionKey, LivePartition], files: Container[str] = ()
+) -> list[PartEntry]:
+    """Published parts of new partitions that aren't among `files`, and must be until their epoch is settled.
+
+    An INSERT that looked for the partition before it was registered deletes the files in its folder, however late. Once
+    a look has seen them in place, they are the users' own: who deletes them then may have read them.
+    """
+    parts = []
+    for epoch, part in history.live_parts:
+        if epoch.state is EpochState.PUBLISHED and part.partition and part.target not in files:
+            home = live.get(part.key)
+            is_home = home is not None and same_location(home.location, part.folder)
+            parts += [part] if is_unproven(part, is_home=is_home) else []
+    return parts
+
+
+def is_unproven(part: PartEntry, *, is_home: bool) -> bool:
+    """Whether a missing published part of an unsettled epoch is a loss.
+
+    Its partition was new, so no user statement may have removed it by right. `is_home`: whether that partition is
+    listed in the part's folder.
+    """
+    return is_home and is_aside(part.staged.rpartition("/")[0])
+
+
+@dataclass(frozen=True)
+class PartLocator:
+    """Where the bytes of decided parts are: the lengths of `files`, and `others`, as `History.earlier_paths`."""
+
+    files: Mapping[str, int]
+    others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def by_name(self) -> dict[tuple[str, int], str]:
+        """The files by name and length."""
+        return {(path.rpartition("/")[2], length): path for path, length in self.files.items()}
+
+    def next_action(self, part: PartEntry) -> Publish | AlreadyPublished | PartMissing:
+        """What to do about a decided part, from where its bytes are: the one judgement on a rename.
+
+        They may be where its task or its driver left them, at the target, at an earlier target, where a stalled run has
+        published them in the meantime, or where a search has found them.
+        """
+        files = self.files
+        if part.staged != part.target and files.get(part.staged) == part.length:
+            return Publish(part, part.staged)
+        if files.get(part.target) == part.length:
+            return AlreadyPublished(part)
+        elsewhere = self.by_name.get((part.name, part.length)) or self.by_name.get((part.hidden, part.length))
+        if elsewhere and part.target not in files:
+            return Publish(part, elsewhere)
+        paths = dict.fromkeys((part.staged, part.target, *self.others.get(part.name, ())))
+        return PartMissing(part, tuple((path, files[path]) for path in paths if path in files))
+
+
+def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], *, far: bool = False) -> set[str]:
+    """The paths whose lengths `plan` needs; with `far` also those from before parts were moved."""
+    paths = {part.target for part in unproven(history, live)}
+    for epoch, part in history.live_parts:
+        home = live.get(part.key)
+        if not epoch.is_published:
+            paths |= {part.staged, part.target}
+            if far:
+                paths |= {*history.earlier_paths.get(part.name, ())}
+        elif home is None or not same_location(part.folder, home.location):
+            # A user has dropped the partition, with or without its files, or has moved it.
+            paths.add(part.target)
+    return paths
+
+
+def newest(touched: Iterable[Touched]) -> Epoch:
+    """The highest epoch that any task has begun to write."""
+    return max((one.epoch for one in touched), default=Epoch(0))
+
+
+def followed(staging: StagingArea, head: Epoch) -> tuple[Touched, ...]:
+    """The touched-lists whose folders must be looked into."""
+    losers = _losers(staging, head)
+    return tuple(one for one in losers if not staging.winners or one.epoch == head or one.epoch <= head - LINGER)
+
+
+def _losers(staging: StagingArea, head: Epoch) -> list[Touched]:
+    return [
+        one for one in staging.lists if one.epoch <= head and (one.attempt, one.task_attempt) not in staging.winners
+    ]
+
+
+def sweep(history: History, staging: StagingArea) -> Iterator[Action]:
+    """Discard what nothing can commit any more, and forget the lists that no longer lead to a file."""
+    head = history.epoch
+    if staging.folders:
+        yield Discard(tuple(leftovers(staging.staged, history.identity.uid, history)), staging.folders)
+    losers = set(_losers(staging, head))
+    old = (one for one in staging.lists if one.epoch <= head)
+    forgotten = tuple(one for one in old if one not in losers or one.epoch <= head - LINGER)
+    if forgotten:
+        yield Forget(forgotten)
+    unread = tuple(_unread(history, staging.segments))
+    if unread:
+        yield DropSegments(unread)
+
+
+def _unread(history: History, segments: Iterable[str]) -> Iterator[str]:
+    """The segments that hold no row that waits, nor one whose part could still be lost."""
+    if any(epoch.manifest.rolled for epoch in history.open):
+        return
+    held = history.rows.segments()
+    for name in segments:
+        epoch = segment_epoch(name)
+        if epoch is not None and epoch <= history.epoch and name not in held:
+            yield name
+
+
+def leftovers(staged: Iterable[str], uid: str, history: History) -> list[str]:
+    """Which of these staged files of writer `uid` nothing can commit any more.
+
+    A file of epoch e may go once a manifest at or above e exists, unless a decided part waits under its name.
+    """
+    # By name, which is unique: one folder may have two spellings (a NameNode's, and its nameservice's).
+    kept = {part.staged.rpartition("/")[2] for part in history.waiting}
+    gone = []
+    for path in staged:
+        name = path.rpartition("/")[2]
+        parsed = parse_staged(name)
+        if parsed and parsed[0].uid == uid and parsed[0].epoch <= history.epoch and name not in kept:
+            gone.append(path)
+    return gone
