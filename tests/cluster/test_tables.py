@@ -219,7 +219,7 @@ def test_decided_rows_that_people_delete_before_they_are_published(
 ) -> None:
     """The documented window: the job stops and says what is lost, and goes on once a person has accepted it."""
     job.wrap("log", create=once_after(lambda: hive.ask(DELETIONS[deletion](place))))
-    with pytest.raises(errors.PartLost, match="--accept-lost"):
+    with pytest.raises(errors.PartLost, match="--forget"):
         job.put(rows(9))
     job = job.again()
     with pytest.raises(errors.PartLost):

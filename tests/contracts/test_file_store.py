@@ -100,7 +100,7 @@ def test_a_target_in_another_folder(store: FileStore, table: str) -> None:
 def test_both_places_empty_is_a_lost_part(store: FileStore, table: str) -> None:
     part = stage(store, table)
     store.discard([part.staged])
-    with pytest.raises(PartLost, match="--accept-lost"):
+    with pytest.raises(PartLost, match="are both missing"):
         store.publish(part)
 
 

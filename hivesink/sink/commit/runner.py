@@ -64,7 +64,7 @@ class PlanRunner:
     ) -> Self:
         """Read the log, and shut out an older try that could still decide; `identity` as for `load`.
 
-        `log_action` gets each action after it is carried out. Raises LogDamaged, NewerFormat, LogCopied, EpochTaken.
+        `log_action` gets each action after it is carried out. Raises LogDamaged, NewerFormat, EpochTaken.
         """
         history, staging = load_begun(context, identity)
         runner = cls(context, history, policy, log_action)
