@@ -110,6 +110,7 @@ class Ingest:
         self.committer._patience = Patience(timedelta(hours=1), "epochs wait")
         down = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
         self.committer.context = replace(self.committer.context, registrar=down)
+        self.committer._writer.context = self.committer.context
         if self.committer._executor is not None:
             self.committer._executor.context = self.committer.context
 
