@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from hivesink.cli.codes import code_of
@@ -195,6 +196,7 @@ def test_a_state_that_is_missing_or_damaged_needs_a_person(stage: Stage) -> None
     for number in (0, 1):
         stage.put(left(number))
         stage.drain(events=events)
+    before = stage.ids()
     stage.put(left(2))
     delta = next(stage.checkpoint.glob("state/0/*/2.delta"))
     delta.write_bytes(b"")
@@ -202,10 +204,10 @@ def test_a_state_that_is_missing_or_damaged_needs_a_person(stage: Stage) -> None
     for is_gone in (False, True):
         if is_gone:
             delta.unlink()
-        with pytest.raises(PySparkException) as told:
+        with pytest.raises((PySparkException, Py4JJavaError)) as told:
             stage.drain(events=events)
         assert code_of(told.value) == 65
-    assert stage.ids() == [0, 1]
+    assert stage.ids() == before
 
 
 def test_a_replay_without_state_reads_nothing(stage: Stage) -> None:
