@@ -10,7 +10,6 @@ from hivesink.config.own_class import own_object
 from hivesink.core.partition_commit import CommitRule
 from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
 from hivesink.core.table import INTEGERS, TIMES, TIMES_TEXT, Primitive
-from hivesink.core.timeline import TimeReading
 from hivesink.errors import InvalidOption
 from hivesink.sink.task.assign import row_columns, time_patterns
 
@@ -48,17 +47,13 @@ def commit_rule(spec: TableSpec, config: SinkConfig) -> CommitRule:
     return CommitRule(str(spec.name), PartitionClock(extractor, lasts, zone))
 
 
-def time_reading(spec: TableSpec, config: SinkConfig) -> TimeReading | None:
-    """How the times of the table's partitions are read, whatever commits them; None if nothing says how."""
-    if not spec.is_partitioned:
-        return None
+def time_extractor(spec: TableSpec, config: SinkConfig) -> TimeExtractor | None:
+    """What reads the times of the table's partitions, whatever commits them; None if no setting says how."""
     try:
-        extractor, unit = _extractor(spec, config)
+        return _extractor(spec, config)[0] if spec.is_partitioned else None
     except InvalidOption:
-        # Only the trigger partition-time needs their times, and every start of such a job refuses these settings.
+        # Only the trigger partition-time needs times, and each start of such a job refuses these settings.
         return None
-    zone = config["sink.partition-commit.watermark-time-zone"] or config["sink.bucket.time-zone"]
-    return TimeReading(extractor, unit, zone)
 
 
 def patterns_of_names(spec: TableSpec, config: SinkConfig) -> FromPatterns | None:
