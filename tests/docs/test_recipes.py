@@ -131,24 +131,6 @@ def test_csv_and_an_access_log(metastore: EmbeddedMetastore, tmp_path: Path) -> 
     assert notes == [['a "b", c'], [None], ["ü"]]
     assert sh.reasons() == [("not JSON", 7), ("not UTF-8", 1), ("wrong type", 2)]
 
-    whole = [
-        "id,at,note",
-        '20,2024-01-03T01:00:00Z,"a\r\nb""c"',
-        "21,2024-01-03T02:00:00Z,d",
-        "",
-        "22,2024-01-03T02:00:00Z,",
-    ]
-    odd = ["23,2024-01-03T01:00:00Z,\udcfc", "24,2024-01-03T01:00:00Z", "25,2024-01-03T01:00:00Z,a,b", "26,n/a,c"]
-    text = "\n".join([*whole, *odd])
-    (tmp_path / "csv" / "a.csv").write_text(text, "utf-8", "surrogateescape", newline="")
-    of_files = block(PAGE, "# jobs/from_csv_files.py").text.replace("demo.", f"{sh.database}.")
-    (tmp_path / "jobs" / "from_csv_files.py").write_text(of_files)
-    sh.must("hivesink run jobs/from_csv_files.py")
-    assert sh.rows() == day(7, 8, 9, 20, 21, 22)
-    whole_notes = sh("hivesink query 'SELECT note FROM demo.events WHERE id > 9 ORDER BY id' --json")
-    assert json.loads(whole_notes.stdout)["rows"] == [['a\r\nb"c'], ["d"], [None]]
-    assert sh.reasons() == [("not JSON", 10), ("not UTF-8", 1), ("not a timestamp", 1), ("wrong type", 2)]
-
     ddl = "id STRING, host STRING, at TIMESTAMP, request STRING, status INT, bytes BIGINT"
     text = f"CREATE TABLE demo.hits ({ddl}) STORED AS PARQUET TBLPROPERTIES ({settings})"
     (tmp_path / "hits.sql").write_text(text.replace("demo.", f"{sh.database}."))
