@@ -278,7 +278,7 @@ def test_a_managed_table_of_hive_4_is_external_there() -> None:
 
 
 def test_format_and_acid() -> None:
-    assert differences(WANTED, live(format="orc"))[0].startswith("format orc, the DDL says parquet")
+    assert differences(WANTED, live(format="orc"))[0].startswith("format orc, the DDL says PARQUET")
     assert "ACID" in differences(WANTED, with_property("transactional", "true"))[0]
 
 

@@ -57,7 +57,7 @@ SPECS = st.builds(
     st.none() | TEXTS.map(lambda text: f"/{text}"),
     st.none() | TEXTS,
     st.booleans(),
-    st.just("parquet"),
+    st.just("PARQUET"),
     st.dictionaries(TEXTS.map(lambda text: f"x.{text}"), TEXTS, max_size=3).map(
         lambda found: tuple(sorted(found.items()))
     ),
