@@ -256,7 +256,7 @@ def _report(
 ) -> Report:
     blocks: list[Line | Grid] = []
     for writer, result in done.items():
-        if writer not in failed or result.lines():
+        if writer not in failed or result.lines() or result.losses:
             blocks += _blocks(writer, result, dry_run=dry_run)
     blocks += [Line(f"writer {writer}: not done: {error}", "red") for writer, error in failed.items()]
     blocks = blocks or [Line(f"no writer has written to {opened.name} yet")]
@@ -281,11 +281,13 @@ def _data(writer: str, result: _Recovered) -> dict[str, Any]:
 
 def _blocks(writer: str, result: _Recovered, *, dry_run: bool) -> list[Line | Grid]:
     lines = result.lines()
-    if not lines:
+    if not (lines or result.losses):
         state = f"it is at epoch {result.epoch}" if result.epoch else "it has committed nothing yet"
         return [Line(f"writer {writer}: nothing to recover, {state}")]
     head = "recovery would" if dry_run else f"recovered, at epoch {result.epoch}, with {len(lines)} actions"
-    blocks: list[Line | Grid] = [Grid(f"writer {writer}: {head}", ("action", "subject"), lines)]
+    blocks: list[Line | Grid] = []
+    if lines:
+        blocks.append(Grid(f"writer {writer}: {head}", ("action", "subject"), lines))
     if result.losses:
         forgotten = "would be forgotten" if dry_run else "forgotten"
         blocks += map(Line, _listed(result.losses) if dry_run else ())
