@@ -10,7 +10,7 @@ from hivesink.core.bucket import normal
 from hivesink.core.ownership import LogAddress, default_root
 from hivesink.errors import InvalidOption
 from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.fs import FileSystem, Ownership
+from hivesink.storage.fs import FileSystem, NewModes
 from hivesink.storage.hdfs_address import beside
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.log_root import RenameLogRoot
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from hivesink.ports import CommitLog, LiveTable, LogRoot
 
 
-def file_system(location: str, site: Site, ownership: Ownership | None = None) -> FileSystem:
-    """The file system of `location`. Without `ownership`, for a log: new files are no more open than their folder.
+def file_system(location: str, site: Site, modes: NewModes | None = None) -> FileSystem:
+    """The file system of `location`. Without `modes`, for a log: new files are no more open than their folder.
 
     Raises InvalidOption if there is no adapter for it.
     """
     if problems := store_problems(location):
         raise InvalidOption(problems)
     if normal(location).startswith("/"):
-        return LocalFileSystem(ownership or Ownership())
+        return LocalFileSystem(modes or NewModes())
     from hivesink.storage.hdfs import HdfsFileSystem
 
-    return HdfsFileSystem(site.hadoop, ownership or Ownership(), as_folder=ownership is None)
+    return HdfsFileSystem(site.hadoop, modes or NewModes(), as_folder=modes is None)
 
 
 def store_problems(location: str) -> tuple[str, ...]:

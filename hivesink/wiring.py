@@ -34,7 +34,7 @@ from hivesink.sink.task.attempt import TaskTools, run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import columns_of, rejected_spec
 from hivesink.sink.task.segments import held_back
-from hivesink.storage.fs import Ownership as FileOwnership
+from hivesink.storage.fs import NewModes
 from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:
@@ -79,14 +79,13 @@ class Metastore:
 
 
 def file_store(location: str, site: Site = NO_SITE, config: SinkConfig | None = None) -> FileStore:
-    """The store for files below `location`; `config` says whose new files are.
+    """The store for files below `location`; `config` says which mode new files get.
 
     Raises InvalidOption for a file system without an adapter, FileSystemUnknown.
     """
     if config is None:
         return RenameFileStore(file_system(location, site))
-    ownership = FileOwnership(config["sink.file.permission"], config["sink.file.owner"], config["sink.file.group"])
-    return RenameFileStore(file_system(location, site, ownership))
+    return RenameFileStore(file_system(location, site, NewModes(config["sink.file.permission"])))
 
 
 def row_reader(plan: TaskPlan) -> RowReader:

@@ -134,8 +134,6 @@ permission = matching(
     r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode by which the owner can read, such as 640", lambda text: int(text, 8)
 )
 column = matching(r"\s*\S.*", "write the name of a column", lambda text: text.strip().lower())
-user_name = matching(r"\s*[^\s:/]+\s*", "write one name, without spaces, : and /", str.strip)
-"""The name of a user or group."""
 
 
 OPTIONS: Mapping[str, Option] = {
@@ -157,8 +155,6 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "sink.part-suffix": Option("", matching(SUFFIX, "write words that each begin with a dot, such as .events")),
     "sink.file.permission": Option(None, permission),
-    "sink.file.owner": Option(None, user_name),
-    "sink.file.group": Option(None, user_name),
     "sink.sort-by": Option(None, sort_keys),
     "sink.shuffle-by-partition.enable": Option("false", flag),
     "sink.rolling-policy.file-size": Option("128MB", size),

@@ -46,15 +46,13 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Ownership:
-    """Owner, group and mode of new files: `sink.file.permission`, `.owner` and `.group`.
+class NewModes:
+    """The mode of new files, `sink.file.permission`; None leaves it to the file system.
 
-    None leaves it to the file system. Folders made for such files get `folder_permission`.
+    Folders made for such files get `folder_permission`.
     """
 
     permission: int | None = None
-    owner: str | None = None
-    group: str | None = None
 
     @property
     def folder_permission(self) -> int | None:
@@ -133,15 +131,6 @@ def apart(source: str, target: str) -> Unsupported:
     """The error for a rename from one file system to another."""
     what = f"publishing {source} as {target}"
     return Unsupported(what, "the two are on different file systems", "keep a table's partitions on one file system")
-
-
-def cannot_give(path: str, wanted: Ownership, reason: str) -> Unsupported:
-    """The error for a file system that doesn't let this user give `path` what is wanted."""
-    mode = None if wanted.permission is None else f"{wanted.permission:o}"
-    options = {"permission": mode, "owner": wanted.owner, "group": wanted.group}
-    what = ", ".join(f"sink.file.{name} = {value}" for name, value in options.items() if value is not None)
-    way = "set an owner only where a superuser writes, and a group that this user is in"
-    return Unsupported(f"{what} for {path}", reason, way)
 
 
 def retry_unknown(action: str, path: str, call: Callable[[], _T]) -> _T:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 from hdfs_native import TrashNotEnabledError, WriteOptions
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable
-from hivesink.storage.fs import TRIES, Entry, Ownership, apart
+from hivesink.storage.fs import TRIES, Entry, NewModes, apart
 from hivesink.storage.hdfs_address import Address, quantity, resolve, umask
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls, shared
 from hivesink.storage.hdfs_failures import ABSENT, CallAbandoned, Failure, Kind, refusal
@@ -40,7 +40,7 @@ _STREAM = 300.0
 class HdfsFileSystem:
     """Implements `storage.fs.FileSystem` for `hdfs:` locations of the site that `properties` describe.
 
-    Files get `ownership`; with `as_folder` they are as open as the folder that they are in. Shared by threads.
+    Files get `modes`; with `as_folder` they are as open as the folder that they are in. Shared by threads.
     Every method may raise FileSystemUnknown too.
     """
 
@@ -49,13 +49,13 @@ class HdfsFileSystem:
     def __init__(
         self,
         properties: Mapping[str, str],
-        ownership: Ownership = Ownership(),  # noqa: B008  frozen
+        modes: NewModes = NewModes(),  # noqa: B008  frozen
         *,
         as_folder: bool = False,
         connect: Callable[[Address, Mapping[str, str]], HdfsCalls] = shared,
     ) -> None:
         self._properties = dict(properties)
-        self._ownership = ownership
+        self._modes = modes
         self._as_folder = as_folder
         self._connect = connect
         self._umask = umask(properties)
@@ -73,10 +73,10 @@ class HdfsFileSystem:
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         cast("NewFile", stream).finish()
-        if self._ownership != Ownership():
+        if self._modes != NewModes():
             _, folders, hdfs_path = self._at(path)
             with self._refusing("change", path, changing=True):
-                folders.dress(hdfs_path, self._ownership.permission, folders.need(dirname(hdfs_path)))
+                folders.set_mode(hdfs_path, self._modes.permission, folders.need(dirname(hdfs_path)))
 
     def write_new(self, path: str, data: bytes) -> None:
         pauses = self._at(path)[0].pauses()
@@ -260,7 +260,7 @@ class HdfsFileSystem:
         with self._lock:
             if key not in self._file_systems:
                 calls = self._connect(address, self._properties)
-                self._file_systems[key] = calls, Folders(calls, self._ownership, self._umask, as_folder=self._as_folder)
+                self._file_systems[key] = calls, Folders(calls, self._modes, self._umask, as_folder=self._as_folder)
             return *self._file_systems[key], path
 
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
-from hivesink.storage.fs import Ownership, cannot_give
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls
-from hivesink.storage.hdfs_failures import ABSENT, Kind
+from hivesink.storage.hdfs_failures import ABSENT
 
 if TYPE_CHECKING:
     from hdfs_native import Client
+
+    from hivesink.storage.fs import NewModes
 
 _SHARED = ".hivesink"
 """Holds the logs of every table of a folder, whoever writes them."""
@@ -35,7 +36,7 @@ class Folders:
     """Those of one file system, as last seen. `as_folder` files are as readable as their folder."""
 
     calls: HdfsCalls
-    ownership: Ownership
+    modes: NewModes
     umask: int
     as_folder: bool
     _known: dict[str, Folder] = field(default_factory=dict)
@@ -56,23 +57,15 @@ class Folders:
     def file_mode(self, folder: Folder) -> int:
         if self.as_folder:
             return folder.mode & 0o644
-        if self.ownership.permission is not None:
-            # The owner must be able to append at the end of a block; `dress` withdraws the right.
-            return self.ownership.permission | _OWNER_WRITES
+        if self.modes.permission is not None:
+            # The owner must be able to append at the end of a block; `set_mode` withdraws the right.
+            return self.modes.permission | _OWNER_WRITES
         return 0o666 if folder.inherits else 0o666 & ~self.umask
 
-    def dress(self, path: str, mode: int | None, folder: Folder) -> None:
-        """Give the new `path` in `folder` its owner, and `mode` if it has another. Raises Unsupported, Failed."""
-        own = self.ownership
-        try:
-            if own.owner is not None or own.group is not None:
-                self.calls.ask(lambda client: client.set_owner(path, own.owner, own.group), repeatable=True)
-            if mode is not None and (folder.inherits or not mode & _OWNER_WRITES):
-                self.calls.ask(lambda client: client.set_permission(path, mode), repeatable=True)
-        except Failed as error:
-            if error.failure.kind is Kind.DENIED:
-                raise cannot_give(path, own, f"{self.calls.address}: {error.failure.reason}") from error
-            raise
+    def set_mode(self, path: str, mode: int | None, folder: Folder) -> None:
+        """Give the new `path` in `folder` its `mode`, where its creation left it another. Raises Failed."""
+        if mode is not None and (folder.inherits or not mode & _OWNER_WRITES):
+            self.calls.ask(lambda client: client.set_permission(path, mode), repeatable=True)
 
     def _look(self, path: str) -> Folder | None:
         try:
@@ -103,11 +96,11 @@ class Folders:
             missing.append(nearest)
             nearest = dirname(nearest)
         parent = existing or Folder(0o755, inherits=False)
-        own = self.ownership.folder_permission
-        mode = own if own is not None else 0o777 if parent.inherits else 0o777 & ~self.umask
+        wanted = self.modes.folder_permission
+        mode = wanted if wanted is not None else 0o777 if parent.inherits else 0o777 & ~self.umask
         self.calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
         for folder in reversed(missing):
-            self.dress(folder, own, parent)
+            self.set_mode(folder, wanted, parent)
         return Folder(mode, parent.inherits)
 
     def _make_beside(self, path: str, parent: Folder) -> Folder:

@@ -9,14 +9,13 @@ import contextlib
 import errno
 import io
 import os
-import shutil
 import stat
 from posixpath import dirname
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage import local_files
-from hivesink.storage.fs import TRIES, Entry, Ownership, cannot_give
+from hivesink.storage.fs import TRIES, Entry, NewModes
 from hivesink.storage.local_files import posix, refusal, refusing
 
 if TYPE_CHECKING:
@@ -37,9 +36,9 @@ class LocalFileSystem:
 
     parallel = 1
 
-    def __init__(self, ownership: Ownership = Ownership()) -> None:  # noqa: B008  frozen
+    def __init__(self, modes: NewModes = NewModes()) -> None:  # noqa: B008  frozen
         self._known: set[str] = set()
-        self._ownership = ownership
+        self._modes = modes
 
     def canonical(self, location: str) -> str:
         """Links resolved, as far as the path exists."""
@@ -52,7 +51,7 @@ class LocalFileSystem:
         try:
             with refusing(path, "write"):
                 stream.flush()
-                self._dress(stream.fileno(), path, self._ownership.permission)
+                self._set_mode(stream.fileno())
                 os.fsync(stream.fileno())
                 stream.close()
         except HiveSinkError:
@@ -66,7 +65,7 @@ class LocalFileSystem:
         try:
             with refusing(path, "write"):
                 with stream:
-                    self._dress(stream.fileno(), path, self._ownership.permission)
+                    self._set_mode(stream.fileno())
                     if data:
                         stream.write_all(data)
                         os.fsync(stream.fileno())
@@ -221,10 +220,11 @@ class LocalFileSystem:
         try:
             if not os.path.isdir(folder):
                 os.mkdir(folder)
-                mode = self._ownership.folder_permission
+                mode = self._modes.folder_permission
                 # The folder above hands down its setgid bit, which keeps all below in one group.
                 special = os.stat(folder).st_mode & (stat.S_ISGID | stat.S_ISVTX)
-                self._dress(folder, folder, None if mode is None else mode | special)
+                if mode is not None:
+                    os.chmod(folder, mode | special)
         except FileExistsError:
             # Another process was quicker. If a file is in the way, the first use of the folder fails.
             local_files.require_no_dangling_link(folder)
@@ -239,18 +239,9 @@ class LocalFileSystem:
             local_files.sync_folder(parent)
         self._known.add(folder)
 
-    def _dress(self, what: int | str, path: str, mode: int | None) -> None:
-        """Give a new file or folder its mode and owner. Raises Unsupported if this user may not."""
-        own = self._ownership
-        try:
-            if own.owner is not None:
-                shutil.chown(what, own.owner)
-            if own.group is not None:
-                shutil.chown(what, group=own.group)
-            if mode is not None:
-                os.chmod(what, mode)
-        except (PermissionError, LookupError) as error:
-            raise cannot_give(path, own, str(error)) from error
+    def _set_mode(self, file: int) -> None:
+        if self._modes.permission is not None:
+            os.fchmod(file, self._modes.permission)
 
     def _forget(self, folder: str) -> None:
         while folder != "/":

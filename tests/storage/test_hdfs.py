@@ -13,7 +13,7 @@ import pytest
 from hdfs_native import AclEntry, Client
 
 from hivesink.errors import NotWritable, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry, Ownership
+from hivesink.storage.fs import Entry, NewModes
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
 from tests.storage.realhdfs import hdfs_folder
@@ -83,7 +83,7 @@ def test_a_default_acl_is_inherited_whole(place: Place, mode: int | None) -> Non
             AclEntry("other", "default", "---"),
         ],
     )
-    fs = HdfsFileSystem({"fs.permissions.umask-mode": "077"}, Ownership(permission=mode))
+    fs = HdfsFileSystem({"fs.permissions.umask-mode": "077"}, NewModes(permission=mode))
     fs.write_new(f"{place.url}/a=1/f", b"x")
     assert ("bob", "rwx") in place.acl("/a=1")
     assert ("bob", "rwx") in place.acl("/a=1/f")
@@ -92,15 +92,13 @@ def test_a_default_acl_is_inherited_whole(place: Place, mode: int | None) -> Non
     assert (place.mode("/a=1"), place.mode("/a=1/f")) == ("770", "660")
 
 
-def test_permission_owner_and_group_are_there_before_the_file_is_renamed(place: Place) -> None:
-    fs = HdfsFileSystem({}, Ownership(0o640, "hive", "analysts"))
+def test_the_permission_is_there_before_the_file_is_renamed(place: Place) -> None:
+    fs = HdfsFileSystem({}, NewModes(0o640))
     stream = fs.open_new(f"{place.url}/t/dt=1/f")
     stream.write(b"rows")
     fs.sync_close(stream, f"{place.url}/t/dt=1/f")
     assert (place.mode("/t/dt=1/f"), place.mode("/t/dt=1")) == ("640", "750")
-    for name in ("/t/dt=1/f", "/t/dt=1", "/t"):
-        found = place.client.get_file_info(f"{place.path}{name}")
-        assert (found.owner, found.group) == ("hive", "analysts")
+    assert place.mode("/t") == "750"
 
 
 def test_a_log_is_as_open_as_the_folder_that_it_is_in_and_no_more(place: Place) -> None:
@@ -129,9 +127,6 @@ def test_who_may_not_write_is_told_user_path_and_mode(place: Place, monkeypatch:
     ):
         with pytest.raises(NotWritable):
             call()
-    place.client.set_permission(f"{place.path}/t", 0o777)
-    with pytest.raises(Unsupported, match=r"sink.file.owner = bob for .*alice|Non-super user"):
-        HdfsFileSystem({}, Ownership(owner="bob"), connect=alice._connect).write_new(f"{place.url}/t/g", b"x")
 
 
 def test_rename_neither_overwrites_nor_invents_and_makes_folders(place: Place) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.storage.fs import Ownership
+from hivesink.storage.fs import NewModes
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
 from tests.storage.realhdfs import hdfs_folder
@@ -36,7 +36,7 @@ def test_a_file_of_several_blocks_may_be_read_only(
             )
         return made[0]
 
-    fs = HdfsFileSystem({"dfs.blocksize": "1m"}, Ownership(permission=0o440), connect=connect)
+    fs = HdfsFileSystem({"dfs.blocksize": "1m"}, NewModes(permission=0o440), connect=connect)
     path = f"{folder}/part"
     stream = fs.open_new(path)
     for _ in range(SIZE >> 18):

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from hivesink.config.site import Site
     from hivesink.core.table import TableName, TableSpec
     from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
-    from hivesink.storage.fs import FileSystem
-    from hivesink.storage.fs import Ownership as FileOwnership
+    from hivesink.storage.fs import FileSystem, NewModes
 
 REJECTED = f"{LOCATION}__rejected"
 _OPTIONS = {"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "true"}
@@ -62,7 +61,7 @@ class World:
         for module in ("logs", "wiring"):
             monkeypatch.setattr(f"hivesink.{module}.file_system", self._file_system)
 
-    def _file_system(self, location: str, site: Site, ownership: FileOwnership | None = None) -> FileSystem:  # noqa: ARG002  in place of the real one
+    def _file_system(self, location: str, site: Site, modes: NewModes | None = None) -> FileSystem:  # noqa: ARG002  in place of the real one
         return self.current
 
     @contextmanager

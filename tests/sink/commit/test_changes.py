@@ -57,10 +57,12 @@ def test_a_setting_that_is_altered_twice_is_kept_as_the_query_began_with_it(
     assert told(site, run, caplog) == []
     entry, said = site.metastore._entries[TABLE], list[str]()
     for value in ("8", "9"):
-        entry.spec = replace(entry.spec, properties=(("sink.file.group", "g"), ("sink.log.retained-epochs", value)))
+        entry.spec = replace(
+            entry.spec, properties=(("sink.file.permission", "640"), ("sink.log.retained-epochs", value))
+        )
         said += told(site, run, caplog)
     assert said == [
-        f"demo.events: sink.file.group is 'g', and was unset{KEEPS}it unset{START}",
+        f"demo.events: sink.file.permission is '640', and was unset{KEEPS}it unset{START}",
         f"demo.events: sink.log.retained-epochs is '8', and was unset{KEEPS}'7'{START}",
         f"demo.events: sink.log.retained-epochs is '9', and was '8'{KEEPS}'7'{START}",
     ]
