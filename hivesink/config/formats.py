@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hivesink.config.parsers import Option, flag, one_of, size
+from hivesink.config.parsers import Option, one_of, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,6 @@ FORMATS: Mapping[str, Format] = {
                 "sink.parquet.timestamp": Option("int96", one_of(ParquetTimestamp)),
                 "parquet.compression": Option("snappy", one_of(ParquetCompression)),
                 "parquet.block.size": Option("128MB", size),
-                "parquet.enable.dictionary": Option(None, flag),
             },
         ),
     )

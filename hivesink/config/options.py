@@ -22,7 +22,6 @@ from hivesink.config.parsers import (
 )
 from hivesink.core.bucket import TimePattern
 from hivesink.core.column_source import parse_source
-from hivesink.core.partfile import PREFIX, SUFFIX
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.time_format import parse_formats
 from hivesink.errors import InvalidOption
@@ -150,10 +149,6 @@ OPTIONS: Mapping[str, Option] = {
     "sink.timestamp-zone": Option("UTC", zone),
     "sink.timestamp-format": Option("text", parse_formats),
     "sink.json.timestamp-precision": Option("truncate", one_of(Precision)),
-    "sink.part-prefix": Option(
-        "part", matching(PREFIX, "write letters, digits, _ and single - only, a letter or digit first")
-    ),
-    "sink.part-suffix": Option("", matching(SUFFIX, "write words that each begin with a dot, such as .events")),
     "sink.file.permission": Option(None, permission),
     "sink.sort-by": Option(None, sort_keys),
     "sink.shuffle-by-partition.enable": Option("false", flag),

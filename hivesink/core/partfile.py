@@ -20,13 +20,9 @@ from typing import Any
 
 from hivesink.errors import LengthMismatch, PartLost, TargetTaken
 
-PREFIX = re.compile(r"[A-Za-z0-9]\w*(-\w+)*")
-SUFFIX = re.compile(r"(\.\w+)*")
-
 _NAME = re.compile(
     r"""
-    (?P<prefix>[A-Za-z0-9]\w*(-\w+)*?)
-    -(?P<uid>[0-9a-f]{8,32})
+    part-(?P<uid>[0-9a-f]{8,32})
     -(?P<epoch>[1-9][0-9]*)
     -(?P<attempt>[0-9a-f]{8,32})t(?P<task_attempt>0|[1-9][0-9]*)
     -(?P<task>0|[1-9][0-9]*)
@@ -54,8 +50,8 @@ class PartName:
     task_attempt: int
     task: int
     n: int
-    prefix: str = "part"
     suffix: str = ""
+    """The endings that show the format, as `.snappy.parquet`."""
 
     @classmethod
     def parse(cls, text: str) -> PartName | None:
@@ -72,7 +68,7 @@ class PartName:
 
     def __str__(self) -> str:
         attempt = f"{self.attempt}t{self.task_attempt}"
-        return f"{self.prefix}-{self.uid}-{self.epoch}-{attempt}-{self.task}-{self.n}{self.suffix}"
+        return f"part-{self.uid}-{self.epoch}-{attempt}-{self.task}-{self.n}{self.suffix}"
 
 
 def parse_staged(text: str) -> tuple[PartName, Stage] | None:

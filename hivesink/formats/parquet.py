@@ -37,14 +37,12 @@ class ParquetFormat:
     """Writes tables of `schema`, whose rows come in `order`.
 
     Columns beyond it, which rows may have after the others, are written too: readers by name pass over them.
-    `row_group` is in bytes before encoding. `dictionary` says which columns have one: all, none, or (None) those in
-    which values repeat.
+    `row_group` is in bytes before encoding. Columns in which values repeat get a dictionary.
     """
 
     schema: pa.Schema
     compression: ParquetCompression = ParquetCompression.SNAPPY
     row_group: int = 128 << 20
-    dictionary: bool | None = None
     order: tuple[SortKey, ...] = ()
     timestamp: ParquetTimestamp = ParquetTimestamp.INT96
     _by_sample: Dictionaries = field(default_factory=Dictionaries, compare=False)
@@ -63,7 +61,6 @@ class ParquetFormat:
             pa.schema([_numbered(field, field.name, ids) for field in schema]),
             compression=config["parquet.compression"],
             row_group=config["parquet.block.size"],
-            dictionary=config["parquet.enable.dictionary"],
             timestamp=config["sink.parquet.timestamp"],
             order=order,
         )
@@ -108,9 +105,7 @@ class ParquetFormat:
         if self.order:
             keys = [(key.column, key.direction) for key in self.order]
             more["sorting_columns"] = pq.SortingColumn.from_ordering(self.schema, keys, null_placement="at_end")
-        dictionary: Any = self.dictionary
-        if dictionary is None:
-            dictionary = self._by_sample.of(first or self.schema.empty_table())
+        dictionary = self._by_sample.of(first or self.schema.empty_table())
         beyond = [] if first is None else [*first.schema][len(self.schema) :]
         if first is not None and has_nan:
             more["write_statistics"] = [path for path, values in leaves(first) if not _is_float(values.type)]
@@ -118,7 +113,7 @@ class ParquetFormat:
             pa.PythonFile(stream, mode="w"),
             pa.schema([*self.schema, *beyond]),
             compression="none" if self.compression is ParquetCompression.NONE else self.compression.value,
-            use_dictionary=list(dictionary) if isinstance(dictionary, tuple) else dictionary,
+            use_dictionary=list(dictionary),
             use_deprecated_int96_timestamps=self.timestamp is ParquetTimestamp.INT96,
             store_decimal_as_integer=False,
             store_schema=False,

@@ -113,10 +113,7 @@ def _order(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
-LAID_OUT = {
-    "parquet.enable.dictionary": "true",
-    "sink.sort-by": f"id,{','.join(SCALARS)}",
-}
+LAID_OUT = {"sink.sort-by": f"id,{','.join(SCALARS)}"}
 
 
 @pytest.mark.parametrize("options", [{}, LAID_OUT], ids=["plain", "laid out"])

@@ -142,17 +142,6 @@ def chunks(stream: io.BytesIO, group: int = 0) -> dict[str, Any]:
     return {column.path_in_schema: column for column in found}
 
 
-@pytest.mark.parametrize(
-    ("dictionary", "expected"),
-    [(False, set()), (True, set(leaves(written(rows(ROW)))))],
-)
-def test_dictionaries(dictionary: bool, expected: set[str]) -> None:
-    table = rows(*[ROW] * 100, NULLS)
-    stream = written(table, form=ParquetFormat(SCHEMA, dictionary=dictionary))
-    assert {path for path, column in chunks(stream).items() if column.has_dictionary_page} == expected
-    assert pq.read_table(stream, coerce_int96_timestamp_unit="us").equals(table)
-
-
 def test_the_declared_order_names_leaves() -> None:
     """Columns that stand behind nested ones, which are several leaves."""
     stream = written(rows(ROW), form=ParquetFormat(SCHEMA, order=(SortKey("text", True), SortKey("z"))))
@@ -216,7 +205,6 @@ def test_floats_have_no_bounds_in_a_file_with_nan_which_they_would_hide() -> Non
     [
         ({}, ParquetFormat(SCHEMA)),
         (HIVE, ParquetFormat(SCHEMA, ParquetCompression.GZIP, 1 << 20)),
-        ({"parquet.enable.dictionary": "FALSE"}, ParquetFormat(SCHEMA, dictionary=False)),
     ],
 )
 def test_settings(settings: dict[str, str], expected: ParquetFormat) -> None:

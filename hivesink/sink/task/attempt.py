@@ -271,8 +271,7 @@ def _parts(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Pa
     config, chunks = plan.config, count()
 
     def name(n: int, extension: str) -> PartName:
-        suffix = config["sink.part-suffix"] + extension
-        return PartName(plan.uid, plan.epoch, plan.attempt, task_attempt, task, n, config["sink.part-prefix"], suffix)
+        return PartName(plan.uid, plan.epoch, plan.attempt, task_attempt, task, n, extension)
 
     def touch(folders: tuple[str, ...]) -> None:
         chunk = next(chunks)

@@ -77,11 +77,11 @@ def test_parts_are_pending_and_named_after_the_attempt() -> None:
     assert part.target == "/w/t/dt=a/part-0123456789ab-1-00ff00ff00t7-0-0.snappy.parquet"
 
 
-def test_prefix_suffix_and_compression_show_in_the_name() -> None:
-    made = make(part_prefix="events", part_suffix=".v1")
+def test_the_compression_shows_in_the_name() -> None:
+    made = make()
     made.options = {**made.options, "parquet.compression": "gzip"}
     (part,) = made(raw([GOOD])).parts
-    assert part.target.rpartition("/")[2] == "events-0123456789ab-1-00ff00ff00t7-0-0.v1.gz.parquet"
+    assert part.target.rpartition("/")[2] == "part-0123456789ab-1-00ff00ff00t7-0-0.gz.parquet"
 
 
 @pytest.mark.parametrize(("value", "field"), [(BAD, "id"), (b"{", None), (UNFIT, "dt")])
