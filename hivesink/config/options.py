@@ -98,13 +98,6 @@ class OnLate(Enum):
     DROP = "drop"
 
 
-class ExtractorKind(Enum):
-    """How the time of a partition is read from its values."""
-
-    DEFAULT = "default"
-    CUSTOM = "custom"
-
-
 def policies(text: str) -> tuple[PolicyKind, ...]:
     """Commit policies, separated by commas; ValueError otherwise."""
     kinds = tuple(dict.fromkeys(one_of(PolicyKind)(part) for part in text.split(",")))
@@ -169,7 +162,6 @@ OPTIONS: Mapping[str, Option] = {
     "sink.partition-commit.watermark-time-zone": Option(None, zone),
     "sink.partition-commit.idle-timeout": Option("5min", interval),
     "sink.late-rows": Option("append", one_of(OnLate)),
-    "partition.time-extractor.kind": Option("default", one_of(ExtractorKind)),
     "partition.time-extractor.class": Option(None, own_class),
     "partition.time-extractor.timestamp-pattern": Option(None, str),
     "partition.time-extractor.timestamp-formatter": Option(None, TimePattern.parse),
@@ -180,7 +172,6 @@ OPTIONS: Mapping[str, Option] = {
         None, matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write a path that isn't relative, hdfs://… or file:/…")
     ),
     "sink.log.retained-epochs": Option("200", positive),
-    "sink.registration.retry-interval": Option("30s", interval),
     "sink.registration.max-delay": Option("1h", duration),
     **{name: option for known in FORMATS.values() for name, option in known.options.items()},
 }

@@ -252,10 +252,7 @@ class HiveQuery:
 
     def _keep_time(self) -> None:
         """While no data comes, retry what waits for the metastore, and roll rows that wait."""
-        config, rule = self._run.setup.spec.config, self._run.setup.spec.commit_rule
-        waits = rule.waits or not config["sink.rolling-policy.on-epoch"]
-        name = "sink.rolling-policy.check-interval" if waits else "sink.registration.retry-interval"
-        interval: timedelta = config[name]
+        interval: timedelta = self._run.setup.spec.config["sink.rolling-policy.check-interval"]
         while not self._ended.wait(interval.total_seconds()):
             if not self._keeps_up():
                 return

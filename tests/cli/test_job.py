@@ -133,9 +133,8 @@ class Query:
 def start(failure=None, finish=None, own=True, log="/log"):
     # Longer than any run of the suite: a query that its job leaves open would print in the middle of another test.
     day = SimpleNamespace(total_seconds=lambda: 86400)
-    config = {"sink.on-stop": None, "sink.rolling-policy.on-epoch": True, "sink.registration.retry-interval": day}
-    rule, target = SimpleNamespace(waits=False), SimpleNamespace(name="demo.t")
-    spec = SimpleNamespace(config=config, commit_rule=rule, target=target)
+    config = {"sink.on-stop": None, "sink.rolling-policy.check-interval": day}
+    spec = SimpleNamespace(config=config, target=SimpleNamespace(name="demo.t"))
     setup = SimpleNamespace(spec=spec, context=SimpleNamespace(log=SimpleNamespace(location=log)))
     stored = failure if isinstance(failure, HiveSinkError) else None
     run = SimpleNamespace(setup=setup, failure=stored, late_failure=None, committer=Waits(finish), awaited=nullcontext)

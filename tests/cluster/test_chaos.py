@@ -120,7 +120,7 @@ def test_ten_minutes_of_random_deaths(mortal: Cluster, tmp_path: Path) -> None:
     print(f"HIVESINK_SEED={seed}")
     name = own("chaos")
     feed = Feed(mortal.kafka, name, pad=60)
-    target = Target.create(mortal, name, properties={"sink.registration.retry-interval": "2s"})
+    target = Target.create(mortal, name, properties={"sink.rolling-policy.check-interval": "2s"})
     stage = Stage(
         mortal, tmp_path, target, feed, on_cluster(mortal), batch=4000, trigger={"processingTime": "500 milliseconds"}
     )

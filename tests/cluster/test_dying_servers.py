@@ -160,7 +160,7 @@ def test_a_job_outlives_every_server(
 ) -> None:
     name = own("dying_servers")
     feed = Feed(mortal.kafka, name, pad=PAD)
-    target = Target.create(mortal, name, properties={"sink.registration.retry-interval": "1s"})
+    target = Target.create(mortal, name, properties={"sink.rolling-policy.check-interval": "1s"})
     stage = Stage(
         mortal,
         tmp_path,

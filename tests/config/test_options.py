@@ -7,7 +7,7 @@ import pytest
 from hivesink.config.options import SinkConfig, as_texts
 from hivesink.errors import InvalidOption
 
-INTERVAL, DELAY = "sink.registration.retry-interval", "sink.registration.max-delay"
+INTERVAL, DELAY = "sink.rolling-policy.check-interval", "sink.registration.max-delay"
 SUCCESS_FILE = "sink.partition-commit.success-file.name"
 
 

@@ -68,7 +68,7 @@ def test_epochs_go_on_without_the_metastore_and_all_is_readable_after(
     apart: Stage, stage: Stage, mortal: EmbeddedMetastore
 ) -> None:
     apart.put(range(10))
-    sink = apart.sink(options={"sink.registration.retry-interval": "200ms"})
+    sink = apart.sink(options={"sink.rolling-policy.check-interval": "200ms"})
     query = apart.begin(sink, trigger=ALWAYS)
     try:
         query.processAllAvailable()
@@ -135,7 +135,7 @@ def test_a_metastore_that_is_down_too_long_fails_the_query(
     apart: Stage, stage: Stage, mortal: EmbeddedMetastore
 ) -> None:
     apart.put(range(10))
-    sink = apart.sink(options={"sink.registration.retry-interval": "100ms", "sink.registration.max-delay": "500ms"})
+    sink = apart.sink(options={"sink.rolling-policy.check-interval": "100ms", "sink.registration.max-delay": "500ms"})
     query = apart.begin(sink, trigger=ALWAYS)
     query.processAllAvailable()
     mortal.stop()

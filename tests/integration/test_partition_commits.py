@@ -89,8 +89,7 @@ def test_an_hour_becomes_a_partition_once_it_is_over(stage: Stage) -> None:
 
 @pytest.mark.parametrize(("on_epoch", "is_sparks"), [("false", False), ("true", False), ("false", True)])
 def test_when_input_stops_every_partition_is_committed(stage: Stage, on_epoch: str, *, is_sparks: bool) -> None:
-    rare = {"sink.rolling-policy.on-epoch": on_epoch, "sink.registration.retry-interval": "1h"}
-    stage.create(columns=COLUMNS, properties=BY_SECOND | rare)
+    stage.create(columns=COLUMNS, properties=BY_SECOND | {"sink.rolling-policy.on-epoch": on_epoch})
     rows = stage.lines()
     if is_sparks:
         # Of one batch alone, Spark's watermark is known only once it has ended.

@@ -120,7 +120,7 @@ def test_a_stopped_query_may_keep_what_waits(stage: Stage) -> None:
 def test_back_on_epoch_a_query_publishes_what_waits_though_no_row_comes(stage: Stage) -> None:
     waits(stage, range(9), {**WAIT, "sink.on-stop": "keep"}).stop()
     assert waiting(stage)
-    at_once = {"sink.rolling-policy.on-epoch": "true", "sink.registration.retry-interval": "200ms"}
+    at_once = {"sink.rolling-policy.on-epoch": "true", "sink.rolling-policy.check-interval": "200ms"}
     query = stage.begin(stage.sink(options=at_once), trigger="100 milliseconds")
     try:
         wait_until(lambda: len(files(stage)) == 3)

@@ -57,7 +57,7 @@ sink.start(events, checkpoint=f"file://{folder}/checkpoint", trigger={"available
 DDL = """CREATE TABLE {name} (id BIGINT, at BIGINT) PARTITIONED BY (decade STRING) STORED AS PARQUET
 LOCATION '{location}' TBLPROPERTIES ('sink.bucket.assigner'='mine:ByFirstDigit', 'sink.partition-commit.delay'='1h',
 'sink.partition-commit.trigger'='partition-time', 'sink.partition-commit.watermark-column'='at',
-'partition.time-extractor.kind'='custom', 'partition.time-extractor.class'='mine:Decades')
+'partition.time-extractor.class'='mine:Decades')
 """
 
 

@@ -225,12 +225,8 @@ def test_ctrl_c_ends_a_wait_by_nothing_but_itself(
         Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         yield
 
-    config: dict[str, Any] = {"sink.on-stop": None, "sink.rolling-policy.on-epoch": True}
-    config |= {"sink.registration.retry-interval": timedelta(days=1)}
-    spec, log = (
-        SimpleNamespace(config=config, commit_rule=SimpleNamespace(waits=False)),
-        SimpleNamespace(location="/log"),
-    )
+    config = {"sink.on-stop": None, "sink.rolling-policy.check-interval": timedelta(days=1)}
+    spec, log = SimpleNamespace(config=config), SimpleNamespace(location="/log")
     run: Any = SimpleNamespace(setup=SimpleNamespace(spec=spec, context=SimpleNamespace(log=log)), awaited=awaited)
     handle = HiveQuery(query, run)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hivesink.config.options import CommitTrigger, ExtractorKind
+from hivesink.config.options import CommitTrigger
 from hivesink.config.own_class import own_object
 from hivesink.core.partition_commit import CommitRule
 from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
@@ -77,9 +77,7 @@ def _require_times(spec: TableSpec, config: SinkConfig) -> None:
 
 def _extractor(spec: TableSpec, config: SinkConfig) -> tuple[TimeExtractor, str | None]:
     """What reads a partition's time, and the unit that it lasts, if that is known."""
-    if config["partition.time-extractor.kind"] is ExtractorKind.CUSTOM:
-        if config["partition.time-extractor.class"] is None:
-            raise InvalidOption(("partition.time-extractor.class is missing: name your class as module:Class",))
+    if config["partition.time-extractor.class"] is not None:
         return own_object("partition.time-extractor.class", "start", spec, config), None
     template: str | None = config[_PATTERN]
     names = tuple(column.name for column in spec.partition_columns)

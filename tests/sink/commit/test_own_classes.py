@@ -28,7 +28,6 @@ HELD = {
     "sink.partition-commit.delay": "1h",
     "sink.partition-commit.policy.kind": "metastore,custom",
     "sink.partition-commit.policy.class": "own:Tell",
-    "partition.time-extractor.kind": "custom",
     "partition.time-extractor.class": "own:Centuries",
 }
 
