@@ -22,5 +22,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
     if is_heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    leaving.code = call(sys.argv[1:] if arguments is None else arguments)
+    try:
+        leaving.code = call(sys.argv[1:] if arguments is None else arguments)
+    except SystemExit as left:
+        # Rich ends the process so where nobody reads its output.
+        leaving.code = left.code if isinstance(left.code, int) else 1
     sys.exit(leaving.code)

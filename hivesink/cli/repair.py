@@ -312,6 +312,7 @@ def clean(  # noqa: PLR0917  each is an option of the command line
     Example: hivesink clean demo.flights --dry-run
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
+        opened.require_same()
         contexts = opened.writers.values()
         leftovers = [find_leftovers(context, opened.name) for context in contexts]
         unknown = sorted(path for stranger in opened.strangers() for path in stranger.staged)

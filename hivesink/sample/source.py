@@ -36,7 +36,7 @@ _TAIL = 256 << 10
 _INFLATES = 5
 """How much longer JSON is than the same compressed."""
 _BOM = b"\xef\xbb\xbf"
-_ESCAPED = re.compile(r"""[\x00-\x20"#%<>?\[\\\]^`{|}]""")
+_ESCAPED = re.compile(r"""[\x00-\x20"#%<>?\[\\\]^`{|}\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]""")
 """What Java escapes in a path."""
 _UNPACK: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
     ".gz": lambda raw: gzip.GzipFile(fileobj=raw),

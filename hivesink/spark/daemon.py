@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 from pyspark import daemon, worker
 
 from hivesink import wiring
+from hivesink.config.formats import FORMATS
+from hivesink.formats import adapter
 from hivesink.spark import tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from socket import socket
 
-READY = (worker, wiring)
+READY = (worker, wiring, *map(adapter, FORMATS))
 """What workers need besides; each module loads its own."""
 
 

@@ -286,9 +286,9 @@ def test_query_through_hiveserver2(
     said = hivesink(capsys, "query", "SELECT map(1, array(DATE '2024-01-02')) AS m", *where)
     assert "datetime" not in said.out
     assert "2024-01-02" in said.out
-    cells = "CAST(0 AS DECIMAL(10, 8)), CAST(1.4E-45 AS FLOAT), named_struct('a', 1), TIMESTAMP '+10000-01-01'"
-    said = hivesink(capsys, "query", f"SELECT inline(array(struct({cells}))) AS (zero, f, s, t)", *where)
-    assert '0.00000000 │ 1e-45 │ {"a": 1} │ +10000-01-01 00:00:00' in said.out
+    cells = "CAST(0 AS DECIMAL(10, 8)), CAST(1.4E-45 AS FLOAT), named_struct('a', 1)"
+    said = hivesink(capsys, "query", f"SELECT inline(array(struct({cells}))) AS (zero, f, s)", *where)
+    assert '0.00000000 │ 1e-45 │ {"a":1}' in said.out
     said = hivesink(capsys, "query", "SELECT explode(sequence(1, 5)) AS n", *where, "--limit", "2")
     assert "only the first 2 rows" in said.out
     said = hivesink(capsys, "query", "SELEC 1", *where)

@@ -100,6 +100,9 @@ class PlanRunner:
         taken: frozenset[PartitionKey] = frozenset()
         refusal: errors.RegistrationFailed | None = None
         failed: set[str] = set()
+        if first and any(epoch.manifest.rolled and not epoch.is_published for epoch in self.history.open):
+            # A statement since the decision may have taken parts. Their rows wait again only before the mark.
+            first = self.look(first.partitions)
         while self.history.open:
             snapshot, first = first or self.look(), None
             try:
