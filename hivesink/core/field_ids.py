@@ -45,11 +45,6 @@ def as_properties(ids: Mapping[str, int]) -> dict[str, str]:
     return {_name(number): text for number, text in enumerate(texts, 1)}
 
 
-def is_field_ids(name: str) -> bool:
-    """Whether the property `name` keeps field ids."""
-    return name == PROPERTY or (name.startswith(f"{PROPERTY}_") and name[len(PROPERTY) + 1 :].isdigit())
-
-
 def _kept(properties: Mapping[str, str]) -> dict[str, int]:
     paths: list[str] = []
     number = 1
