@@ -150,5 +150,6 @@ def _read(url: str) -> bytes:
         with urlopen(url, timeout=_SILENCE) as answer:  # noqa: S310  the user's own repository, by whatever scheme
             return bytes(answer.read())
     except HTTPError as error:
+        error.close()  # else its socket stays open until the collector comes, which warns
         message = f"{url}: {error.code} {error.reason}"
         raise OSError(message) from error
