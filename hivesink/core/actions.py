@@ -94,7 +94,7 @@ class Announce:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkFound:
+class MarkVerified:
     """Record that a look has found the parts of the epochs up to `epoch` in place after they were published."""
 
     epoch: Epoch
@@ -136,6 +136,6 @@ class Trim:
     epoch: Epoch
 
 
-_OnLog = Decide | BeginPublish | MarkPublished | MarkFound | MarkSettled | Forget | DropSegments | Trim
+_OnLog = Decide | BeginPublish | MarkPublished | MarkVerified | MarkSettled | Forget | DropSegments | Trim
 _OnFiles = Publish | AlreadyPublished | PartMissing | Announce | Discard
 Action = _OnLog | _OnFiles | ClearAccurate | Register | LookAgain

@@ -1,7 +1,7 @@
 """The life of an epoch and of its parts: every state, every step, and a writer's history.
 
-    epoch   BEGUN ──decide──▶ DECIDED ─(begin──▶ PUBLISHING)─publish──▶ PUBLISHED ─(find──▶ FOUND)─confirm──▶ SETTLED
-    part    IN_PROGRESS ──close──▶ PENDING ──decide──▶ DECIDED ──publish──▶ FINISHED
+   epoch   BEGUN ──decide──▶ DECIDED ─(begin──▶ PUBLISHING)─publish──▶ PUBLISHED ─(verify──▶ VERIFIED)─settle──▶ SETTLED
+   part    IN_PROGRESS ──close──▶ PENDING ──decide──▶ DECIDED ──publish──▶ FINISHED
 
 `decide` is the point of no return: `log.create` writes the manifest, if there is none. Before it everything of the
 epoch may be thrown away; after it everything must be finished, by this run or the next. `plan` decides what comes next.
@@ -39,7 +39,7 @@ class EpochState(Enum):
     """A mark says that some of its parts may be visible: from here on their rows can't be requeued."""
     PUBLISHED = "published"
     """Its mark says that every part is visible: from here on the files are the users' own."""
-    FOUND = "found"
+    VERIFIED = "verified"
     """A mark says that a look has found the parts in place after that: no INSERT that came first can take them."""
     SETTLED = "settled"
     """The metastore was looked at after that; a mark says so, and `settled` in every later manifest."""
@@ -66,8 +66,8 @@ class Step(Enum):
     SHUT_OUT = "shut out"
     BEGIN = "begin"
     PUBLISH = "publish"
-    FIND = "find"
-    CONFIRM = "confirm"
+    VERIFY = "verify"
+    SETTLE = "settle"
     CLOSE = "close"
     SET_ASIDE = "set aside"
     MOVE = "move"
@@ -84,8 +84,8 @@ NEXT: Mapping[State, Mapping[Step, State]] = {
     # The point of no return: no step leads back from here.
     EpochState.DECIDED: {Step.BEGIN: EpochState.PUBLISHING, Step.PUBLISH: EpochState.PUBLISHED},
     EpochState.PUBLISHING: {Step.PUBLISH: EpochState.PUBLISHED},
-    EpochState.PUBLISHED: {Step.FIND: EpochState.FOUND, Step.CONFIRM: EpochState.SETTLED},
-    EpochState.FOUND: {Step.CONFIRM: EpochState.SETTLED},
+    EpochState.PUBLISHED: {Step.VERIFY: EpochState.VERIFIED, Step.SETTLE: EpochState.SETTLED},
+    EpochState.VERIFIED: {Step.SETTLE: EpochState.SETTLED},
     EpochState.SETTLED: {},
     PartState.IN_PROGRESS: {Step.CLOSE: PartState.PENDING, Step.DISCARD: PartState.DISCARDED},
     PartState.PENDING: {
@@ -153,7 +153,7 @@ class OpenEpoch:
 
     @property
     def is_published(self) -> bool:
-        return self.state is EpochState.PUBLISHED or self.state is EpochState.FOUND
+        return self.state is EpochState.PUBLISHED or self.state is EpochState.VERIFIED
 
     @property
     def has_waited(self) -> bool:
@@ -190,7 +190,7 @@ class History:
         return Epoch(self.open[0].manifest.epoch - 1) if self.open else self.epoch
 
     @property
-    def confirmable(self) -> Epoch:
+    def settleable(self) -> Epoch:
         """Epochs up to this one are published: one look at the metastore settles them."""
         return Epoch(self.unpublished[0].manifest.epoch - 1) if self.unpublished else self.epoch
 
@@ -281,10 +281,10 @@ class History:
         """The history once every part of `epoch` is visible, and its mark says so."""
         return self._stepped({epoch}, Step.PUBLISH)
 
-    def found(self) -> History:
-        """The history once a look has found the parts of published epochs up to `confirmable` in place."""
+    def as_verified(self) -> History:
+        """The history once a look has found the parts of published epochs up to `settleable` in place."""
         new = {one.manifest.epoch for one in self.open if one.state is EpochState.PUBLISHED}
-        return self._stepped({epoch for epoch in new if epoch <= self.confirmable}, Step.FIND)
+        return self._stepped({epoch for epoch in new if epoch <= self.settleable}, Step.VERIFY)
 
     def _stepped(self, epochs: Collection[Epoch], taken: Step) -> History:
         stepped = (
@@ -292,9 +292,9 @@ class History:
         )
         return replace(self, open=tuple(stepped))
 
-    def confirmed(self) -> History:
-        """The history once the metastore was looked at, after the epochs up to `confirmable` were published."""
+    def as_settled(self) -> History:
+        """The history once the metastore was looked at, after the epochs up to `settleable` were published."""
         for epoch in self.open:
-            if epoch.manifest.epoch <= self.confirmable:
-                step(epoch.state, Step.CONFIRM)
-        return replace(self, open=tuple(one for one in self.open if one.manifest.epoch > self.confirmable))
+            if epoch.manifest.epoch <= self.settleable:
+                step(epoch.state, Step.SETTLE)
+        return replace(self, open=tuple(one for one in self.open if one.manifest.epoch > self.settleable))

@@ -29,9 +29,9 @@ class Mark(Enum):
     PUBLISHING = "publishing"
     """Some of its parts may be visible. Only epochs that publish rows which waited, or move parts, have it."""
     PUBLISHED = "published"
-    FOUND = "found"
+    VERIFIED = "verified"
     """A look has found the parts of this epoch and of those before it in place. Only where commits are made known."""
-    REGISTERED = "registered"
+    SETTLED = "settled"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,14 +64,14 @@ class LogView:
 
     def settled(self, newest: Epoch) -> Epoch:
         """Epochs up to this one are settled: by a mark, or by `newest`, which is `settled` in the newest manifest."""
-        return max((newest, *(epoch for epoch, marks in self.marks.items() if Mark.REGISTERED in marks)))
+        return max((newest, *(epoch for epoch, marks in self.marks.items() if Mark.SETTLED in marks)))
 
     def state(self, epoch: Epoch) -> EpochState:
         """That of a decided epoch that isn't settled."""
         if not self.has(epoch, Mark.PUBLISHED):
             return EpochState.PUBLISHING if self.has(epoch, Mark.PUBLISHING) else EpochState.DECIDED
-        found = any(later >= epoch and self.has(later, Mark.FOUND) for later in self.marks)
-        return EpochState.FOUND if found else EpochState.PUBLISHED
+        found = any(later >= epoch and self.has(later, Mark.VERIFIED) for later in self.marks)
+        return EpochState.VERIFIED if found else EpochState.PUBLISHED
 
 
 def missing(view: LogView) -> tuple[Epoch, ...]:

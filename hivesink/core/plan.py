@@ -181,7 +181,7 @@ def _settle(
 
     What has another partition's folder now was renamed by a user: readers find its published rows there.
     """
-    if history.confirmable < history.open[0].manifest.epoch:
+    if history.settleable < history.open[0].manifest.epoch:
         return
     # Once they were found in place, a partition that is dropped stays so.
     published = [part for epoch, part in history.live_parts if epoch.state is EpochState.PUBLISHED]
@@ -192,24 +192,24 @@ def _settle(
         yield from _register(dropped)
         if any(part.key in dropped and part.target not in snapshot.files for part in published):
             # The next look finds the partition listed, as if an INSERT had taken them.
-            yield actions.MarkFound(history.confirmable)
+            yield actions.MarkVerified(history.settleable)
         yield actions.LookAgain()
         return
     committed = tuple(_committed(history, _homes(folders, live))) if policy.announce else ()
     if committed:
-        if history.found() != history:
+        if history.as_verified() != history:
             # The user's own code may fail for long: meanwhile the files are the users' own.
-            yield actions.MarkFound(history.confirmable)
+            yield actions.MarkVerified(history.settleable)
         yield from (actions.Announce(kind, committed) for kind in policy.announce)
-    yield actions.MarkSettled(history.confirmable)
+    yield actions.MarkSettled(history.settleable)
 
 
 def _committed(history: History, homes: Mapping[PartitionKey, str]) -> Iterator[CommittedPartition]:
     files: dict[PartitionKey, list[str]] = {}
     for epoch, part in history.live_parts:
-        if epoch.manifest.epoch <= history.confirmable:
+        if epoch.manifest.epoch <= history.settleable:
             files.setdefault(part.key, []).append(part.target)
-    for key, commit in sorted(history.committed(history.confirmable).items(), key=lambda item: item[0]):
+    for key, commit in sorted(history.committed(history.settleable).items(), key=lambda item: item[0]):
         if key in homes:
             yield CommittedPartition(*key, homes[key].rstrip("/"), tuple(files.get(key, ())), commit)
 

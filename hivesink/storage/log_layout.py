@@ -1,7 +1,7 @@
 """The names of a log's files, formatted and parsed here and nowhere else.
 
 <log>/uid
-<log>/manifests/0000000012.json, and beside it 0000000012.publishing, .published, .found, .registered
+<log>/manifests/0000000012.json, and beside it 0000000012.publishing, .published, .verified, .settled
 <log>/manifests/floor-0000000007
 <log>/manifests/.0000000012.json.<attempt>.tmp        not yet decided
 <log>/touched/<epoch>-<attempt>t<task attempt>-<task>-<chunk>

@@ -98,7 +98,7 @@ class Kills:
             return False
         marks = view.marks.get(view.head, frozenset())
         head = log.manifest(view.head)
-        waits = not marks >= {Mark.PUBLISHED, Mark.REGISTERED}
+        waits = not marks >= {Mark.PUBLISHED, Mark.SETTLED}
         return bool(head.add and waits)
 
 

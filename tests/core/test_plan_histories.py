@@ -24,9 +24,9 @@ from hivesink.core.actions import (
     DropSegments,
     Forget,
     LookAgain,
-    MarkFound,
     MarkPublished,
     MarkSettled,
+    MarkVerified,
     PartMissing,
     Publish,
     Register,
@@ -101,7 +101,7 @@ class Simulation:
             return History(IDENTITY)
         head = self.manifests[max(self.manifests)]
         rows = open_rows(self.manifests[epoch] for epoch in sorted(self.manifests, reverse=True))
-        if Mark.REGISTERED in self.marks.get(head.epoch, ()):
+        if Mark.SETTLED in self.marks.get(head.epoch, ()):
             return History(IDENTITY, head, floor=self.floor, rows=rows)
         found = []
         view = LogView(self.floor, (*self.manifests,), {epoch: frozenset(own) for epoch, own in self.marks.items()})
@@ -329,15 +329,15 @@ class Simulation:
             case BeginPublish(epoch):
                 self.marks.setdefault(epoch, set()).add(Mark.PUBLISHING)
                 return history.begun(epoch)
-            case MarkFound(epoch):
-                self.marks.setdefault(epoch, set()).add(Mark.FOUND)
-                return history.found()
+            case MarkVerified(epoch):
+                self.marks.setdefault(epoch, set()).add(Mark.VERIFIED)
+                return history.as_verified()
             case MarkPublished(epoch):
                 self.marks.setdefault(epoch, set()).add(Mark.PUBLISHED)
                 return history.published(epoch)
             case MarkSettled(epoch):
-                self.marks.setdefault(epoch, set()).add(Mark.REGISTERED)
-                return history.confirmed()
+                self.marks.setdefault(epoch, set()).add(Mark.SETTLED)
+                return history.as_settled()
             case Discard(staged):
                 self.drop(staged)
             case DropSegments(names):

@@ -275,7 +275,7 @@ def test_a_renamed_table_goes_on_under_its_new_name(
             with pytest.raises(Kill):
                 step()
         world.batches += 1
-        assert not log.view().has(log.view().head, Mark.REGISTERED)
+        assert not log.view().has(log.view().head, Mark.SETTLED)
     world.rename(managed=managed)
     with pytest.raises(errors.UnknownTable):
         world.start()

@@ -172,7 +172,7 @@ class Stage:
         view = log.view()
         marks = view.marks.get(view.head, frozenset())
         head = log.manifest(view.head)
-        waits = not marks >= {Mark.PUBLISHED, Mark.REGISTERED}
+        waits = not marks >= {Mark.PUBLISHED, Mark.SETTLED}
         return bool(head.add and waits)
 
     def log(self) -> Path:

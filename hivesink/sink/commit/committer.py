@@ -1,6 +1,6 @@
 """The committer: one object in the driver for a whole query, which takes batches through the commit protocol.
 
-    judge the batch ─▶ tasks write ─▶ look up partitions ─▶ MANIFEST ─▶ register ─▶ publish ─▶ confirm ─▶ sweep
+    judge the batch ─▶ tasks write ─▶ look up partitions ─▶ MANIFEST ─▶ register ─▶ publish ─▶ settle ─▶ sweep
 
 `core.plan` says what comes next and the executor does it. The committer says when, and tolerates a metastore that is
 down.

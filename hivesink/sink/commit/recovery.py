@@ -215,10 +215,10 @@ class Recorder(PlanRunner):
                 self.history = self.history.begun(epoch)
             case actions.MarkPublished(epoch):
                 self.history = self.history.published(epoch)
-            case actions.MarkFound():
-                self.history = self.history.found()
+            case actions.MarkVerified():
+                self.history = self.history.as_verified()
             case actions.MarkSettled():
-                self.history = self.history.confirmed()
+                self.history = self.history.as_settled()
             case actions.Trim(epoch):
                 self.history = replace(self.history, floor=epoch)
         self.log_action(action)

@@ -193,12 +193,12 @@ class PlanRunner:
             case actions.Announce(kind, partitions):
                 self._require_current()
                 announce(self.context, self.policy, kind, partitions)
-            case actions.MarkFound(epoch):
-                self.context.log.mark(epoch, Mark.FOUND)
-                self.history = self.history.found()
+            case actions.MarkVerified(epoch):
+                self.context.log.mark(epoch, Mark.VERIFIED)
+                self.history = self.history.as_verified()
             case actions.MarkSettled(epoch):
-                self.context.log.mark(epoch, Mark.REGISTERED)
-                self.history = self.history.confirmed()
+                self.context.log.mark(epoch, Mark.SETTLED)
+                self.history = self.history.as_settled()
             case actions.Discard(staged, folders):
                 self.context.require_head(self.history.epoch)
                 self.context.discard(staged, folders)

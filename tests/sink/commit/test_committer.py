@@ -619,7 +619,7 @@ def test_a_partition_dropped_while_the_job_runs_is_registered_again(site: Site) 
 
 def test_the_mark_that_all_is_registered_spares_the_next_run_any_look(site: Site) -> None:
     site.job().run()
-    assert site.log.view().marks[Epoch(3)] == {Mark.PUBLISHED, Mark.REGISTERED}
+    assert site.log.view().marks[Epoch(3)] == {Mark.PUBLISHED, Mark.SETTLED}
     day = next(iter(site.places(TABLE)))
     site.metastore.drop_partition(TABLE, day)
     site.job().run()

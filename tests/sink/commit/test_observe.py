@@ -86,7 +86,7 @@ class Writer:
         for epoch in range(head + 1, head + 1 + epochs):
             self.log.create(replace(small(epoch), uid=UID, settled=Epoch(epoch - 1), rows=Rows(4, 4)))
             self.log.mark(Epoch(epoch), Mark.PUBLISHED)
-            self.log.mark(Epoch(epoch), Mark.REGISTERED)
+            self.log.mark(Epoch(epoch), Mark.SETTLED)
 
     def log_beside(self, act: Callable[[Writer], None], at: int, **how: Any) -> tuple[RenameCommitLog, Beside]:
         beside = Beside(self.fs, partial(act, self), at, **how)

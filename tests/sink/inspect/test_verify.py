@@ -500,7 +500,7 @@ def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Site, monkey
     site.job.source.events += events(4)
 
     def die(epoch: Epoch, mark: Mark) -> None:
-        if mark is Mark.REGISTERED:
+        if mark is Mark.SETTLED:
             raise Kill
         create(epoch, mark)
 
@@ -560,9 +560,9 @@ def test_a_part_that_disappears_from_a_new_partition_before_its_epoch_is_settled
     site.context.log.mark(Epoch(4), Mark.PUBLISHED)
     assert {"disappeared before its epoch was settled" in error for error in site.errors()} == {True}
     # Once a look has found it there, it is the users' own.
-    site.context.log.mark(Epoch(4), Mark.FOUND)
+    site.context.log.mark(Epoch(4), Mark.VERIFIED)
     assert site.errors() == []
-    site.context.log.mark(Epoch(4), Mark.REGISTERED)
+    site.context.log.mark(Epoch(4), Mark.SETTLED)
     assert site.errors() == []
     assert any("is gone since it was published" in note for note in site.notes())
 
