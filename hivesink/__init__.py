@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hivesink.version import VERSION
+
 if TYPE_CHECKING:
     from hivesink.core.progress import Progress
     from hivesink.spark import sources
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HiveQuery", "HiveSink", "Progress", "session", "sources"]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "HiveQuery": "hivesink.spark.query",

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
     from hivesink.core.actions import Action
     from hivesink.core.manifest import Manifest
-    from hivesink.core.rolling import OpenRows, Slice
+    from hivesink.core.records import Slice
+    from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext
 
 ForgetOption = Annotated[

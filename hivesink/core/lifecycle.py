@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.partition_commit import Commit
+    from hivesink.core.records import Commit
 
 
 class EpochState(Enum):

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.partition_commit import Commit
-    from hivesink.core.rolling import OpenBucket, Opened
+    from hivesink.core.records import Commit, OpenBucket, Opened
     from hivesink.core.watermark import Watermark
 
 FORMAT = 1

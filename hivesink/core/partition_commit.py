@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition import known_as
+from hivesink.core.records import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -32,24 +33,6 @@ class PolicyKind(Enum):
     SUCCESS_FILE = "success-file"
     INSERT_EVENT = "insert-event"
     CUSTOM = "custom"
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """What is committed of a `partition` (`dt=2024-01-02`) of a `table` (`database.name`).
-
-    `revision` is 1, 2, 3…; `rows` and `files` count all that the writer has published in the partition.
-    """
-
-    table: str
-    partition: str
-    revision: int
-    rows: int
-    files: int
-
-    @property
-    def key(self) -> PartitionKey:
-        return self.table, self.partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hivesink.core.lifecycle import History, Stamp
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.rolling import OpenBucket, Slice
+    from hivesink.core.records import OpenBucket, Slice
     from hivesink.core.snapshot import RolledBuckets, Snapshot
 
 

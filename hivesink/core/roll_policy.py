@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from hivesink.core.rolling import Slice
+from hivesink.core.records import Slice
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
     from datetime import timedelta
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.rolling import OpenBucket, OpenRows
+    from hivesink.core.records import OpenBucket
+    from hivesink.core.rolling import OpenRows
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.partition import known_as
+from hivesink.core.records import OpenBucket, Opened, Slice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping
-    from datetime import datetime
 
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import PartitionKey
@@ -23,82 +23,6 @@ if TYPE_CHECKING:
 SNAPSHOT_EVERY = 64
 """Most manifests that a start reads to know the open buckets; each snapshot repeats all of them."""
 _NAME = re.compile(r"([1-9]\d*)-[0-9a-f]{8,32}t\d+-\d+\.arrow", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """The rows of one bucket in a segment: an Arrow IPC stream of `length` bytes from `offset` on.
-
-    `crc32` is the checksum of these bytes, as zlib has it.
-    """
-
-    segment: str
-    offset: int
-    length: int
-    rows: int
-    crc32: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A slice that an epoch has opened, with its bucket."""
-
-    table: str
-    partition: str
-    slice: Slice
-
-    @property
-    def key(self) -> PartitionKey:
-        return self.table, self.partition
-
-
-@dataclass(frozen=True, slots=True)
-class OpenBucket:
-    """What isn't committed yet of one partition. `first` and `last` are the times (UTC) of its oldest and newest epoch.
-
-    `slices` hold its rows that wait; `published` rows in `files` are readable already.
-    """
-
-    slices: tuple[Slice, ...]
-    first: datetime
-    last: datetime
-    rows: int
-    bytes: int
-    """As segments hold them."""
-    published: int = 0
-    files: int = 0
-
-    @classmethod
-    def of(cls, slices: tuple[Slice, ...], first: datetime, last: datetime) -> OpenBucket:
-        return cls(slices, first, last, sum(one.rows for one in slices), sum(one.length for one in slices))
-
-    def add(self, one: Slice, at: datetime) -> OpenBucket:
-        rows, size = self.rows + one.rows, self.bytes + one.length
-        return replace(self, slices=(*self.slices, one), last=at, rows=rows, bytes=size)
-
-    def rolled(self) -> OpenBucket:
-        """Its rows no longer wait."""
-        return replace(self, slices=(), rows=0, bytes=0)
-
-    def only(self, slices: Iterable[Slice]) -> OpenBucket:
-        """With `slices` for those that wait."""
-        kept = OpenBucket.of(tuple(slices), self.first, self.last)
-        return replace(self, slices=kept.slices, rows=kept.rows, bytes=kept.bytes)
-
-    def before(self, later: OpenBucket | None) -> OpenBucket:
-        """Its rows wait again, ahead of those that have come since."""
-        if later is None:
-            return replace(self, published=0, files=0)
-        rows, size = self.rows + later.rows, self.bytes + later.bytes
-        return replace(later, slices=(*self.slices, *later.slices), first=self.first, rows=rows, bytes=size)
-
-    def publish(self, rows: int, at: datetime) -> OpenBucket:
-        """One more file is readable."""
-        return replace(self, last=at, published=self.published + rows, files=self.files + 1)
-
-    def without(self, rows: int) -> OpenBucket:
-        """One of its files is removed."""
-        return replace(self, published=self.published - rows, files=self.files - 1)
 
 
 def segment_name(epoch: Epoch, attempt: str, task_attempt: int, task: int) -> str:

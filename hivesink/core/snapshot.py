@@ -13,7 +13,8 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.partfile import parse_staged
 from hivesink.core.partition import PartitionKey
-from hivesink.core.rolling import OpenBucket, segment_epoch
+from hivesink.core.records import OpenBucket
+from hivesink.core.rolling import segment_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import CommitRule
     from hivesink.core.partition_time import FromPatterns
+    from hivesink.core.records import OpenBucket
     from hivesink.core.roll_policy import RollingPolicy
-    from hivesink.core.rolling import OpenBucket
     from hivesink.core.watermark import Watermark, WatermarkPolicy
 
 

@@ -18,11 +18,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import hivesink
 from hivesink.config.cache import write_atomically
 from hivesink.config.own_class import modules_for_tasks
 from hivesink.errors import VersionsDiffer
 from hivesink.spark.site import is_local
+from hivesink.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -47,7 +47,7 @@ def ship(spark: SparkSession) -> str | None:
     """
     if is_local(spark) or _submitted(spark):
         return None
-    return _sent(spark, f"hivesink-{hivesink.__version__}", zipped())
+    return _sent(spark, f"hivesink-{VERSION}", zipped())
 
 
 def ship_own(spark: SparkSession, config: SinkConfig) -> str | None:
@@ -83,14 +83,14 @@ def _submitted(spark: SparkSession) -> bool:
 
 def sealed(value: object) -> Sealed:
     """A value for tasks, with its version: another version of the package may not be able to read it."""
-    return hivesink.__version__, pickle.dumps(value)
+    return VERSION, pickle.dumps(value)
 
 
 def unsealed(seal: Sealed) -> Any:
     """In a task: the sealed value. Raises VersionsDiffer."""
     version, pickled = seal
-    if version != hivesink.__version__:
-        raise VersionsDiffer(version, hivesink.__version__, f"{socket.gethostname()}, {Path(hivesink.__file__).parent}")
+    if version != VERSION:
+        raise VersionsDiffer(version, VERSION, f"{socket.gethostname()}, {Path(__file__).parents[1]}")
     return pickle.loads(pickled)  # noqa: S301  the driver's own bytes, by Spark's own channel
 
 

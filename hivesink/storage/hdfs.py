@@ -20,7 +20,7 @@ from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.fs import TRIES, Entry, NewModes, apart
 from hivesink.storage.hdfs_address import Address, quantity, resolve, umask
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls, shared
-from hivesink.storage.hdfs_failures import ABSENT, CallAbandoned, Failure, Kind, refusal
+from hivesink.storage.hdfs_failures import ABSENT, CallAbandoned, Failure, Kind
 from hivesink.storage.hdfs_folders import Folders
 from hivesink.storage.hdfs_streams import NewFile, StoredFile, open_whole
 
@@ -251,7 +251,7 @@ class HdfsFileSystem:
             raise self._refusal(path, action, error.failure, changing=changing) from error
 
     def _refusal(self, path: str, action: str, failure: Failure, *, changing: bool = False) -> Exception:
-        return refusal(action, self.canonical(path), failure, self._at(path)[0], self._properties, changing=changing)
+        return self._at(path)[0].refusal(action, self.canonical(path), failure, changing=changing)
 
     def _at(self, location: str) -> tuple[HdfsCalls, Folders, str]:
         address, path = resolve(location, self._properties)

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hdfs_native import Client
 
-from hivesink.storage.hdfs_address import Address, accepts, answering_first, client_properties, known_servers
+from hivesink.errors import FileSystemUnknown, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.storage.hdfs_address import (
+    Address,
+    accepts,
+    answering_first,
+    client_properties,
+    known_servers,
+    nameservices,
+)
 from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, CallAbandoned, Failure, Kind, judge
 
 if TYPE_CHECKING:
@@ -39,6 +47,18 @@ _QUIET, _WARN_AGAIN = 5.0, 30.0
 """Seconds of waiting until the first warning, and until the next one."""
 _PAUSE = 2.0
 """The longest wait between hdfs-native's own tries, in seconds."""
+
+_DATANODES = "{reason}; are the DataNodes of {server} running, and is there room on them?"
+_ADVICE = {
+    Kind.NOT_TAKEN: "{server} accepted no call for {window:g} s ({reason}); is it running, and active?",
+    Kind.UNANSWERED: "{server} gave no answer ({reason}); is it running, and active?",
+    Kind.SAFE_MODE: "{server} is in safe mode and changes nothing; see why with `hdfs dfsadmin -safemode get`, "
+    "end it with `hdfs dfsadmin -safemode leave` ({reason})",
+    Kind.QUOTA: "{reason} at {server}; free some of it, or raise it with `hdfs dfsadmin -setQuota` or "
+    "`-setSpaceQuota`: a new file counts as a whole block for each replica",
+    Kind.NO_ROOM: _DATANODES,
+    Kind.NO_DATA: _DATANODES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +170,26 @@ class HdfsCalls:
         known = self._answered or not known_servers(self.properties).isdisjoint(self.address.namenodes)
         return replace(failure, kind=Kind.NOT_TAKEN) if failure.kind is Kind.UNKNOWN_HOST and known else failure
 
+    def refusal(self, action: str, path: str, failure: Failure, *, changing: bool) -> Exception:
+        """The error for a call that failed. `changing` calls without an answer are OutcomeUnknown."""
+        server, reason = self.address, failure.reason
+        match failure.kind:
+            case Kind.EXISTS | Kind.MISSING | Kind.NO_PARENT as kind:
+                return FileExistsError(path) if kind is Kind.EXISTS else FileNotFoundError(path)
+            case Kind.DENIED:
+                return NotWritable(path, reason)
+            case Kind.UNSUPPORTED:
+                return _unsupported(action, path, reason)
+            case Kind.UNKNOWN_HOST:
+                known = ", ".join(nameservices(self.properties)) or "none"
+                return FileSystemUnknown(path, f"{server}: {reason}; nameservices of this site: {known}")
+            case Kind.UNANSWERED if changing:
+                return OutcomeUnknown(action, path, f"{server}: {reason}")
+        advice = _ADVICE.get(failure.kind, "{server} says: {reason}")
+        return StoreUnavailable(
+            action, path, advice.format(server=server, reason=reason, window=self.retry_policy.window)
+        )
+
     def pauses(self) -> Iterator[None]:
         """Wait between tries of several calls, longer each time, until the window ends."""
         until = self.tick() + self.retry_policy.window
@@ -239,3 +279,14 @@ def shared(address: Address, properties: Mapping[str, str]) -> HdfsCalls:
         if key not in _all:
             _all[key] = HdfsCalls(address, properties, retry_policy)
         return _all[key]
+
+
+def _unsupported(action: str, path: str, reason: str) -> Unsupported:
+    if "KMS" in reason:
+        way = "set hadoop.security.key.provider.path in core-site.xml and give this user the zone's key"
+        return Unsupported(f"to {action} {path} in its encryption zone", reason, way)
+    if "ncryption zone" in reason:
+        way = "keep a table's partitions and their staged files in one encryption zone"
+        return Unsupported(f"to {action} {path}", reason, way)
+    way = "hdfs-native can't do this; keep the table in a folder without the feature that the reason names"
+    return Unsupported(f"to {action} {path}", reason, way)

@@ -12,15 +12,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
-
-from hivesink.errors import FileSystemUnknown, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.hdfs_address import nameservices
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hivesink.storage.hdfs_calls import HdfsCalls
 
 
 class CallAbandoned(Exception):
@@ -92,19 +83,6 @@ _BY_TEXT = (
 """Kinds that only the text of an exception shows; an empty set of classes matches any."""
 
 
-_DATANODES = "{reason}; are the DataNodes of {server} running, and is there room on them?"
-_ADVICE = {
-    Kind.NOT_TAKEN: "{server} accepted no call for {window:g} s ({reason}); is it running, and active?",
-    Kind.UNANSWERED: "{server} gave no answer ({reason}); is it running, and active?",
-    Kind.SAFE_MODE: "{server} is in safe mode and changes nothing; see why with `hdfs dfsadmin -safemode get`, "
-    "end it with `hdfs dfsadmin -safemode leave` ({reason})",
-    Kind.QUOTA: "{reason} at {server}; free some of it, or raise it with `hdfs dfsadmin -setQuota` or "
-    "`-setSpaceQuota`: a new file counts as a whole block for each replica",
-    Kind.NO_ROOM: _DATANODES,
-    Kind.NO_DATA: _DATANODES,
-}
-
-
 def judge(error: BaseException) -> Failure:
     """What `error` means. Only for what hdfs-native and `HdfsCalls` raise; an unknown text is REFUSED."""
     text = str(error)
@@ -156,35 +134,3 @@ def _of_server(java: str, reason: str) -> Failure:
 def _line(text: str) -> str:
     """The first line: what follows is the server's stack trace."""
     return re.split(r"\n|\\n", text, maxsplit=1)[0].replace('\\"', '"')
-
-
-def refusal(
-    action: str, path: str, failure: Failure, calls: HdfsCalls, properties: Mapping[str, str], *, changing: bool
-) -> Exception:
-    """The error for a call that failed. `changing` calls without an answer are OutcomeUnknown."""
-    server, reason = calls.address, failure.reason
-    match failure.kind:
-        case Kind.EXISTS | Kind.MISSING | Kind.NO_PARENT as kind:
-            return FileExistsError(path) if kind is Kind.EXISTS else FileNotFoundError(path)
-        case Kind.DENIED:
-            return NotWritable(path, reason)
-        case Kind.UNSUPPORTED:
-            return _unsupported(action, path, reason)
-        case Kind.UNKNOWN_HOST:
-            known = ", ".join(nameservices(properties)) or "none"
-            return FileSystemUnknown(path, f"{server}: {reason}; nameservices of this site: {known}")
-        case Kind.UNANSWERED if changing:
-            return OutcomeUnknown(action, path, f"{server}: {reason}")
-    advice = _ADVICE.get(failure.kind, "{server} says: {reason}")
-    return StoreUnavailable(action, path, advice.format(server=server, reason=reason, window=calls.retry_policy.window))
-
-
-def _unsupported(action: str, path: str, reason: str) -> Unsupported:
-    if "KMS" in reason:
-        way = "set hadoop.security.key.provider.path in core-site.xml and give this user the zone's key"
-        return Unsupported(f"to {action} {path} in its encryption zone", reason, way)
-    if "ncryption zone" in reason:
-        way = "keep a table's partitions and their staged files in one encryption zone"
-        return Unsupported(f"to {action} {path}", reason, way)
-    way = "hdfs-native can't do this; keep the table in a folder without the feature that the reason names"
-    return Unsupported(f"to {action} {path}", reason, way)

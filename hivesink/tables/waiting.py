@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import CommitRule
     from hivesink.core.partition_time import FromPatterns
-    from hivesink.core.rolling import Slice
+    from hivesink.core.records import Slice
     from hivesink.core.table import Column
     from hivesink.core.why_open import Policies
     from hivesink.sink.inspect.partitions import LogFollower, PartitionState

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta, timezone
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
 from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
-from hivesink.core.partition_commit import Commit
-from hivesink.core.rolling import OpenBucket, Opened, Slice
+from hivesink.core.records import Commit, OpenBucket, Opened, Slice
 from hivesink.core.watermark import Watermark
 
 AT = datetime(2026, 11, 21, 4, 5, 6, 789, tzinfo=timezone.utc)

@@ -19,8 +19,7 @@ from hivesink.core.lifecycle import (
     step,
 )
 from hivesink.core.manifest import REQUEUE
-from hivesink.core.partition_commit import Commit
-from hivesink.core.rolling import OpenBucket, Slice
+from hivesink.core.records import Commit, OpenBucket, Slice
 from tests.contracts.manifests import AT, small
 
 KEY = ("demo.events", "dt=a")

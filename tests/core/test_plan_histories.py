@@ -39,9 +39,10 @@ from hivesink.core.log import LogView, Mark, Touched
 from hivesink.core.manifest import Manifest, PartEntry
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition
-from hivesink.core.partition_commit import Commit, PolicyKind
+from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.plan import Policy, plan, until_look
-from hivesink.core.rolling import Opened, Slice, open_rows, segment_epoch, segment_name
+from hivesink.core.records import Commit, Opened, Slice
+from hivesink.core.rolling import open_rows, segment_epoch, segment_name
 from hivesink.core.snapshot import Snapshot, StagingArea, followed, missing_parts, newest, paths_to_look
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, St
 from hivesink.core.manifest import PartEntry
 from hivesink.core.partition import LivePartition
 from hivesink.core.plan import plan, until_look
-from hivesink.core.rolling import OpenBucket, Slice
+from hivesink.core.records import OpenBucket, Slice
 from hivesink.core.snapshot import Snapshot
 from tests.contracts.manifests import AT, small
 

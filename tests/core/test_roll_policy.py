@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hivesink.core.records import OpenBucket, Slice
 from hivesink.core.roll_policy import Ages, RollingPolicy, due, spread
-from hivesink.core.rolling import OpenBucket, OpenRows, Slice
+from hivesink.core.rolling import OpenRows
 from tests.contracts.manifests import AT, small
 from tests.core.test_rolling import TABLE, opened
 

@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import PartEntry
-from hivesink.core.partition_commit import Commit
-from hivesink.core.rolling import (
-    SNAPSHOT_EVERY,
-    Opened,
-    OpenRows,
-    Slice,
-    open_rows,
-    segment_epoch,
-    segment_name,
-)
+from hivesink.core.records import Commit, Opened, Slice
+from hivesink.core.rolling import SNAPSHOT_EVERY, OpenRows, open_rows, segment_epoch, segment_name
 from tests.contracts.manifests import AT, small
 
 if TYPE_CHECKING:

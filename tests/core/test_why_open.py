@@ -10,8 +10,8 @@ import pytest
 
 from hivesink.core.partition_commit import CommitRule
 from hivesink.core.partition_time import FromTemplate, PartitionClock
+from hivesink.core.records import OpenBucket, Slice
 from hivesink.core.roll_policy import RollingPolicy
-from hivesink.core.rolling import OpenBucket, Slice
 from hivesink.core.watermark import Watermark, WatermarkPolicy
 from hivesink.core.why_open import Policies, why_open
 

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import hivesink
 from hivesink import HiveSink, session, sources
 from hivesink.errors import HiveSinkError
+from hivesink.spark import shipping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,7 +87,7 @@ def main() -> None:
     print(json.dumps({"homes": sorted({file for pair in homes for file in pair}), "attempts": attempts}), flush=True)
 
     sys.stdin.readline()
-    hivesink.__version__ = "9.9.9"
+    shipping.VERSION = "9.9.9"
     try:
         run()
     except HiveSinkError as error:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import hivesink
 from hivesink.errors import VersionsDiffer
 from hivesink.spark import shipping
 
@@ -69,7 +68,7 @@ def test_local_tasks_need_no_zip(spark: SparkSession) -> None:
 def test_another_version_is_told_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     version, _ = shipping.sealed({"any": "value"})
     assert shipping.unsealed(shipping.sealed({"any": "value"})) == {"any": "value"}
-    monkeypatch.setattr(hivesink, "__version__", "0.0.9")
+    monkeypatch.setattr(shipping, "VERSION", "0.0.9")
     with pytest.raises(
         VersionsDiffer, match=rf"the driver is hivesink {version}, but an executor \(.+\) imports 0\.0\.9"
     ):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
-import hivesink
 from hivesink.errors import NotWritable, StoreUnavailable
 from hivesink.sink.task.messages import TaskFailure, TaskReport
 from hivesink.spark import shipping, tasks
@@ -75,7 +74,7 @@ def test_an_executor_with_another_version_reports_that(
     task: Callable[..., TaskReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sealed = shipping.sealed(None)
-    monkeypatch.setattr(hivesink, "__version__", "0.0.9")
+    monkeypatch.setattr(shipping, "VERSION", "0.0.9")
     monkeypatch.setattr(shipping, "sealed", lambda _: sealed)
     failure = task(FULL, 0, 4).failure
     assert failure is not None

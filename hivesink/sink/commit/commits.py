@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import BatchRef
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition_commit import Commit, CommitRule, Waits
+    from hivesink.core.partition_commit import CommitRule, Waits
+    from hivesink.core.records import Commit
     from hivesink.core.roll_policy import Ages
     from hivesink.core.rolling import OpenRows
     from hivesink.core.watermark import WatermarkPolicy

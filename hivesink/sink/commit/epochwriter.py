@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.core.rolling import Opened
+    from hivesink.core.records import Opened
     from hivesink.sink.commit.committed import Stopwatch
     from hivesink.sink.commit.context import CommitContext, WriterSpec
 

@@ -10,7 +10,7 @@ from hivesink.errors import RowsHeldBack
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hivesink.core.rolling import Slice
+    from hivesink.core.records import Slice
     from hivesink.sink.commit.patience import Patience
     from hivesink.sink.task.messages import LeftSlice
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.core.partition_commit import Commit, Recorded
+    from hivesink.core.partition_commit import Recorded
+    from hivesink.core.records import Commit
     from hivesink.sink.commit.context import CommitContext
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.rolling import Opened, OpenRows, Slice
+    from hivesink.core.records import Opened, Slice
+    from hivesink.core.rolling import OpenRows
     from hivesink.ports import SegmentStore
     from hivesink.sink.commit.context import CommitContext
 

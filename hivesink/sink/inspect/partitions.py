@@ -11,7 +11,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark, missing
 from hivesink.core.manifest import live_parts
 from hivesink.core.partition_commit import newest, recorded
-from hivesink.core.rolling import OpenBucket, OpenRows, open_rows
+from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.core.why_open import why_open
 from hivesink.errors import LogDamaged
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import Recorded
+    from hivesink.core.records import OpenBucket
     from hivesink.core.why_open import Policies
     from hivesink.ports import CommitLog
 

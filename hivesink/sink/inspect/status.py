@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.manifest import Rows
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.core.rolling import OpenRows, Slice
+    from hivesink.core.records import Slice
+    from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from hivesink.core.bucket import aside, folder
 from hivesink.core.manifest import PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
-from hivesink.core.rolling import Opened  # noqa: TC001  the same
+from hivesink.core.records import Opened  # noqa: TC001  the same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hivesink.core.partition import parse_path
 from hivesink.core.partition_value import canonical
-from hivesink.core.rolling import Opened, Slice
+from hivesink.core.records import Opened, Slice
 from hivesink.core.table import columns_text
 from hivesink.errors import RowsUnfit, SegmentLost, ValueUnfit
 from hivesink.sink.task.messages import LeftSlice

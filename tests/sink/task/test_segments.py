@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.roll_policy import Encoding
-from hivesink.core.rolling import Opened, OpenRows
+from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.refit import refit
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hivesink.core.manifest import Manifest
+    from hivesink.core.records import Opened
 
 KEY = ("db.t", "")
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
