@@ -87,7 +87,7 @@ def main() -> None:
     print(json.dumps({"homes": sorted({file for pair in homes for file in pair}), "attempts": attempts}), flush=True)
 
     sys.stdin.readline()
-    shipping.VERSION = "9.9.9"
+    vars(shipping)["VERSION"] = "9.9.9"
     try:
         run()
     except HiveSinkError as error:
