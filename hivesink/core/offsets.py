@@ -74,9 +74,10 @@ class FilesOffset:
         last if the newest files are read first (`latestFirst`).
         """
         paths, count = other.paths, self.files
-        for some in (tuple(one for one in paths if one[0] <= self.counter), paths[:count], paths[len(paths) - count :]):
-            if FilesOffset.of(self.counter, some) == self:
-                return tuple(path for _, path in some)
+        until = tuple((counter, path) for counter, path in paths if counter <= self.counter)
+        for batch in (until, paths[:count], paths[len(paths) - count :]):
+            if FilesOffset.of(self.counter, batch) == self:
+                return tuple(path for _, path in batch)
         return ()
 
     def __str__(self) -> str:

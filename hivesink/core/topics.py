@@ -33,8 +33,8 @@ class KnownTopics:
         """Learn which topics the run goes on in: `kept` are those that its checkpoint began with."""
         self.learn(kept)
         if last and last.ref.query == first.query:
-            for place in (first.start, first.end):
-                self.learn(_read_on(last.ref.end, place or ()))
+            for offsets in (first.start, first.end):
+                self.learn(tuple(map(_read_on, last.ref.end, offsets or ())))
 
     def learn(self, now: TopicIds) -> tuple[str, ...]:
         """The topics have these ids now; one that isn't there keeps its own. Returns those that had another one."""
@@ -55,15 +55,11 @@ class KnownTopics:
         return tuple(map(dict, self._ids))
 
 
-def _read_on(end: tuple[SourceOffset, ...], start: tuple[SourceOffset, ...]) -> TopicIds:
+def _read_on(end: SourceOffset, start: SourceOffset) -> Mapping[str, str]:
     """The ids of the topics that a batch from `start` reads on in the middle, from a log's `end`.
 
-    A topic that begins elsewhere may be a new one: so it is where a person lets another history follow.
+    A topic that begins elsewhere may be a new one, as where a person lets another history follow.
     """
-    return tuple(_ids_read_on(*pair) for pair in zip(end, start, strict=False))
-
-
-def _ids_read_on(end: SourceOffset, start: SourceOffset) -> Mapping[str, str]:
     if not (isinstance(end, KafkaOffset) and isinstance(start, KafkaOffset)):
         return {}
     names = {topic for (topic, _), at in {*end.next} & {*start.next} if at > 0}

@@ -47,23 +47,23 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     """What it means that a part's target is missing."""
     epoch, rows = manifest.epoch, f"{part.target} ({count(part.rows, 'row')})"
     table = part.table.removesuffix("__rejected")
-    ways = f"restore it, or run `hivesink recover {table} --forget {part.partition or ALL}`"
+    advice = f"restore it, or run `hivesink recover {table} --forget {part.partition or ALL}`"
     state = evidence.log.view.state(epoch)
     if part.key in manifest.rolled and state is EpochState.DECIDED:
-        ways = f"the next start encodes its rows again if their segments are all there; otherwise {ways}"
+        advice = f"the next start encodes its rows again if their segments are all there; otherwise {advice}"
     home = evidence.homes.get(part.key)
     if not evidence.log.is_published(epoch):
-        found = evidence.files.of(part)
-        if evidence.files.canonical(part.staged) in found:
+        paths = evidence.files.of(part)
+        if evidence.files.canonical(part.staged) in paths:
             return note(epoch, f"{rows} waits to be published; `hivesink recover` does it")
-        elsewhere = f", but it is at {found[0]}" if found else ""
-        return error(epoch, f"{rows} is neither staged nor published{elsewhere}; {ways}")
+        elsewhere = f", but it is at {paths[0]}" if paths else ""
+        return error(epoch, f"{rows} is neither staged nor published{elsewhere}; {advice}")
     now = evidence.places.get(part.name)
     is_home = home is not None and home == evidence.files.canonical(part.folder)
     is_open = manifest.epoch in {unsettled.epoch for unsettled in evidence.log.open}
     if is_open and state is EpochState.PUBLISHED and is_unproven(part, is_home=is_home):
         elsewhere = f" and is at {now}" if now else ""
-        return error(epoch, f"{rows} disappeared before its epoch was settled{elsewhere}; {ways}")
+        return error(epoch, f"{rows} disappeared before its epoch was settled{elsewhere}; {advice}")
     gone = f"has been moved to {now}" if now else "is gone"
     return note(epoch, f"{rows} {gone} since it was published: somebody other than hivesink did that")
 
@@ -101,8 +101,8 @@ def registered(evidence: Evidence) -> Iterator[Finding]:
             yield note(epoch, f"{name} waits for its registration; `hivesink recover` does it")
         else:
             text = f"{name} is not in the metastore, but its parts are in {folder}: no reader finds them"
-            ways = "add it again (MSCK REPAIR TABLE, or ADD PARTITION … LOCATION), or move the folder out of the table"
-            yield error(epoch, f"{text}; {ways}")
+            advice = "add it again (MSCK REPAIR TABLE, or ADD PARTITION … LOCATION), or move the folder away"
+            yield error(epoch, f"{text}; {advice}")
     for table in evidence.log.tables:
         if table not in evidence.tables:
             yield note(None, f"table {table} is no longer in the metastore; its files were not checked")
@@ -116,8 +116,8 @@ def shared(evidence: Evidence) -> Iterator[Finding]:
     for (table, folder), partitions in at.items():
         if len(partitions) > 1:
             text = f"{' and '.join(partitions)} of {table} are registered at one folder, {folder}"
-            ways = "drop the one that has no files of its own, or move its files and alter its location"
-            yield error(None, f"{text}: readers find its rows under each name; {ways}")
+            advice = "drop the one that has no files of its own, or move its files and alter its location"
+            yield error(None, f"{text}: readers find its rows under each name; {advice}")
 
 
 def doubled(evidence: Evidence) -> Iterator[Finding]:
@@ -186,6 +186,7 @@ def _table_of(evidence: Evidence, path: str) -> str:
     return next((name for name, home in homes if path.startswith(f"{home}/")), "TABLE")
 
 
-CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...]
-_LOG = (log_checks.whole, log_checks.offsets, log_checks.gaps, log_checks.rows, log_checks.segments)
-CHECKS = (*_LOG, present, footers, registered, shared, doubled, newer, leftovers)
+CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
+    *(log_checks.whole, log_checks.offsets, log_checks.gaps, log_checks.rows, log_checks.segments),
+    *(present, footers, registered, shared, doubled, newer, leftovers),
+)

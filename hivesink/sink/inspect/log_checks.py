@@ -97,9 +97,11 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
         if manifest.rolled:
             yield from _rolled(manifest, before, written + rejected)
             continue
-        for one in manifest.opened:
-            is_dead = one.table in dead
-            rejected, written = rejected + is_dead * one.slice.rows, written + (not is_dead) * one.slice.rows
+        for opened in manifest.opened:
+            if opened.table in dead:
+                rejected += opened.slice.rows
+            else:
+                written += opened.slice.rows
         # Beside each row of a replay is one that says so, among the dead letters.
         marks = manifest.rows.written if _replays(manifest) else 0
         for what, counted, held in (
@@ -115,7 +117,7 @@ def _rolled(manifest: Manifest, before: OpenRows | None, held: int) -> Iterator[
     # The table may have been renamed while they waited.
     name = manifest.rolled[0][0].removesuffix("__rejected")
     closed = before.renamed(name).closed(manifest).values() if before else ()
-    waited = sum(one.rows for slices in closed for one in slices) if before else held
+    waited = sum(part.rows for slices in closed for part in slices) if before else held
     if waited != held:
         yield error(manifest.epoch, f"{waited} rows waited for it, but its parts hold {held}")
 
@@ -124,21 +126,21 @@ def segments(evidence: Evidence) -> Iterator[Finding]:
     """Each segment that holds rows that wait is there, and whole."""
     needed: dict[str, int] = {}
     for bucket in evidence.log.open_rows.buckets.values():
-        for one in bucket.slices:
-            needed[one.segment] = max(needed.get(one.segment, 0), one.offset + one.length)
+        for part in bucket.slices:
+            needed[part.segment] = max(needed.get(part.segment, 0), part.offset + part.length)
     if evidence.head_after != evidence.log.view.head:
         return  # A job that runs beside this may have rolled them meanwhile.
     for name, length in sorted(needed.items()):
-        found, path = evidence.segments.get(name), f"{evidence.log.location}/segments/{name}"
-        if found is None or found < length:
-            state = "is missing" if found is None else f"has {found} of {length} bytes"
+        actual, path = evidence.segments.get(name), f"{evidence.log.location}/segments/{name}"
+        if actual is None or actual < length:
+            state = "is missing" if actual is None else f"has {actual} of {length} bytes"
         elif name in evidence.damaged:
             state = evidence.damaged[name].removeprefix("it ")
         else:
             continue
         recover = f"hivesink recover {evidence.log.tables[0]} --forget PARTITION"
-        way = f"restore it from a backup, or accept the loss with `{recover}`"
-        yield error(segment_epoch(name), f"{path} {state}, and rows wait in it; {way}")
+        advice = f"restore it from a backup, or accept the loss with `{recover}`"
+        yield error(segment_epoch(name), f"{path} {state}, and rows wait in it; {advice}")
 
 
 def _replays(manifest: Manifest) -> bool:

@@ -73,13 +73,13 @@ class Ownership:
         location = self.store.canonical(live.location)
         as_known = replace(record, location=self.store.canonical(record.location))
         evidence = partial(self._evidence, live, record)
-        found = same_table(stated.table_id if stated else None, as_known, name, location, evidence)
-        if found is Verdict.COPY:
+        verdict = same_table(stated.table_id if stated else None, as_known, name, location, evidence)
+        if verdict is Verdict.COPY:
             raise errors.LogOfAnotherTable(name, self.root.location, record.table, record.location)
-        if found is Verdict.MADE_AGAIN:
+        if verdict is Verdict.MADE_AGAIN:
             address = LogAddress(self.root.location, record.table_id)
             raise errors.TableMadeAgain(name, self.root.location, _statement(live.spec.name, address))
-        return found
+        return verdict
 
     def others(self, live: LiveTable, record: RootRecord) -> tuple[str, ...]:
         """Other tables that name this log; where HiveServer2 can't be asked, only the one that the root remembers."""
@@ -97,7 +97,7 @@ class Ownership:
     def former(self) -> tuple[str, ...]:
         """Where the table was before, as its log may still have it, the newest last. Raises LogDamaged, NewerFormat."""
         records = self.root.records()
-        return tuple(one.location for one in records if one.table_id == records[-1].table_id)
+        return tuple(record.location for record in records if record.table_id == records[-1].table_id)
 
     def require_folders(self, live: LiveTable, facts: LogFacts) -> None:
         """Raises TableFolderGone for a disk that isn't mounted: the job would write into the mount point."""
@@ -199,8 +199,11 @@ def unpublished_rows(facts: LogFacts) -> int:
 
 def newest_parts(facts: LogFacts) -> tuple[PartEntry, ...]:
     """The table's parts of the newest published epoch that has any."""
-    published = ((one.epoch, part) for one, part in live_parts(facts.manifests) if facts.is_published(one.epoch))
-    parts = [(epoch, part) for epoch, part in published if not part.table.endswith("__rejected")]
+    parts = [
+        (manifest.epoch, part)
+        for manifest, part in live_parts(facts.manifests)
+        if facts.is_published(manifest.epoch) and not part.table.endswith("__rejected")
+    ]
     last = max((epoch for epoch, _ in parts), default=None)
     return tuple(part for epoch, part in parts if epoch == last)
 
@@ -208,14 +211,10 @@ def newest_parts(facts: LogFacts) -> tuple[PartEntry, ...]:
 def parts_are_here(store: FileStore, registrar: Registrar, live: LiveTable, parts: Sequence[PartEntry]) -> bool:
     """Whether all of these published `parts` lie in the table's folders, or in its partitions'."""
     names = [column.name for column in live.spec.partition_columns]
-    if any(_columns_of(part.partition) != names for part in parts):
+    if any([pair.partition("=")[0] for pair in part.partition.split("/") if pair] != names for part in parts):
         return False
     homes = registrar.lookup(live, sorted({part.partition for part in parts}))
     return all(store.run_parallel(partial(_is_here, store, live, part, homes.get(part.partition)) for part in parts))
-
-
-def _columns_of(partition: str) -> list[str]:
-    return [pair.partition("=")[0] for pair in partition.split("/")] if partition else []
 
 
 def _is_here(store: FileStore, live: LiveTable, part: PartEntry, home: LivePartition | None) -> bool:
@@ -247,8 +246,8 @@ def require_current(store: FileStore, registrar: Registrar, live: LiveTable, fac
         # A run that works beside this one has decided it before it was visible.
         if part.name.uid == facts.uid and part.name.epoch > facts.view.head and part.name.epoch > log.view().head:
             reason = f"it ends at epoch {facts.view.head}, and {part.path} is of epoch {part.name.epoch}"
-            way = "restore its newest copy; if there is none, start over with `hivesink reset TABLE`"
-            raise errors.LogDamaged(facts.location, reason, way)
+            advice = "restore its newest copy; if there is none, start over with `hivesink reset TABLE`"
+            raise errors.LogDamaged(facts.location, reason, advice)
 
 
 def require_sole(root: LogRoot, log: CommitLog, uid: str) -> None:
@@ -259,21 +258,19 @@ def require_sole(root: LogRoot, log: CommitLog, uid: str) -> None:
             raise errors.LogDamaged(log.location, reason, "move the copy away")
 
 
-def parts_below(store: FileStore, location: str, *, staged: bool = True) -> Iterator[tuple[FoundPart, ...]]:
-    """Every part below `location`, some folders at a time, so that the caller can stop early."""
-    folders, base = iter(store.walk(location)), location.rstrip("/")
+def parts_of(
+    store: FileStore, registrar: Registrar, live: LiveTable, *, staged: bool = True
+) -> Iterator[tuple[FoundPart, ...]]:
+    """Every part below the table's location, then the visible ones of partitions elsewhere, if this store can look.
+
+    A few folders at a time, so that the caller can stop early.
+    """
+    folders, base = iter(store.walk(live.location)), live.location.rstrip("/")
     while chunk := list(islice(folders, _AT_ONCE)):
         hidden = store.run_parallel(partial(store.staged, folder) for folder in chunk if staged)
         shown = [folder for folder in chunk if not is_hidden(folder[len(base) :])]
         yield (*FoundPart.among(chain.from_iterable(hidden)), *_visible(store, shown))
-
-
-def parts_of(
-    store: FileStore, registrar: Registrar, live: LiveTable, *, staged: bool = True
-) -> Iterator[tuple[FoundPart, ...]]:
-    """Every part below the table's location, then the visible ones of partitions elsewhere, if this store can look."""
-    yield from parts_below(store, live.location, staged=staged)
-    homes = (one.location for one in registrar.lookup(live, None).values())
+    homes = (partition.location for partition in registrar.lookup(live, None).values())
     yield tuple(_visible(store, outside(store, homes, [live.location])))
 
 
@@ -285,4 +282,4 @@ def _visible(store: FileStore, folders: Iterable[str]) -> Iterator[FoundPart]:
         return ()
 
     files = store.run_parallel(partial(listed, folder) for folder in folders)
-    return FoundPart.among(file.path for found in files for file in found)
+    return FoundPart.among(file.path for file in chain.from_iterable(files))

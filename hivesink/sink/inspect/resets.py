@@ -46,7 +46,7 @@ def require_free(owner: Ownership, live: LiveTable, resets: Iterable[Reset], dis
     if records := owner.root.records():
         for other in owner.others(live, records[-1]):
             raise LogOfAnotherTable(str(live.spec.name), owner.root.location, other, records[-1].location)
-    rows = sum(one.unpublished for one in resets)
+    rows = sum(reset.unpublished for reset in resets)
     if rows != discard:
         raise RowsAtStake(str(live.spec.name), rows)
 

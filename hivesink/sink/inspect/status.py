@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.manifest import Rows
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.core.records import Slice
     from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext
 
@@ -48,9 +47,12 @@ class Waiting:
     def of(cls, rows: OpenRows, times: Mapping[Epoch, datetime]) -> Waiting:
         """`times` are those of the epochs that the log still has: a bucket is as old as its rows that are published."""
         waiting = [bucket for bucket in rows.buckets.values() if bucket.slices]
-        begun = ((min(filter(None, map(_epoch, one.slices)), default=None), one.first) for one in waiting)
-        since = min((times.get(epoch, first) if epoch else first for epoch, first in begun), default=None)
-        return cls(rows.rows, rows.bytes, len(waiting), since)
+        oldest = []
+        for bucket in waiting:
+            epochs = (segment_epoch(part.segment) for part in bucket.slices)
+            epoch = min((epoch for epoch in epochs if epoch), default=None)
+            oldest.append(times.get(epoch, bucket.first) if epoch else bucket.first)
+        return cls(rows.rows, rows.bytes, len(waiting), min(oldest, default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +86,6 @@ class WriterStatus(LogStatus):
     unregistered: tuple[Unregistered, ...]
 
 
-def _epoch(one: Slice) -> Epoch | None:
-    return segment_epoch(one.segment)
-
-
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
     """One of those that write `table`. Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable."""
     log = read_log(context.log)
@@ -100,8 +98,8 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
     # Rows wait for a registered one too, until the metastore was looked at.
     live = listed(context, waiting)
     gaps = tuple(gap for place, gap in waiting.items() if place not in live)
-    own = {one.name: getattr(status, one.name) for one in fields(status)}
-    return WriterStatus(**own, files=_count(log, files), unregistered=gaps)
+    by_log = {field.name: getattr(status, field.name) for field in fields(status)}
+    return WriterStatus(**by_log, files=_count(log, files), unregistered=gaps)
 
 
 def log_status(log: LogFacts, writer: str, table: str) -> LogStatus:
@@ -121,7 +119,7 @@ def log_status(log: LogFacts, writer: str, table: str) -> LogStatus:
         lost_rows=log.forgotten_rows,
         waiting=Waiting.of(log.open_rows, {manifest.epoch: manifest.at for manifest in log.manifests}),
         # An epoch without parts has nothing to publish.
-        unsettled=tuple(one.epoch for one in log.open if not one.is_bare),
+        unsettled=tuple(manifest.epoch for manifest in log.open if not manifest.is_bare),
         last_batch=head.last_batch if head else None,
     )
 
@@ -152,7 +150,7 @@ def homes_elsewhere(
     written: Collection[str] = (),
 ) -> set[str]:
     """Where partitions are, or were `written`, outside of their `tables`' folders, if this store can look there."""
-    homes = outside(context.store, {*written, *(one.location for one in live.values())}, tables.values())
+    homes = outside(context.store, {*written, *(partition.location for partition in live.values())}, tables.values())
     return {home for home in homes if context.unreachable(home) is None}
 
 

@@ -97,12 +97,12 @@ def gather(context: CommitContext, table: str, measure: Measure | None) -> Evide
     files = list_files(context.store, tables.values(), elsewhere | {part.folder for part in parts})
     lengths = {part.hidden: part.length for part in log.waiting()}
     hidden = (path for name in lengths for path in files.by_name.get(name, ()))
-    found = context.store.run_parallel(partial(context.find, path) for path in hidden)
-    # One that is missing by now was published meanwhile.
-    torn = {file.path for file in found if file and file.length != lengths[file.path.rpartition("/")[2]]}
+    listed = context.store.run_parallel(partial(context.find, path) for path in hidden)
+    # A file that is missing by now was published meanwhile.
+    torn = {file.path for file in listed if file and file.length != lengths[file.path.rpartition("/")[2]]}
     files = replace(files, staged=tuple(part for part in files.staged if part.path not in torn))
     lost = {} if measure is None else lost_slices(log.open_rows, context.log.segments)
-    damaged = {one.slice.segment: error.reason for one, error in lost.items()}
+    damaged = {waiting.slice.segment: error.reason for waiting, error in lost.items()}
     head_after = context.log.view().head
     evidence = Evidence(log, head_after, tables, files, {}, live, context.log.segments.lengths(), damaged)
     if measure is None:

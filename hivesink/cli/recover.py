@@ -1,0 +1,137 @@
+"""`hivesink recover`: finish what was decided, remove what was not, and forget what is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hivesink.cli.actions import describe
+from hivesink.cli.codes import ExitCode
+from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, confirm, reporting
+from hivesink.cli.output import Grid, Line, Report
+from hivesink.cli.rebuild import Checkpoint, rebuilt
+from hivesink.core.progress import count
+from hivesink.tables.opened import open_table
+from hivesink.tables.repair import Repair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hivesink.sink.commit.recovery import Loss
+
+ForgetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--forget",
+        metavar="PARTITION|all",
+        help="Publish what is left of this partition's decided rows, wherever it lies in the table, and forget those "
+        "that can't be published. May be repeated.",
+    ),
+]
+
+
+def recover(
+    table: Table,
+    *,
+    writer: Writer = None,
+    dry_run: DryRun = False,
+    forget: ForgetOption = None,
+    checkpoint: Checkpoint = None,
+    yes: Yes = False,
+    metastore: Metastore = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Finish decided epochs, remove what was not decided, and publish the rows that wait to be rolled.
+
+    Stop the job first: if it is writing an epoch, it loses that epoch and stops. --forget asks first.
+
+    Example: hivesink recover demo.flights --dry-run
+    """
+
+    def ask(lost: Sequence[Loss]) -> None:
+        if not (dry_run or yes):
+            what = _what(lost)
+            confirm(_listed(lost), f"Forget {what} for good?", f"this would forget {what} for good", as_json=json)
+
+    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
+        if checkpoint is not None:
+            out.show(rebuilt(opened, writer, checkpoint, dry_run=dry_run))
+            return
+        repairs = [
+            Repair(opened, name, frozenset(forget or ()), ask).run(dry_run=dry_run) for name in opened.chosen(writer)
+        ]
+        failures = [repair.failure for repair in repairs if repair.failure]
+        if not failures or any(repair.epoch is not None for repair in repairs):
+            out.show(_report(opened.name, repairs, dry_run=dry_run, forgets=bool(forget)))
+        if failures:
+            raise failures[0]
+        if any(repair.held_back for repair in repairs):
+            raise typer.Exit(ExitCode.NEEDS_PERSON)
+
+
+def _report(table: str, repairs: Sequence[Repair], *, dry_run: bool, forgets: bool) -> Report:
+    lines = {repair.writer: list(_lines(repair)) for repair in repairs}
+    blocks: list[Line | Grid] = []
+    for repair in repairs:
+        if not repair.failure or lines[repair.writer] or repair.losses:
+            blocks += _blocks(repair, lines[repair.writer], dry_run=dry_run)
+        if repair.failure:
+            blocks.append(Line(f"writer {repair.writer}: not done: {repair.failure}", "red"))
+        for key, why in repair.held_back.items():
+            about = f"writer {repair.writer}: can't all be rolled: {' '.join(key).strip()}"
+            blocks.append(Line(f"{about}: {why}", "yellow"))
+    if not repairs:
+        blocks.append(Line(f"no writer has written to {table} yet"))
+    if forgets and not any(repair.losses for repair in repairs):
+        blocks.append(Line("note: nothing is lost, so nothing is forgotten", "yellow"))
+    data = {
+        "table": table,
+        "dry_run": dry_run,
+        "writers": [_data(repair, lines[repair.writer]) for repair in repairs if repair.epoch is not None],
+        "not_done": {repair.writer: str(repair.failure) for repair in repairs if repair.failure},
+    }
+    return Report(data, blocks)
+
+
+def _lines(repair: Repair) -> Iterator[tuple[str, str]]:
+    """Each action in words: what it does, and to what. The last are the rolls of what waits."""
+    for action in repair.actions:
+        yield from describe(action)
+    for (table, partition), bucket in sorted(repair.rolled.buckets.items()):
+        if bucket.slices:
+            yield "roll", f"{table} {partition}".strip() + f" ({count(bucket.rows, 'row')})"
+
+
+def _data(repair: Repair, lines: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    return {
+        "writer": repair.writer,
+        "epoch": repair.epoch,
+        "actions": [{"what": what, "subject": subject} for what, subject in lines],
+        "forgotten": [{"path": loss.path, "rows": loss.rows, "why": loss.reason.value} for loss in repair.losses],
+    }
+
+
+def _blocks(repair: Repair, lines: Sequence[tuple[str, str]], *, dry_run: bool) -> Iterator[Line | Grid]:
+    about = f"writer {repair.writer}:"
+    if lines:
+        head = "recovery would" if dry_run else f"recovered, at epoch {repair.epoch}, with {len(lines)} actions"
+        yield Grid(f"{about} {head}", ("action", "subject"), lines)
+    elif not repair.losses:
+        state = f"it is at epoch {repair.epoch}" if repair.epoch else "it has committed nothing yet"
+        yield Line(f"{about} nothing to recover, {state}")
+    if repair.losses:
+        if dry_run:
+            yield from map(Line, _listed(repair.losses))
+        yield Line(f"{about} {_what(repair.losses)} {'would be forgotten' if dry_run else 'forgotten'}")
+
+
+def _what(lost: Sequence[Loss]) -> str:
+    return f"{count(sum(loss.rows for loss in lost), 'row')} in {count(len({loss.path for loss in lost}), 'file')}"
+
+
+def _listed(lost: Sequence[Loss]) -> list[str]:
+    return [
+        f"{loss.reason.value}: {loss.path} ({count(loss.rows, 'row')} of {' '.join(loss.key).strip()})" for loss in lost
+    ]
