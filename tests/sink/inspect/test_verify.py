@@ -27,7 +27,7 @@ from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, events, 
 from tests.sink.recoveries import ALL, by_hand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hivesink.core.manifest import PartEntry
     from hivesink.ports import FileContent
@@ -126,18 +126,66 @@ def test_a_part_that_a_user_moved_is_a_note_and_a_second_copy_of_it_an_error(sit
     assert f"{LOCATION}/dt=2030-01-02/{name} is in no manifest" in error
 
 
-def test_a_part_with_other_bytes_is_an_error(site: Site) -> None:
-    part = site.part()
-    site.put(part.target, b"x" * (part.length + 1))
-    (error,) = site.errors()
-    assert f"{part.target} has {part.length + 1} bytes where {part.length} were written" in error
+def edit(site: Site, epoch: int, old: str, new: str) -> None:
+    """Change a manifest's text, and make its checksum fit."""
+    path = f"{LOG}/manifests/{epoch:010d}.json"
+    data = site.fs.read(path)
+    assert data is not None
+    assert old.encode() in data
+    site.put(path, edited(data, old.encode(), new.encode()))
 
 
-def test_a_part_with_other_rows_is_an_error(site: Site) -> None:
+DAMAGE: dict[str, tuple[Callable[[Site, PartEntry], object], str]] = {
+    "a part with other bytes": (
+        lambda site, part: site.put(part.target, b"x" * (part.length + 1)),
+        "{part.target} has {longer} bytes where {part.length} were written",
+    ),
+    "a part with other rows": (
+        lambda site, part: site.put(part.target, b"x" * part.length),
+        "holds 1 row where {part.rows} were written",
+    ),
+    "a file of the writer in no manifest": (
+        lambda site, part: site.put(part.target.replace(f"-{UID}-2-", f"-{UID}-2-beef"), b"1\n"),
+        f"-{UID}-2-beef",
+    ),
+    "a missing manifest": (
+        lambda site, _: site.fs.delete(f"{LOG}/manifests/0000000002.json"),
+        "the manifest of epoch 2 is missing",
+    ),
+    "a manifest of another log": (
+        lambda site, _: edit(site, 3, f'"uid": "{UID}"', '"uid": "ffffffff"'),
+        f"0000000003.json is damaged (its uid is ffffffff, this log's is {UID}",
+    ),
+    "a newer manifest": (
+        lambda site, _: edit(site, 3, '"format": 1', '"format": 7'),
+        "0000000003.json has format version 7",
+    ),
+    "offsets that don't chain": (
+        lambda site, _: edit(site, 2, '"0": 8', '"0": 9'),
+        "doesn't start where epoch 2 ended",
+    ),
+    "a partition dropped, its files left": (
+        lambda site, part: site.metastore.drop_partition(TABLE, part.partition),
+        "{name} {part.partition} is not in the metastore",
+    ),
+    "a partition pointed elsewhere": (
+        lambda site, part: site.metastore.register(TABLE, part.partition, "/elsewhere"),
+        "is registered at /elsewhere",
+    ),
+    "two partitions at one folder": (
+        lambda site, part: site.metastore.register(TABLE, "dt=other", f"{part.folder}/"),
+        "{part.partition} and dt=other of {name} are registered at one folder, {part.folder}: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damage_is_an_error(site: Site, case: str) -> None:
+    damage, want = DAMAGE[case]
     part = site.part()
-    site.put(part.target, b"x" * part.length)
+    damage(site, part)
     (error,) = site.errors()
-    assert f"holds 1 row where {part.rows} were written" in error
+    assert want.format(part=part, longer=part.length + 1, name=NAME) in error
 
 
 def test_a_part_that_cannot_be_read_is_an_error(site: Site) -> None:
@@ -148,15 +196,6 @@ def test_a_part_that_cannot_be_read_is_an_error(site: Site) -> None:
     verdict = verify(site.context, "w", NAME, broken)
     assert verdict.errors == sum(epoch.files for epoch in verdict.epochs)
     assert verdict.findings[0].text.endswith("can't be read: no footer")
-
-
-def test_a_file_of_the_writer_in_no_manifest_is_an_error(site: Site) -> None:
-    part = site.part()
-    twin = part.target.replace(f"-{UID}-2-", f"-{UID}-2-beef")
-    site.put(twin, b"1\n")
-    (error,) = site.errors()
-    assert twin in error
-    assert "doubled" in error
 
 
 def test_a_file_in_no_manifest_goes_to_the_trash_and_hive_counts_its_partition_itself(site: Site) -> None:
@@ -193,25 +232,11 @@ def test_a_copy_in_a_hidden_folder_is_not_read_and_not_judged(site: Site) -> Non
     assert site.verify().findings == ()
 
 
-def test_a_missing_manifest_is_an_error(site: Site) -> None:
-    site.fs.delete(f"{LOG}/manifests/0000000002.json")
-    (error,) = site.errors()
-    assert "the manifest of epoch 2 is missing" in error
-
-
 def test_a_lost_head_whose_marks_are_there_is_an_error(site: Site) -> None:
     site.fs.delete(f"{LOG}/manifests/0000000003.json")
     error, *others = site.errors()
     assert f"the manifest of epoch 3 is missing in {LOG}, while its mark is there" in error
     assert all(site.job.log.location not in other for other in others)
-
-
-def test_a_manifest_of_another_log_is_an_error(site: Site) -> None:
-    path = f"{LOG}/manifests/0000000003.json"
-    data = site.fs.read(path)
-    assert data is not None
-    site.put(path, edited(data, f'"uid": "{UID}"'.encode(), b'"uid": "ffffffff"'))
-    assert f"{path} is damaged (its uid is ffffffff, this log's is {UID}" in site.errors()[0]
 
 
 def test_a_lost_uid_makes_no_strangers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,30 +257,6 @@ def test_a_damaged_manifest_is_an_error_and_the_others_are_still_checked(site: S
     assert verdict.errors == 1
     assert "0000000002.json is damaged" in verdict.findings[0].text
     assert any(site.part(3).target in found.text for found in verdict.findings)
-
-
-def test_a_newer_manifest_is_named_by_file_and_version(site: Site) -> None:
-    path = f"{LOG}/manifests/0000000003.json"
-    data = site.fs.read(path)
-    assert data is not None
-    site.put(path, edited(data, b'"format": 1', b'"format": 7'))
-    (error,) = site.errors()
-    assert "0000000003.json has format version 7" in error
-    assert site.fs.read(path) is not None
-
-
-def test_a_partition_that_a_user_dropped_and_whose_files_stayed_is_an_error(site: Site) -> None:
-    part = site.part()
-    site.metastore.drop_partition(TABLE, part.partition)
-    (error,) = site.errors()
-    assert f"{NAME} {part.partition} is not in the metastore" in error
-
-
-def test_a_partition_that_was_pointed_elsewhere_is_an_error(site: Site) -> None:
-    part = site.part()
-    site.metastore.register(TABLE, part.partition, "/elsewhere")
-    (error,) = site.errors()
-    assert "is registered at /elsewhere" in error
 
 
 def test_a_renamed_partition_is_a_note_that_names_it(site: Site) -> None:
@@ -378,13 +379,6 @@ def test_strangers_are_found_in_partitions_elsewhere(site: Site) -> None:
     assert found == (Stranger("00deadbeef00", (path,), ()),)
 
 
-def test_two_partitions_at_one_folder_are_an_error(site: Site) -> None:
-    home = site.part().folder
-    site.metastore.register(TABLE, "dt=other", f"{home}/")
-    (error,) = site.errors()
-    assert error.startswith(f"{site.part().partition} and dt=other of {NAME} are registered at one folder, {home}: ")
-
-
 def test_a_leftover_is_a_note_until_clean_removes_it(site: Site) -> None:
     part = site.part()
     staged = part.target.rpartition("/")[2]
@@ -447,31 +441,14 @@ def test_a_second_history_by_append_is_a_note(site: Site) -> None:
     assert "query query-2 begins a new history" in note
 
 
-def test_offsets_that_do_not_chain_are_an_error(site: Site) -> None:
-    path = f"{LOG}/manifests/0000000002.json"
-    data = site.fs.read(path)
-    assert data is not None
-    assert b'"0": 8' in data
-    site.put(path, edited(data, b'"0": 8', b'"0": 9'))
-    (error,) = site.errors()
-    assert "doesn't start where epoch 2 ended" in error
-
-
 def test_offsets_without_records_are_a_note(site: Site) -> None:
-    path = f"{LOG}/manifests/0000000003.json"
-    data = site.fs.read(path)
-    assert data is not None
-    assert b'"0": 12' in data
-    site.put(path, edited(data, b'"0": 12', b'"0": 15'))
+    edit(site, 3, '"0": 12', '"0": 15')
     (note,) = site.notes()
     assert "spans 7 Kafka offsets and 4 rows" in note
 
 
 def test_rows_that_do_not_add_up_are_errors(site: Site) -> None:
-    path = f"{LOG}/manifests/0000000002.json"
-    data = site.fs.read(path)
-    assert data is not None
-    site.put(path, edited(data, b'"written": 4', b'"written": 3'))
+    edit(site, 2, '"written": 4', '"written": 3')
     assert [error.partition(":")[0] for error in site.errors()] == [
         "its rows don't add up",
         "3 rows written, but its files hold 4",
