@@ -157,7 +157,7 @@ class OpenedWriter:
         config = SinkConfig.parse(live.spec.options, own)
         if problems := problems_of(live.spec, config):
             raise InvalidOption(problems)
-        if PolicyKind.INSERT_EVENT in config["sink.partition-commit.policy.kind"]:
+        if PolicyKind.INSERT_EVENT in config["sink.partition-commit.policy.kind"].kinds:
             registrar.announce(live, {})
         store = file_store(live.location, site, config)
         owner = Ownership(_root(live, config, store, site), registrar, store)

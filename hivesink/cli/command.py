@@ -14,7 +14,7 @@ import typer
 
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, code_of
 from hivesink.cli.output import Output, output, redact, silence
-from hivesink.config.own_class import also_in
+from hivesink.config.plugins import also_in
 from hivesink.core.table import require_table_name
 from hivesink.errors import HiveSinkError, InvalidOption, WrongUsage
 

@@ -13,7 +13,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, Json, Metastore, existing, reporting
 from hivesink.cli.output import Line, Report
 from hivesink.config import options
-from hivesink.config.own_class import also_in
+from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
 from hivesink.embedded import metastore as server
 from hivesink.hiveql.apply import Alter, Catalog, Create, Differs, Nothing, Plan, plan_all, refuse_differences

@@ -17,7 +17,7 @@ from hivesink.cli.command import Debug, Json, Metastore, existing, reporting, ta
 from hivesink.cli.metastore import declared_in
 from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.options import OnBadRecord
-from hivesink.config.own_class import also_in
+from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
 from hivesink.core.progress import count
 from hivesink.errors import WrongUsage

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hivesink.config.formats import FORMATS
 from hivesink.config.parsers import (
@@ -98,26 +98,43 @@ class OnLate(Enum):
     DROP = "drop"
 
 
-def policies(text: str) -> tuple[PolicyKind, ...]:
-    """Commit policies, separated by commas; ValueError otherwise."""
-    kinds = tuple(dict.fromkeys(one_of(PolicyKind)(part) for part in text.split(",")))
-    if PolicyKind.METASTORE not in kinds:
-        message = "metastore must be among them, or no reader finds the partition"
+class Policies(NamedTuple):
+    """How a commit is made known, in this order; `plugin` is the class that CUSTOM calls."""
+
+    kinds: tuple[PolicyKind, ...]
+    plugin: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Policies:
+        """Commit policies and at most one `module:Class`, separated by commas; ValueError otherwise."""
+        parts = list(dict.fromkeys(part.strip() for part in text.split(",")))
+        plugins = [part for part in parts if _CLASS.fullmatch(part)]
+        kinds = tuple(PolicyKind.CUSTOM if part in plugins else _policy(part) for part in parts)
+        if PolicyKind.METASTORE not in kinds:
+            message = "metastore must be among them, or no reader finds the partition"
+            raise ValueError(message)
+        if len(plugins) > 1:
+            message = "write at most one module:Class"
+            raise ValueError(message)
+        return cls(kinds, next(iter(plugins), None))
+
+
+_CLASS = re.compile(r"[\w.]+:\w+")
+_NAMED_POLICIES = {kind.value: kind for kind in PolicyKind if kind is not PolicyKind.CUSTOM}
+
+
+def _policy(name: str) -> PolicyKind:
+    kind = _NAMED_POLICIES.get(name.lower())
+    if kind is None:
+        message = f"write one of {', '.join(_NAMED_POLICIES)}, or module:Class"
         raise ValueError(message)
-    return kinds
+    return kind
 
 
 assigner = matching(
     r"partition-columns|date-time|[\w.]+:\w+", "write partition-columns, date-time, or your own class as module:Class"
 )
-_named_class = matching(r"[\w.]+:\w+", "write module:Class, or none")
-
-
-def own_class(text: str) -> str | None:
-    """A class of the user's own; `none` takes back what the table says. Raises ValueError."""
-    return None if text == "none" else _named_class(text)
-
-
+plugin = matching(r"none|[\w.]+:\w+", "write module:Class, or none", lambda text: None if text == "none" else text)
 file_name = matching(
     r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it, but not . or .."
 )
@@ -151,7 +168,7 @@ OPTIONS: Mapping[str, Option] = {
     "sink.rolling-policy.inactivity-interval": Option("1min", interval),
     "sink.rolling-policy.check-interval": Option("10s", interval),
     "sink.rolling-policy.record-count": Option(None, positive),
-    "sink.rolling-policy.class": Option(None, own_class),
+    "sink.rolling-policy.class": Option(None, plugin),
     "sink.open-bytes-limit": Option("10GB", size),
     "sink.on-stop": Option("publish", one_of(OnStop)),
     "sink.task-memory": Option("256MB", size),
@@ -162,11 +179,10 @@ OPTIONS: Mapping[str, Option] = {
     "sink.partition-commit.watermark-time-zone": Option(None, zone),
     "sink.partition-commit.idle-timeout": Option("5min", interval),
     "sink.late-rows": Option("append", one_of(OnLate)),
-    "partition.time-extractor.class": Option(None, own_class),
+    "partition.time-extractor.class": Option(None, plugin),
     "partition.time-extractor.timestamp-pattern": Option(None, str),
     "partition.time-extractor.timestamp-formatter": Option(None, TimePattern.parse),
-    "sink.partition-commit.policy.kind": Option("metastore", policies),
-    "sink.partition-commit.policy.class": Option(None, own_class),
+    "sink.partition-commit.policy.kind": Option("metastore", Policies.parse),
     "sink.partition-commit.success-file.name": Option("_SUCCESS", file_name),
     "sink.log-location": Option(
         None, matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write a path that isn't relative, hdfs://… or file:/…")

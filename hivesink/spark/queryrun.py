@@ -22,14 +22,14 @@ from hivesink.spark.checkpoint import batch_ref, batch_watermark, left_over, nex
 from hivesink.spark.checkpoint_files import Checkpoint
 from hivesink.spark.input import input_shape, needed_input, watermark_of
 from hivesink.spark.javaerrors import briefly, short_java_error
-from hivesink.spark.recordsizes import RecordSizes
-from hivesink.spark.requirements import require_least, require_watermark
 from hivesink.spark.running import (
     Running,
     comes_as_read,
     is_marked,
     keeps_state,
     records_behind,
+    require_least,
+    require_watermark,
     source_of,
     source_texts,
     streams,
@@ -79,8 +79,8 @@ class QueryRun:
         self._spark = spark
         self.setup = setup
         self._jobs = BatchJobs(spark, setup)
-        tasks = self._jobs.tasks
-        self.committer: Committer = setup.committer(tolerant=tolerant, encode=self._jobs.encode, tasks=tasks)
+        encode, tasks = self._jobs.encode, self._jobs.tasks
+        self.committer: Committer = setup.committer(tolerant=tolerant, encode=encode, tasks=tasks)
         self.failure: Exception | None = None
         self.late_failure: Exception | None = None
         """What ended the timer: the next batch raises it."""
@@ -96,7 +96,6 @@ class QueryRun:
         """The checkpoint and its last batch, where Spark's watermark decides."""
         self._asked_of: tuple[str, BatchId] | None = None
         """The one whose next watermark is known."""
-        self._sizes = RecordSizes(tasks)
         self.call: Call = before.call if before else Call()
         self._calling = threading.RLock()
         self._callers: list[int] = []
@@ -308,8 +307,7 @@ class QueryRun:
         # What a user makes of the records may take long, and gets all the tasks that Spark gives it.
         records = span(ref.start, ref.end) if self._comes_as_read else None
         needed = batch.select(*map(quoted, needed_input(batch.schema, plan)))
-        reports = self._jobs.write(self._sizes.prepare(needed, records), plan)
-        self._sizes.learn(reports)
+        reports = self._jobs.write(needed, plan, records)
         if changed := files.changed():
             raise errors.SourceFilesChanged(ref.batch, tuple(changed))
         # Not before: all of the batch has been read by now.

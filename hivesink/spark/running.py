@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from hivesink.core.epoch import BatchId
 from hivesink.core.offsets import KafkaOffset, span
-from hivesink.errors import Unsupported
+from hivesink.errors import InvalidOption, Unsupported
 from hivesink.sink.commit.commits import Source
+from hivesink.spark.checkpoint import pinned_setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from hivesink.core.epoch import NextBatch
     from hivesink.core.offsets import SourceOffset
+    from hivesink.spark.checkpoint_files import Checkpoint
+    from hivesink.wiring import OpenedWriter
 
 
 _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
@@ -196,6 +201,42 @@ def trigger_interval(execution: Any) -> timedelta | None:
 def watermarks(plan: Any) -> int:
     """How many watermarks of Spark's a logical plan in the JVM has."""
     return sum(node.getClass().getSimpleName() == "EventTimeWatermark" for node in _nodes(plan))
+
+
+def require_watermark(setup: OpenedWriter, source: Source, *, has_watermark: bool) -> None:
+    """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""
+    if not source.holds_back:
+        return
+    if not has_watermark:
+        problem = (
+            "sink.partition-commit.trigger = 'partition-time': the stream's windows or joins keep rows for later, "
+            "and not each of its sources has a watermark; give them one with withWatermark"
+        )
+        raise InvalidOption((problem,))
+    if setup.spec.config["sink.partition-commit.watermark-column"] is not None:
+        problem = (
+            "sink.partition-commit.watermark-column: the stream's windows or joins keep rows for later, "
+            "so only Spark's watermark can tell what is still to come; remove it"
+        )
+        raise InvalidOption((problem,))
+
+
+def require_least(spark: SparkSession, setup: OpenedWriter, first: NextBatch, plan: Any, files: Checkpoint) -> None:
+    """Raises InvalidOption where the watermark of one source would end the partitions of the others."""
+    setting, own = "spark.sql.streaming.multipleWatermarkPolicy", "sink.partition-commit.watermark-column"
+    if setup.spec.config[own] is not None or watermarks(plan) < 2:  # noqa: PLR2004  of one there is no least
+        return
+    planned = BatchId(first.batch if first.end is not None else first.batch - 1)
+    pinned = pinned_setting(planned, setting, files)
+    policy = pinned or spark.conf.get(setting)
+    if str(policy).lower() != "max":
+        return
+    where, way = "", "set it to min"
+    if pinned:
+        where = f" in the checkpoint {first.checkpoint}, which binds Spark whatever the session says"
+        way = "set it to min and start with a new checkpoint and append"
+    problem = f"{setting} = max{where}: the source that is ahead would end the partitions of the others"
+    raise InvalidOption((f"{problem}; {way}, or set {own}",))
 
 
 def is_marked(plan: Any) -> bool:

@@ -121,11 +121,10 @@ def session(
     """
     choice = choose(
         os.environ,
-        given_settings(os.environ),
+        {**given_settings(os.environ), **(extra or {})},
         metastore=metastore,
         master=master,
         kafka=kafka,
-        extra=extra or {},
         hive=metastore_version,
         spark=int(importlib.metadata.version("pyspark").split(".")[0]),
     )
@@ -161,16 +160,15 @@ def choose(
     metastore: str | None = None,
     master: str | None = None,
     kafka: bool = False,
-    extra: Mapping[str, str],
     hive: Callable[[str, Site], tuple[int, ...]],
     spark: int,
 ) -> Choice:
-    """The master and the settings of `session`. `given` is the user's own Spark configuration.
+    """The master and the settings of `session`. `given` are the user's own Spark settings.
 
     `hive` asks a metastore for its version; `spark` is Spark's major version. Raises what `session` does.
     """
     site = Site.load(environ)
-    own = {**given, **extra}
+    own = dict(given)
     uri = metastore or environ.get("HIVESINK_METASTORE") or _first_set(own, _URIS) or site.metastore_uris
     where = master or _master(environ, own)
     settings = dict(SETTINGS)

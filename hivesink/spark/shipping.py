@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink.config.cache import write_atomically
-from hivesink.config.own_class import modules_for_tasks
+from hivesink.config.plugins import modules_for_tasks
 from hivesink.errors import VersionsDiffer
 from hivesink.spark.site import is_local
 from hivesink.version import VERSION

@@ -181,7 +181,7 @@ class Replay:
         config = self._config(own)
         if config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME:
             # A success file and an event say that a partition is complete: a replay doesn't know that.
-            own |= {"sink.partition-commit.policy.kind": "metastore", "sink.partition-commit.policy.class": "none"}
+            own["sink.partition-commit.policy.kind"] = "metastore"
         return own | _OPTIONS
 
 

@@ -64,14 +64,15 @@ def test_a_difference_that_cannot_be_applied_needs_a_person(
 def test_settings_that_every_start_would_refuse_are_refused(
     uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = "'sink.partition-commit.trigger'='partition-time', 'sink.partition-commit.policy.kind'='metastore,custom',"
+    policy = "'sink.partition-commit.policy.kind'='metastore,nowhere:Tell'"
+    more = f"'sink.partition-commit.trigger'='partition-time', {policy},"
     ddl.write_text(ddl.read_text().replace("TBLPROPERTIES (", f"TBLPROPERTIES ({more}"))
     for command in ("plan", "apply"):
         said = hivesink(capsys, "ddl", command, ddl, "--metastore", uri)
         assert said.code == 65
         first, second = said.err.splitlines()
         assert f"{ddl}: sink.partition-commit.delay is missing" in first
-        assert "sink.partition-commit.policy.class and the kind custom" in second
+        assert "sink.partition-commit.policy.kind = 'nowhere:Tell': No module named 'nowhere'" in second
 
 
 def test_where_columns_come_from_is_checked(uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]) -> None:

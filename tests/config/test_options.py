@@ -64,3 +64,16 @@ def test_only_what_is_not_at_its_default_is_changed() -> None:
     texts = [config.text(name) for name in (*given, "sink.late-rows", "sink.sort-by")]
     assert texts == ["5min", "1h", "2min", None, "append", None]
     assert SinkConfig.parse({}, config.changed) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("success-file", "metastore must be among them"),
+        ("metastore,custom", "write one of metastore, success-file, insert-event, or module:Class"),
+        ("metastore,own:A,own:B", "at most one module:Class"),
+    ],
+)
+def test_commit_policies_that_are_refused(text: str, told: str) -> None:
+    with pytest.raises(InvalidOption, match=told):
+        SinkConfig.parse({"sink.partition-commit.policy.kind": text})

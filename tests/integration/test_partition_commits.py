@@ -265,8 +265,7 @@ def test_an_own_policy_is_told_of_each_commit(stage: Stage, tmp_path: Path, monk
     (tmp_path / "own_commit_policy.py").write_text(OWN.format(path=str(told)))
     monkeypatch.syspath_prepend(tmp_path)
     own: dict[str, Any] = {
-        "sink.partition-commit.policy.kind": "metastore,custom",
-        "sink.partition-commit.policy.class": "own_commit_policy:Told",
+        "sink.partition-commit.policy.kind": "metastore,own_commit_policy:Told",
     }
     stage.create(columns=COLUMNS, properties=HOURLY | own)
     stage.put_text(line(1, "03:10:00") + line(2, "04:10:00"))
@@ -280,8 +279,8 @@ def test_an_own_policy_that_would_end_the_process_ends_the_query(
     code = "class Ends:\n    def __init__(self, *_): ...\n    def commit(self, _): raise SystemExit\n"
     (tmp_path / "ending_policy.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    own = {"policy.kind": "metastore,custom", "policy.class": "ending_policy:Ends"}
-    stage.create(columns=COLUMNS, properties=HOURLY | {f"sink.partition-commit.{name}": at for name, at in own.items()})
+    own = {"sink.partition-commit.policy.kind": "metastore,ending_policy:Ends"}
+    stage.create(columns=COLUMNS, properties=HOURLY | own)
     stage.put_text(line(1, "03:10:00") + line(2, "04:10:00"))
     with pytest.raises(OwnCodeFailed, match="'ending_policy:Ends': your own commit raised SystemExit"):
         stage.drain(stage.sink())

@@ -8,7 +8,7 @@ import pytest
 
 from hivesink.core.manifest import Rows
 from hivesink.sink.task.messages import TaskReport
-from hivesink.spark.recordsizes import A_TASK, BYTES, BYTES_A_TASK, MOST, ROWS, UNLIMITED, RecordSizes
+from hivesink.spark.batchjobs import A_TASK, BYTES, BYTES_A_TASK, MOST, ROWS, UNLIMITED, RecordSizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def test_the_limit_follows_the_largest_record_of_the_batch_before(own_session: S
 
 def test_a_spark_without_a_limit_gets_none(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = "spark.sql.execution.arrow.noSuchLimit"
-    monkeypatch.setattr("hivesink.spark.recordsizes.BYTES", unknown)
+    monkeypatch.setattr("hivesink.spark.batchjobs.BYTES", unknown)
     rows, limit = spark.range(1), RecordSizes(2)
     limit.learn([report(10)])
     limit.prepare(rows, None)

@@ -27,6 +27,7 @@ def chosen(
     *,
     hive: int = 3,
     spark: int = 4,
+    extra: Mapping[str, str] | None = None,
     **arguments: Any,
 ) -> Choice:
     """What a session is started with, before a metastore of that version."""
@@ -36,7 +37,7 @@ def chosen(
         assert site is not None
         return (hive, 0, 1)
 
-    return choose(environ, given or {}, **{"extra": {}, **arguments}, hive=version, spark=spark)
+    return choose(environ, {**(given or {}), **(extra or {})}, **arguments, hive=version, spark=spark)
 
 
 def conf(folder: Path, **properties: str) -> str:

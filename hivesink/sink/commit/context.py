@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.config.columns import require_columns
-from hivesink.config.own_class import own_object
+from hivesink.config.plugins import load_plugin
 from hivesink.core.bucket import is_aside, normal
 from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.lifecycle import Identity, Stamp
@@ -258,18 +258,14 @@ class WriterSpec:
 
 def policy_of(spec: TableSpec, config: SinkConfig) -> Policy:
     """What the settings say about the end of an epoch. Raises InvalidOption."""
-    kinds: tuple[PolicyKind, ...] = config["sink.partition-commit.policy.kind"]
-    name = "sink.partition-commit.policy.class"
-    if (PolicyKind.CUSTOM in kinds) != (config[name] is not None):
-        raise errors.InvalidOption(
-            (f"{name} and the kind custom in sink.partition-commit.policy.kind need each other",)
-        )
+    option = "sink.partition-commit.policy.kind"
+    kinds, plugin = config[option]
     return Policy(
         # They are registered before anything is published into them.
         announce=tuple(kind for kind in kinds if kind is not PolicyKind.METASTORE),
         retained=config["sink.log.retained-epochs"],
         success_file=config["sink.partition-commit.success-file.name"],
-        own=own_object(name, "commit", spec, config).commit if PolicyKind.CUSTOM in kinds else None,
+        own=plugin and load_plugin(option, plugin, "commit", spec, config).commit,
     )
 
 
@@ -285,9 +281,9 @@ def rolling_policy(config: SinkConfig) -> RollingPolicy:
 
 def rolling_class(spec: TableSpec, config: SinkConfig) -> BucketRolling | None:
     """The user's own rolling policy, if there is one. Raises OwnClassMissing."""
-    name = "sink.rolling-policy.class"
-    made: BucketRolling | None = None if config[name] is None else own_object(name, "should_roll", spec, config)
-    return made
+    option = "sink.rolling-policy.class"
+    plugin: BucketRolling | None = config[option] and load_plugin(option, config[option], "should_roll", spec, config)
+    return plugin
 
 
 def watermark_policy(config: SinkConfig) -> WatermarkPolicy:

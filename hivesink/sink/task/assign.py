@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hivesink.config.options import OnNull, SinkConfig
-from hivesink.config.own_class import own_object
+from hivesink.config.plugins import load_plugin
 from hivesink.core.bucket import TimePattern, unregistrable
 from hivesink.core.partition import DEFAULT_PARTITION, partition_path
 from hivesink.core.partition_value import canonical
@@ -243,7 +243,7 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
         unit = unit_of(config["sink.timestamp-format"], time or "")
         zones = config["sink.timestamp-zone"], config["sink.bucket.time-zone"]
         return ByTime(time, unit, *zones, names, time_patterns(spec, config))
-    made = own_object("sink.bucket.assigner", "assign", spec, config)
+    made = load_plugin("sink.bucket.assigner", kind, "assign", spec, config)
     return OwnAssigner(made, f"sink.bucket.assigner = {kind!r}", len(names))
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from hivesink.config.options import CommitTrigger
-from hivesink.config.own_class import own_object
+from hivesink.config.plugins import load_plugin
 from hivesink.core.partition_commit import CommitRule
 from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
 from hivesink.core.table import INTEGERS, TIMES, TIMES_TEXT, Primitive
@@ -77,8 +77,9 @@ def _require_times(spec: TableSpec, config: SinkConfig) -> None:
 
 def _extractor(spec: TableSpec, config: SinkConfig) -> tuple[TimeExtractor, str | None]:
     """What reads a partition's time, and the unit that it lasts, if that is known."""
-    if config["partition.time-extractor.class"] is not None:
-        return own_object("partition.time-extractor.class", "start", spec, config), None
+    option = "partition.time-extractor.class"
+    if (plugin := config[option]) is not None:
+        return load_plugin(option, plugin, "start", spec, config), None
     template: str | None = config[_PATTERN]
     names = tuple(column.name for column in spec.partition_columns)
     patterns = time_patterns(spec, config)

@@ -26,8 +26,7 @@ HELD = {
     "sink.partition-commit.trigger": "partition-time",
     "sink.partition-commit.watermark-column": "at",
     "sink.partition-commit.delay": "1h",
-    "sink.partition-commit.policy.kind": "metastore,custom",
-    "sink.partition-commit.policy.class": "own:Tell",
+    "sink.partition-commit.policy.kind": "metastore,own:Tell",
     "partition.time-extractor.class": "own:Centuries",
 }
 

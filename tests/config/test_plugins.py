@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.config.options import SinkConfig
-from hivesink.config.own_class import modules_for_tasks
+from hivesink.config.plugins import modules_for_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

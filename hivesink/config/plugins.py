@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 _MADE_IN_TASKS = ("sink.bucket.assigner", "partition.time-extractor.class")
 
 
-def own_object(option: str, method: str, spec: TableSpec, config: SinkConfig) -> Any:
-    """What the class that `option` names makes of the table's spec and settings. Raises OwnClassMissing.
+def load_plugin(option: str, plugin: str, method: str, spec: TableSpec, config: SinkConfig) -> Any:
+    """An object of the class `plugin`, which `option` names, made of the table's spec and settings.
 
-    It has `method`. Its methods raise OwnCodeFailed for what they raise themselves, and for what would end the process.
+    Raises OwnClassMissing, also for a class without `method`. The object's methods raise OwnCodeFailed
+    for what they raise themselves, and for what would end the process.
     """
-    module, _, name = config[option].partition(":")
+    module, _, name = plugin.partition(":")
+    whose = f"{option} = {plugin!r}"
     try:
         made = getattr(importlib.import_module(module), name)(spec, config)
     except (Exception, SystemExit) as error:
@@ -34,8 +36,7 @@ def own_object(option: str, method: str, spec: TableSpec, config: SinkConfig) ->
         what = str(error) if isinstance(error, (ImportError, AttributeError, TypeError)) else raised(error)
         if isinstance(error, ModuleNotFoundError) and module.startswith(error.name or "?"):
             what += f"; looked for in {', '.join(_folders())}"
-        raise OwnClassMissing((f"{option} = {config[option]!r}: {what}; {hint}",)) from error
-    whose = f"{option} = {config[option]!r}"
+        raise OwnClassMissing((f"{whose}: {what}; {hint}",)) from error
     if not callable(getattr(made, method, None)):
         raise OwnClassMissing((f"{whose}: it has no method {method}; write one, as in docs/python.md",))
     return _Guarded(made, whose)
