@@ -72,7 +72,7 @@ class FileStore(Protocol):
         """Make `part` visible at its target, all or nothing, and durably so. Idempotent.
 
         The target may be in another folder than the staged file (a partition that lives elsewhere).
-        Raises PartLost, LengthMismatch, TargetTaken, NotWritable, StoreUnavailable, OutcomeUnknown.
+        Raises PartLost, PartLost, TargetTaken, NotWritable, StoreUnavailable, OutcomeUnknown.
         """
 
     def discard(self, staged: Iterable[str]) -> None:
@@ -119,7 +119,7 @@ class SegmentFile(Protocol):
     def stream(self) -> BinaryIO: ...
 
     def close(self) -> None:
-        """Make bytes and name durable. Raises StoreUnavailable, LogGone."""
+        """Make bytes and name durable. Raises StoreUnavailable, LogMissing."""
 
     def abort(self) -> None:
         """Delete it. Raises nothing: what stays behind is a leftover."""

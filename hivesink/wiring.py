@@ -249,7 +249,7 @@ def _root(live: LiveTable, config: SinkConfig, store: FileStore, site: Site) -> 
 def _begun(owner: Ownership, live: LiveTable, log: CommitLog, writer: str) -> str:
     """The writer's uid, which its log has from now on, if log and table are what they were at its last epoch.
 
-    Raises LogDamaged, NewerFormat, TableFolderGone, FilesUnknown.
+    Raises LogDamaged, NewerFormat, NotWritable, FilesUnknown.
     """
     facts = read_log(log)
     owner.require_folders(live, facts)

@@ -1,23 +1,113 @@
-"""The names of errors: users import them from one place, and find that place in a trace."""
+"""Errors: each has its own code, which docs/operations.md explains, and a wording, which tests/messages.txt keeps.
+
+`REWRITE=1 pytest tests/test_errors.py` writes that file anew.
+"""
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
 import traceback
+from pathlib import Path
 
 from hivesink import errors
+from hivesink.cli.codes import JobFailed
+
+GOLDEN = Path(__file__).with_name("messages.txt")
+PLACE = ("demo.t", "/log", "/cp")
+KINDS = [kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)]
+INSTANCES: tuple[errors.HiveSinkError, ...] = (
+    JobFailed(Path("job.py"), "ValueError: no"),
+    errors.InvalidOption(("sink.x is unknown",)),
+    errors.WrongUsage(("--every week",)),
+    errors.NoMetastore("/home/.hivesink-local"),
+    errors.OwnCodeFailed("sink.x = a.B", "commit", ValueError("no")),
+    errors.Unsupported("s3a://b/t", "no adapter", "use hdfs://"),
+    errors.SiteInvalid("/conf/core-site.xml", "it includes itself"),
+    errors.TypeTextInvalid("INTT", "no such type"),
+    errors.PartitionInvalid("'dt'", "'dt' is not name=value"),
+    errors.DdlInvalid(("a.sql:3: one", "b.sql: two")),
+    errors.BadRecord("demo.t", "topic t, partition 0, offset 7", "id", "not a number"),
+    errors.ColumnsDontFit(("id: string can't be int", "c: missing")),
+    errors.TopicMissing("topic t of Kafka at k:9092"),
+    errors.SourceUnreachable("topic t of Kafka at k:9092", "no broker answers"),
+    errors.EpochTaken("/log", 4),
+    errors.FencedOut("/log", 4, 6),
+    errors.ReplayOvertaken("demo.t"),
+    errors.ReplaySplit.parts("/t/part-1", "dt=1", ("/t/part-2",)),
+    errors.ReplaySplit.marks("demo.t__rejected", "dt=1", 3, 2),
+    errors.ForeignHistory(PLACE, 4, "q1", None),
+    errors.CheckpointUnreadable("/cp", "offsets/3", "it is missing"),
+    errors.CheckpointUnreadable("/cp", "commits/3", "it is empty"),
+    errors.CheckpointDiffers(PLACE, 4, "batch 2 comes after 3"),
+    errors.CheckpointDiffers(PLACE, 4, "batch 3 comes again up to 9 instead of 7", ("/in/a.json",)),
+    errors.CheckpointDiffers(PLACE, 0, "batch 0 runs back (t-0: 5 to 0)"),
+    errors.SourceChanged.sources("/log", 4, ("a", "b"), ("b", "a")),
+    errors.SourceChanged.topics("/log", 4, ("t",)),
+    errors.SourceChanged.columns("/log", 4, was_raw=True),
+    errors.SourceFilesMissing("q1", 3, 2, ("/in/a.json",)),
+    errors.SourceFilesChanged(3, ("/in/a.json",)),
+    errors.CalledTwice("/log", 3, 4),
+    errors.LogDamaged("/log/w/manifests/4.json", "not JSON"),
+    errors.LogDamaged("/log/w/manifests/floor-4", "not JSON"),
+    errors.NewerFormat("/log/w/manifests/4.json", 9, 3),
+    errors.LogMissing.behind("/log", 3),
+    errors.LogMissing.behind("/log", 9, 4, 3),
+    errors.LogMissing.gone("/log"),
+    errors.SegmentLost("/log/w/segments/1.arrow", "it is missing"),
+    errors.RowsUnfit("demo.t", "dt=1", "id", ("BIGINT", "INT"), "5000000000"),
+    errors.RowsHeldBack(("rows wait", "others too"), retryable=False),
+    errors.LogOfAnotherTable("demo.copy", "/log", "demo.t", "/t"),
+    errors.TableMadeAgain("demo.t", "/log", "ALTER TABLE …"),
+    errors.FilesUnknown("demo.t", "w", "/log", "/t/part-1", "0a1b"),
+    errors.PartLost.missing("/t/.part-1.pending", "/t/part-1").of("demo.t", "dt=1"),
+    errors.PartLost.wrong_length("/t/part-1", 9, 7).of("demo.t", ""),
+    errors.TargetTaken("/t/.part-1.pending", "/t/part-1"),
+    errors.StoreUnavailable("write", "/t/part-1", "no space"),
+    errors.OutcomeUnknown("rename", "/t/part-1", "timed out"),
+    errors.NotWritable("/t", "Permission denied"),
+    errors.folder_gone("demo.t", "/t", "/log"),
+    errors.property_refused("demo.t", "no ALTER", "ALTER TABLE …"),
+    errors.FileSystemUnknown("hdfs://x/t", "no such host"),
+    errors.JavaFailed("no Java 17 to 17 found here (PATH: none)", "install one"),
+    errors.ServerFailed("the metastore", "was not ready", "/log", ""),
+    errors.TaskFailed("no", retryable=False),
+    errors.ExecutorsDiffer("the executors have no module pyarrow", "send an environment along"),
+    errors.UnknownTable("default.t", "thrift://h:9083"),
+    errors.UnknownTable("demo.t", "thrift://h:9083", gone=True),
+    errors.UnknownTable("demo.t__rejected", "thrift://h:9083"),
+    errors.MetastoreUnreachable("thrift://h:9083", "refused"),
+    errors.MetastoreNotUnderstood("thrift://h:9083", "no such call"),
+    errors.RegistrationFailed("demo.t", "register", "no", "thrift://h:9083", ("dt=1",)),
+    errors.FolderTaken("demo.t", {"dt=A": ("/t/dt=A", "dt=B")}, "thrift://h:9083"),
+    errors.RegistrationUnknown("demo.t", "register", "timed out", "thrift://h:9083"),
+    errors.PartitionElsewhere("demo.t", "dt=1", "/x", "another file system", "h:9083", folder="/t/dt=1", staged=True),
+    errors.TableExists("demo.t"),
+    errors.TableReplaced("demo.t", "it names another log"),
+    errors.QueryFailed("no such function"),
+    errors.NotCovered("a window"),
+)
 
 
 def test_a_trace_names_the_place_to_import_them_from() -> None:
     text = "".join(traceback.format_exception_only(errors.InvalidOption(("sink.x is unknown",))))
     assert text.startswith("hivesink.errors.InvalidOption: ")
-    for name in errors.__all__:
-        kind = getattr(errors, name)
-        assert f"{kind.__module__}.{kind.__qualname__}" == f"hivesink.errors.{name}"
+    for kind in KINDS:
+        assert f"{kind.__module__}.{kind.__qualname__}" == f"hivesink.errors.{kind.__name__}"
         assert pickle.loads(pickle.dumps(kind)) is kind  # noqa: S301 - its own
 
 
-def test_files_that_are_gone_can_be_given_up_where_the_error_says() -> None:
-    told = str(errors.SourceFilesMissing("q", 1, 2, ("/in/a.json",)))
-    assert 'HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"})' in told
-    assert "'sink.on-missing-file' = 'ignore' in the table's TBLPROPERTIES" in told
+def test_each_error_has_a_code_of_its_own_which_the_page_explains_once() -> None:
+    codes = [kind.code for kind in (*KINDS, JobFailed)]
+    assert len({*codes}) == len(codes)
+    page = GOLDEN.parents[1].joinpath("docs", "operations.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| (HS\d{3}) ", page, re.MULTILINE)) == sorted({*codes} - {errors.HiveSinkError.code})
+
+
+def test_each_error_is_worded_as_in_the_golden_file() -> None:
+    assert {type(error) for error in INSTANCES} == {*KINDS, JobFailed} - {errors.HiveSinkError}
+    text = "".join(f"{error.code} {type(error).__name__}: {error}\n" for error in INSTANCES)
+    if os.environ.get("REWRITE"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")

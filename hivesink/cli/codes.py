@@ -82,6 +82,8 @@ _HEAP_TOO_SMALL = (
 class JobFailed(HiveSinkError):
     """A job ended with an error that is not hivesink's: its own bug, or a failure of a system that it uses."""
 
+    code = "HS001"
+
     def __init__(self, job: Path, reason: str, *, retryable: bool = False) -> None:
         self.retryable = retryable
         super().__init__(f"{job}: {reason}")

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hivesink.errors import DdlDiffers, DdlInvalid, HiveSinkError
+from hivesink.errors import DdlInvalid, HiveSinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,8 +95,9 @@ class TextOutput:
                 console.print(_records(block) if is_wide else _grid(block))
 
     def fail(self, error: BaseException) -> None:
+        code = f" [{error.code}]" if isinstance(error, HiveSinkError) else ""
         for line in error_lines(error):
-            said = Text.assemble(("hivesink: ", "bold red"), printable(line))
+            said = Text.assemble(("hivesink: ", "bold red"), printable(line), (code, "dim"))
             _console(sys.stderr).print(said, soft_wrap=True)
 
 
@@ -109,6 +110,7 @@ class JsonOutput:
     def fail(self, error: BaseException) -> None:
         fields = {
             "type": type(error).__name__,
+            "code": getattr(error, "code", None),
             "message": "\n".join(error_lines(error)),
             "retryable": isinstance(error, HiveSinkError) and error.retryable,
         }
@@ -126,7 +128,7 @@ def output(*, as_json: bool) -> Output:
 def error_lines(error: BaseException) -> list[str]:
     """An error's message without secrets: one line, or one for each problem in DDL files."""
     text = redact(str(error)) or type(error).__name__
-    if isinstance(error, (DdlInvalid, DdlDiffers)):
+    if isinstance(error, DdlInvalid):
         return text.splitlines()
     notes: list[str] = getattr(error, "__notes__", [])
     if not isinstance(error, HiveSinkError) and type(error).__name__ not in text:

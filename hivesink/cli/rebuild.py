@@ -30,7 +30,7 @@ Checkpoint = Annotated[
 def rebuilt(opened: OpenedTable, writer: str | None, checkpoint: str, *, dry_run: bool) -> Report:
     """Rebuild the checkpoint of the query that `writer` belongs to, or of the table's only one.
 
-    Raises InvalidOption, CheckpointNotRebuilt, LogDamaged, StoreUnavailable, NotWritable.
+    Raises InvalidOption, Unsupported, LogDamaged, StoreUnavailable, NotWritable.
     """
     lasts = _last_batches(opened)
     chosen = {name: lasts[name] for name in opened.chosen(writer) if name in lasts}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hivesink.errors import CacheUnwritable
+from hivesink.errors import NotWritable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> 
 
 
 def kept(name: str, content: str, *, mode: int = 0o644) -> Path:
-    """Return the cache's file `name` with this content; it is written only if it has another. Raises CacheUnwritable.
+    """Return the cache's file `name` with this content; it is written only if it has another. Raises NotWritable.
 
     The cache of an image may be read-only.
     """
@@ -65,7 +66,7 @@ def made_once(name: str, make: Callable[[Path], Path]) -> Path:
     """Return the cache's folder `name`, made on first use: whole or not at all, even if others do so at the same time.
 
     `make` gets a scratch folder beside it, and returns the folder in there that becomes this one. Raises
-    CacheUnwritable.
+    NotWritable.
     """
     folder = cache_folder() / name
     with _using(folder):
@@ -84,7 +85,7 @@ def made_once(name: str, make: Callable[[Path], Path]) -> Path:
 
 @contextmanager
 def scratch_beside(path: Path) -> Iterator[Path]:
-    """A folder beside `path` in the cache, which is removed at the end. Raises CacheUnwritable."""
+    """A folder beside `path` in the cache, which is removed at the end. Raises NotWritable."""
     with _using(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(dir=path.parent, prefix=NEW)
@@ -97,4 +98,9 @@ def _using(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CacheUnwritable(str(path), error) from error
+        raise NotWritable(
+            str(path),
+            f"{error.strerror}, and this needs it",
+            "give this user access, or set XDG_CACHE_HOME to another folder",
+            retryable=error.errno in {errno.ENOSPC, errno.EDQUOT},
+        ) from error

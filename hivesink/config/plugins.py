@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hivesink.errors import HiveSinkError, OwnClassMissing, OwnCodeFailed, raised
+from hivesink.errors import HiveSinkError, InvalidOption, OwnCodeFailed, raised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ _MADE_IN_TASKS = ("sink.bucket.assigner", "partition.time-extractor.class")
 def load_plugin(option: str, plugin: str, method: str, spec: TableSpec, config: SinkConfig) -> Any:
     """An object of the class `plugin`, which `option` names, made of the table's spec and settings.
 
-    Raises OwnClassMissing, also for a class without `method`. The object's methods raise OwnCodeFailed
+    Raises InvalidOption, also for a class without `method`. The object's methods raise OwnCodeFailed
     for what they raise themselves, and for what would end the process.
     """
     module, _, name = plugin.partition(":")
@@ -36,9 +36,9 @@ def load_plugin(option: str, plugin: str, method: str, spec: TableSpec, config: 
         what = str(error) if isinstance(error, (ImportError, AttributeError, TypeError)) else raised(error)
         if isinstance(error, ModuleNotFoundError) and module.startswith(error.name or "?"):
             what += f"; looked for in {', '.join(_folders())}"
-        raise OwnClassMissing((f"{whose}: {what}; {hint}",)) from error
+        raise InvalidOption((f"{whose}: {what}; {hint}",)) from error
     if not callable(getattr(made, method, None)):
-        raise OwnClassMissing((f"{whose}: it has no method {method}; write one, as in docs/python.md",))
+        raise InvalidOption((f"{whose}: it has no method {method}; write one, as in docs/python.md",))
     return _Guarded(made, whose)
 
 

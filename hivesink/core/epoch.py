@@ -7,14 +7,25 @@ it starts again at 0 with every new checkpoint, which is how other sinks lose or
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from hivesink import errors
 from hivesink.core.column_source import named_file
 from hivesink.core.offsets import FilesOffset, SourceOffset, chain, runs_back
 
+_NAMED = 5
+"""How many partitions of a source an error names."""
+
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
+
+
+class Place(NamedTuple):
+    """What errors name of a query: its table, the writer's log, and its checkpoint, where that is known."""
+
+    table: str
+    log: str
+    checkpoint: str = "DIR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +106,15 @@ def judge(
     last: LastBatch | None,
     batch: BatchRef | NextBatch,
     history_policy: HistoryPolicy,
-    place: errors.Place,
+    place: Place,
     *,
     raw: bool,
 ) -> New | Replay:
     """Whether `batch` is new or a proven replay; `raw` is as in `LastBatch`, and `place` is what errors name.
 
-    Raises LogMissing, ForeignHistory, ReplayDiffers, BatchBehindLog, BatchesMissing, SourcesSwapped, OffsetsDontChain,
-    OffsetsRunBack or InputChanged if it is neither: a batch is never dropped in silence and never written twice. What
-    isn't planned yet of a NextBatch is taken to fit: the verdict only means that nothing speaks against the query.
+    Raises LogMissing, ForeignHistory, CheckpointDiffers or SourceChanged if it is neither: a batch is never dropped in
+    silence and never written twice. What isn't planned yet of a NextBatch is taken to fit: the verdict only means that
+    nothing speaks against the query.
     """
     epoch = last.epoch if last else Epoch(0)
     is_allowed = history_policy.append == epoch
@@ -111,50 +122,55 @@ def judge(
     if isinstance(verdict, Replay):
         return verdict
     if last and last.raw != raw and not is_allowed:
-        raise errors.InputChanged(place.log, epoch, was_raw=not raw)
+        raise errors.SourceChanged.columns(place.log, epoch, was_raw=not raw)
     back = runs_back(batch.start, batch.end) if batch.start and batch.end else ()
     if back and not is_allowed:
-        raise errors.OffsetsRunBack(place, epoch, batch.batch, back)
+        raise errors.CheckpointDiffers(place, epoch, f"batch {batch.batch} runs back ({', '.join(back[:_NAMED])})")
     return New(appended=verdict.appended or bool(back))
 
 
-def _first(batch: BatchRef | NextBatch, place: errors.Place, *, is_allowed: bool) -> New:
+def _first(batch: BatchRef | NextBatch, place: Place, *, is_allowed: bool) -> New:
     # A query's first batch always writes a manifest, so a later batch over a log without one means that manifests
     # were deleted, and with them the knowledge of which batches are in the table.
     # `append` names the last batch's epoch, 0 if there is none: fences of recovery don't count.
     if batch.batch > 0 and not is_allowed:
-        raise errors.LogMissing(place.log, batch.batch)
+        raise errors.LogMissing.behind(place.log, batch.batch)
     return New(appended=batch.batch > 0)
 
 
-def _judge(last: LastBatch, batch: BatchRef | NextBatch, place: errors.Place, is_allowed: bool) -> New | Replay:
+def _judge(last: LastBatch, batch: BatchRef | NextBatch, place: Place, is_allowed: bool) -> New | Replay:
     if batch.query != last.ref.query:
         if is_allowed:
             return New(appended=True)
         raise errors.ForeignHistory(place, last.epoch, last.ref.query, batch.query)
     if swapped(last.ref.sources, batch.sources) and not is_allowed:
-        raise errors.SourcesSwapped(place.log, last.epoch, last.ref.sources, batch.sources)
+        raise errors.SourceChanged.sources(place.log, last.epoch, last.ref.sources, batch.sources)
     if batch.batch == last.ref.batch:
         return _same_batch(last, batch, place, is_allowed=is_allowed)
     if batch.batch < last.ref.batch:
-        raise errors.BatchBehindLog(place, last.epoch, last.ref.batch, batch.batch)
+        raise errors.CheckpointDiffers(place, last.epoch, f"batch {batch.batch} comes after {last.ref.batch}")
     if batch.batch > last.ref.batch + 1:
         if is_allowed:
             return New(appended=True)
-        raise errors.BatchesMissing(place.log, last.epoch, last.ref.batch, batch.batch)
+        raise errors.LogMissing.behind(place.log, batch.batch, last.epoch, last.ref.batch)
     gap = None if batch.start is None else chain(last.ref.end, batch.start)
     if gap is not None and not is_allowed:
-        raise errors.OffsetsDontChain(place, last.epoch, gap)
+        raise errors.CheckpointDiffers(place, last.epoch, f"batch {batch.batch}: {gap}")
     return New(appended=gap is not None)
 
 
-def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, place: errors.Place, *, is_allowed: bool) -> New | Replay:
+def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, place: Place, *, is_allowed: bool) -> New | Replay:
     if batch.start is None or batch.end is None or (batch.start, batch.end) == (last.ref.start, last.ref.end):
         return Replay(last.epoch)
     if is_allowed:
         return New(appended=True)
     read = tuple(map(named_file, read_before(last, batch)))
-    raise errors.ReplayDiffers(place, last.epoch, batch.batch, logged=last.ref.end, now=batch.end, read=read)
+    gap = f"batch {batch.batch} comes again up to {_texts(batch.end)} instead of {_texts(last.ref.end)}"
+    raise errors.CheckpointDiffers(place, last.epoch, gap, read)
+
+
+def _texts(offsets: tuple[SourceOffset, ...]) -> str:
+    return ", ".join(map(str, offsets)) or "no offsets"
 
 
 def swapped(before: tuple[str, ...], now: tuple[str, ...]) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from hivesink.errors import LengthMismatch, PartLost, TargetTaken
+from hivesink.errors import PartLost, TargetTaken
 
 _NAME = re.compile(
     r"""
@@ -128,17 +128,17 @@ def decide_publish(part: Pending, staged: int | None, target: int | None, *, one
 
     The same decision serves the first commit and every recovery. `one_file`: both names are one file (a local link
     whose unlink is missing). A moved part may be at its target already, under the same name: then nothing is left to
-    unlink. Raises PartLost, LengthMismatch, TargetTaken.
+    unlink. Raises PartLost, PartLost, TargetTaken.
     """
     if part.staged == part.target:
         staged = None
     if staged is None and target is None:
-        raise PartLost(part.staged, part.target)
+        raise PartLost.missing(part.staged, part.target)
     if staged is not None and target is not None:
         if one_file and target == part.length:
             return PublishStep.UNLINK
         raise TargetTaken(part.staged, part.target)
     path, length = (part.staged, staged) if staged is not None else (part.target, target)
     if length != part.length:
-        raise LengthMismatch(path, part.length, length or 0)
+        raise PartLost.wrong_length(path, part.length, length or 0)
     return PublishStep.RENAME if staged is not None else PublishStep.DONE

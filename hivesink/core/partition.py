@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hivesink.errors import PartitionPathInvalid
+from hivesink.errors import PartitionInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -102,7 +102,7 @@ _remembered = lru_cache(maxsize=1 << 16)
 def partition_path(names: Sequence[str], values: Sequence[str | None]) -> str:
     """`dt=2024-01-02/hour=3`: lower-case names, escaped values, null and empty as DEFAULT_PARTITION.
 
-    `values` are canonical texts. Raises PartitionPathInvalid for a folder name that file systems refuse.
+    `values` are canonical texts. Raises PartitionInvalid for a folder name that file systems refuse.
     """
     return _path(tuple(names), tuple(values))
 
@@ -117,13 +117,13 @@ def _path(names: tuple[str, ...], values: tuple[str | None, ...]) -> str:
     for folder in folders:
         length = len(folder.encode("utf-8", "replace"))
         if length > _LONGEST_NAME:
-            raise PartitionPathInvalid(path, f"a folder name of {length} bytes; file systems take {_LONGEST_NAME}")
+            raise PartitionInvalid(repr(path), f"a folder name of {length} bytes; file systems take {_LONGEST_NAME}")
     return path
 
 
 @_remembered
 def parse_path(path: str) -> tuple[tuple[str, str | None], ...]:
-    """Names and values of `name=value/…`; DEFAULT_PARTITION becomes None. Raises PartitionPathInvalid."""
+    """Names and values of `name=value/…`; DEFAULT_PARTITION becomes None. Raises PartitionInvalid."""
     return tuple(_folder(path, folder) for folder in path.strip("/").split("/"))
 
 
@@ -136,7 +136,7 @@ def is_partition(path: str, columns: Sequence[str]) -> bool:
         return not path
     try:
         return [name for name, _ in parse_path(path)] == [*columns]
-    except PartitionPathInvalid:
+    except PartitionInvalid:
         return False
 
 
@@ -144,5 +144,5 @@ def _folder(path: str, folder: str) -> tuple[str, str | None]:
     # The last `=` separates name and value: Hive's own pattern is greedy, and escaped values contain none.
     name, equals, value = folder.rpartition("=")
     if not (name and equals and value):
-        raise PartitionPathInvalid(path, f"{folder!r} is not name=value; in a value, write %2F for a slash")
+        raise PartitionInvalid(repr(path), f"{folder!r} is not name=value; in a value, write %2F for a slash")
     return unescape(name).lower(), None if value == DEFAULT_PARTITION else unescape(value)

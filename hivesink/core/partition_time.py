@@ -12,7 +12,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.core.partition import parse_path
-from hivesink.errors import OwnCodeFailed, PartitionPathInvalid
+from hivesink.errors import OwnCodeFailed, PartitionInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,7 +130,7 @@ def start_of(partition: str, extractor: TimeExtractor) -> datetime | None:
     """
     try:
         return extractor.start(dict(parse_path(partition)))
-    except (PartitionPathInvalid, OverflowError, ValueError):
+    except (PartitionInvalid, OverflowError, ValueError):
         return None
     except OwnCodeFailed as error:
         if isinstance(error.__cause__, ValueError):

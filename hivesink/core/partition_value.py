@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.core.partition import DEFAULT_PARTITION
 from hivesink.core.table import Char, Decimal, HiveType, Primitive, Varchar
-from hivesink.errors import ValueUnfit
+from hivesink.errors import PartitionInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,8 @@ def canonical(value: object, kind: HiveType) -> str | None:
     """The text that Hive gives `value` as a partition value of type `kind`; None for null and the empty string.
 
     `value` is a Python value or a text. Timestamps are wall clocks. Decimals lose trailing zeros
-    (`HiveDecimal.toString`), floats print as Java's do. Nothing is rounded, cut or shifted to fit: raises ValueUnfit.
+    (`HiveDecimal.toString`), floats print as Java's do. Nothing is rounded, cut or shifted to fit:
+    raises PartitionInvalid.
     """
     if value is None or value == "":
         return None
@@ -37,9 +38,11 @@ def canonical(value: object, kind: HiveType) -> str | None:
             case _:
                 _unfit("Hive has no partitions by complex types")
     except _NoText as error:
-        raise ValueUnfit(value, kind, str(error)) from None
+        msg = f"{value!r:.80} of type {kind}"
+        raise PartitionInvalid(msg, str(error)) from None
     if text == DEFAULT_PARTITION:
-        raise ValueUnfit(value, kind, "Hive keeps this text for null")
+        msg = f"{value!r:.80} of type {kind}"
+        raise PartitionInvalid(msg, "Hive keeps this text for null")
     return text or None
 
 

@@ -129,7 +129,7 @@ def start(home: Path | None = None, warehouse: Path | None = None) -> MetastoreS
     """Start the metastore of this state folder unless it runs; it outlives this process.
 
     It keeps the port, if free, and the warehouse of its last run; the first default is `<home>/warehouse`.
-    Raises ServerFailed, JavaNotFound.
+    Raises ServerFailed, JavaFailed.
     """
     home = (home or state_folder()).absolute()
     with locked(home):
@@ -159,7 +159,7 @@ def _detached(home: Path) -> EmbeddedMetastore:
 def loopback_classes() -> Path:
     """Compile the class that keeps the server on the loopback, once, with the Janino that Spark ships.
 
-    Raises JavaNotFound, CacheUnwritable.
+    Raises JavaFailed, NotWritable.
     """
     thrift = jar("libthrift")
     key = sha256(LOOPBACK_SOURCE.read_bytes() + thrift.name.encode()).hexdigest()[:16]

@@ -18,7 +18,7 @@ from hivesink.embedded.process import (
     port_is_free,
 )
 from hivesink.embedded.process import start as start_process
-from hivesink.errors import NotWritable, PortTaken
+from hivesink.errors import NotWritable
 from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ RECORD = "server.json"
 class EmbeddedServer(ABC):
     """A server for the length of a `with` block; what it holds stays in `folder` for the next one.
 
-    It ends with this process, or, `detached`, goes on without it. Raises ServerFailed, JavaNotFound.
+    It ends with this process, or, `detached`, goes on without it. Raises ServerFailed, JavaFailed.
     """
 
     host = HOST
@@ -80,7 +80,8 @@ class EmbeddedServer(ABC):
 
         if self.keeps_port and self.port is not None:
             if not port_is_free(self.port):
-                raise PortTaken(self.name, self.port)
+                msg = f"port {self.port} of {self.name}"
+                raise NotWritable(msg, "another program uses it", "stop that one, then start again")
             start(self.port)
         else:
             self.port = on_free_port(start, first=self.port or self.first_port)
@@ -154,7 +155,7 @@ class EmbeddedServer(ABC):
 
 
 def java_command(class_path: str, heap: str, *options: str, opens: Iterable[str] = OPENS) -> tuple[str, ...]:
-    """Return the command line of a Java server that starts fast, up to its main class. Raises JavaNotFound."""
+    """Return the command line of a Java server that starts fast, up to its main class. Raises JavaFailed."""
     return (
         find_java().program,
         *opens,

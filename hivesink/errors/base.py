@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,13 +13,17 @@ class HiveSinkError(Exception):
     """The root of all errors that hivesink raises on purpose; each is one line: what, where, and what to do.
 
     `retryable` is True where the same may succeed later (exit code 75), False where it needs a person (65, or 2).
+    `code` is stable: docs/operations.md says by it what to do.
     """
 
+    code: ClassVar[str] = "HS000"
     retryable = False
 
 
 class InvalidOption(HiveSinkError):
     """One or more settings are wrong; `problems` has a line for each."""
+
+    code = "HS002"
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         self.problems = problems
@@ -29,21 +33,20 @@ class InvalidOption(HiveSinkError):
 class WrongUsage(InvalidOption):
     """The command line itself is wrong: a value, what goes together, or a file that it names (exit code 2)."""
 
+    code = "HS003"
+
 
 class NoMetastore(InvalidOption):
     """No metastore is named, and no embedded one runs in `folder`."""
 
+    code = "HS004"
+
     def __init__(self, folder: object) -> None:
         problem = (
-            f"no metastore: no embedded one runs in {folder}; if you started it elsewhere, change to that folder or "
-            "set HIVESINK_HOME to its .hivesink-local; or set HIVE_CONF_DIR to the folder of hive-site.xml, or "
-            "HIVESINK_METASTORE to thrift://HOST:PORT; or start the embedded one with `hivesink metastore start`"
+            f"no metastore: no embedded one runs in {folder}. Start it with `hivesink metastore start`, or set "
+            "HIVESINK_HOME, HIVE_CONF_DIR or HIVESINK_METASTORE"
         )
         super().__init__((problem,))
-
-
-class OwnClassMissing(InvalidOption):
-    """A class of the user's own, which an option names, can't be made here."""
 
 
 def raised(error: BaseException) -> str:
@@ -71,6 +74,8 @@ def appending(epoch: int) -> str:
 class OwnCodeFailed(HiveSinkError):
     """A method of the user's own class has raised `error`. One of a file or a server may pass."""
 
+    code = "HS005"
+
     def __init__(self, whose: str, method: str, error: BaseException) -> None:
         self.retryable = isinstance(error, OSError)
         super().__init__(f"{whose}: your own {method} raised {raised(error)}")
@@ -79,12 +84,16 @@ class OwnCodeFailed(HiveSinkError):
 class Unsupported(HiveSinkError):
     """Something that hivesink doesn't work with."""
 
+    code = "HS006"
+
     def __init__(self, what: str, why: str, instead: str) -> None:
         super().__init__(f"{what} is not supported: {why}; {instead}")
 
 
 class SiteInvalid(HiveSinkError):
     """A file of the site's own Hadoop or Hive configuration can't be used."""
+
+    code = "HS007"
 
     def __init__(self, file: str, problem: str) -> None:
         super().__init__(
@@ -93,50 +102,40 @@ class SiteInvalid(HiveSinkError):
         )
 
 
+class PartitionInvalid(HiveSinkError):
+    """A text is no partition's path, or a value can't be in one."""
+
+    code = "HS009"
+
+    def __init__(self, what: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"{what} can't name a partition: {reason}")
+
+
 class TypeTextInvalid(HiveSinkError):
     """A text is not a Hive type that the sink knows."""
+
+    code = "HS008"
 
     def __init__(self, text: str, reason: str) -> None:
         self.reason = reason
         super().__init__(f"type {text!r}: {reason}")
 
 
-class PartitionPathInvalid(HiveSinkError):
-    """A path is not `name=value/name=value`, or can't be made."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"partition path {path!r}: {reason}")
-
-
-class DdlProblem(NamedTuple):
-    """One mistake in a DDL file; `line` counts from 1, and 0 means the file as a whole."""
-
-    file: str
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.file}{f':{self.line}' * bool(self.line)}: {self.reason}"
-
-
 class DdlInvalid(HiveSinkError):
-    """The DDL files of one run can't be used; `problems` are those of all files, one a line."""
+    """DDL files can't be used, or live tables differ from them in what can't be applied; nothing was changed."""
 
-    def __init__(self, problems: tuple[DdlProblem, ...]) -> None:
+    code = "HS010"
+
+    def __init__(self, problems: Sequence[Any]) -> None:
         self.problems = problems
-        super().__init__("\n".join(str(problem) for problem in problems))
-
-
-class DdlDiffers(HiveSinkError):
-    """Live tables differ from their DDL in ways that can't be applied; one a line, nothing was changed."""
-
-    def __init__(self, differences: tuple[str, ...]) -> None:
-        super().__init__("\n".join(differences))
+        super().__init__("\n".join(map(str, problems)))
 
 
 class BadRecord(HiveSinkError):
     """A record that doesn't fit the table, under `sink.on-bad-record` = `fail`."""
+
+    code = "HS011"
 
     def __init__(self, table: str, position: str, field: str | None, reason: str) -> None:
         where = f", field {field}" if field else ""
@@ -146,27 +145,10 @@ class BadRecord(HiveSinkError):
         )
 
 
-class ValueUnfit(HiveSinkError):
-    """A value can't be a partition value of its column's type."""
-
-    def __init__(self, value: object, kind: object, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"{value!r:.80} can't be a partition value of type {kind}: {reason}")
-
-
-class MissingColumns(HiveSinkError):
-    """The stream has no column, or several, for columns of the table."""
-
-    def __init__(self, table: str, missing: tuple[str, ...], found: tuple[str, ...]) -> None:
-        super().__init__(
-            f"{table} needs exactly one column of the stream for each of {', '.join(missing)}, but the stream has "
-            f"{', '.join(found)}; select or rename the columns, or, if the records are "
-            "raw, leave out the columns that the table has too, except `value`"
-        )
-
-
 class ColumnsDontFit(HiveSinkError):
-    """The stream's columns have types that can't become the table's."""
+    """The stream lacks columns of the table, has them twice, or in types that can't become the table's."""
+
+    code = "HS012"
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("the stream doesn't fit the table: " + "; ".join(problems))
@@ -175,13 +157,16 @@ class ColumnsDontFit(HiveSinkError):
 class TopicMissing(HiveSinkError):
     """A broker answered that there is no such topic: a wrong name stays wrong, however often it is tried."""
 
+    code = "HS013"
+
     def __init__(self, source: str) -> None:
         super().__init__(f"{source}: no such topic: create it, or correct its name")
 
 
 class SourceUnreachable(HiveSinkError):
-    """A source doesn't answer."""
+    """A server doesn't answer: Kafka, Spark's master, the Maven repository."""
 
+    code = "HS014"
     retryable = True
 
     def __init__(self, source: str, reason: str) -> None:

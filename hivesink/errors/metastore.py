@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 class UnknownTable(HiveSinkError):
     """The metastore has no such table. `gone`: it had it when this run began."""
 
+    code = "HS080"
+
     def __init__(self, table: str, metastore: str, *, gone: bool = False) -> None:
         self.table = table
         owner = table.removesuffix("__rejected")
@@ -28,24 +30,19 @@ class UnknownTable(HiveSinkError):
 
 
 class MetastoreUnreachable(HiveSinkError):
-    """The metastore doesn't answer; nothing was asked of it, or what was asked is safe to repeat."""
+    """The metastore doesn't answer, or answers a question with an error of its own; it is safe to ask again."""
 
+    code = "HS081"
     retryable = True
 
     def __init__(self, metastore: str, reason: str) -> None:
-        super().__init__(f"the metastore at {metastore} doesn't answer ({reason}); is it running?")
-
-
-class MetastoreFailing(MetastoreUnreachable):
-    """The metastore answers a question with an error of its own; asking again is safe."""
-
-    def __init__(self, metastore: str, reason: str) -> None:
-        super().__init__(metastore, reason)
-        self.args = (f"the metastore at {metastore} answers with an error ({reason}); see its own log, and retry",)
+        super().__init__(f"the metastore at {metastore} doesn't answer ({reason}); is it running? See its own log")
 
 
 class MetastoreNotUnderstood(HiveSinkError):
     """What answers is no metastore, or one of a version that hivesink doesn't know, or it wants another login."""
+
+    code = "HS082"
 
     def __init__(self, metastore: str, reason: str) -> None:
         super().__init__(
@@ -61,6 +58,7 @@ class RegistrationFailed(HiveSinkError):
     `partitions` are those at fault, all others of the call are changed. None: the call was refused as a whole.
     """
 
+    code = "HS083"
     retryable = True
 
     def __init__(
@@ -77,6 +75,8 @@ class RegistrationFailed(HiveSinkError):
 class FolderTaken(RegistrationFailed):
     """Partitions were not registered, since others are at their folders: `taken` are locations and owners by name."""
 
+    code = "HS084"
+
     def __init__(self, table: str, taken: Mapping[str, tuple[str, str]], metastore: str) -> None:
         said = (f"{location} is also the folder of {owner}" for location, owner in taken.values())
         reason = f"{'; '.join(said)}: its rows would be read twice; rename that partition back, or move it"
@@ -86,6 +86,7 @@ class FolderTaken(RegistrationFailed):
 class RegistrationUnknown(HiveSinkError):
     """A changing call to the metastore got no answer: look before trying again."""
 
+    code = "HS085"
     retryable = True
 
     def __init__(self, table: str, action: str, reason: str, metastore: str | None = None) -> None:
@@ -113,6 +114,8 @@ def _named(partitions: tuple[str, ...]) -> str:
 class PartitionElsewhere(HiveSinkError):
     """A partition lives where this table's parts can't go; `staged` if parts already wait for it."""
 
+    code = "HS086"
+
     def __init__(
         self, table: str, partition: str, location: str, reason: str, metastore: str, *, folder: str, staged: bool
     ) -> None:
@@ -126,6 +129,7 @@ class PartitionElsewhere(HiveSinkError):
 class TableExists(HiveSinkError):
     """Somebody else has created the table in the meantime."""
 
+    code = "HS087"
     retryable = True
 
     def __init__(self, table: str) -> None:
@@ -133,30 +137,19 @@ class TableExists(HiveSinkError):
 
 
 class TableReplaced(HiveSinkError):
-    """The table no longer names the log that it named when this run began."""
+    """The table names another log, or has other partition columns, than when this run began."""
 
+    code = "HS088"
     retryable = True
 
-    def __init__(self, table: str, metastore: str) -> None:
-        super().__init__(
-            f"table {table} at {metastore} names another log than when this job started. Start the job again: it goes "
-            "on if the table is the same, and otherwise says what to do"
-        )
-
-
-class PartitionColumnsChanged(HiveSinkError):
-    """Somebody has changed the type of a partition column under a running job: it would register values of the old."""
-
-    retryable = True
-
-    def __init__(self, table: str, before: str, now: str) -> None:
-        super().__init__(
-            f"{table} is partitioned by ({now}) now, and was by ({before}) when this job began; start the job again"
-        )
+    def __init__(self, table: str, change: str) -> None:
+        super().__init__(f"{table} has changed under this job: {change}; start the job again")
 
 
 class QueryFailed(HiveSinkError):
     """A SQL statement was refused, or failed."""
+
+    code = "HS089"
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the query failed: {reason}")
@@ -164,6 +157,8 @@ class QueryFailed(HiveSinkError):
 
 class NotCovered(HiveSinkError):
     """DuckDB can't answer a statement, or would read its tables otherwise than Spark: `reason` says what."""
+
+    code = "HS090"
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

@@ -24,7 +24,7 @@ from hivesink.core.table import (
     Varchar,
     quoted,
 )
-from hivesink.errors import DdlDiffers, TableExists
+from hivesink.errors import DdlInvalid, TableExists
 from hivesink.hiveql.clauses import METASTORE_OWN
 from hivesink.hiveql.render import NOT_NULL, column_text, stored
 
@@ -237,7 +237,7 @@ def plan_all(wanted: Iterable[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
 def apply(wanted: Sequence[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
     """Apply all of `wanted` and return what was done. A second call does nothing, and two at once do no harm.
 
-    Raises DdlDiffers with the differences of all tables before it changes anything.
+    Raises DdlInvalid with the differences of all tables before it changes anything.
     """
     plans = plan_all(wanted, catalog)
     refuse_differences(plans)
@@ -277,7 +277,7 @@ def _name_log(spec: TableSpec, catalog: Catalog) -> None:
 
 
 def refuse_differences(plans: Iterable[Plan]) -> None:
-    """Raise DdlDiffers with all differences in `plans`, if there are any."""
+    """Raise DdlInvalid with all differences in `plans`, if there are any."""
     differences = [line for step in plans if isinstance(step, Differs) for line in str(step).splitlines()]
     if differences:
-        raise DdlDiffers(tuple(differences))
+        raise DdlInvalid(tuple(differences))

@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from logging import getLogger
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import Token, TokenType, exp, tokenize
-
-from hivesink.errors import DdlProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +21,17 @@ _AFTER_TYPE = re.compile(
     r"(?: .*)?",  # Some tokens have two words, such as PRIMARY KEY.
     re.DOTALL,
 )
+
+
+class DdlProblem(NamedTuple):
+    """One mistake in a DDL file; `line` counts from 1, and 0 means the file as a whole."""
+
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{f':{self.line}' * bool(self.line)}: {self.reason}"
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from sqlglot.errors import ParseError, TokenError
 
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.typetext import refusal
-from hivesink.errors import DdlInvalid, DdlProblem
+from hivesink.errors import DdlInvalid
 from hivesink.errors.base import meant
 from hivesink.hiveql.clauses import CheckProperties, data_columns, partition_columns, read_clauses
-from hivesink.hiveql.ddltext import DdlText, nesting, quiet
+from hivesink.hiveql.ddltext import DdlProblem, DdlText, nesting, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

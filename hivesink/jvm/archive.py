@@ -18,7 +18,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from hivesink.config.cache import NEW, cache_folder, scratch_beside
-from hivesink.errors import ArchiveNotMade
+from hivesink.errors import JavaFailed
 from hivesink.jvm.jars import spark_home
 from hivesink.jvm.java import find_java
 
@@ -34,13 +34,13 @@ _LEFT_SECONDS = 3600
 
 
 def archive() -> Path:
-    """Where the archive of this environment's Java and PySpark is kept. Raises JavaNotFound."""
+    """Where the archive of this environment's Java and PySpark is kept. Raises JavaFailed."""
     key = sha256(f"{find_java().home}\n{spark_home()}".encode()).hexdigest()[:12]
     return cache_folder() / "archives" / f"spark-{key}.jsa"
 
 
 def options() -> str:
-    """The options of a JVM that uses the archive, if there is one. Raises JavaNotFound."""
+    """The options of a JVM that uses the archive, if there is one. Raises JavaFailed."""
     return f"-XX:SharedArchiveFile={archive()} {_SILENT}"
 
 
@@ -48,7 +48,7 @@ def make(class_path: Sequence[Path]) -> Path:
     """Write the archive, which takes half a minute; return it.
 
     It holds all classes of the jars in `class_path`, which a JVM must then have at the front of its own. Raises
-    ArchiveNotMade, JavaNotFound, CacheUnwritable.
+    JavaFailed, JavaFailed, NotWritable.
     """
     path = archive()
     _remove_left(path.parent)
@@ -68,7 +68,9 @@ def make(class_path: Sequence[Path]) -> Path:
                 command, env=os.environ | environment, stdin=read, capture_output=True, text=True, check=False
             )
         if done.returncode or not new.is_file():
-            raise ArchiveNotMade(find_java().program, (done.stderr or done.stdout).strip().rpartition("\n")[2])
+            said = (done.stderr or done.stdout).strip().rpartition("\n")[2]
+            problem = f"{find_java().program} wrote no archive of Spark's classes: {said or 'it says nothing'}"
+            raise JavaFailed(problem, "jobs run without it, but start more slowly")
         new.replace(path)
     return path
 

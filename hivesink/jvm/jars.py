@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from hivesink.config.cache import cache_folder, made_once
-from hivesink.errors import JarsUnavailable
+from hivesink.errors import SourceUnreachable
 from hivesink.jvm.java import package_folder
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def fetch(jars: JarSet) -> tuple[Path, ...]:
 
     A jar in `~/.m2/repository` is copied from there. `HIVESINK_MAVEN_URL` names a mirror of Maven Central.
     Safe to call from several processes at once: the folder of a set appears whole or not at all.
-    Raises JarsUnavailable, CacheUnwritable.
+    Raises SourceUnreachable, NotWritable.
     """
     made_once(_folder(jars), lambda scratch: _fetch_into(scratch, jars))
     return fetched(jars)
@@ -126,7 +126,10 @@ def _fetch_into(scratch: Path, jars: JarSet) -> Path:
             list(pool.map(get, jars.coordinates))
         except (OSError, HTTPException, ValueError) as error:
             pool.shutdown(cancel_futures=True)
-            raise JarsUnavailable(jars.name, repository, str(error)) from error
+            way = "set HIVESINK_MAVEN_URL to a mirror, or copy the cache from a machine that has a network"
+            reason = f"could not be fetched from {repository}: {error}; {way}"
+            msg = f"the jars of {jars.name}"
+            raise SourceUnreachable(msg, reason) from error
     return folder
 
 

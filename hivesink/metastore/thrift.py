@@ -69,7 +69,7 @@ class ThriftRegistrar:
         name = table.spec.name
         fresh = self._tables.get(name)
         if (fresh.parameters or {}).get(PROPERTY) != table.log:
-            raise TableReplaced(str(name), self.address)
+            raise TableReplaced(str(name), "it names another log")
         thrift_table.facts(fresh).refuse()
         require_partition_columns(table.spec, thrift_table.partition_columns(fresh))
         if not table.spec.is_partitioned:

@@ -119,7 +119,7 @@ class Connection:
             return errors.MetastoreUnreachable(self.address, reason(error))
         if isinstance(error, TProtocolException) or _is_unknown_call(error):
             return errors.MetastoreNotUnderstood(self.address, reason(error))
-        return errors.MetastoreFailing(self.address, reason(error))
+        return errors.MetastoreUnreachable(self.address, reason(error))
 
     def close(self) -> None:
         """Close the connection; a later call opens another."""

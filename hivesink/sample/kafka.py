@@ -33,7 +33,7 @@ _COLUMNS = {
 
 
 def sample(servers: str, topic: str, most: int) -> Sample:
-    """As `sample_with`, in a session that ends with it. Raises JarsUnavailable and JavaNotFound as well."""
+    """As `sample_with`, in a session that ends with it. Raises SourceUnreachable and JavaFailed as well."""
     spark = session_for_kafka("hivesink sample")
     try:
         return sample_with(spark, servers, topic, most)

@@ -37,7 +37,7 @@ BYTES_A_TASK = 8 << 20
 
 
 class BatchJobs:
-    """Each call is one job. Raises TaskFailed, ModuleMissing, and Spark's own errors."""
+    """Each call is one job. Raises TaskFailed, ExecutorsDiffer, and Spark's own errors."""
 
     def __init__(self, spark: SparkSession, setup: OpenedWriter) -> None:
         self._spark = spark
@@ -81,7 +81,8 @@ class BatchJobs:
         except (Py4JJavaError, PySparkException) as error:
             # Such an executor can't even load the code that reports errors: Spark's text is all there is.
             if missing := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error)):
-                raise errors.ModuleMissing(missing[1]) from error
+                problem = f"the Python of the executors has no module {missing[1]}"
+                raise errors.ExecutorsDiffer(problem, "send an environment along, such as `make dist` makes") from error
             # A task that routes rows raises what it can't report.
             if told := re.search(r"^hivesink\.errors\.(?:\w+\.)?(\w+): (.+)", str(error), re.MULTILINE):
                 raise errors.TaskFailed(told[2], retryable=getattr(errors, told[1]).retryable) from error

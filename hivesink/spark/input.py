@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hivesink.config.options import CommitTrigger, OnBadRecord
 from hivesink.core.column_source import BLOCK, LINE, PATH, JsonPath, stream_column
 from hivesink.core.offsets import KafkaOffset, SourceOffset
-from hivesink.errors import InvalidOption, MissingColumns
+from hivesink.errors import ColumnsDontFit, InvalidOption
 from hivesink.sink.task.assign import classes_columns, row_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
 
@@ -117,7 +117,7 @@ def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bo
 
 
 def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
-    """The stream's columns that tasks need. Raises MissingColumns for decoded rows, InvalidOption."""
+    """The stream's columns that tasks need. Raises ColumnsDontFit for decoded rows, InvalidOption."""
     shape, metadata = plan.shape, _metadata(schema, plan)
     keeps_position = plan.places and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
     place = (shape.path, shape.line, shape.block) if keeps_position else ()
@@ -177,7 +177,8 @@ def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
     wanted = [column.name for column in row_columns(spec, plan.config) if column.name not in elsewhere]
     missing = [name for name in wanted if len(by_name.get(name, ())) != 1]
     if missing:
-        raise MissingColumns(plan.target.name, tuple(missing), tuple(schema.fieldNames()))
+        problem = f"{plan.target.name} needs exactly one column for each of {', '.join(missing)}"
+        raise ColumnsDontFit((f"{problem}, and the stream has {', '.join(schema.fieldNames())}",))
     shape = plan.shape
     others = (plan.config["sink.bucket.time-column"], shape.event_time, shape.topic, shape.partition)
     extra = [name for other in others if other and other not in wanted for name in by_name.get(other, [])[:1]]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, judge, read_before
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, Place, judge, read_before
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
 from hivesink.core.topics import KnownTopics
@@ -107,7 +107,7 @@ class QueryRun:
         `plan` is the stream's analyzed plan in the JVM; `ends_early` as in `Source`. `whole`: nobody else
         gets the batches first, and may change them.
 
-        Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; MissingColumns,
+        Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; ColumnsDontFit,
         ColumnsDontFit and InvalidOption if the stream's columns can't fill the table.
         """
         self.checkpoint = checkpoint
@@ -130,11 +130,11 @@ class QueryRun:
         self._has_begun = True
 
     @property
-    def _place(self) -> errors.Place:
-        return errors.Place(self.setup.spec.target.name, self.setup.context.log.location, self.checkpoint)
+    def _place(self) -> Place:
+        return Place(self.setup.spec.target.name, self.setup.context.log.location, self.checkpoint)
 
     def _begin_topics(self, last: LastBatch | None, first: NextBatch, plan: Any, files: Checkpoint) -> None:
-        """Raises TopicRemade, CheckpointUnreadable, StoreUnavailable, NotWritable."""
+        """Raises SourceChanged, CheckpointUnreadable, StoreUnavailable, NotWritable."""
         # What a start has left that was refused before its query began is of no offsets.
         kept = files.topics() if first.query else None
         self._topics.begin(last, first, kept or ())
@@ -144,10 +144,10 @@ class QueryRun:
             files.put_topics(now)
 
     def _require_same(self, now: TopicIds) -> None:
-        """Raises TopicRemade if topics have other ids `now` than before."""
+        """Raises SourceChanged if topics have other ids `now` than before."""
         if again := self._topics.learn(now):
             last = self.setup.last_batch()
-            raise errors.TopicRemade(self.setup.context.log.location, last.epoch if last else 0, again)
+            raise errors.SourceChanged.topics(self.setup.context.log.location, last.epoch if last else 0, again)
 
     def _require_fit(self, schema: StructType) -> InputShape:
         from pyspark.sql.pandas.types import to_arrow_schema

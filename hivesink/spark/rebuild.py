@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, chain
-from hivesink.errors import CheckpointNotRebuilt, InvalidOption
+from hivesink.errors import InvalidOption, Unsupported, appending
 from hivesink.spark.checkpoint import METADATA, VERSION
 from hivesink.spark.checkpoint_files import TOPICS
 from hivesink.storage.fs import retry_unknown, stage
@@ -33,7 +33,7 @@ _OF_A_CHECKPOINT = {METADATA, "offsets", "commits", "sources", "state", TOPICS}
 def batch_to_rebuild(logs: Mapping[str, LastBatch]) -> LastBatch:
     """The last batch of a query, by its `logs` and where each of them ends: a query with several sinks has several.
 
-    Raises CheckpointNotRebuilt where a checkpoint needs more than logs hold, or where two logs contradict each other.
+    Raises Unsupported where a checkpoint needs more than logs hold, or where two logs contradict each other.
     """
     ends = sorted(logs.items(), key=lambda item: item[1].ref.batch)
     (low, first), (high, last) = ends[0], ends[-1]
@@ -50,7 +50,9 @@ def batch_to_rebuild(logs: Mapping[str, LastBatch]) -> LastBatch:
     elif not last.ref.head:
         reason = "its last batch wasn't run by a Spark query"
     if reason:
-        raise CheckpointNotRebuilt(high, last.epoch, reason)
+        way = f"restore it from a backup, or start with a new one and {appending(last.epoch)}"
+        msg = f"the checkpoint of {high}"
+        raise Unsupported(msg, f"the log can't rebuild it: {reason}", way)
     return last
 
 

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from hivesink.config.cache import kept, local_location, state_folder
 from hivesink.config.site import Site
-from hivesink.errors import JvmNotStarted, MasterUnreachable, NoMetastore
+from hivesink.errors import JavaFailed, NoMetastore, SourceUnreachable
 from hivesink.jvm import archive
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector
 from hivesink.jvm.java import find_java, log4j2
@@ -116,8 +116,8 @@ def session(
     `$HIVESINK_DEBUG` it logs warnings too.
 
     Where a session runs in this process already, that one is returned, with these settings as far as Spark still
-    takes them. Raises NoMetastore if none of these names one, SiteInvalid, MetastoreUnreachable, MasterUnreachable,
-    JarsUnavailable, JavaNotFound, JvmNotStarted.
+    takes them. Raises NoMetastore if none of these names one, SiteInvalid, MetastoreUnreachable, SourceUnreachable,
+    SourceUnreachable, JavaFailed, JavaFailed.
     """
     choice = choose(
         os.environ,
@@ -141,7 +141,8 @@ def session(
     except Exception as error:
         # Spark's own error names neither the master nor the problem.
         if choice.master.startswith("spark:") and "stopped SparkContext" in str(error):
-            raise MasterUnreachable(choice.master) from error
+            msg = f"the Spark master {choice.master}"
+            raise SourceUnreachable(msg, "it doesn't answer; is it running?") from error
         raise
 
 
@@ -201,7 +202,7 @@ def _has_short_path() -> str:
 def session_for_kafka(app: str) -> SparkSession:
     """A session of this process with the Kafka connector and no metastore, for a look at a topic.
 
-    The user's own Spark settings count. Raises JarsUnavailable, JavaNotFound.
+    The user's own Spark settings count. Raises SourceUnreachable, JavaFailed.
     """
     own = given_settings(os.environ)
     connector = _with_connector(own, needed=True, local=True)
@@ -289,7 +290,7 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
     """Return the Spark session of this process, made with these settings if none runs.
 
     Sets JAVA_HOME for this process, and SPARK_LOCAL_IP for a driver on the loopback, since Spark reads them only
-    from the environment. Raises JavaNotFound, JvmNotStarted.
+    from the environment. Raises JavaFailed, JavaFailed.
     """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -320,7 +321,9 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
             spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         if "[JAVA_GATEWAY_EXITED]" in str(error):
-            raise JvmNotStarted(java.program) from error
+            problem = f"{java.program} ended before Spark's driver was up"
+            way = "its lines above say why: mostly an option that it doesn't know, or too much memory"
+            raise JavaFailed(problem, way, retryable=True) from error
         raise
     # Asked of the session: submit arguments set it too.
     if runs_here(master) and spark.conf.get(_CHECKPOINT_FILES, None) is None:
@@ -371,7 +374,7 @@ def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str], *,
 
 
 def log4j_file(kind: str) -> Path:
-    """Return the configuration of log4j 2 of one of `LOGGING`, in the cache. Raises CacheUnwritable."""
+    """Return the configuration of log4j 2 of one of `LOGGING`, in the cache. Raises NotWritable."""
     return kept(f"spark-{kind}-log4j2.properties", LOGGING[kind])
 
 

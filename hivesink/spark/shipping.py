@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.config.cache import write_atomically
 from hivesink.config.plugins import modules_for_tasks
-from hivesink.errors import VersionsDiffer
+from hivesink.errors import ExecutorsDiffer
 from hivesink.spark.site import is_local
 from hivesink.version import VERSION
 
@@ -87,10 +87,12 @@ def sealed(value: object) -> Sealed:
 
 
 def unsealed(seal: Sealed) -> Any:
-    """In a task: the sealed value. Raises VersionsDiffer."""
+    """In a task: the sealed value. Raises ExecutorsDiffer."""
     version, pickled = seal
     if version != VERSION:
-        raise VersionsDiffer(version, VERSION, f"{socket.gethostname()}, {Path(__file__).parents[1]}")
+        where = f"{socket.gethostname()}, {Path(__file__).parents[1]}"
+        problem = f"the driver is hivesink {version}, but an executor ({where}) imports {VERSION}"
+        raise ExecutorsDiffer(problem, "leave hivesink out of --py-files, or send the driver's version")
     return pickle.loads(pickled)  # noqa: S301  the driver's own bytes, by Spark's own channel
 
 

@@ -77,8 +77,8 @@ class HiveSink:
         the query, whose batch is committed all the same.
 
         Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable,
-        EncryptionDiffers; LogOfAnotherTable, TableMadeAgain, FilesUnknown if the log and the table don't
-        belong together, PropertyRefused.
+        Unsupported; LogOfAnotherTable, TableMadeAgain, FilesUnknown if the log and the table don't
+        belong together, NotWritable.
         """
         if type(spark).__module__.startswith("pyspark.sql.connect"):
             msg = "Spark Connect"
@@ -136,7 +136,7 @@ class HiveSink:
 
         Raises what recovery raises: another run at work (EpochTaken), a damaged log (LogDamaged), lost parts
         (PartLost). Before a query or a new checkpoint exists, it raises what log and checkpoint reveal together
-        (ForeignHistory, BatchBehindLog, BatchesMissing, OffsetsDontChain and others below), and MissingColumns or
+        (ForeignHistory, CheckpointDiffers, LogMissing, CheckpointDiffers and others below), and ColumnsDontFit or
         ColumnsDontFit if the stream can't fill the table; InvalidOption; Unsupported for other triggers, for a
         checkpoint on this machine's disk with a cluster's master, and while a query of this sink still runs.
         """

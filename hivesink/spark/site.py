@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.config.site import Site
-from hivesink.errors import EncryptionDiffers, InvalidOption, StoreUnavailable, Unsupported
+from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,11 +75,16 @@ def resolved_checkpoint(spark: SparkSession, checkpoint: object) -> str:
 def check_encryption(spark: SparkSession, locations: Sequence[str], log: str) -> None:
     """Refuse an unencrypted log beside a table in an encryption zone: it holds offsets and partition values.
 
-    Only HDFS has zones. Raises EncryptionDiffers, StoreUnavailable.
+    Only HDFS has zones. Raises Unsupported, StoreUnavailable.
     """
     for location in locations:
         if _is_encrypted(spark, location) and not _is_encrypted(spark, log):
-            raise EncryptionDiffers(location, log)
+            msg = f"a log outside of an encryption zone, {log},"
+            raise Unsupported(
+                msg,
+                f"{location} is in one, and the log holds partition values and offsets",
+                "set sink.log-location to a folder in a zone",
+            )
 
 
 def _is_encrypted(spark: SparkSession, location: str) -> bool:

@@ -215,14 +215,14 @@ class RenameCommitLog:
             self._refuse_anew(path)
 
     def _require_log(self, path: str) -> None:
-        """Raise LogGone for a task's new file at `path` where nothing else is left of the log."""
+        """Raise LogMissing for a task's new file at `path` where nothing else is left of the log."""
         if not self._fs.is_folder(self._manifests) and self._fs.length(self._uid) is None:
             self._refuse_anew(path)
 
     def _refuse_anew(self, path: str) -> NoReturn:
-        """Take back a file that has made the log's folder anew, after a reset beside this run. Raises LogGone."""
+        """Take back a file that has made the log's folder anew, after a reset beside this run. Raises LogMissing."""
         drop(self._fs, path)
-        raise errors.LogGone(self._folder)
+        raise errors.LogMissing.gone(self._folder)
 
 
 def _lacks(view: LogView, epoch: int) -> bool:

@@ -6,7 +6,7 @@ Every changing primitive is one call that may arrive late, and then does what it
 The error of a changing primitive says what happened:
   FileExistsError, FileNotFoundError            not done, for that reason
   NotWritable, StoreUnavailable, Unsupported,
-  DanglingLink                                  not done, and won't be
+  NotWritable                                  not done, and won't be
   OutcomeUnknown                                done, not done, or done later: look
 
 The functions here repeat changes until their outcome is known, and create whole files if absent.
@@ -105,7 +105,7 @@ class FileSystem(Protocol):
         """Delete `folder` if it is there and empty, never what is in it. Whether it did."""
 
     def length(self, path: str) -> int | None:
-        """A file's bytes; None where there is no file. Raises DanglingLink where its folder leads nowhere."""
+        """A file's bytes; None where there is no file. Raises NotWritable where its folder leads nowhere."""
 
     def is_folder(self, path: str) -> bool: ...
 

@@ -18,7 +18,7 @@ import stat
 from posixpath import dirname
 from typing import TYPE_CHECKING, cast
 
-from hivesink.errors import DanglingLink, HiveSinkError, NotWritable, StoreUnavailable, Unsupported
+from hivesink.errors import HiveSinkError, NotWritable, StoreUnavailable, Unsupported
 from hivesink.storage.fs import Entry, apart
 
 if TYPE_CHECKING:
@@ -95,12 +95,14 @@ def no_link(source: str, target: str, error: OSError) -> HiveSinkError:
 
 
 def require_no_dangling_link(folder: str) -> None:
-    """Raise DanglingLink if `folder`, or the nearest existing folder above it, is a link to nothing."""
+    """Raise NotWritable if `folder`, or the nearest existing folder above it, is a link to nothing."""
     while not os.path.lexists(folder):
         folder = dirname(folder)
     if os.path.islink(folder) and not os.path.exists(folder):
         with contextlib.suppress(FileNotFoundError):
-            raise DanglingLink(folder, os.readlink(folder))
+            target = os.readlink(folder)
+            why = f"a symbolic link to {target}, which doesn't exist"
+            raise NotWritable(folder, why, f"restore {target} (is a disk not mounted?), or remove the link")
 
 
 def sync_folder(folder: str) -> None:

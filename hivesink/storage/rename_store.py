@@ -99,7 +99,7 @@ class RenameFileStore:
         waiting = Pending(join(folder, basename(part.staged)), part.target, part.length)
         try:
             # Missing or cut short: whoever looks at it next reports that.
-            with contextlib.suppress(errors.PartLost, errors.LengthMismatch):
+            with contextlib.suppress(errors.PartLost):
                 converge(self._fs, Pending(part.staged, waiting.staged, part.length))
         except errors.Unsupported:
             # The partition's folder is in another encryption zone or on another file system.
@@ -184,7 +184,7 @@ class _StagedPart:
             self.fs.sync_close(self.stream, staged)
             _rename(self.fs, Pending(staged, pending.staged, pending.length))
         # Nothing was decided about this part, so it is a leftover in any state.
-        except (errors.PartLost, errors.LengthMismatch) as lost:
+        except errors.PartLost as lost:
             raise errors.StoreUnavailable(action="close", path=staged, reason=_TAKEN) from lost
         except (errors.TargetTaken, errors.OutcomeUnknown) as error:
             raise errors.StoreUnavailable(action="close", path=staged, reason=str(error)) from error

@@ -21,7 +21,7 @@ class LogSegments:
     fs: FileSystem
     folder: str
     require_log: Callable[[str], None]
-    """Takes a new file back if it has made the log's folder anew, and raises LogGone."""
+    """Takes a new file back if it has made the log's folder anew, and raises LogMissing."""
 
     def create(self, name: str) -> _NewSegment:
         path = self.path(name)

@@ -17,7 +17,7 @@ from hivesink.core.log import require_writer_name
 from hivesink.core.table import TableName, require_table_name
 from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
-from hivesink.errors import InvalidOption, NoMetastore, TableFolderGone, UnknownTable, Unsupported, WrongUsage
+from hivesink.errors import InvalidOption, NoMetastore, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
 from hivesink.hiveql.render import declared
 from hivesink.logs import log_root, table_root
 from hivesink.metastore.thrift_connection import endpoints
@@ -54,16 +54,16 @@ class OpenedTable:
     owner: Ownership
 
     @property
-    def folder_gone(self) -> TableFolderGone | None:
+    def folder_gone(self) -> NotWritable | None:
         """What to say of a table without a log if its folder isn't there, as on a disk that isn't mounted."""
         if self.writers or next(iter(self.owner.store.walk(self.live.location)), None) is not None:
             return None
-        return TableFolderGone(self.name, self.live.location)
+        return folder_gone(self.name, self.live.location)
 
     def require_same(self, writer: str | None = None) -> None:
         """Raise what stops a start: the table isn't the log's, a disk isn't mounted, the log of `writer` is too old.
 
-        Raises LogOfAnotherTable, TableMadeAgain, TableFolderGone, LogDamaged, NewerFormat.
+        Raises LogOfAnotherTable, TableMadeAgain, NotWritable, LogDamaged, NewerFormat.
         """
         if (records := self.owner.root.records()) and not self.name.endswith("__rejected"):
             self.owner.verdict(self.live, records[-1])

@@ -17,14 +17,14 @@ from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
 from hivesink.core.manifest import REPLAYS, live_parts
 from hivesink.core.offsets import OtherOffset
 from hivesink.errors import (
-    BatchBehindLog,
+    CheckpointDiffers,
     EpochTaken,
     FencedOut,
     InvalidOption,
     LogDamaged,
-    MarksMissing,
     NewerFormat,
     ReplayOvertaken,
+    ReplaySplit,
 )
 from hivesink.hiveql.render import declared
 from hivesink.sink.commit.observe import load
@@ -85,7 +85,7 @@ class Replay:
     def try_out(self, wanted: Wanted, census: Census) -> Replayed:
         """What a replay would do. Writes nothing.
 
-        Raises what `DeadLetters.read` raises, InvalidOption, MarksMissing.
+        Raises what `DeadLetters.read` raises, InvalidOption, ReplaySplit.
         """
         spec, config, found = self._spec, self._config(self._options()), Replayed()
         target, now = TablePlan(spec, self._opened.live.location), datetime.now(timezone.utc)
@@ -98,7 +98,7 @@ class Replay:
     def run(self, wanted: Wanted, census: Census) -> Replayed:
         """Decode them again, and commit those that fit as one epoch. What another replay has done isn't done again.
 
-        Raises what `DeadLetters.read` and `Committer.commit` raise, MarksMissing, ReplayOvertaken if another replay is
+        Raises what `DeadLetters.read` and `Committer.commit` raise, ReplaySplit, ReplayOvertaken if another replay is
         at work.
         """
         opened, done = self._opened, list[Replayed]()
@@ -137,15 +137,15 @@ class Replay:
         """Raises ReplayOvertaken for what the committer says of two runs, or of a batch number that is taken."""
         try:
             yield
-        except (EpochTaken, FencedOut, BatchBehindLog) as error:
+        except (EpochTaken, FencedOut, CheckpointDiffers) as error:
             raise ReplayOvertaken(self._opened.name) from error
 
     def _records(self, wanted: Wanted, census: Census, config: SinkConfig) -> Iterator[Letters]:
-        """The records to decode again. Raises what `DeadLetters.read` raises, and MarksMissing."""
+        """The records to decode again. Raises what `DeadLetters.read` raises, and ReplaySplit."""
         is_dated, due = _uses_arrival(config), self._marks_due()
         for day, batch in self.letters.read(wanted, census, beside_records(self._spec, config)):
             if census.marks[day] < due[day]:
-                raise MarksMissing(self.letters.name, day, due[day], census.marks[day])
+                raise ReplaySplit.marks(self.letters.name, day, due[day], census.marks[day])
             arrivals = batch.column("arrived_at").dictionary_encode()
             for code, arrival in enumerate(arrivals.dictionary.to_pylist() if is_dated else [_ANY]):
                 own = batch.filter(pc.equal(arrivals.indices, code)) if is_dated else batch

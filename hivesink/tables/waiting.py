@@ -15,7 +15,7 @@ from hivesink.core.partition_value import canonical
 from hivesink.core.progress import count
 from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Primitive
-from hivesink.errors import HiveSinkError, InvalidOption, PartitionPathInvalid, ValueUnfit, WrongUsage
+from hivesink.errors import HiveSinkError, InvalidOption, PartitionInvalid, WrongUsage
 from hivesink.tables.opened import open_table
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _checked(opened: OpenedTable, partition: str) -> str:
         pairs = parse_path(partition)
         if [name for name, _ in pairs] == names:
             return _path(columns, [value for _, value in pairs])
-    except (PartitionPathInvalid, ValueUnfit) as error:
+    except PartitionInvalid as error:
         raise WrongUsage((str(error),)) from error
     form = "/".join(f"{name}=…" for name in names) or "nothing: it has no partitions"
     raise WrongUsage((f"{partition!r} is no partition of {opened.name}: write {form}",))

@@ -85,7 +85,7 @@ class Cluster:
     What the servers hold stays in `folder` for the next block; every process ends with this one. `only` names
     the parts to start; what a part needs comes along. `metastore_extra` and `hiveserver2_extra` are properties
     that win over the cluster's own. Without `durable` a power cut may lose the last changes, which tests
-    don't mind; the death of a process never does. Raises ServerFailed, JarsUnavailable, JavaNotFound.
+    don't mind; the death of a process never does. Raises ServerFailed, SourceUnreachable, JavaFailed.
     """
 
     def __init__(

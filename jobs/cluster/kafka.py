@@ -49,7 +49,7 @@ WAIT = 30.0
 class EmbeddedKafka(EmbeddedServer):
     """A broker for the length of a `with` block; its topics stay in `folder` for the next one.
 
-    It doesn't create topics by itself. Raises ServerFailed, JarsUnavailable, JavaNotFound.
+    It doesn't create topics by itself. Raises ServerFailed, SourceUnreachable, JavaFailed.
     """
 
     name = "the embedded Kafka broker"

@@ -39,14 +39,14 @@ class JobEnded(HiveSinkError):
     """The job failed, and has reported why."""
 
     def __init__(self, code: int) -> None:
-        self.code = code
+        self.exit_code = code
         super().__init__(f"the job ended with exit code {code}")
 
 
 def addresses(kind: str, screen: Screen) -> Addresses:
     """The servers' addresses: of `compose`, or of `make cluster-up`, whose servers it starts where they don't run.
 
-    They stay up, as after `make cluster-up`. Raises ServerFailed, JarsUnavailable, JavaNotFound.
+    They stay up, as after `make cluster-up`. Raises ServerFailed, SourceUnreachable, JavaFailed.
     """
     if kind == "compose":
         return containers.addresses()

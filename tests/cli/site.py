@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -48,9 +49,9 @@ class Said:
 
     @property
     def error(self) -> str:
-        """The one line that it complained with."""
+        """The one line that it complained with, without the error's code."""
         (line,) = self.err.splitlines()
-        return line
+        return re.sub(r" \[HS\d{3}\]$", "", line)
 
 
 def hivesink(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Said:

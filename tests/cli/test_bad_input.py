@@ -49,7 +49,7 @@ def test_no_metastore_at_all(
     monkeypatch.chdir(tmp_path)
     said = hivesink(capsys, "status", "demo.events")
     assert said.code == 65
-    assert f"no embedded one runs in {tmp_path}/.hivesink-local; " in said.error
+    assert f"no embedded one runs in {tmp_path}/.hivesink-local. " in said.error
     assert "hivesink metastore start" in said.error
 
 

@@ -7,7 +7,8 @@ from decimal import Decimal
 import pytest
 
 from hivesink.cli.output import Grid, JsonOutput, Line, Report, TextOutput, error_lines, redact
-from hivesink.errors import DdlInvalid, DdlProblem, ServerFailed, UnknownTable
+from hivesink.errors import DdlInvalid, ServerFailed, UnknownTable
+from hivesink.hiveql.ddltext import DdlProblem
 
 
 @pytest.mark.parametrize(

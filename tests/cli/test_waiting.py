@@ -15,7 +15,7 @@ import pytest
 
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
-from hivesink.errors import LogGone, RowsHeldBack, StoreUnavailable
+from hivesink.errors import LogMissing, RowsHeldBack, StoreUnavailable
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.storage.commit_log import RenameCommitLog
 from tests.cli.site import Ingest, alter, hivesink
@@ -240,7 +240,7 @@ def test_a_reset_beside_a_run_whose_rows_wait_is_told_as_that(
     waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert hivesink(capsys, "reset", table, "--discard", "12", "--yes").code == 0
-    with pytest.raises(LogGone):
+    with pytest.raises(LogMissing):
         waiting.committer.finish()
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.config.cache import cache_folder, kept, made_once, state_folder
-from hivesink.errors import CacheUnwritable
+from hivesink.errors import NotWritable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,8 @@ def test_a_file_that_is_kept_is_written_again_only_if_it_differs(cache: Path) ->
 def test_a_cache_that_cannot_be_written_is_one_clear_line(cache: Path) -> None:
     cache.write_text("a file")
     line = f"^{cache_folder()}/.* can't be used .*XDG_CACHE_HOME"
-    with pytest.raises(CacheUnwritable, match=line) as told:
+    with pytest.raises(NotWritable, match=line) as told:
         kept("bin/tool", "one")
     assert not told.value.retryable
-    with pytest.raises(CacheUnwritable, match=line):
+    with pytest.raises(NotWritable, match=line):
         made_once("folder", lambda scratch: scratch)

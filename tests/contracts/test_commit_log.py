@@ -19,7 +19,7 @@ from hivesink.errors import (
     EpochTaken,
     FencedOut,
     LogDamaged,
-    LogGone,
+    LogMissing,
     NewerFormat,
     OutcomeUnknown,
     StoreUnavailable,
@@ -301,7 +301,7 @@ def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
         lambda: log.touch(Touched(Epoch(3), "aaaabbbb", 0, 0, 0, ("/w/t",))),
     )
     for change in reversed(changes):
-        with pytest.raises(LogGone, match="reset"):
+        with pytest.raises(LogMissing, match="reset"):
             change()
     assert (log.view().head, dict(log.view().marks), log.touched()) == (0, {}, [])
 

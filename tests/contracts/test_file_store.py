@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending, parse_staged
-from hivesink.errors import LengthMismatch, PartLost, StoreUnavailable, TargetTaken
+from hivesink.errors import PartLost, StoreUnavailable, TargetTaken
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
@@ -109,7 +109,7 @@ def test_another_length_is_refused(store: FileStore, table: str, published: bool
     part = stage(store, table)
     if published:
         store.publish(part)
-    with pytest.raises(LengthMismatch, match=f"has {len(ROWS)} bytes where 5 were"):
+    with pytest.raises(PartLost, match=f"has {len(ROWS)} bytes where 5 were"):
         store.publish(Pending(part.staged, part.target, 5))
 
 

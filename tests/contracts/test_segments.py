@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import LogGone, SegmentLost, StoreUnavailable
+from hivesink.errors import LogMissing, SegmentLost, StoreUnavailable
 from hivesink.storage.commit_log import RenameCommitLog
 from tests.contracts.test_commit_log import FILE_SYSTEMS
 
@@ -87,7 +87,7 @@ def test_a_segment_makes_no_log_anew(log: RenameCommitLog) -> None:
     fs.rename_folder(log.location, f"{log.location}.reset-20261123T000000Z")
     other = log.segments.create(OTHER)
     other.stream.write(b"two")
-    with pytest.raises(LogGone):
+    with pytest.raises(LogMissing):
         other.close()
     assert fs.list(f"{log.location}/segments") == []
     file.abort()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink import errors
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy, LastBatch, New, NextBatch, Replay, judge
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy, LastBatch, New, NextBatch, Place, Replay, judge
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def test_what_judge_says(log: str, batch: str, append: str, verdict: str) -> Non
     for asked in coming.asked():
         if verdict[0].isupper():
             with pytest.raises(getattr(errors, verdict), match="/log"):
-                judge(last, asked, policy, errors.Place("d.t", "/log"), raw=coming.raw)
+                judge(last, asked, policy, Place("d.t", "/log"), raw=coming.raw)
         else:
-            assert words(judge(last, asked, policy, errors.Place("d.t", "/log"), raw=coming.raw)) == verdict
+            assert words(judge(last, asked, policy, Place("d.t", "/log"), raw=coming.raw)) == verdict
 
 
 def words(said: New | Replay) -> str:

@@ -16,7 +16,7 @@ from hivesink.core.partfile import (
     decide_publish,
     parse_staged,
 )
-from hivesink.errors import HiveSinkError, LengthMismatch, PartLost, TargetTaken
+from hivesink.errors import HiveSinkError, PartLost, TargetTaken
 
 hexes = st.text("0123456789abcdef", min_size=8, max_size=32)
 numbers = st.integers(0, 10**12)
@@ -82,8 +82,8 @@ LENGTHS = (None, 0, 4, 5)
 def expected(staged: int | None, target: int | None, *, one_file: bool) -> PublishStep | type[HiveSinkError]:
     table: dict[tuple[bool, bool], PublishStep | type[HiveSinkError]] = {
         (False, False): PartLost,
-        (True, False): PublishStep.RENAME if staged == 5 else LengthMismatch,
-        (False, True): PublishStep.DONE if target == 5 else LengthMismatch,
+        (True, False): PublishStep.RENAME if staged == 5 else PartLost,
+        (False, True): PublishStep.DONE if target == 5 else PartLost,
         (True, True): PublishStep.UNLINK if one_file and target == 5 else TargetTaken,
     }
     return table[staged is not None, target is not None]
@@ -109,6 +109,6 @@ def test_a_part_goes_through_its_states_in_one_folder() -> None:
 
 
 def test_a_lost_part_names_its_table_in_commands_alone() -> None:
-    said = str(PartLost("/a TABLE/s", "/a TABLE/t").of("demo.t", "dt=1"))
+    said = str(PartLost.missing("/a TABLE/s", "/a TABLE/t").of("demo.t", "dt=1"))
     assert said.startswith("/a TABLE/s and /a TABLE/t are both missing")
     assert "`hivesink recover demo.t --forget dt=1`" in said

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.partition import DEFAULT_PARTITION, ESCAPED, escape, parse_path, partition_path, unescape
-from hivesink.errors import PartitionPathInvalid
+from hivesink.errors import PartitionInvalid
 
 # As listed by Hive's FileUtils: the control characters by its loop, the others one by one.
 HIVES_LIST = {chr(code) for code in range(32)} | {
@@ -62,11 +62,11 @@ def test_paths() -> None:
 
 @pytest.mark.parametrize("path", ["", "a", "a=", "=b", "a=1//b=2", "a=1/part-0"])
 def test_what_is_no_partition_path(path: str) -> None:
-    with pytest.raises(PartitionPathInvalid, match="is not name=value"):
+    with pytest.raises(PartitionInvalid, match="is not name=value"):
         parse_path(path)
 
 
 def test_a_folder_name_that_file_systems_refuse() -> None:
     assert partition_path(["a"], ["ü" * 126]) == "a=" + "ü" * 126
-    with pytest.raises(PartitionPathInvalid, match="256 bytes"):
+    with pytest.raises(PartitionInvalid, match="256 bytes"):
         partition_path(["a"], ["ü" * 127])

@@ -350,7 +350,7 @@ def test_a_table_made_again_is_refused_until_its_log_is_reset(world: World, opti
     waits = planned.unpublished
     assert waits == (options is WAIT) + (world.batches == 4)
     if waits:
-        with pytest.raises(errors.RowsAtStake, match=f"--discard {waits}"):
+        with pytest.raises(errors.InvalidOption, match=f"--discard {waits}"):
             require_free(owner, live, [planned], 0)
     require_free(owner, live, [planned], waits)
     reset(owner, live, ["w"], (), NOW)
@@ -460,7 +460,7 @@ def test_who_may_not_alter_the_table_gets_the_statement(world: World, monkeypatc
 
     with monkeypatch.context() as patched:
         patched.setattr(MemoryMetastore, "set_property", refused)
-        with pytest.raises(errors.PropertyRefused, match="no privilege ALTER") as told:
+        with pytest.raises(errors.NotWritable, match="no privilege ALTER") as told:
             world.start()
     statement = str(told.value).partition("run: ")[2]
     key, _, text = statement.removeprefix(f"ALTER TABLE {TABLE} SET TBLPROPERTIES (").rstrip(")").partition("=")

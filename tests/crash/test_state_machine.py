@@ -19,16 +19,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hivesink.core.epoch import HistoryPolicy
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import (
-    BatchBehindLog,
+    CheckpointDiffers,
     EpochTaken,
     FencedOut,
     ForeignHistory,
     HiveSinkError,
     MetastoreUnreachable,
-    OffsetsDontChain,
     RegistrationFailed,
     RegistrationUnknown,
-    ReplayDiffers,
     StoreUnavailable,
 )
 from hivesink.errors import OutcomeUnknown as Unknown
@@ -50,7 +48,7 @@ PLANS = st.builds(Plan, st.integers(1, 160), st.sampled_from(Mode))
 METASTORE_PLANS = st.builds(Plan, st.integers(1, 24), st.sampled_from(Mode))
 SIZES = st.integers(1, 5)
 
-STOPPED = (EpochTaken, FencedOut, BatchBehindLog)
+STOPPED = (EpochTaken, FencedOut, CheckpointDiffers)
 FAULTS = (Unknown, StoreUnavailable, MetastoreUnreachable, RegistrationFailed, RegistrationUnknown)
 
 
@@ -211,7 +209,7 @@ class Histories(RuleBasedStateMachine):
             job().run(size)
         except Kill:
             return False
-        except (ReplayDiffers, BatchBehindLog, ForeignHistory, OffsetsDontChain):
+        except (CheckpointDiffers, ForeignHistory):
             self._new_checkpoint(append=False)
             return False
         except (*STOPPED, *FAULTS):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import BatchBehindLog, EpochTaken, FencedOut, HiveSinkError
+from hivesink.errors import CheckpointDiffers, EpochTaken, FencedOut, HiveSinkError
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, moments
 from tests.crash.site import Site, SiteJob, Watched, dies
 from tests.crash.steps import ROLLING
@@ -26,7 +26,7 @@ DAYS = ("dt=a", "dt=b", "dt=c")
 FIRST = [Event(number, day) for number, day in enumerate("aabbbbcc")]
 MORE = [Event(number + len(FIRST), day) for number, day in enumerate("ccaabbbd")]
 ALL = range(len(FIRST) + len(MORE))
-STOPPED = (EpochTaken, FencedOut, BatchBehindLog)
+STOPPED = (EpochTaken, FencedOut, CheckpointDiffers)
 """How a run that was overtaken ends; the last where it wakes before it has read the log."""
 OPTIONS = {
     "sink.log.retained-epochs": "1",

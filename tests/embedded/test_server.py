@@ -10,7 +10,7 @@ import pytest
 
 from hivesink.embedded.process import HOST, Launch, identity_of, port_is_free
 from hivesink.embedded.server import RECORD, EmbeddedServer
-from hivesink.errors import PortTaken
+from hivesink.errors import NotWritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ def test_a_port_that_was_taken_meanwhile_is_an_error_for_a_server_that_others_kn
         other.bind((HOST, port))
         other.listen()
         if kind is Known:
-            with pytest.raises(PortTaken, match=f"the test server has port {port}, which another program uses now"):
+            with pytest.raises(NotWritable, match=f"port {port} of the test server"):
                 server.start()
         else:
             with server:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class EmbeddedThriftServer(EmbeddedServer):
     """A server for the length of a `with` block, over the tables of a running metastore.
 
-    `auth` is HiveServer2's: NOSASL or NONE. Raises ServerFailed, JavaNotFound.
+    `auth` is HiveServer2's: NOSASL or NONE. Raises ServerFailed, JavaFailed.
     """
 
     name = "the embedded Spark Thrift Server"

@@ -10,7 +10,7 @@ import pytest
 from hivesink.core.bucket import normal
 from hivesink.core.ownership import PROPERTY, LogAddress, default_root
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.errors import DdlDiffers, HiveSinkError, TableExists
+from hivesink.errors import DdlInvalid, HiveSinkError, TableExists
 from hivesink.hiveql.apply import Alter, Create, Nothing, apply, plan_all
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_a_difference_stops_everything_before_the_first_change() -> None:
     catalog = Memory()
     apply([A], catalog)
     changed = replace(A, columns=(Column("x", Primitive.STRING),), partition_columns=(Column("dt", Primitive.STRING),))
-    with pytest.raises(DdlDiffers) as caught:
+    with pytest.raises(DdlInvalid) as caught:
         apply([B, changed], catalog)
     assert [line.partition(": ")[0] for line in str(caught.value).splitlines()] == ["demo.a", "demo.a"]
     assert list(catalog.tables) == [A.name]
@@ -130,7 +130,7 @@ def test_the_second_of_two_sets_its_own_properties() -> None:
 def test_the_second_of_two_refuses_another_table() -> None:
     catalog = Memory()
     between(catalog, lambda spec: catalog.create(replace(spec, columns=(Column("y", Primitive.INT),))))
-    with pytest.raises(DdlDiffers, match="column x is not in the live table"):
+    with pytest.raises(DdlInvalid, match="column x is not in the live table"):
         apply([A], catalog)
 
 

@@ -69,7 +69,7 @@ def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused
     stage.put(range(20, 30))
     events = partial(sources.lines, stage.spark, str(stage.source)) if older else stage.lines
     for _ in range(2):  # Spark plans the batch, then has it planned.
-        with pytest.raises(errors.ReplayDiffers) as refused:
+        with pytest.raises(errors.CheckpointDiffers) as refused:
             stage.drain(events=events())
         read = str(refused.value).partition("once the files that were read are moved away for good: ")[2]
         assert stage.ids() == rows
@@ -153,7 +153,7 @@ def test_over_kafka_a_lost_offsets_file_is_a_replay_or_refused(stage: Stage, top
             assert done[0].replayed
             continue
         topic.put(range(first, first + 10))
-        with pytest.raises(errors.ReplayDiffers, match="--checkpoint file:"):
+        with pytest.raises(errors.CheckpointDiffers, match="--checkpoint file:"):
             stage.drain(events=topic.stream(stage.spark))
     assert stage.ids() == [*range(10), *range(20, 30)]
 
@@ -177,7 +177,7 @@ def test_old_and_foreign_checkpoints_and_a_deleted_log_are_refused_and_change_no
     stage.drain()
     newest = stage.checkpoint.rename(stage.folder / "newest")
     old.rename(stage.checkpoint)
-    with pytest.raises(errors.BatchBehindLog):
+    with pytest.raises(errors.CheckpointDiffers):
         stage.drain()
     stage.restore_checkpoint(newest)
     log = stage.log().rename(stage.folder / "log")

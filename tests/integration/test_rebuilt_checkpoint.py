@@ -185,7 +185,7 @@ def test_sources_that_are_changed_round_are_refused(stage: Stage, topic: Topic) 
 
     stage.drain(events=both(topic, other))
     topic.put(range(20, 30))
-    with pytest.raises(errors.SourcesSwapped, match=f"read {other.name}, {topic.name}, but until epoch 1"):
+    with pytest.raises(errors.SourceChanged, match=f"read {other.name}, {topic.name}, but until epoch 1"):
         stage.drain(events=both(other, topic))
     stage.drain(events=both(topic, other))
     assert stage.ids() == list(range(30))
@@ -198,7 +198,7 @@ def test_folders_that_are_changed_round_are_refused(stage: Stage) -> None:
     second.folder.mkdir()
     second.put(range(10, 20))
     stage.drain(events=stage.lines().union(second.lines()))
-    with pytest.raises(errors.SourcesSwapped):
+    with pytest.raises(errors.SourceChanged):
         stage.drain(events=second.lines().union(stage.lines()))
     assert stage.ids() == list(range(20))
 
@@ -216,16 +216,16 @@ def test_a_topic_that_was_created_again_is_refused_until_a_new_checkpoint_reads_
     told = rf"^topic {topic.name} was deleted and created again, .* append=1\)"
     for allowed in ({}, {"append": 1}):
         for events in (topic.stream(stage.spark), own.option("subscribe", topic.name).load()):
-            with pytest.raises(errors.TopicRemade, match=told):
+            with pytest.raises(errors.SourceChanged, match=told):
                 stage.drain(stage.sink(**allowed), events)
     # Neither a rebuilt checkpoint nor another writer's name hides it.
     old = stage.copy_checkpoint()
     stage.forget_checkpoint()
     assert recover().code == 0
-    with pytest.raises(errors.TopicRemade):
+    with pytest.raises(errors.SourceChanged):
         stage.drain(events=topic.stream(stage.spark))
     stage.restore_checkpoint(old)
-    with pytest.raises(errors.TopicRemade):
+    with pytest.raises(errors.SourceChanged):
         stage.drain(stage.sink(writer="other", append=0), topic.stream(stage.spark))
     assert stage.ids() == list(range(20))
     stage.forget_checkpoint()
@@ -247,7 +247,7 @@ def test_a_topic_that_is_created_again_after_a_kill_in_a_querys_first_batch_is_r
     topic.remake()
     topic.put(range(100, 140))
     for _ in range(2):
-        with pytest.raises(errors.TopicRemade):
+        with pytest.raises(errors.SourceChanged):
             stage.drain(events=topic.stream(stage.spark, startingOffsets=middle))
     assert stage.ids() == []
 
@@ -262,6 +262,6 @@ def test_a_topic_that_is_created_again_under_a_running_query_stops_it(stage: Sta
         topic.put(range(100, 120))
 
     query = stage.begin(stage.sink(on_commit=remake), topic.stream(stage.spark), trigger="0 seconds")
-    with pytest.raises(errors.TopicRemade):
+    with pytest.raises(errors.SourceChanged):
         query.processAllAvailable()
     assert stage.ids() == list(range(10))

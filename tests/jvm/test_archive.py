@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from hivesink.errors import ArchiveNotMade
+from hivesink.errors import JavaFailed
 from hivesink.jvm import archive
 from hivesink.jvm.java import Java
 
@@ -39,7 +39,7 @@ def test_a_java_that_writes_none_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     java.chmod(0o755)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(archive, "find_java", lambda: Java(tmp_path, 17))
-    with pytest.raises(ArchiveNotMade, match=rf"^{java} wrote no archive of Spark's classes: .*; jobs run without it"):
+    with pytest.raises(JavaFailed, match=rf"^{java} wrote no archive of Spark's classes: .*; jobs run without it"):
         archive.make([])
     # Nothing is left that a JVM could take for one.
     assert list((tmp_path / "cache").rglob("*.jsa")) == []

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from hivesink.errors import JarsUnavailable
+from hivesink.errors import SourceUnreachable
 from hivesink.jvm.jars import JarSet, fetch, kafka_connector
 from jobs.cluster.settings import HDFS_JARS, HIVE_JARS, KAFKA_JARS
 
@@ -84,7 +84,7 @@ def test_a_list_pins_each_jar_once_at_one_version(jars: JarSet) -> None:
 
 
 def test_what_does_not_exist_is_one_clear_error_and_leaves_nothing(cache: Path) -> None:
-    with pytest.raises(JarsUnavailable) as e:
+    with pytest.raises(SourceUnreachable) as e:
         fetch(JarSet("nothing", ("org.jspecify:jspecify:1.0.0", "org.jspecify:jspecify-none:1.0.0")))
     assert "jspecify-none" in str(e.value)
     assert "\n" not in str(e.value)
@@ -93,7 +93,9 @@ def test_what_does_not_exist_is_one_clear_error_and_leaves_nothing(cache: Path) 
 
 def test_a_repository_out_of_reach_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIVESINK_MAVEN_URL", "http://127.0.0.1:9/maven")
-    with pytest.raises(JarsUnavailable, match=r"fetched from http://127\.0\.0\.1:9/maven: .*; set HIVESINK_MAVEN_URL"):
+    with pytest.raises(
+        SourceUnreachable, match=r"fetched from http://127\.0\.0\.1:9/maven: .*; set HIVESINK_MAVEN_URL"
+    ):
         fetch(SMALL)
     assert list(cache.iterdir()) == []
 
@@ -104,7 +106,7 @@ def test_a_jar_with_another_checksum_is_refused(cache: Path, tmp_path: Path, mon
     (place / "own-1.jar").write_bytes(b"cut sho")
     (place / "own-1.jar.sha1").write_text(sha1(b"cut short", usedforsecurity=False).hexdigest())
     monkeypatch.setenv("HIVESINK_MAVEN_URL", (tmp_path / "mirror").as_uri())
-    with pytest.raises(JarsUnavailable, match=r"own-1\.jar has another checksum"):
+    with pytest.raises(SourceUnreachable, match=r"own-1\.jar has another checksum"):
         fetch(JarSet("own", ("org.x:own:1",)))
     assert list(cache.iterdir()) == []
 

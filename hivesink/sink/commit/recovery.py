@@ -12,7 +12,7 @@ from hivesink.core.lifecycle import EpochState
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.repair import forget, requeueable
 from hivesink.core.snapshot import PartLocator, Snapshot, StagingArea, Winner, missing_parts
-from hivesink.errors import EpochTaken, PartitionPathInvalid, RegistrationFailed, ReplaySplit, UnknownTable
+from hivesink.errors import EpochTaken, PartitionInvalid, RegistrationFailed, ReplaySplit, UnknownTable
 from hivesink.sink.commit.observe import lengths, look_at_staging, search, take_snapshot
 from hivesink.sink.commit.runner import PlanRunner, StaleError, loss_error
 from hivesink.sink.task.segments import lost_slices
@@ -169,7 +169,7 @@ def _whole_replay(runner: PlanRunner, gone: Sequence[PartEntry]) -> list[PartEnt
     parts = [part for _, part in history.live_parts]
     if any(epoch.state is not EpochState.DECIDED for epoch in history.open):
         readable = tuple(sorted(part.target for part in {*parts} - {*gone}))
-        raise ReplaySplit(gone[0].target, *gone[0].key, readable)
+        raise ReplaySplit.parts(gone[0].target, gone[0].partition, readable)
     return parts
 
 
@@ -229,6 +229,6 @@ def listed(context: CommitContext, places: Iterable[PartitionKey]) -> dict[Parti
     """The registered ones of `places`; none of a table that was dropped, or created again with other columns."""
     registered: dict[PartitionKey, LivePartition] = {}
     for table, partitions in by_table(places).items():
-        with suppress(UnknownTable, PartitionPathInvalid):
+        with suppress(UnknownTable, PartitionInvalid):
             registered |= context.lookup((table, partition) for partition in partitions)
     return registered

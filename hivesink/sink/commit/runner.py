@@ -111,7 +111,7 @@ class PlanRunner:
                 self._carry_out(planned)
             except StaleError:
                 self.read_again()
-            except (errors.PartLost, errors.LengthMismatch) as error:
+            except errors.PartLost as error:
                 # Its server may be away: the next look shows whether it is lost.
                 if str(error) in failed:
                     raise
@@ -270,7 +270,7 @@ class PlanRunner:
             # A user has copied a visible part to where its partition is now. No other file has its name.
             if source.rpartition("/")[2] != part.name or target is None or target.length != part.length:
                 raise
-        except (errors.PartLost, errors.LengthMismatch):
+        except errors.PartLost:
             self._require_current()
             raise
         except errors.Unsupported as error:
@@ -297,10 +297,10 @@ def _advances(action: actions.Action) -> bool:
     return not isinstance(action, (actions.ClearAccurate, actions.AlreadyPublished))
 
 
-def loss_error(missing: actions.PartMissing, table: str) -> errors.PartLost | errors.LengthMismatch:
+def loss_error(missing: actions.PartMissing, table: str) -> errors.PartLost:
     """Why everything stops at a missing part, with what to do about it; `table` is the writer's first."""
     part = missing.part
     if not missing.wrong:
-        return errors.PartLost(part.staged, part.target).of(table, part.partition)
+        return errors.PartLost.missing(part.staged, part.target).of(table, part.partition)
     path, length = missing.wrong[0]
-    return errors.LengthMismatch(path, part.length, length).of(table, part.partition)
+    return errors.PartLost.wrong_length(path, part.length, length).of(table, part.partition)

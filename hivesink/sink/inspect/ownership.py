@@ -44,7 +44,7 @@ class Ownership:
     def require(self, live: LiveTable) -> LiveTable:
         """The table with its property set, which the root knows from now on.
 
-        Raises LogOfAnotherTable, TableMadeAgain; PropertyRefused where this user may not set the property; LogDamaged,
+        Raises LogOfAnotherTable, TableMadeAgain; NotWritable where this user may not set the property; LogDamaged,
         NewerFormat, StoreUnavailable, NotWritable, MetastoreUnreachable.
         """
         stated = self._stated(live)
@@ -64,7 +64,7 @@ class Ownership:
         """
         live = self.registrar.table(name)
         if live.log is not None and self._stated(live) is None:
-            raise errors.TableReplaced(str(name), self.registrar.address)
+            raise errors.TableReplaced(str(name), "it names another log")
         return self.require(live)
 
     def verdict(self, live: LiveTable, record: RootRecord) -> Verdict:
@@ -100,7 +100,7 @@ class Ownership:
         return tuple(record.location for record in records if record.table_id == records[-1].table_id)
 
     def require_folders(self, live: LiveTable, facts: LogFacts) -> None:
-        """Raises TableFolderGone for a disk that isn't mounted: the job would write into the mount point."""
+        """Raises NotWritable for a disk that isn't mounted: the job would write into the mount point."""
         parts = [part for _, part in facts.effective() if not part.table.endswith("__rejected")]
         folders = [live.location] if parts or (facts.floor and facts.floor.files) else []
         if far := outside(self.store, {part.folder for part in parts}, [live.location]):
@@ -109,7 +109,7 @@ class Ownership:
             folders += [home.location for home in homes if self.store.canonical(home.location) in written]
         for folder in folders:
             if next(iter(self.store.walk(folder)), None) is None:
-                raise errors.TableFolderGone(str(live.spec.name), folder, facts.location)
+                raise errors.folder_gone(str(live.spec.name), folder, facts.location)
 
     def require_known_files(self, live: LiveTable, log: CommitLog, writer: str) -> None:
         """Raises FilesUnknown, before a writer's first epoch, if no log in the root has written a file of the table.
@@ -145,11 +145,11 @@ class Ownership:
             try:
                 self.registrar.set_property(name, PROPERTY, str(address))
             except errors.RegistrationFailed as error:
-                raise errors.PropertyRefused(str(name), error.reason, _statement(name, address)) from error
+                raise errors.property_refused(str(name), error.reason, _statement(name, address)) from error
             live = self.registrar.table(name)
             if live.log == str(address):
                 return live
-        raise errors.PropertyRefused(str(name), "it doesn't stay", _statement(name, address))
+        raise errors.property_refused(str(name), "it doesn't stay", _statement(name, address))
 
     def _is_folder(self, location: str) -> bool:
         try:

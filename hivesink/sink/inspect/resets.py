@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.ownership import RootRecord, Verdict
-from hivesink.errors import LogOfAnotherTable, RowsAtStake, TableMadeAgain
+from hivesink.errors import InvalidOption, LogOfAnotherTable, TableMadeAgain
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.ownership import known_uids, parts_of, unpublished_rows
 
@@ -42,13 +42,16 @@ def plan_reset(writer: str, log: CommitLog) -> Reset:
 
 
 def require_free(owner: Ownership, live: LiveTable, resets: Iterable[Reset], discard: int) -> None:
-    """Raise RowsAtStake unless `discard` rows are given up, LogOfAnotherTable while another table names the log."""
+    """Raise InvalidOption unless `discard` rows are given up, LogOfAnotherTable while another table names the log."""
     if records := owner.root.records():
         for other in owner.others(live, records[-1]):
             raise LogOfAnotherTable(str(live.spec.name), owner.root.location, other, records[-1].location)
     rows = sum(reset.unpublished for reset in resets)
     if rows != discard:
-        raise RowsAtStake(str(live.spec.name), rows)
+        table = live.spec.name
+        state = f"{rows} rows of {table} are in its log alone, or not known to be published"
+        way = f"make them readable with `hivesink recover {table}`, or add --discard {rows} to give them up"
+        raise InvalidOption((f"{state}: {way}",))
 
 
 def unknown_uids(owner: Ownership, live: LiveTable) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ def is_made_again(owner: Ownership, live: LiveTable) -> bool:
 def reset(owner: Ownership, live: LiveTable, writers: Iterable[str], uids: Iterable[str], at: datetime) -> list[str]:
     """Put the logs of `writers` aside, and accept the files of `uids`. Returns the logs' new folders.
 
-    An interruption anywhere leaves what another call completes. Raises StoreUnavailable, PropertyRefused.
+    An interruption anywhere leaves what another call completes. Raises StoreUnavailable, NotWritable.
     """
     is_other = is_made_again(owner, live)
     folders = [owner.root.archive(writer, at) for writer in writers]

@@ -23,7 +23,7 @@ from hivesink.core.partition import DEFAULT_PARTITION, partition_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.table import TIMES, TIMES_TEXT, Column, TableSpec
 from hivesink.core.time_format import unit_of
-from hivesink.errors import InvalidOption, PartitionPathInvalid, ValueUnfit
+from hivesink.errors import InvalidOption, PartitionInvalid
 from hivesink.ports import BadRow
 from hivesink.sink.task.counts import counted
 
@@ -362,7 +362,7 @@ def _texts(column: Column, distinct: list[Any], on_null: OnNull) -> tuple[list[s
         try:
             text = canonical(value, column.type)
             partition_path([column.name], [text])
-        except (ValueUnfit, PartitionPathInvalid) as error:
+        except PartitionInvalid as error:
             problems[code] = error.reason
             text = None
         else:

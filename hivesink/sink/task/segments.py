@@ -16,7 +16,7 @@ from hivesink.core.partition import parse_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.records import Opened, Slice
 from hivesink.core.table import columns_text
-from hivesink.errors import RowsUnfit, SegmentLost, ValueUnfit
+from hivesink.errors import PartitionInvalid, RowsUnfit, SegmentLost
 from hivesink.sink.task.messages import LeftSlice
 from hivesink.sink.task.parts import InMemory
 
@@ -198,7 +198,7 @@ def _require_partition(key: PartitionKey, columns: Sequence[Column]) -> None:
     for column, (_, value) in zip(columns, parse_path(key[1]) if columns else (), strict=False):
         try:
             canonical(value, column.type)
-        except ValueUnfit as error:  # noqa: PERF203  it names the column
+        except PartitionInvalid as error:  # noqa: PERF203  it names the column
             raise RowsUnfit(*key, column.name, ("another type", str(column.type)), error.reason) from error
 
 

@@ -57,7 +57,7 @@ class Blinking(RenameFileStore):
     def publish(self, part: Pending) -> Finished:
         if self.misses:
             self.misses -= 1
-            raise PartLost(part.staged, part.target)
+            raise PartLost.missing(part.staged, part.target)
         return super().publish(part)
 
 

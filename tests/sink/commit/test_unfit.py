@@ -9,7 +9,7 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import Column, Primitive
-from hivesink.errors import HiveSinkError, PartitionColumnsChanged, RowsHeldBack, RowsUnfit
+from hivesink.errors import HiveSinkError, RowsHeldBack, RowsUnfit, TableReplaced
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
@@ -117,7 +117,7 @@ def test_a_partition_that_the_table_can_not_have_any_more_is_held_back(site: Sit
     feed(site, run, Event(9, "a"))
     site.metastore.change_column(TABLE, Column("dt", Primitive.DATE))
     site.clock.ticks += MINUTE
-    with pytest.raises(PartitionColumnsChanged, match="start the job again"):
+    with pytest.raises(TableReplaced, match="start the job again"):
         run.committer.keep_up()
     with pytest.raises(RowsHeldBack, match=r"partition dt=a don't fit column dt: .*is date today \(expected a date"):
         site.job().run()
