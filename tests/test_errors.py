@@ -16,7 +16,9 @@ from hivesink.cli.codes import JobFailed
 
 GOLDEN = Path(__file__).with_name("messages.txt")
 PLACE = ("demo.t", "/log", "/cp")
-KINDS = [kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)]
+KINDS: list[type[errors.HiveSinkError]] = [
+    kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)
+]
 INSTANCES: tuple[errors.HiveSinkError, ...] = (
     JobFailed(Path("job.py"), "ValueError: no"),
     errors.InvalidOption(("sink.x is unknown",)),
