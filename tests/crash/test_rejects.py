@@ -192,7 +192,7 @@ def test_a_replay_of_which_readers_may_see_a_file_is_not_forgotten(
 ) -> None:
     made = world()
     _half_done(made, Showing(made, seen), lost)
-    with made.process() as letters, pytest.raises(ReplaySplit, match="go together"):
+    with made.process() as letters, pytest.raises(ReplaySplit, match="lost or doubled"):
         by_hand(letters.opened.writers[REPLAYS], forget=ALL)
 
 
