@@ -1,3 +1,5 @@
+"""The options of docs/options.md are those of the code, and docs/python.md has every parameter."""
+
 from __future__ import annotations
 
 import inspect
