@@ -47,7 +47,7 @@ SAMPLES = {
     "epochs": ("20",),
     "file name": ("_DONE",),
     "letters, digits, _ and -": ("a_1-b",),
-    "metastore, success-file, insert-event, custom; several with commas": ("metastore", "custom,metastore"),
+    "metastore, success-file, insert-event, module:Class; several with commas": ("metastore", "a:B,metastore"),
     "ms, s, min, h": ("5ms", "5s", "5min", "5h"),
     "octal, such as 640": ("640",),
     "none, all, column,…": ("none", "all", "a", "a, B"),
