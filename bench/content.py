@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bench.ground import Ground
     from bench.workloads import Workload
     from hivesink.core.partfile import Finished
-    from hivesink.ports import FileStore, Registrar
+    from hivesink.ports import FileStore, Metastore
 
 Figures = dict[str, int]
 _WHOLE = ("int", "bigint")
@@ -75,7 +75,7 @@ def land(ground: Ground, name: str, workload: Workload, *, registered: bool) -> 
     site = ground.site()
     location = f"{ground.tables}/{DATABASE}.db/{name}"
     store = wiring.file_store(location, site)
-    with closing(wiring.Metastore.at("thrift", ground.metastore, site).registrar) as registrar:
+    with closing(wiring.MetastoreAddress.at("thrift", ground.metastore, site).registrar) as registrar:
         files = _registered(registrar, store, name) if registered else _below(store, location)
         dead = _registered(registrar, store, f"{name}__rejected") if workload.bad and registered else []
     size = sum(file.length for file in files)
@@ -86,7 +86,7 @@ def land(ground: Ground, name: str, workload: Workload, *, registered: bool) -> 
     return Landed(len(files), size, found, rejected[0] if rejected else 0)
 
 
-def _registered(registrar: Registrar, store: FileStore, name: str) -> list[Finished]:
+def _registered(registrar: Metastore, store: FileStore, name: str) -> list[Finished]:
     try:
         partitions = registrar.lookup(registrar.table(TableName(DATABASE, name)), None)
     except UnknownTable:

@@ -245,7 +245,7 @@ class LiveTable:
         return self.spec.options.get(PROPERTY)
 
 
-class Registrar(Protocol):
+class Metastore(Protocol):
     """A metastore, for one purpose: readers find every published row and never a wrong count.
 
     Partitions are named by their escaped path. All calls take many partitions and are few round trips. Every method may

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
     from hivesink.errors import HiveSinkError
     from hivesink.hiveql.apply import Catalog
-    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Registrar, RowReader
+    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Metastore, RowReader
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.roller import Encode
     from hivesink.sink.task.messages import TaskReport
@@ -57,14 +57,14 @@ _LETTERS = ("sink.on-bad-record", "sink.late-rows")
 
 
 @dataclass(frozen=True, slots=True)
-class Metastore:
+class MetastoreAddress:
     """A metastore for the sink: its registrar, and, over Thrift, its catalog."""
 
-    registrar: Registrar
+    registrar: Metastore
     catalog: Catalog | None
 
     @classmethod
-    def at(cls, kind: str, address: str, site: Site = NO_SITE) -> Metastore:
+    def at(cls, kind: str, address: str, site: Site = NO_SITE) -> MetastoreAddress:
         """`kind` is `thrift` or `hiveserver2`. Raises InvalidOption, Unsupported."""
         return cls(connect(kind, address, site), catalog(address, site) if kind == "thrift" else None)
 
@@ -136,7 +136,7 @@ class OpenedWriter:
         *,
         table: TableName,
         writer: str,
-        metastore: Metastore,
+        metastore: MetastoreAddress,
         history_policy: HistoryPolicy,
         options: Mapping[str, object],
         site: Site = NO_SITE,
@@ -218,7 +218,7 @@ def declared_table(live: LiveTable) -> LiveTable:
     return replace(live, spec=declared(live.spec))
 
 
-def _numbered(live: LiveTable, registrar: Registrar) -> LiveTable:
+def _numbered(live: LiveTable, registrar: Metastore) -> LiveTable:
     """The table, whose properties keep the ids of all its fields from now on."""
     stored = live.spec.options
     kept = as_properties(field_ids(live.spec.columns, stored))
@@ -279,7 +279,7 @@ def _rejected(context: CommitContext, live: LiveTable) -> TablePlan:
     return TablePlan(replace(found.spec, columns=columns_of(found.spec)), found.location)
 
 
-def remaker(metastore: Metastore, live: LiveTable) -> Callable[[TableName], bool]:
+def remaker(metastore: MetastoreAddress, live: LiveTable) -> Callable[[TableName], bool]:
     """`CommitContext.remake` for the writers of table `live`. It raises Unsupported if tables can't be created so."""
 
     def remake(name: TableName) -> bool:

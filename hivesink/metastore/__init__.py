@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from hivesink.hive import Login
     from hivesink.metastore.thrift_connection import Connection
     from hivesink.metastore.thrift_table import ThriftCatalog
-    from hivesink.ports import Registrar
+    from hivesink.ports import Metastore
 
 __all__ = ["catalog", "connect", "version"]
 
 
-def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | None = None) -> Registrar:
+def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | None = None) -> Metastore:
     """The registrar `kind`; it doesn't connect yet. Raises InvalidOption, Unsupported.
 
     `thrift`: `address` is thrift://host:port[,thrift://host2:port2], each tried in turn.
     `hiveserver2`: `address` is host:port, and `login` is for PyHive, by default from `site`.
     """
     if kind == "thrift":
-        from hivesink.metastore.thrift import ThriftRegistrar
+        from hivesink.metastore.thrift import ThriftMetastore
 
-        return ThriftRegistrar(_connection(address, site))
+        return ThriftMetastore(_connection(address, site))
     if kind == "hiveserver2":
         from hivesink.hive import connect as connect_hive
-        from hivesink.metastore.hiveserver2 import HiveServer2Registrar
+        from hivesink.metastore.hiveserver2 import HiveServer2Metastore
 
-        return HiveServer2Registrar(connect_hive(address, login, hive=site.hive))
+        return HiveServer2Metastore(connect_hive(address, login, hive=site.hive))
     raise InvalidOption((f"registrar = {kind!r}: write thrift or hiveserver2",))
 
 

@@ -40,8 +40,8 @@ ASK_ONE_BY_ONE = 32
 """Up to this many partitions are looked up one by one; above it, SHOW PARTITIONS lists the whole table."""
 
 
-class HiveServer2Registrar:
-    """ports.Registrar by SQL. Safe to share between threads; a broken session is replaced by the next call."""
+class HiveServer2Metastore:
+    """ports.Metastore by SQL. Safe to share between threads; a broken session is replaced by the next call."""
 
     def __init__(self, session: Hive) -> None:
         self._session = session

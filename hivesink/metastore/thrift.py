@@ -40,8 +40,8 @@ TRIES = 4
 DROP_FLAG = "drop the accuracy of statistics"
 
 
-class ThriftRegistrar:
-    """ports.Registrar over Thrift. Safe to share between threads."""
+class ThriftMetastore:
+    """ports.Metastore over Thrift. Safe to share between threads."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

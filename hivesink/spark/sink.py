@@ -106,7 +106,7 @@ class HiveSink:
         setup = wiring.OpenedWriter.open(
             table=require_table_name(table),
             writer=name,
-            metastore=wiring.Metastore.at(registrar, uri, site),
+            metastore=wiring.MetastoreAddress.at(registrar, uri, site),
             history_policy=HistoryPolicy(append=None if append is None else Epoch(append)),
             options=options or {},
             site=site,

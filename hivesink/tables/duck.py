@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hivesink.config.site import Site
     from hivesink.core.table import HiveType, TableSpec
-    from hivesink.ports import LiveTable, Registrar
+    from hivesink.ports import LiveTable, Metastore
 
     Answer = tuple[Sequence[str], Sequence[HiveType | None], Sequence[Sequence[Any]]]
 
@@ -48,7 +48,7 @@ def ask(sql: str, address: Callable[[], str], site: Site, most: int) -> Answer:
             )
             connection.execute("SET TimeZone = 'UTC'")
             if tables := _tables(tree):
-                registrar = wiring.Metastore.at("thrift", address(), site).registrar
+                registrar = wiring.MetastoreAddress.at("thrift", address(), site).registrar
                 resources.enter_context(closing(registrar))
                 for number, table in enumerate(tables):
                     _register(connection, f"hivesink_{number}", table, registrar, site)
@@ -94,7 +94,7 @@ def _tables(tree: exp.Query) -> list[exp.Table]:
 
 
 def _register(
-    connection: duckdb.DuckDBPyConnection, view: str, table: exp.Table, registrar: Registrar, site: Site
+    connection: duckdb.DuckDBPyConnection, view: str, table: exp.Table, registrar: Metastore, site: Site
 ) -> None:
     """Give DuckDB the rows of `table` as `view`, and let the statement name that."""
     live = registrar.table(TableName((table.db or "default").lower(), table.name.lower()))
@@ -118,7 +118,7 @@ def _used(tree: exp.Expr, spec: TableSpec) -> set[str]:
 
 
 def _needed_partitions(
-    connection: duckdb.DuckDBPyConnection, table: exp.Table, live: LiveTable, registrar: Registrar
+    connection: duckdb.DuckDBPyConnection, table: exp.Table, live: LiveTable, registrar: Metastore
 ) -> Sequence[str]:
     """The partitions that can have rows for the statement, by the WHERE around `table`."""
     names = registrar.names(live)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
     from hivesink.core.rolling import OpenRows
     from hivesink.core.table import TableSpec
-    from hivesink.ports import LiveTable, LogRoot, Registrar
+    from hivesink.ports import LiveTable, LogRoot, Metastore
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.inspect.partitions import PartitionState
 
@@ -50,7 +50,7 @@ class OpenedTable:
     live: LiveTable
     writers: Mapping[str, CommitContext]
     site: Site
-    metastore: wiring.Metastore
+    metastore: wiring.MetastoreAddress
     owner: Ownership
 
     @property
@@ -203,7 +203,7 @@ def table_spec(table: str, metastore: str | None) -> TableSpec:
     """The columns, partitions and settings of `table`. Raises what `open_table` raises; reads no log."""
     name = require_table_name(table)
     site = Site.load(os.environ)
-    connected = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
+    connected = wiring.MetastoreAddress.at("thrift", metastore_address(metastore, site), site)
     with closing(connected.registrar) as registrar:
         return declared(registrar.table(name).spec)
 
@@ -232,7 +232,7 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     """Open `table`. Raises InvalidOption, SiteInvalid, UnknownTable, Unsupported, MetastoreUnreachable."""
     name = require_table_name(table)
     site = Site.load(os.environ)
-    connected = wiring.Metastore.at("thrift", metastore_address(metastore, site), site)
+    connected = wiring.MetastoreAddress.at("thrift", metastore_address(metastore, site), site)
     with closing(connected.registrar) as registrar:
         live = registrar.table(name)
         store = wiring.file_store(live.location, site)
@@ -250,7 +250,7 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
         yield OpenedTable(str(name), live, writers, site, connected, owner)
 
 
-def _root_of(live: LiveTable, registrar: Registrar, site: Site) -> LogRoot:
+def _root_of(live: LiveTable, registrar: Metastore, site: Site) -> LogRoot:
     """The root of the table's log; of dead letters, which may not say so, that of their table."""
     owner = str(live.spec.name).removesuffix("__rejected")
     if live.log is None and owner != str(live.spec.name):

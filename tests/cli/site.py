@@ -85,7 +85,7 @@ class Ingest:
         self.setup = wiring.OpenedWriter.open(
             table=TableName.parse(self.table),
             writer=self.writer,
-            metastore=wiring.Metastore.at("thrift", self.metastore),
+            metastore=wiring.MetastoreAddress.at("thrift", self.metastore),
             history_policy=self.history_policy,
             options={**self.usual, **self.options},
         )
@@ -109,7 +109,7 @@ class Ingest:
     def lose_metastore(self) -> None:
         """From now on the metastore is as good as down for this writer, which waits for it."""
         self.committer._patience = Patience(timedelta(hours=1), "epochs wait")
-        down = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
+        down = wiring.MetastoreAddress.at("thrift", "thrift://127.0.0.1:1").registrar
         self.committer.context = replace(self.committer.context, registrar=down)
         self.committer._writer.context = self.committer.context
         if self.committer._executor is not None:

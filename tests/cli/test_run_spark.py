@@ -54,7 +54,7 @@ from dataclasses import replace
 from pathlib import Path
 from hivesink import wiring
 query.processAllAvailable()
-down = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
+down = wiring.MetastoreAddress.at("thrift", "thrift://127.0.0.1:1").registrar
 sink.committer._executor.context = replace(sink.committer.context, registrar=down)
 Path(folder, "more.json").write_text('{"id": 6, "dt": "2026-01-02"}')
 query.processAllAvailable()

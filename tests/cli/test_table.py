@@ -263,7 +263,9 @@ def test_where_the_table_of_dead_letters_can_not_be_made_its_ddl_is_told(uri: st
     metastore = Connection(uri)
     metastore.read(lambda client: client.drop_table(rejected.database, rejected.table, False))
     # As through HiveServer2.
-    unable = wiring.remaker(wiring.Metastore(dead.setup.context.registrar, None), dead.setup.context.table(table))
+    unable = wiring.remaker(
+        wiring.MetastoreAddress(dead.setup.context.registrar, None), dead.setup.context.table(table)
+    )
     context = replace(dead.setup.context, remake=unable, _tables={})
     with pytest.raises(Unsupported, match=rf"run: CREATE TABLE `{rejected.database}`.`{rejected.table}` "):
         context.table(str(rejected))

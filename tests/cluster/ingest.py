@@ -61,7 +61,7 @@ class Ingest:
         self.setup = wiring.OpenedWriter.open(
             table=TableName.parse(self.table),
             writer=self.writer,
-            metastore=wiring.Metastore.at("thrift", self.uri, self.site),
+            metastore=wiring.MetastoreAddress.at("thrift", self.uri, self.site),
             history_policy=STRICT,
             options={"sink.rolling-policy.on-epoch": "true", **self.options},
             site=self.site,

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
     from hivesink.core.partition import Estimate, LivePartition, NewPartition
     from hivesink.core.table import TableName
-    from hivesink.ports import LiveTable, Registrar
+    from hivesink.ports import LiveTable, Metastore
 
 
-class FaultyRegistrar:
-    """Implements `ports.Registrar` over `inner`; `calls` records each call that was begun, numbered from 1.
+class FaultyMetastore:
+    """Implements `ports.Metastore` over `inner`; `calls` records each call that was begun, numbered from 1.
 
     Reads know BEFORE, AFTER and LOST (MetastoreUnreachable). TORN applies the first half of the partitions,
     then dies: calls are made in chunks. Once killed it stays dead.
     """
 
-    def __init__(self, inner: Registrar, plan: Plan | None = None) -> None:
+    def __init__(self, inner: Metastore, plan: Plan | None = None) -> None:
         self.inner = inner
         self.plan = plan
         self.calls: list[Call] = []

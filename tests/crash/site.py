@@ -22,7 +22,7 @@ from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode
-from tests.crash.faulty_registrar import FaultyRegistrar
+from tests.crash.faulty_registrar import FaultyMetastore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, ROWS, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source, as_they_are
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hivesink.core.table import TableName, TableSpec
-    from hivesink.ports import Registrar
+    from hivesink.ports import Metastore
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.recovery import Loss
     from hivesink.storage.fs import FileSystem
@@ -131,7 +131,7 @@ class Site:
     def tables(self) -> tuple[TableName, ...]:
         return (TABLE, TABLE.rejected) if self.dead else (TABLE,)
 
-    def job(self, fs: FileSystem | None = None, registrar: Registrar | None = None, **more: Any) -> SiteJob:
+    def job(self, fs: FileSystem | None = None, registrar: Metastore | None = None, **more: Any) -> SiteJob:
         files = fs or self.fs
         return SiteJob(
             log=RenameCommitLog(files, LOG),
@@ -213,7 +213,7 @@ class Site:
         assert found == wanted, f"{case}: lost {sorted(wanted - found)}, doubled {sorted(found - wanted)}"
 
 
-class Watched(FaultyRegistrar):
+class Watched(FaultyMetastore):
     """A faulty metastore beside which a user works."""
 
     def __init__(self, site: Site, plan: Plan | None = None) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.errors import HiveSinkError
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
-from tests.crash.faulty_registrar import FaultyRegistrar
+from tests.crash.faulty_registrar import FaultyMetastore
 from tests.crash.site import modes
 from tests.sink.recoveries import by_hand
 from tests.sink.timed import HOURLY, Timed, World, at, place
@@ -23,7 +23,7 @@ from tests.sink.timed import HOURLY, Timed, World, at, place
 if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
 
-    from hivesink.ports import Registrar
+    from hivesink.ports import Metastore
     from hivesink.storage.fs import FileSystem
     from tests.crash.faults import Call
 
@@ -69,7 +69,7 @@ class Life(World):
 
     phase: int = 0
 
-    def run(self, fs: FileSystem | None = None, registrar: Registrar | None = None) -> None:
+    def run(self, fs: FileSystem | None = None, registrar: Metastore | None = None) -> None:
         while self.phase < len(PHASES):
             now = PHASES[self.phase]
             self.source.events[:] = [row for phase in PHASES[: self.phase + 1] for row in phase.rows]
@@ -93,9 +93,9 @@ class Life(World):
 
 def calls_of(way: str, *, metastore: bool) -> list[Call]:
     life = Life(WAYS[way])
-    faulty: FaultyFileSystem | FaultyRegistrar
+    faulty: FaultyFileSystem | FaultyMetastore
     if metastore:
-        faulty = FaultyRegistrar(life.metastore)
+        faulty = FaultyMetastore(life.metastore)
         life.run(registrar=faulty)
     else:
         faulty = FaultyFileSystem(life.fs)
@@ -133,7 +133,7 @@ def test_a_fault_of_the_storage_at_any_call(way: str, call: Call) -> None:
 def test_a_fault_of_the_metastore_at_any_call(way: str, call: Call) -> None:
     for mode in modes(call, metastore=True):
         life = Life(WAYS[way])
-        faulty = FaultyRegistrar(life.metastore, Plan(call.number, mode))
+        faulty = FaultyMetastore(life.metastore, Plan(call.number, mode))
         with contextlib.suppress(Kill, HiveSinkError):
             life.run(registrar=faulty)
         life.run()

@@ -27,7 +27,7 @@ from hivesink.sink.task.messages import InputShape
 from hivesink.storage.log_root import RenameLogRoot
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
-from tests.crash.faulty_registrar import FaultyRegistrar
+from tests.crash.faulty_registrar import FaultyMetastore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hivesink.core.table import TableSpec
-    from hivesink.ports import Registrar
+    from hivesink.ports import Metastore
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.task.messages import TaskPlan, TaskReport
     from hivesink.storage.fs import FileSystem
@@ -74,17 +74,17 @@ class World:
             self.monkeypatch.setattr(f"hivesink.{module}.file_system", lambda *_: self.files)
 
     def open(
-        self, name: TableName = TABLE, registrar: Registrar | None = None, writer: str = "w"
+        self, name: TableName = TABLE, registrar: Metastore | None = None, writer: str = "w"
     ) -> wiring.OpenedWriter:
         return wiring.OpenedWriter.open(
             table=name,
             writer=writer,
-            metastore=wiring.Metastore(registrar or self.metastore, cast("Any", self.metastore)),
+            metastore=wiring.MetastoreAddress(registrar or self.metastore, cast("Any", self.metastore)),
             history_policy=STRICT,
             options=self.options,
         )
 
-    def start(self, name: TableName = TABLE, registrar: Registrar | None = None) -> tuple[Committer, Any]:
+    def start(self, name: TableName = TABLE, registrar: Metastore | None = None) -> tuple[Committer, Any]:
         opened = self.open(name, registrar)
         committer = opened.committer(tolerant=False)
         committer.recover()
@@ -110,7 +110,7 @@ class World:
             step()
         committer.finish()
 
-    def owner(self, files: FileSystem | None = None, registrar: Registrar | None = None) -> Ownership:
+    def owner(self, files: FileSystem | None = None, registrar: Metastore | None = None) -> Ownership:
         fs = files or self.files
         return Ownership(RenameLogRoot(fs, ROOT), registrar or self.metastore, RenameFileStore(fs))
 
@@ -155,17 +155,17 @@ class Failed:
             call()
 
 
-def faults(act: Callable[[FileSystem, Registrar], object], make: Callable[[], World]) -> Iterator[Failed]:
+def faults(act: Callable[[FileSystem, Metastore], object], make: Callable[[], World]) -> Iterator[Failed]:
     """A world for each call of `act` and each way in which that can fail."""
     probe = make()
-    calls = FaultyFileSystem(probe.files), FaultyRegistrar(probe.metastore)
+    calls = FaultyFileSystem(probe.files), FaultyMetastore(probe.metastore)
     act(*calls)
     for on_files, begun in enumerate((calls[1].calls, calls[0].calls)):
         for call in begun:
             for mode in Mode if call.changes else (Mode.BEFORE, Mode.AFTER):
                 world, plan = make(), Plan(call.number, mode)
                 files = FaultyFileSystem(world.files, plan if on_files else None)
-                registrar = FaultyRegistrar(world.metastore, None if on_files else plan)
+                registrar = FaultyMetastore(world.metastore, None if on_files else plan)
                 with contextlib.suppress(Kill, errors.HiveSinkError):
                     act(files, registrar)
                 yield Failed(world, f"{call} {mode}", (files.apply_late, registrar.apply_late))
@@ -179,7 +179,7 @@ def test_a_first_start_that_fails_at_any_step_and_the_one_after_it(monkeypatch: 
         worlds.append(World(monkeypatch))
         return worlds[-1]
 
-    def start(files: FileSystem, registrar: Registrar) -> None:
+    def start(files: FileSystem, registrar: Metastore) -> None:
         owner = worlds[-1].owner(files, registrar)
         owner.require(registrar.table(TABLE))
 
@@ -261,7 +261,7 @@ def test_a_renamed_table_goes_on_under_its_new_name(
     if when == "waiting":
         world.options = WAIT
     log = RenameLogRoot(world.files, ROOT).log("w")
-    registrar = FaultyRegistrar(world.metastore)
+    registrar = FaultyMetastore(world.metastore)
     _, step = world.start(registrar=registrar)
     if when in {"settled", "waiting"}:
         step()
@@ -271,7 +271,7 @@ def test_a_renamed_table_goes_on_under_its_new_name(
             when, ("publish", Mode.AFTER)
         )
         with monkeypatch.context() as patched:
-            patched.setattr(*dying(FaultyRegistrar if call == "add" else RenameFileStore, call, mode))
+            patched.setattr(*dying(FaultyMetastore if call == "add" else RenameFileStore, call, mode))
             with pytest.raises(Kill):
                 step()
         world.batches += 1
@@ -373,7 +373,7 @@ def test_a_reset_that_fails_at_any_step_is_completed_by_another_one(monkeypatch:
         worlds.append(world)
         return world
 
-    def begin_anew(files: FileSystem, registrar: Registrar) -> None:
+    def begin_anew(files: FileSystem, registrar: Metastore) -> None:
         owner = worlds[-1].owner(files, registrar)
         reset(owner, registrar.table(TABLE), list(owner.root.logs()), (), NOW)
 

@@ -54,7 +54,7 @@ class MemoryTable:
 
 
 class MemoryMetastore:
-    """ports.Registrar. Safe to share between threads."""
+    """ports.Metastore. Safe to share between threads."""
 
     address = "memory"
 

@@ -10,7 +10,7 @@ from hivesink.core.partition import Estimate
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import MetastoreUnreachable, RegistrationUnknown, TableExists
 from tests.crash.faults import Kill, Mode, Plan
-from tests.crash.faulty_registrar import FaultyRegistrar
+from tests.crash.faulty_registrar import FaultyMetastore
 from tests.inmemory.metastore import MemoryMetastore
 from tests.metastore.live import declared, dt, new
 
@@ -52,7 +52,7 @@ def test_a_table_is_created_once() -> None:
 )
 def test_a_faulty_change(mode: Mode, error: type[BaseException], at_once: list[str], in_the_end: list[str]) -> None:
     metastore = MemoryMetastore(SPEC)
-    faulty = FaultyRegistrar(metastore, Plan(2, mode))
+    faulty = FaultyMetastore(metastore, Plan(2, mode))
     live = faulty.table(SPEC.name)
     with pytest.raises(error):
         faulty.add(live, [new(live, dt(1)), new(live, dt(2))])
@@ -65,11 +65,11 @@ def test_a_faulty_change(mode: Mode, error: type[BaseException], at_once: list[s
 
 def test_a_dead_one_stays_dead_and_a_lost_answer_does_not_matter_for_long() -> None:
     metastore = MemoryMetastore(SPEC)
-    faulty = FaultyRegistrar(metastore, Plan(1, Mode.BEFORE))
+    faulty = FaultyMetastore(metastore, Plan(1, Mode.BEFORE))
     for _ in range(2):
         with pytest.raises(Kill):
             faulty.table(SPEC.name)
-    unlucky = FaultyRegistrar(metastore, Plan(1, Mode.LOST))
+    unlucky = FaultyMetastore(metastore, Plan(1, Mode.LOST))
     with pytest.raises(MetastoreUnreachable):
         unlucky.table(SPEC.name)
     assert unlucky.table(SPEC.name).spec.name == SPEC.name

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hivesink import HiveSink, errors, session, sources
-from hivesink.metastore.thrift import ThriftRegistrar
+from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hivesink.ports import LiveTable
 
 
-class Refusing(ThriftRegistrar):
+class Refusing(ThriftMetastore):
     """Everything but what counts."""
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:

@@ -37,7 +37,7 @@ def insert(stage: Stage, statement: str) -> None:
 def wait_without_the_metastore(stage: Stage) -> None:
     """Epochs are decided while the sink's metastore is away; the run ends, since nothing can be registered."""
     sink = stage.sink()
-    away = wiring.Metastore.at("thrift", "thrift://127.0.0.1:1").registrar
+    away = wiring.MetastoreAddress.at("thrift", "thrift://127.0.0.1:1").registrar
     sink.setup = replace(sink.setup, context=replace(sink.setup.context, registrar=away))
     with pytest.raises(MetastoreUnreachable):
         stage.drain(sink)

@@ -15,8 +15,8 @@ from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.hive import Login
 from hivesink.hive import connect as connect_hive
 from hivesink.metastore.common import values_of
-from hivesink.metastore.hiveserver2 import HiveServer2Registrar
-from hivesink.metastore.thrift import ThriftRegistrar
+from hivesink.metastore.hiveserver2 import HiveServer2Metastore
+from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.metastore.thrift_table import ThriftCatalog, ThriftTables
 from tests.inmemory.metastore import MemoryMetastore
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from hivesink.ports import LiveTable, Registrar
+    from hivesink.ports import LiveTable, Metastore
 
 _RUN = secrets.token_hex(3)
 _NUMBERS = itertools.count()
@@ -40,7 +40,7 @@ class LiveMetastore(Protocol):
 
     kind: str
 
-    def connect(self) -> Registrar: ...
+    def connect(self) -> Metastore: ...
     def create(self, spec: TableSpec) -> None: ...
     def register(self, table: LiveTable, partition: str, location: str) -> None: ...
     def analyze(self, table: LiveTable, partition: str) -> None: ...
@@ -73,7 +73,7 @@ class InMemory:
     def __init__(self) -> None:
         self.metastore = MemoryMetastore()
 
-    def connect(self) -> Registrar:
+    def connect(self) -> Metastore:
         return self.metastore
 
     def create(self, spec: TableSpec) -> None:
@@ -111,17 +111,17 @@ class InMemory:
 class OverThrift:
     """A real metastore, changed by raw Thrift calls as another client would."""
 
-    def __init__(self, uri: str, make: Callable[[], Registrar] | None = None, kind: str = "thrift") -> None:
+    def __init__(self, uri: str, make: Callable[[], Metastore] | None = None, kind: str = "thrift") -> None:
         self.uri = uri
         self.kind = kind
         self._make = make
         self.raw = Connection(uri)
         self._catalog = ThriftCatalog(self.raw, owner="tests")
         self._tables = ThriftTables(self.raw)
-        self._opened: list[Registrar] = []
+        self._opened: list[Metastore] = []
 
-    def connect(self) -> Registrar:
-        self._opened.append(self._make() if self._make else ThriftRegistrar(Connection(self.uri)))
+    def connect(self) -> Metastore:
+        self._opened.append(self._make() if self._make else ThriftMetastore(Connection(self.uri)))
         return self._opened[-1]
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class OverThrift:
         self._catalog.create(spec)
 
     def register(self, table: LiveTable, partition: str, location: str) -> None:
-        ThriftRegistrar(self.raw).add(table, [NewPartition(partition, location, 0, 0)])
+        ThriftMetastore(self.raw).add(table, [NewPartition(partition, location, 0, 0)])
 
     def analyze(self, table: LiveTable, partition: str) -> None:
         for found in self._changed(table, partition):
@@ -208,7 +208,7 @@ def world_of(kind: str, request: pytest.FixtureRequest) -> Iterator[LiveMetastor
     uri, make = metastore_of(kind.rpartition("-")[2], request), None
     if kind.startswith("hiveserver2"):
         host, port = hiveserver2_of(kind.rpartition("-")[2], request)
-        make = lambda: HiveServer2Registrar(connect_hive(f"{host}:{port}", NOSASL))  # noqa: E731
+        make = lambda: HiveServer2Metastore(connect_hive(f"{host}:{port}", NOSASL))  # noqa: E731
     over = OverThrift(uri, make, kind)
     try:
         yield over

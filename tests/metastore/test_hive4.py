@@ -17,7 +17,7 @@ from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
 from hivesink.hiveql.apply import Alter, Create, Nothing, apply
 from hivesink.hiveql.render import stored
-from hivesink.metastore.thrift import ThriftRegistrar
+from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.metastore.thrift_table import ThriftCatalog, thrift_table
 from tests.metastore.live import NOSASL, OverThrift, counted, declared, dt, hiveserver2_of, metastore_of, new
@@ -168,15 +168,15 @@ def test_a_table_that_goes_and_comes_back(version: str, request: pytest.FixtureR
 
 
 @pytest.fixture(scope="module", params=["2.3", "4.0.1"])
-def crowd(request: pytest.FixtureRequest) -> Iterator[tuple[str, ThriftRegistrar, dict[int, LiveTable]]]:
+def crowd(request: pytest.FixtureRequest) -> Iterator[tuple[str, ThriftMetastore, dict[int, LiveTable]]]:
     """Tables of 100 and of 10,000 partitions; of 1,000 in 2.3, which takes many times as long to add them."""
-    registrar = ThriftRegistrar(Connection(metastore_of(request.param, request)))
+    registrar = ThriftMetastore(Connection(metastore_of(request.param, request)))
     sizes = (100, 10_000 if request.param == "4.0.1" else 1_000)
     yield request.param, registrar, {size: filled(registrar, request.param, size, request) for size in sizes}
     registrar.close()
 
 
-def filled(registrar: ThriftRegistrar, version: str, size: int, request: pytest.FixtureRequest) -> LiveTable:
+def filled(registrar: ThriftMetastore, version: str, size: int, request: pytest.FixtureRequest) -> LiveTable:
     tables = ThriftCatalog(Connection(metastore_of(version, request)), owner="tests")
     name = TableName("contracts", f"crowd_{secrets.token_hex(3)}")
     folder = request.getfixturevalue("tmp_path_factory").mktemp("crowd")
@@ -195,7 +195,7 @@ def place(live: LiveTable, number: int) -> NewPartition:
 
 @pytest.mark.long
 def test_ten_of_many_cost_as_ten_of_few(
-    crowd: tuple[str, ThriftRegistrar, dict[int, LiveTable]], monkeypatch: pytest.MonkeyPatch
+    crowd: tuple[str, ThriftMetastore, dict[int, LiveTable]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version, registrar, tables = crowd
     calls = counted(monkeypatch)

@@ -14,7 +14,7 @@ from hivesink.core.partition import Estimate, NewPartition
 from hivesink.core.table import Column, Decimal, Map, Primitive, Struct, TableName
 from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable, Unsupported
 from hivesink.metastore import catalog
-from hivesink.metastore.thrift import ThriftRegistrar
+from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
 from tests.metastore.live import OverThrift, counted, declared, dt, metastore_of, new
 
@@ -49,7 +49,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def test_many_partitions_are_a_few_calls(over: OverThrift, live: LiveTable, calls: Counter[str]) -> None:
-    registrar = ThriftRegistrar(Connection(over.uri))
+    registrar = ThriftMetastore(Connection(over.uri))
     new_words = over.kind == "4.0.1"
     look = "get_partitions_with_specs" if new_words else "get_partitions_by_names"
     whole = "get_partitions_by_names_req" if new_words else look
@@ -131,7 +131,7 @@ def test_a_table_dropped_meanwhile_is_said_to_be_gone(over: OverThrift, live: Li
 
 def test_a_partition_that_is_dropped_while_it_is_read_is_not_there(over: OverThrift, live: LiveTable) -> None:
     """Hive 4 answers the rest of it, as seen beside MSCK REPAIR TABLE … DROP PARTITIONS."""
-    registrar = ThriftRegistrar(Connection(over.uri))
+    registrar = ThriftMetastore(Connection(over.uri))
     registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
     whole = registrar._tables.calls.states
 

@@ -20,7 +20,7 @@ from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.errors import InvalidOption, MetastoreNotUnderstood, MetastoreUnreachable, RegistrationUnknown
 from hivesink.metastore import catalog, connect
 from hivesink.metastore.login import MetastoreLogin
-from hivesink.metastore.thrift import ThriftRegistrar
+from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_calls import FirstKnown
 from hivesink.metastore.thrift_connection import Connection, endpoints
 from hivesink.ports import LiveTable
@@ -103,7 +103,7 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
         over = OverThrift(server.uri)
         spec = declared(tmp_path, DT)
         over.create(spec)
-        registrar = ThriftRegistrar(Connection(server.uri))
+        registrar = ThriftMetastore(Connection(server.uri))
         live = registrar.table(spec.name)
         registrar.add(live, [new(live, dt(1))])
         server.stop()
@@ -184,7 +184,7 @@ def test_a_lost_reply(metastore: EmbeddedMetastore, proxy: Proxy, tmp_path: Path
     over = OverThrift(metastore.uri)
     spec = declared(tmp_path, DT)
     over.create(spec)
-    registrar = ThriftRegistrar(Connection(f"thrift://127.0.0.1:{proxy.port}"))
+    registrar = ThriftMetastore(Connection(f"thrift://127.0.0.1:{proxy.port}"))
     live = registrar.table(spec.name)
 
     proxy.cut = b"get_partitions_by_names"
@@ -223,7 +223,7 @@ def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connection = Connection(f"thrift://127.0.0.1:{silent.getsockname()[1]}", MetastoreLogin(timeout=0.05))
         with pytest.raises(MetastoreUnreachable, match=r"(?i)time"):
-            ThriftRegistrar(connection).table(declared(tmp_path, DT).name)
+            ThriftMetastore(connection).table(declared(tmp_path, DT).name)
         with pytest.raises(RegistrationUnknown):
             connection.change("d.t", "alter", lambda client: client.get_all_databases())
         connection.close()

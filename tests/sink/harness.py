@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.roll_policy import Encoding
-    from hivesink.ports import CommitLog, FileStore, Registrar
+    from hivesink.ports import CommitLog, FileStore, Metastore
     from hivesink.sink.commit.committed import Committed
 
 TABLE = TableName("demo", "events")
@@ -170,7 +170,7 @@ class Job:
 
     log: CommitLog
     store: FileStore
-    registrar: Registrar
+    registrar: Metastore
     source: Source
     clock: Clock = field(default_factory=Clock)
     options: dict[str, str] = field(default_factory=dict)
@@ -243,7 +243,7 @@ class Job:
         return TaskTools(store, Rows(), lambda _: Lines(), log.touch, log.segments, as_they_are, store.open)
 
 
-def readable(store: FileStore, registrar: Registrar, places: Iterable[str]) -> list[int]:
+def readable(store: FileStore, registrar: Metastore, places: Iterable[str]) -> list[int]:
     """The ids that a reader of the table finds: visible files of registered partitions."""
     found = []
     for live in registrar.lookup(registrar.table(TABLE), sorted(places)).values():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hivesink.core.partition_commit import Recorded
-    from hivesink.ports import Registrar
+    from hivesink.ports import Metastore
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
     from hivesink.storage.fs import FileSystem
@@ -112,7 +112,7 @@ class World:
     def log(self) -> RenameCommitLog:
         return RenameCommitLog(self.fs, LOG)
 
-    def job(self, fs: FileSystem | None = None, registrar: Registrar | None = None) -> TimedJob:
+    def job(self, fs: FileSystem | None = None, registrar: Metastore | None = None) -> TimedJob:
         files = fs or self.fs
         return TimedJob(
             log=RenameCommitLog(files, LOG),

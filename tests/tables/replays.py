@@ -69,7 +69,7 @@ class World:
         """A process that comes to the files through `files`."""
         before, self.current = self.current, files or self.files
         try:
-            live, store = self.metastore.table(TABLE), wiring.Metastore(self.metastore, None)
+            live, store = self.metastore.table(TABLE), wiring.MetastoreAddress(self.metastore, None)
             parts = RenameFileStore(self.current)
             owner = Ownership(table_root(live, None), self.metastore, parts)
             writers = {writer: CommitContext(log, parts, self.metastore) for writer, log in owner.root.logs().items()}
@@ -82,7 +82,7 @@ class World:
         return wiring.OpenedWriter.open(
             table=TABLE,
             writer="job",
-            metastore=wiring.Metastore(self.metastore, None),
+            metastore=wiring.MetastoreAddress(self.metastore, None),
             history_policy=STRICT,
             options=_OPTIONS | dict(self.options),
         )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hivesink.core.log import LogView
     from hivesink.core.partfile import Finished
     from hivesink.core.partition_commit import CommitRule
-    from hivesink.ports import CommitLog, FileStore, LiveTable, Measure, Registrar
+    from hivesink.ports import CommitLog, FileStore, LiveTable, Measure, Metastore
     from hivesink.sink.commit.committed import Committed
 
 
@@ -47,7 +47,7 @@ class CommitContext:
 
     log: CommitLog
     store: FileStore
-    registrar: Registrar
+    registrar: Metastore
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
     tick: Callable[[], float] = time.monotonic
     token: Callable[[], str] = lambda: secrets.token_hex(5)

@@ -19,7 +19,7 @@ from hivesink.sink.inspect.verify import gather
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from hivesink.ports import FileStore, LiveTable, Registrar
+    from hivesink.ports import FileStore, LiveTable, Metastore
     from hivesink.sink.commit.context import CommitContext
 
 
@@ -74,7 +74,7 @@ class Stranger:
 
 
 def strangers(
-    store: FileStore, registrar: Registrar, live: LiveTable, uids: Callable[[], Collection[str]]
+    store: FileStore, registrar: Metastore, live: LiveTable, uids: Callable[[], Collection[str]]
 ) -> tuple[Stranger, ...]:
     """Those in the table `live` whose uid is none of `uids`, called afterwards: a writer may begin meanwhile."""
     groups = parts_of(store, registrar, live)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import PartEntry
     from hivesink.core.partfile import Finished
     from hivesink.core.partition import LivePartition
-    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Registrar
+    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Metastore
 
 _AT_ONCE = 256
 """Folders that are listed before the parts in them are handed out."""
@@ -37,7 +37,7 @@ class Ownership:
     """A table's claim to the log in `root`. `token` draws the random id of a table."""
 
     root: LogRoot
-    registrar: Registrar
+    registrar: Metastore
     store: FileStore
     token: Callable[[], str] = lambda: secrets.token_hex(8)
 
@@ -208,7 +208,7 @@ def newest_parts(facts: LogFacts) -> tuple[PartEntry, ...]:
     return tuple(part for epoch, part in parts if epoch == last)
 
 
-def parts_are_here(store: FileStore, registrar: Registrar, live: LiveTable, parts: Sequence[PartEntry]) -> bool:
+def parts_are_here(store: FileStore, registrar: Metastore, live: LiveTable, parts: Sequence[PartEntry]) -> bool:
     """Whether all of these published `parts` lie in the table's folders, or in its partitions'."""
     names = [column.name for column in live.spec.partition_columns]
     if any([pair.partition("=")[0] for pair in part.partition.split("/") if pair] != names for part in parts):
@@ -232,7 +232,7 @@ def known_uids(root: LogRoot) -> frozenset[str]:
     return frozenset(uid for log in logs.values() if (uid := log.uid(None)))
 
 
-def require_current(store: FileStore, registrar: Registrar, live: LiveTable, facts: LogFacts, log: CommitLog) -> None:
+def require_current(store: FileStore, registrar: Metastore, live: LiveTable, facts: LogFacts, log: CommitLog) -> None:
     """Raise LogDamaged if the table holds a file of this log of an epoch after its newest: the log is an old copy.
 
     It looks where the newest epoch published, and where rows that wait would be published.
@@ -259,7 +259,7 @@ def require_sole(root: LogRoot, log: CommitLog, uid: str) -> None:
 
 
 def parts_of(
-    store: FileStore, registrar: Registrar, live: LiveTable, *, staged: bool = True
+    store: FileStore, registrar: Metastore, live: LiveTable, *, staged: bool = True
 ) -> Iterator[tuple[FoundPart, ...]]:
     """Every part below the table's location, then the visible ones of partitions elsewhere, if this store can look.
 
