@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from posixpath import normpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hivesink.config.site import NO_SITE, Site
-from hivesink.core.bucket import normal
+from hivesink.core.bucket import file_system_of, normal, scheme
 from hivesink.core.ownership import LogAddress, default_root
 from hivesink.errors import InvalidOption
 from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.fs import FileSystem, NewModes
-from hivesink.storage.hdfs_address import beside
-from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.log_root import RenameLogRoot
 
 if TYPE_CHECKING:
     from hivesink.ports import CommitLog, LiveTable, LogRoot
+    from hivesink.storage.fs import FileSystem, NewModes
+
+
+class Storage(NamedTuple):
+    """A module of `hivesink.storage` whose `open_file_system` opens it, and what messages call it."""
+
+    module: str
+    example: str
+
+
+STORAGES = {
+    "hdfs": Storage("hdfs", "HDFS (hdfs://…)"),
+    "file": Storage("local", "local file systems (file:/…)"),
+}
+"""By the schemes of locations. A further storage is an adapter and a line here."""
 
 
 def file_system(location: str, site: Site, modes: NewModes | None = None) -> FileSystem:
@@ -26,18 +39,17 @@ def file_system(location: str, site: Site, modes: NewModes | None = None) -> Fil
     """
     if problems := store_problems(location):
         raise InvalidOption(problems)
-    if normal(location).startswith("/"):
-        return LocalFileSystem(modes or NewModes())
-    from hivesink.storage.hdfs import HdfsFileSystem
-
-    return HdfsFileSystem(site.hadoop, modes or NewModes(), as_folder=modes is None)
+    adapter = import_module(f"hivesink.storage.{STORAGES[scheme(location)].module}")
+    opened: FileSystem = adapter.open_file_system(site.hadoop, modes)
+    return opened
 
 
 def store_problems(location: str) -> tuple[str, ...]:
     """Why no adapter can write to `location`; empty if there is one."""
-    if normal(location).startswith("/") or location.startswith("hdfs:"):
+    if scheme(location) in STORAGES:
         return ()
-    return (f"{location}: hivesink writes only to HDFS (hdfs://…) and local file systems (file:/…)",)
+    kinds = " and ".join(storage.example for storage in STORAGES.values())
+    return (f"{location}: hivesink writes only to {kinds}",)
 
 
 def commit_log(folder: str, site: Site = NO_SITE) -> CommitLog:
@@ -68,12 +80,10 @@ def root_folder(live: LiveTable, configured: str | None) -> str:
     own = normal(live.location)
     if configured is None:
         return default_root(own, live.spec.name)
-    base = normal(configured)
-    if base.startswith("/") and not configured.startswith("file:"):
-        # As everywhere in Hadoop, a bare path is on the default file system, here the table's.
-        base = beside(own, base)
+    # As everywhere in Hadoop, a bare path is on the default file system, here the table's.
+    base = normal(f"{file_system_of(own)}{configured}" if configured.startswith("/") else configured)
     setting = f"sink.log-location = {configured!r}"
-    if own.startswith("/") != base.startswith("/"):
+    if scheme(own) != scheme(base):
         # The table's file system can't even spell such a folder.
         problem = f"{setting}: the log {base} and the table at {live.location} are on different file systems"
         raise InvalidOption((f"{problem}; name a folder on the table's",))

@@ -93,9 +93,6 @@ class FileStore(Protocol):
     def visible(self, folder: str) -> Sequence[Finished]:
         """The files directly in `folder` that readers see, whose names begin with neither `.` nor `_`, by name."""
 
-    def visible_alone(self, folder: str) -> Sequence[Finished] | None:
-        """As `visible`; None where `folder` also has a folder that isn't hidden, in which Hive reads files too."""
-
     def find(self, path: str) -> Finished | None:
         """The file at `path`, or None. Raises StoreUnavailable."""
 

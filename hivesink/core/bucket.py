@@ -122,6 +122,18 @@ def normal(location: str) -> str:
     return (local[1] if local else re.sub(r"^(hdfs://[^/:]+):8020(?=/|$)", r"\1", location)).rstrip("/") or "/"
 
 
+def file_system_of(location: str) -> str:
+    """What stands before the path in a location: `hdfs://nameservice`; nothing before a bare path."""
+    return (re.match(r"(?:\w[\w+.-]*:(?://[^/]*)?)?", location) or [""])[0]
+
+
+def scheme(location: str) -> str:
+    """The scheme of a location; `file` of a bare path, and none of what is no location."""
+    if normal(location).startswith("/"):
+        return "file"
+    return location.partition(":")[0] if re.fullmatch(r"(?!file:)\w[\w+.-]*:/.*", location, re.DOTALL) else ""
+
+
 def unregistrable(path: str) -> str | None:
     """Why the metastore's database can't hold partition `path`; None if it can.
 

@@ -264,6 +264,11 @@ class HdfsFileSystem:
             return *self._file_systems[key], path
 
 
+def open_file_system(properties: Mapping[str, str], modes: NewModes | None) -> HdfsFileSystem:
+    """HDFS by the site's `properties`. Without `modes`, for a log: new files are no more open than their folder."""
+    return HdfsFileSystem(properties, modes or NewModes(), as_folder=modes is None)
+
+
 def _throw(client: Client, hdfs_path: str) -> str:
     try:
         return client.trash(hdfs_path) or hdfs_path

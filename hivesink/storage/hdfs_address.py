@@ -114,12 +114,6 @@ def quantity(text: str) -> int:
     return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
 
 
-def beside(location: str, path: str) -> str:
-    """The absolute `path` on the file system of `location`; unchanged if that isn't HDFS."""
-    found = _LOCATION.fullmatch(location)
-    return path if found is None else location[: found.start("path")] + path
-
-
 def _default(location: str, properties: Mapping[str, str]) -> str:
     default = properties.get("fs.defaultFS", "")
     found = _LOCATION.fullmatch(default)

@@ -19,7 +19,7 @@ from hivesink.storage.fs import TRIES, Entry, NewModes
 from hivesink.storage.local_files import posix, refusal, refusing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _T = TypeVar("_T")
 _BUFFER = 1 << 18
@@ -247,3 +247,8 @@ class LocalFileSystem:
         while folder != "/":
             self._known.discard(folder)
             folder = dirname(folder)
+
+
+def open_file_system(_properties: Mapping[str, str], modes: NewModes | None) -> LocalFileSystem:
+    """This machine's disks, for which a site has no properties."""
+    return LocalFileSystem(modes or NewModes())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from hivesink import errors
 from hivesink.core.bucket import normal
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish, parse_staged
-from hivesink.storage.fs import DOUBTS, TRIES, Entry, FileSystem, abandon, delete, join, retry_unknown
+from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, abandon, delete, join, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -129,14 +129,11 @@ class RenameFileStore:
         ]
 
     def visible(self, folder: str) -> Sequence[Finished]:
-        return _files(folder, self._shown(folder))
-
-    def visible_alone(self, folder: str) -> Sequence[Finished] | None:
-        shown = self._shown(folder)
-        return None if any(entry.is_folder for entry in shown) else _files(folder, shown)
-
-    def _shown(self, folder: str) -> Sequence[Entry]:
-        return [entry for entry in self._fs.list(folder) if entry.name[0] not in "._"]
+        return [
+            Finished(join(folder, entry.name), entry.length)
+            for entry in self._fs.list(folder)
+            if entry.length is not None and entry.name[0] not in "._"
+        ]
 
     def find(self, path: str) -> Finished | None:
         length = self._fs.length(path)
@@ -159,9 +156,9 @@ class RenameFileStore:
         level = [folder] if self._fs.is_folder(folder) else []
         while level:
             yield from level
-            listed = self.run_parallel(partial(self._fs.list, found) for found in level)
+            listed = self.run_parallel(partial(self._fs.list, folder) for folder in level)
             inner = zip(level, listed, strict=True)
-            level = [join(found, entry.name) for found, entries in inner for entry in entries if entry.is_folder]
+            level = [join(folder, entry.name) for folder, entries in inner for entry in entries if entry.is_folder]
 
     def prune(self, folders: Iterable[str]) -> None:
         # Longest first, so that a folder can go after the last one in it.
@@ -200,10 +197,6 @@ def _rename(fs: FileSystem, part: Pending) -> None:
         fs.rename(part.staged, part.target)
     except DOUBTS:
         converge(fs, part)
-
-
-def _files(folder: str, entries: Iterable[Entry]) -> Sequence[Finished]:
-    return [Finished(join(folder, entry.name), entry.length) for entry in entries if entry.length is not None]
 
 
 def converge(fs: FileSystem, part: Pending) -> None:

@@ -13,6 +13,7 @@ from fsspec import AbstractFileSystem
 from pyarrow import types
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
+from hivesink.core.bucket import is_hidden
 from hivesink.core.partition import parse_path
 from hivesink.core.table import Char
 from hivesink.decode.arrowtypes import arrow_type, spark_name
@@ -42,14 +43,14 @@ def live_files(table: LiveTable, partitions: Mapping[str, LivePartition], store:
     def listed(name: str, partition: LivePartition) -> Files:
         if partition.format is not None:
             raise NotCovered(reason=f"the partition {name} of {table.spec.name} is of another format")
-        look = store.visible if table.spec.is_partitioned else store.visible_alone
-        files = look(partition.location)
-        if files is None:
+        inner = () if table.spec.is_partitioned else list(store.walk(partition.location))[1:]
+        if any(not is_hidden(folder.removeprefix(partition.location)) for folder in inner):
             raise NotCovered(reason=f"there are folders in {partition.location}")
+        files = store.visible(partition.location)
         return [(name, file) for file in files if file.length and not file.path.endswith(_COPYING)]
 
-    found = store.run_parallel([partial(listed, *named) for named in partitions.items()])
-    return [file for files in found for file in files]
+    lists = store.run_parallel([partial(listed, *named) for named in partitions.items()])
+    return [file for files in lists for file in files]
 
 
 def partition_values(spec: TableSpec, names: Sequence[str]) -> pa.Table:

@@ -73,10 +73,6 @@ class MultipartFileStore:
         paths = sorted(path for path in self.objects if _folder(path) == folder and _name(path)[0] not in "._")
         return [Finished(path, len(self.objects[path])) for path in paths]
 
-    def visible_alone(self, folder: str) -> Sequence[Finished] | None:
-        below = [path.removeprefix(f"{folder}/") for path in self.objects if path.startswith(f"{folder}/")]
-        return None if any("/" in path and path[0] not in "._" for path in below) else self.visible(folder)
-
     def find(self, path: str) -> Finished | None:
         return Finished(path, len(self.objects[path])) if path in self.objects else None
 

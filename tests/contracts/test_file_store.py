@@ -153,9 +153,7 @@ def test_visible_is_sorted_and_not_recursive(store: FileStore, table: str) -> No
         store.publish(stage(store, table, task))
     store.publish(stage(store, f"{table}/dt=1"))
     assert [found.path for found in store.visible(table)] == [f"{table}/{name(task)}" for task in range(3)]
-    assert store.visible_alone(table) is None
     store.publish(stage(store, f"{table}/dt=1/.hidden"))
-    assert store.visible_alone(f"{table}/dt=1") == store.visible(f"{table}/dt=1")
 
 
 def test_walk_shows_every_folder_and_nothing_where_there_is_none(store: FileStore, table: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hivesink.errors import FileSystemUnknown, Unsupported
 from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_address import Address, answering_first, beside, client_properties, quantity, resolve, umask
+from hivesink.storage.hdfs_address import Address, answering_first, client_properties, quantity, resolve, umask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -95,12 +95,6 @@ def test_values_that_cannot_be_read_are_refused() -> None:
     for wrong in ({"fs.permissions.umask-mode": "rwx"}, {"dfs.blocksize": "many"}, {"dfs.replication": "0"}):
         with pytest.raises(Unsupported):
             HdfsFileSystem(wrong)
-
-
-def test_a_path_alone_is_beside_the_table() -> None:
-    assert beside("hdfs://ns/w/t", "/logs") == "hdfs://ns/logs"
-    assert beside("hdfs:///w/t", "/logs") == "hdfs:///logs"
-    assert beside("/w/t", "/logs") == "/logs"
 
 
 NAMES = {**HA, "dfs.nameservices": "ns, other, lame", "dfs.namenode.rpc-address.ns.nn1": "One:8020"}
