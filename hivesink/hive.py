@@ -25,7 +25,7 @@ from thrift.transport.TTransport import TBufferedTransport
 from hivesink.errors import InvalidOption, QueryFailed, SourceUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 BROKEN = (TException, OSError, EOFError)
 """The connection is lost, or nothing listens."""
@@ -179,7 +179,7 @@ class Hive(AbstractContextManager["Hive"]):
                     if not cursor.description:
                         return Rows()
                     kinds = [str(column[1]) for column in cursor.description]
-                    found = cursor.fetchall() if most is None else cursor.fetchmany(most)
+                    fetched = cursor.fetchall() if most is None else cursor.fetchmany(most)
                     names = [str(column[0]) for column in cursor.description]
             except BaseException as error:
                 # After an interruption, the answer would be the next statement's.
@@ -187,9 +187,13 @@ class Hive(AbstractContextManager["Hive"]):
                     self._connection = None
                 raise
         columns = (Column(name, kind.removesuffix("_TYPE").lower()) for name, kind in zip(names, kinds, strict=True))
-        reads = [_READ.get(kind, _same) for kind in kinds]
+        # PyHive leaves dates as text.
+        dates = [kind == "DATE_TYPE" for kind in kinds]
         rows = (
-            tuple(cell if cell is None else read(cell) for read, cell in zip(reads, row, strict=True)) for row in found
+            tuple(
+                _day(cell) if is_date and cell is not None else cell for is_date, cell in zip(dates, row, strict=True)
+            )
+            for row in fetched
         )
         return Rows(tuple(columns), tuple(rows))
 
@@ -225,14 +229,6 @@ def _day(text: str) -> date | str:
         return date.fromisoformat(text)
     except ValueError:
         return text
-
-
-def _same(cell: Any) -> Any:
-    return cell
-
-
-_READ: dict[str, Callable[[Any], Any]] = {"DATE_TYPE": _day}
-"""What PyHive leaves as text."""
 
 
 def host_and_port(address: str) -> tuple[str, int]:

@@ -183,7 +183,7 @@ class CommitLog(Protocol):
     def folders(self, touched: Touched) -> tuple[str, ...]:
         """The folders of a touched-list; none if it was forgotten meanwhile."""
 
-    def forget(self, touched: Iterable[Touched]) -> None:
+    def forget(self, lists: Iterable[Touched]) -> None:
         """Delete touched-lists. A missing one is no error."""
 
     @property

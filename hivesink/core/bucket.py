@@ -67,17 +67,17 @@ class TimePattern:
         if not re.match(r"\w+\s*=", text):
             return {"": cls.parse(text)}
         pairs = [item.partition("=") for item in text.split(",")]
-        found = {column.strip().lower(): cls.parse(pattern.strip()) for column, _, pattern in pairs}
-        if len(found) < len(pairs):
+        patterns = {column.strip().lower(): cls.parse(pattern.strip()) for column, _, pattern in pairs}
+        if len(patterns) < len(pairs):
             message = "write each column once"
             raise ValueError(message)
-        return found
+        return patterns
 
     def format(self, at: datetime) -> str:
         """The value for `at`'s own wall clock; years below 1000 have four digits, as Java prints them."""
         year = f"{at.year:04d}"
         # `%%Y` is text: a percent sign and the letter.
-        return at.strftime(re.sub("%%|%Y", lambda found: year if found[0] == "%Y" else found[0], self.strftime))
+        return at.strftime(re.sub("%%|%Y", lambda field: year if field[0] == "%Y" else field[0], self.strftime))
 
 
 def folder(table_location: str, partition: str) -> str:

@@ -92,7 +92,7 @@ def escape(text: str) -> str:
 
 def unescape(text: str) -> str:
     """The inverse of `escape`. A `%` without two hex digits after it stands for itself, as in Hive."""
-    return _CODE.sub(lambda found: chr(int(found[1], 16)), text) if "%" in text else text
+    return _CODE.sub(lambda code: chr(int(code[1], 16)), text) if "%" in text else text
 
 
 # Each batch of a stream has rows of much the same partitions, and an epoch asks several times for each.

@@ -209,7 +209,7 @@ def partition_columns(ddl: DdlText, clause: exp.PartitionedByProperty, data: Seq
 
 
 def _columns(ddl: DdlText, items: Sequence[exp.Expression]) -> tuple[Column, ...]:
-    found: list[Column] = []
+    columns: list[Column] = []
     lines: dict[str, int] = {}
     for item in items:
         if not isinstance(item, exp.ColumnDef):
@@ -226,8 +226,8 @@ def _columns(ddl: DdlText, items: Sequence[exp.Expression]) -> tuple[Column, ...
             ddl.problem(item, f"column {name!r}: use letters, digits and _ only; some readers fail with others")
         column = _column(ddl, item)
         if column is not None:
-            found.append(column)
-    return tuple(found)
+            columns.append(column)
+    return tuple(columns)
 
 
 def _column(ddl: DdlText, item: exp.ColumnDef) -> Column | None:

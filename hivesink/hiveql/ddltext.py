@@ -1,4 +1,4 @@
-"""A DDL file's text: the lines of its parsed parts, the spelling of its types, and the problems found in it."""
+"""A DDL file's text: the lines of its parsed parts, the spelling of its types, and the problems in it."""
 
 from __future__ import annotations
 

@@ -114,9 +114,9 @@ def _statement(ddl: DdlText) -> exp.Create | None:
         _not_understood(ddl, error)
         return None
     except TokenError as error:
-        found = re.search(r"Missing (\S+) from (\d+):", str(error.__cause__))
-        if found:
-            ddl.problem(int(found[2]), f"unclosed {found[1]}")
+        unclosed = re.search(r"Missing (\S+) from (\d+):", str(error.__cause__))
+        if unclosed:
+            ddl.problem(int(unclosed[2]), f"unclosed {unclosed[1]}")
         else:
             ddl.problem(1, f"not understood: {error}")
         return None
@@ -133,11 +133,11 @@ def _statement(ddl: DdlText) -> exp.Create | None:
 
 
 def _not_understood(ddl: DdlText, error: ParseError) -> None:
-    for found in error.errors:
-        word = found["highlight"] or ""
-        reason = f"not understood at {word!r}: {found['description']}"
+    for problem in error.errors:
+        word = problem["highlight"] or ""
+        reason = f"not understood at {word!r}: {problem['description']}"
         hint = "write NOT NULL, or IF NOT EXISTS" if word.upper() == "NOT" else refusal(word)
-        ddl.problem(int(found["line"] or 1), f"{reason}; {hint}" if hint else reason)
+        ddl.problem(int(problem["line"] or 1), f"{reason}; {hint}" if hint else reason)
 
 
 def _second(ddl: DdlText) -> int:

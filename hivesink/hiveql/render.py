@@ -42,7 +42,7 @@ def render(spec: TableSpec) -> str:
 
 def literal(text: str) -> str:
     """A string literal with Hive's escapes (`BaseSemanticAnalyzer.unescapeSQLString`)."""
-    return "'" + _SPECIAL.sub(lambda found: _ESCAPES.get(found[0], f"\\u{ord(found[0]):04x}"), text) + "'"
+    return "'" + _SPECIAL.sub(lambda char: _ESCAPES.get(char[0], f"\\u{ord(char[0]):04x}"), text) + "'"
 
 
 def type_text(kind: HiveType) -> str:

@@ -90,9 +90,11 @@ class Facts:
                 raise Unsupported(what, why, instead)
 
 
-def require_partition_columns(spec: TableSpec, found: Sequence[Column]) -> None:
+def require_partition_columns(spec: TableSpec, live: Sequence[Column]) -> None:
     """Raises TableReplaced where those that the metastore has are others than `spec` knows."""
-    before, now = (", ".join(f"{one.name} {one.type}" for one in some) for some in (spec.partition_columns, found))
+    before, now = (
+        ", ".join(f"{column.name} {column.type}" for column in some) for some in (spec.partition_columns, live)
+    )
     if before != now:
         raise TableReplaced(str(spec.name), f"it is partitioned by ({now}), and was by ({before})")
 

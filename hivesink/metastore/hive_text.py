@@ -50,7 +50,7 @@ class Described:
 
 def described(rows: Iterable[Row]) -> Described:
     """Read both dialects: Hive pads cells and gives each parameter a row; Spark lists them in one."""
-    found = Described()
+    table = Described()
     section = "columns"
     for row in rows:
         name, value, more = ((cell or "").strip() for cell in (*row, "", "")[:3])
@@ -58,20 +58,20 @@ def described(rows: Iterable[Row]) -> Described:
             if not name.startswith("# col_name"):
                 section = "partition" if name.startswith("# Partition Information") else "detail"
         elif section in {"columns", "partition"} and name:
-            target = found.columns if section == "columns" else found.partition_columns
+            target = table.columns if section == "columns" else table.partition_columns
             target.append((name, value, more or None))
         elif name.rstrip(":").lower() in {"table parameters", "partition parameters"} and not value:
             section = "parameters"
         elif section == "parameters" and not name and value:
-            found.parameters[value] = more
+            table.parameters[value] = more
         elif name:
             section = "detail"
-            found.fields.setdefault(name.rstrip(":").lower(), value)
-    keys = {name for name, _, _ in found.partition_columns}
-    found.columns = [column for column in found.columns if column[0] not in keys]
+            table.fields.setdefault(name.rstrip(":").lower(), value)
+    keys = {name for name, _, _ in table.partition_columns}
+    table.columns = [column for column in table.columns if column[0] not in keys]
     # Spark's are `[a=1, b={"x":"y"}]`: keys are words, so a comma inside a value doesn't end it.
     for name in ("table properties", "partition parameters"):
-        listed = found.fields.get(name, "").removeprefix("[").removesuffix("]")
+        listed = table.fields.get(name, "").removeprefix("[").removesuffix("]")
         pairs = re.split(r", (?=[\w.]+=)", listed)
-        found.parameters |= dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-    return found
+        table.parameters |= dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    return table

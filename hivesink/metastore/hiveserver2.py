@@ -51,12 +51,12 @@ class HiveServer2Metastore:
         return self._session.address
 
     def table(self, name: TableName) -> LiveTable:
-        found = self._describe(name)
+        live = self._describe(name)
         rows = self._read(f"SHOW TBLPROPERTIES {name.quoted}")
         properties = {key: value for key, value in rows if not (self._spark and key.startswith("option."))}
-        facts = _facts(name, found, properties)
+        facts = _facts(name, live, properties)
         facts.refuse()
-        if self._spark and not found.partition_columns:
+        if self._spark and not live.partition_columns:
             raise errors.Unsupported(
                 what=f"{name}, a table without partitions, through Spark's Thrift Server",
                 why=f"it doesn't show {FLAG}, so Hive might count wrong",
@@ -64,14 +64,14 @@ class HiveServer2Metastore:
             )
         spec = TableSpec(
             name=name,
-            columns=tuple(column(name, *described) for described in found.columns),
-            partition_columns=tuple(column(name, *described) for described in found.partition_columns),
-            location=found.fields.get("location"),
-            comment=properties.get("comment") or found.fields.get("comment"),
+            columns=tuple(column(name, *described) for described in live.columns),
+            partition_columns=tuple(column(name, *described) for described in live.partition_columns),
+            location=live.fields.get("location"),
+            comment=properties.get("comment") or live.fields.get("comment"),
             external=facts.external,
             properties=facts.options,
         )
-        return LiveTable(spec, found.fields.get("location", ""))
+        return LiveTable(spec, live.fields.get("location", ""))
 
     def names(self, table: LiveTable) -> Sequence[str]:
         return list(self._registered(table.spec, None)) if table.spec.is_partitioned else [""]
@@ -91,8 +91,8 @@ class HiveServer2Metastore:
         require_partition_columns(spec, [column(spec.name, *described) for described in fresh.partition_columns])
         registered = self._registered(spec, partitions)
         wanted = registered if partitions is None else partitions
-        found = [partition for partition in wanted if _name(spec, partition) in registered]
-        places = [self._partition(spec, partition, fresh.columns) for partition in found]
+        listed = [partition for partition in wanted if _name(spec, partition) in registered]
+        places = [self._partition(spec, partition, fresh.columns) for partition in listed]
         if self._trusts_columns(spec.name):
             places = [replace(place, accurate=True) for place in places]
         return {place.partition: place for place in places}
@@ -199,15 +199,15 @@ class HiveServer2Metastore:
 
     def _partition(self, spec: TableSpec, partition: str, columns: list[DescribedColumn]) -> LivePartition:
         clause = partition_clause(spec, partition, spark=self._spark)
-        found = described(self._read(f"DESCRIBE FORMATTED {spec.name.quoted} {clause}"))
+        live = described(self._read(f"DESCRIBE FORMATTED {spec.name.quoted} {clause}"))
         # Spark shows the table's columns here, Hive the partition's own.
-        behind = [column[:2] for column in found.columns] != [column[:2] for column in columns]
+        behind = [column[:2] for column in live.columns] != [column[:2] for column in columns]
         # Spark names no format of a table of its own sources' partition.
-        stored = format_name(found.fields["inputformat"]) if "inputformat" in found.fields else spec.format
+        stored = format_name(live.fields["inputformat"]) if "inputformat" in live.fields else spec.format
         return LivePartition(
             partition,
-            found.fields["location"],
-            is_accurate(_flag(found.parameters)),
+            live.fields["location"],
+            is_accurate(_flag(live.parameters)),
             behind,
             None if stored == spec.format else stored,
         )
@@ -279,8 +279,8 @@ def _input_format(fields: Mapping[str, str]) -> str:
     return fields.get("inputformat") or (source.input_format if source else "")
 
 
-def _facts(name: TableName, found: Described, properties: Mapping[str, str]) -> Facts:
-    fields = found.fields
+def _facts(name: TableName, live: Described, properties: Mapping[str, str]) -> Facts:
+    fields = live.fields
     return Facts(
         name=name,
         kind=fields.get("table type") or fields.get("type", ""),

@@ -130,8 +130,8 @@ _NAMES = (_SASL, _PRINCIPAL_NAME, _TIMEOUT, *_ONLY)
 
 def _seconds(text: str) -> float:
     """`600`, `600s`, `10 min`: as Hive's `TimeValidator` reads it."""
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
-    unit = found and _UNITS.get(found[2], found[2] or "s")
-    if found is None or unit not in _SECONDS or not int(found[1]):
+    parts = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
+    unit = parts and _UNITS.get(parts[2], parts[2] or "s")
+    if parts is None or unit not in _SECONDS or not int(parts[1]):
         raise InvalidOption((f"hive.{_TIMEOUT} = {text!r}: write it as a number with s, m, h or ms",))
-    return int(found[1]) * _SECONDS[unit]
+    return int(parts[1]) * _SECONDS[unit]

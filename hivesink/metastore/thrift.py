@@ -58,10 +58,10 @@ class ThriftMetastore:
         if not table.spec.is_partitioned:
             return [""]
         name = table.spec.name
-        found: list[str] = self._connection.read(
+        names: list[str] = self._connection.read(
             lambda client: client.get_partition_names(name.database, name.table, -1)
         )
-        return found
+        return names
 
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         if partitions is not None and not partitions:
@@ -77,8 +77,8 @@ class ThriftMetastore:
         if partitions is None:
             partitions = self.names(table)
         wanted = {values_of(table.spec, partition): partition for partition in partitions}
-        found = self._read(table, tuple(wanted), self._tables.calls.states)
-        return {wanted[values]: thrift_table.live_partition(wanted[values], found[values], fresh) for values in found}
+        live = self._read(table, tuple(wanted), self._tables.calls.states)
+        return {wanted[values]: thrift_table.live_partition(wanted[values], live[values], fresh) for values in live}
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         if not partitions or not table.spec.is_partitioned:
@@ -119,20 +119,20 @@ class ThriftMetastore:
                 return client.get_table_names_by_filter(database, f'hive_filter_field_params__{key} like ".*"', -1)
 
             names += [TableName(database, table) for table in self._connection.read(ask)]
-        found: dict[TableName, str] = {}
+        values: dict[TableName, str] = {}
         for name in names:
             # One that is dropped meanwhile has none.
             with suppress(UnknownTable):
                 parameters = self._tables.get(name).parameters or {}
-                found |= {name: parameters[key]} if key in parameters else {}
-        return found
+                values |= {name: parameters[key]} if key in parameters else {}
+        return values
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         if partitions:
             self._clear_table(table)
         if table.spec.is_partitioned:
             values = [values_of(table.spec, partition) for partition in partitions]
-            self._alter(table, DROP_FLAG, values, lambda _, found: thrift_table.is_trusted(found))
+            self._alter(table, DROP_FLAG, values, lambda _, partition: thrift_table.is_trusted(partition))
 
     def estimate(self, table: LiveTable, estimates: Sequence[Estimate]) -> None:
         if not table.spec.is_partitioned:
@@ -141,7 +141,10 @@ class ThriftMetastore:
             return
         wanted = {values_of(table.spec, estimate.partition): estimate for estimate in estimates}
         self._alter(
-            table, "write estimates", list(wanted), lambda values, found: _write(wanted[values], found.parameters)
+            table,
+            "write estimates",
+            list(wanted),
+            lambda values, partition: _write(wanted[values], partition.parameters),
         )
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
@@ -164,7 +167,7 @@ class ThriftMetastore:
     def _read(self, table: LiveTable, wanted: Sequence[Values], call: PartitionsCall) -> dict[Values, Any]:
         """The registered ones of `wanted`. Raises UnknownTable, MetastoreUnreachable."""
         name = table.spec.name
-        found: dict[Values, Any] = {}
+        structs: dict[Values, Any] = {}
         for start in range(0, len(wanted), NAMES_A_CALL):
             names = [name_of(table.spec, values) for values in wanted[start : start + NAMES_A_CALL]]
 
@@ -176,9 +179,9 @@ class ThriftMetastore:
             except ttypes.NoSuchObjectException as error:
                 raise UnknownTable(str(name), self.address) from error
             # One that is dropped meanwhile comes without its values, which the metastore reads later than the rest.
-            found.update({tuple(one.values): one for one in partitions if one.values and one.sd})
+            structs.update({tuple(struct.values): struct for struct in partitions if struct.values and struct.sd})
         # A database that ignores trailing blanks or case may return another partition than requested.
-        return {values: found[values] for values in wanted if values in found}
+        return {values: structs[values] for values in wanted if values in structs}
 
     def _change_all(
         self,
@@ -208,7 +211,7 @@ class ThriftMetastore:
             return behind
 
         states = self._read(table, wanted, self._tables.calls.states)
-        late = [values for values, found in states.items() if thrift_table.columns_behind(found, fresh)]
+        late = [values for values, partition in states.items() if thrift_table.columns_behind(partition, fresh)]
         self._alter(table, "update the columns", late, update)
 
     def _alter(
@@ -222,10 +225,10 @@ class ThriftMetastore:
         name = table.spec.name
 
         def alter(chunk: Sequence[Values]) -> None:
-            found = self._read(table, chunk, self._tables.calls.partitions)
-            for partition in found.values():
+            structs = self._read(table, chunk, self._tables.calls.partitions)
+            for partition in structs.values():
                 partition.parameters = partition.parameters or {}
-            changed = [partition for values, partition in found.items() if change(values, partition)]
+            changed = [partition for values, partition in structs.items() if change(values, partition)]
             for partition in changed:
                 partition.parameters.pop(FLAG, None)
             if changed:

@@ -135,18 +135,18 @@ def _states(client: Client, database: str, table: str, names: list[str]) -> list
         projectionSpec=ttypes.GetProjectionsSpec(fieldList=_STATE, includeParamKeyPattern=FLAG),
         filterSpec=ttypes.GetPartitionsFilterSpec(filterMode=ttypes.PartitionFilterMode.BY_NAMES, filters=names),
     )
-    found: list[Any] = []
+    partitions: list[Any] = []
     for spec in client.get_partitions_with_specs(request).partitionSpec:
         shared = spec.sharedSDPartitionSpec
         if shared is None:
-            found += spec.partitionList.partitions
+            partitions += spec.partitionList.partitions
             continue
         for partition in shared.partitions:
             # The rest after the table's location: a folder in it, or the rest of a longer name.
             location = f"{shared.sd.location}{partition.relativePath}"
             sd = ttypes.StorageDescriptor(cols=shared.sd.cols, location=location, inputFormat=shared.sd.inputFormat)
-            found.append(ttypes.Partition(values=partition.values, sd=sd, parameters=partition.parameters))
-    return found
+            partitions.append(ttypes.Partition(values=partition.values, sd=sd, parameters=partition.parameters))
+    return partitions
 
 
 def _alter_partitions_req(client: Client, database: str, table: str, partitions: list[Any]) -> None:

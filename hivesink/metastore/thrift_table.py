@@ -36,16 +36,16 @@ def facts(table: Any) -> Facts:
 
 def spec_of(table: Any) -> TableSpec:
     """Raises Unsupported for a type that the sink doesn't know."""
-    found = facts(table)
+    known = facts(table)
     return TableSpec(
-        name=found.name,
-        columns=_columns(found.name, table.sd.cols),
+        name=known.name,
+        columns=_columns(known.name, table.sd.cols),
         partition_columns=partition_columns(table),
         location=table.sd.location,
-        comment=found.properties.get("comment"),
-        external=found.external,
-        format=format_name(found.input_format),
-        properties=found.options,
+        comment=known.properties.get("comment"),
+        external=known.external,
+        format=format_name(known.input_format),
+        properties=known.options,
     )
 
 
@@ -60,14 +60,14 @@ def live_table(table: Any) -> LiveTable:
     return LiveTable(spec_of(table), table.sd.location)
 
 
-def live_partition(partition: str, found: Any, table: Any) -> LivePartition:
-    """`partition` is its escaped path, `found` and `table` are the metastore's structs."""
+def live_partition(partition: str, struct: Any, table: Any) -> LivePartition:
+    """`partition` is its escaped path, `struct` and `table` are the metastore's structs."""
     return LivePartition(
         partition=partition,
-        location=found.sd.location,
-        accurate=is_trusted(found) or is_trusted(table, is_partitioned=True),
-        columns_behind=columns_behind(found, table),
-        format=None if found.sd.inputFormat == table.sd.inputFormat else format_name(found.sd.inputFormat),
+        location=struct.sd.location,
+        accurate=is_trusted(struct) or is_trusted(table, is_partitioned=True),
+        columns_behind=columns_behind(struct, table),
+        format=None if struct.sd.inputFormat == table.sd.inputFormat else format_name(struct.sd.inputFormat),
     )
 
 

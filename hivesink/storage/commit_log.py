@@ -43,14 +43,14 @@ class RenameCommitLog:
         return self._folder
 
     def uid(self, fresh: str | None) -> str | None:
-        found = self._fs.read(self._uid)
-        if found is None:
+        stored = self._fs.read(self._uid)
+        if stored is None:
             # A fresh uid beside manifests of another would make all existing parts foreign.
             uid = self._uid_of_manifests() or fresh
             if uid is None or fresh is None:
                 return uid
-            found = put_once(self._fs, self._uid, f"{uid}\n".encode())
-        uid = found.decode("ascii", "replace").strip()
+            stored = put_once(self._fs, self._uid, f"{uid}\n".encode())
+        uid = stored.decode("ascii", "replace").strip()
         if not uid.isalnum() or not uid.isascii():
             raise errors.LogDamaged(self._uid, "it holds no uid", _UID_WAY)
         return uid
@@ -73,12 +73,12 @@ class RenameCommitLog:
         return manifest_json.decode_floor(data, path)
 
     def manifest(self, epoch: Epoch) -> Manifest:
-        path, found = self._decoded(epoch)
+        path, manifest = self._decoded(epoch)
         # Without a uid the log is refused at its start; whoever only looks at it can still read this manifest.
         with contextlib.suppress(errors.LogDamaged):
             self._own = self._own or self.uid(None)
-        require_own(path, found, self._own or found.uid)
-        return found
+        require_own(path, manifest, self._own or manifest.uid)
+        return manifest
 
     def create(self, manifest: Manifest) -> None:
         name = log_layout.manifest_name(manifest.epoch)
@@ -111,7 +111,8 @@ class RenameCommitLog:
         self._require_log(path)
 
     def touched(self) -> Sequence[Touched]:
-        return sorted(one for entry in self._fs.list(self._touched) if (one := log_layout.parse_touched(entry.name)))
+        names = (entry.name for entry in self._fs.list(self._touched))
+        return sorted(touched for name in names if (touched := log_layout.parse_touched(name)))
 
     def folders(self, touched: Touched) -> tuple[str, ...]:
         data = self._fs.read(join(self._touched, log_layout.touched_name(touched)))
@@ -123,9 +124,9 @@ class RenameCommitLog:
             # A torn list: its task died in `touch`, before it created any file.
             return ()
 
-    def forget(self, touched: Iterable[Touched]) -> None:
-        for one in touched:
-            delete(self._fs, join(self._touched, log_layout.touched_name(one)))
+    def forget(self, lists: Iterable[Touched]) -> None:
+        for touched in lists:
+            delete(self._fs, join(self._touched, log_layout.touched_name(touched)))
 
     def records(self) -> Sequence[Recorded]:
         return self._ledger.read()
@@ -152,11 +153,11 @@ class RenameCommitLog:
         data = self._fs.read(path)
         if data is None:
             raise errors.LogDamaged(path, "it is missing")
-        found = manifest_json.decode(data, path)
-        if found.epoch != epoch:
+        manifest = manifest_json.decode(data, path)
+        if manifest.epoch != epoch:
             way = f"move it away if it is a copy, and epoch {epoch} never was"
-            raise errors.LogDamaged(path, f"it holds epoch {found.epoch}: {way}")
-        return path, found
+            raise errors.LogDamaged(path, f"it holds epoch {manifest.epoch}: {way}")
+        return path, manifest
 
     def _uid_of_manifests(self) -> str | None:
         """The uid that the two newest manifests share; None without manifests. Raises LogDamaged."""
@@ -164,9 +165,9 @@ class RenameCommitLog:
         require_whole(self._folder, view, view.head)
         uid = None
         for epoch in view.manifests[-2:]:
-            path, found = self._decoded(epoch)
-            require_own(path, found, uid or found.uid)
-            uid = found.uid
+            path, manifest = self._decoded(epoch)
+            require_own(path, manifest, uid or manifest.uid)
+            uid = manifest.uid
         return uid
 
     def _manifest_path(self, name: str) -> str:

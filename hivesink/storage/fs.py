@@ -109,7 +109,7 @@ class FileSystem(Protocol):
 
     def is_folder(self, path: str) -> bool: ...
 
-    def same_file(self, one: str, other: str) -> bool:
+    def same_file(self, left: str, right: str) -> bool:
         """Whether two names lead to one file: a rename that was cut short. One name spelled twice is not two."""
 
     def list(self, folder: str) -> Sequence[Entry]:
@@ -162,11 +162,11 @@ def put_once(fs: FileSystem, path: str, data: bytes) -> bytes:
     temporary = join(folder, temporary_name(name, hashlib.sha256(data).hexdigest()[:16]))
 
     def put() -> bytes:
-        found = fs.read(path)
-        if found is not None:
+        stored = fs.read(path)
+        if stored is not None:
             fs.make_durable(folder)
             drop(fs, temporary)
-            return found
+            return stored
         _write(fs, temporary, data)
         fs.rename(temporary, path)
         return data

@@ -130,7 +130,7 @@ class HdfsFileSystem:
         status = self._status(path)
         return status is not None and status.isdir
 
-    def same_file(self, one: str, other: str) -> bool:  # noqa: ARG002  a rename in HDFS is never cut short
+    def same_file(self, left: str, right: str) -> bool:  # noqa: ARG002  a rename in HDFS is never cut short
         return False
 
     def list(self, folder: str) -> Sequence[Entry]:

@@ -39,13 +39,13 @@ class Address:
 
 def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]:
     """The file system of `location`, and the path in it. Raises FileSystemUnknown, Unsupported."""
-    found = _LOCATION.fullmatch(location)
-    if found is None:
+    parts = _LOCATION.fullmatch(location)
+    if parts is None:
         raise Unsupported(
             what=f"the location {location!r}", why="it is not on HDFS", instead="write it as hdfs://nameservice/path"
         )
-    path = re.sub("/+", "/", found["path"] or "/")
-    authority = found["authority"] or _default(location, properties)
+    path = re.sub("/+", "/", parts["path"] or "/")
+    authority = parts["authority"] or _default(location, properties)
     return _address(location, authority, properties), path.rstrip("/") or "/"
 
 
@@ -72,7 +72,7 @@ def client_properties(properties: Mapping[str, str], address: Address, rounds: i
 
 def answering_first(namenodes: tuple[str, ...], accepts: Callable[[str], bool]) -> tuple[str, ...]:
     """`namenodes`, those that accept connections first: others may keep a call waiting for minutes."""
-    return namenodes if len(namenodes) == 1 else tuple(sorted(namenodes, key=lambda one: not accepts(one)))
+    return namenodes if len(namenodes) == 1 else tuple(sorted(namenodes, key=lambda server: not accepts(server)))
 
 
 def accepts(namenode: str) -> bool:
@@ -92,15 +92,15 @@ def umask(properties: Mapping[str, str]) -> int:
         return int(text, 8)
     mask = 0o777
     for clause in text.split(","):
-        found = _SYMBOLIC.fullmatch(clause.strip())
-        if found is None:
+        clause_parts = _SYMBOLIC.fullmatch(clause.strip())
+        if clause_parts is None:
             raise Unsupported(
                 what=f"fs.permissions.umask-mode = {text!r}",
                 why="it is neither octal nor like u=rwx,g=rx,o=",
                 instead="write 022",
             )
-        granted = sum({"r": 4, "w": 2, "x": 1}.get(letter, 0) for letter in set(found["may"]))
-        for who in found["who"]:
+        granted = sum({"r": 4, "w": 2, "x": 1}.get(letter, 0) for letter in set(clause_parts["may"]))
+        for who in clause_parts["who"]:
             for shift in {"u": (6,), "g": (3,), "o": (0,), "a": (6, 3, 0)}[who]:
                 mask &= ~(granted << shift)
     return mask
@@ -108,25 +108,25 @@ def umask(properties: Mapping[str, str]) -> int:
 
 def quantity(text: str) -> int:
     """A number as Hadoop writes it: `134217728`, `128m`. Raises Unsupported."""
-    found = re.fullmatch(r"(\d+)([kmgt]?)", text.strip().lower(), re.ASCII)
-    if found is None or not int(found[1]):
+    parts = re.fullmatch(r"(\d+)([kmgt]?)", text.strip().lower(), re.ASCII)
+    if parts is None or not int(parts[1]):
         raise Unsupported(what=f"the site's {text!r}", why="it is not a number above 0", instead="write 128m, or 2")
-    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
+    return int(parts[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[parts[2]]
 
 
 def _default(location: str, properties: Mapping[str, str]) -> str:
     default = properties.get("fs.defaultFS", "")
-    found = _LOCATION.fullmatch(default)
-    if found is None or not found["authority"]:
+    parts = _LOCATION.fullmatch(default)
+    if parts is None or not parts["authority"]:
         what = f"fs.defaultFS is {default!r}" if default else "fs.defaultFS is not set"
         raise FileSystemUnknown(location, f"it names no nameservice, and {what}")
-    return str(found["authority"])
+    return str(parts["authority"])
 
 
 def _address(location: str, authority: str, properties: Mapping[str, str]) -> Address:
-    found = _namenodes(authority, properties)
-    if found:
-        return Address(authority, found)
+    namenodes = _namenodes(authority, properties)
+    if namenodes:
+        return Address(authority, namenodes)
     if _split(properties.get(f"dfs.ha.namenodes.{authority}", "")):
         raise FileSystemUnknown(location, f"{', '.join(_address_names(authority, properties))} are not set")
     place = _server(authority)
@@ -134,19 +134,20 @@ def _address(location: str, authority: str, properties: Mapping[str, str]) -> Ad
         raise FileSystemUnknown(location, f"{authority!r} is neither a nameservice nor host:port")
     # Partitions older than the nameservice are registered at one of its NameNodes, the same file system.
     for name in nameservices(properties):
-        if place in {_server(one) for one in _namenodes(name, properties)}:
+        if place in {_server(server) for server in _namenodes(name, properties)}:
             return Address(name, _namenodes(name, properties))
     return Address(place, (place,))
 
 
 def _address_names(authority: str, properties: Mapping[str, str]) -> list[str]:
     name = f"dfs.namenode.rpc-address.{authority}"
-    return [f"{name}.{one}" for one in _split(properties.get(f"dfs.ha.namenodes.{authority}", ""))] or [name]
+    namenodes = _split(properties.get(f"dfs.ha.namenodes.{authority}", ""))
+    return [f"{name}.{namenode}" for namenode in namenodes] or [name]
 
 
 def _namenodes(nameservice: str, properties: Mapping[str, str]) -> tuple[str, ...]:
-    found = (properties.get(name, "").strip() for name in _address_names(nameservice, properties))
-    return tuple(one for one in found if one)
+    servers = (properties.get(name, "").strip() for name in _address_names(nameservice, properties))
+    return tuple(server for server in servers if server)
 
 
 def _server(text: str) -> str | None:
@@ -173,4 +174,4 @@ def nameservices(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _split(text: str) -> tuple[str, ...]:
-    return tuple(one.strip() for one in text.split(",") if one.strip())
+    return tuple(part.strip() for part in text.split(",") if part.strip())

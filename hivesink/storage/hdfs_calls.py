@@ -243,7 +243,7 @@ class HdfsCalls:
             return self._clients[rounds]
 
     def _new(self, rounds: int) -> Client:
-        order = answering_first(self.address.namenodes, lambda one: one != self._hung and accepts(one))
+        order = answering_first(self.address.namenodes, lambda server: server != self._hung and accepts(server))
         self._first = order[0]
         if "SPARK_USER" in os.environ:
             # Act as the user who submitted the job, as Spark's executors do. This is the only way to give hdfs-native a

@@ -88,20 +88,20 @@ def judge(error: BaseException) -> Failure:
     text = str(error)
     match error:
         case CallAbandoned():
-            found = Failure(Kind.UNANSWERED, text)
+            failure = Failure(Kind.UNANSWERED, text)
         case Unreported():
-            found = Failure(Kind.NO_DATA, text)
+            failure = Failure(Kind.NO_DATA, text)
         case FileExistsError():
-            found = Failure(Kind.EXISTS, _line(text))
+            failure = Failure(Kind.EXISTS, _line(text))
         case FileNotFoundError():
-            found = Failure(Kind.NO_PARENT if text.startswith(_PARENT) else Kind.MISSING, _line(text))
+            failure = Failure(Kind.NO_PARENT if text.startswith(_PARENT) else Kind.MISSING, _line(text))
         case NotImplementedError():
-            found = Failure(Kind.UNSUPPORTED, _line(text))
+            failure = Failure(Kind.UNSUPPORTED, _line(text))
         case OSError():
-            found = Failure(_of_connection(text), _line(text))
+            failure = Failure(_of_connection(text), _line(text))
         case _:
-            found = _of_variant(text)
-    return found
+            failure = _of_variant(text)
+    return failure
 
 
 def _of_connection(text: str) -> Kind:
@@ -113,15 +113,15 @@ def _of_connection(text: str) -> Kind:
 
 
 def _of_variant(text: str) -> Failure:
-    found = _VARIANT.match(text)
-    if found is None:
+    parts = _VARIANT.match(text)
+    if parts is None:
         return Failure(Kind.REFUSED, _line(text))
-    if found["variant"] in {"RPCError", "FatalRPCError"}:
-        return _of_server((found["first"] or "").rpartition(".")[2], _line(found["second"] or ""))
-    kind = Kind.NO_DATA if found["variant"] in _DATA else Kind.REFUSED
+    if parts["variant"] in {"RPCError", "FatalRPCError"}:
+        return _of_server((parts["first"] or "").rpartition(".")[2], _line(parts["second"] or ""))
+    kind = Kind.NO_DATA if parts["variant"] in _DATA else Kind.REFUSED
     if "no KMS provider is configured" in text:
         kind = Kind.UNSUPPORTED
-    return Failure(kind, f"{found['variant']}: {_line(found['first'] or text)}")
+    return Failure(kind, f"{parts['variant']}: {_line(parts['first'] or text)}")
 
 
 def _of_server(java: str, reason: str) -> Failure:

@@ -51,8 +51,8 @@ class Folders:
     def forget(self, path: str) -> None:
         """Somebody removed `path`: look again at it and everything below."""
         # A copy, since other threads add to it.
-        for one in [known for known in list(self._known) if f"{known}/".startswith(f"{path}/")]:
-            self._known.pop(one, None)
+        for folder in [known for known in list(self._known) if f"{known}/".startswith(f"{path}/")]:
+            self._known.pop(folder, None)
 
     def file_mode(self, folder: Folder) -> int:
         if self.as_folder:

@@ -52,7 +52,7 @@ class Ledger:
             delete(self.fs, self._path(epoch))
 
     def _read(self) -> Sequence[Recorded]:
-        return list(newest(one for epoch in self._files() for one in self._records(epoch)).values())
+        return list(newest(record for epoch in self._files() for record in self._records(epoch)).values())
 
     def _files(self) -> list[Epoch]:
         names = (log_layout.parse_ledger(entry.name) for entry in self.fs.list(self.folder))

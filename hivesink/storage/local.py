@@ -166,17 +166,17 @@ class LocalFileSystem:
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(posix(path))
 
-    def same_file(self, one: str, other: str) -> bool:
-        left, right = posix(one), posix(other)
+    def same_file(self, left: str, right: str) -> bool:
+        old, new = posix(left), posix(right)
         try:
             # One name reached through a linked folder is not a second name: unlinking it would lose the file.
-            if os.path.basename(left) == os.path.basename(right) and os.path.samefile(dirname(left), dirname(right)):
+            if os.path.basename(old) == os.path.basename(new) and os.path.samefile(dirname(old), dirname(new)):
                 return False
-            return os.path.samefile(left, right)
+            return os.path.samefile(old, new)
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise refusal(one, "look at", error) from error
+            raise refusal(left, "look at", error) from error
 
     def list(self, folder: str) -> Sequence[Entry]:
         with refusing(folder, "list"), _ABSENT_OK, os.scandir(posix(folder)) as items:

@@ -54,10 +54,10 @@ def touched_name(touched: Touched) -> str:
 
 def parse_touched(name: str) -> Touched | None:
     """The inverse of `touched_name`, but for the folders; None for any other name."""
-    found = _TOUCHED.fullmatch(name)
-    if found is None:
+    parts = _TOUCHED.fullmatch(name)
+    if parts is None:
         return None
-    epoch, attempt, task_attempt, task, chunk = found.groups()
+    epoch, attempt, task_attempt, task, chunk = parts.groups()
     return Touched(Epoch(int(epoch)), attempt, int(task_attempt), int(task), int(chunk))
 
 
@@ -65,14 +65,14 @@ def parse_view(names: Iterable[str]) -> LogView:
     """What a listing of `manifests` says; names that aren't a log's are passed over."""
     floor, manifests, marks = Epoch(0), set[Epoch](), dict[Epoch, frozenset[Mark]]()
     for name in names:
-        if found := _FLOOR.fullmatch(name):
-            floor = max(floor, Epoch(int(found[1])))
-        elif found := _MANIFEST.fullmatch(name):
-            epoch = Epoch(int(found[1]))
-            if found[2] == "json":
+        if parts := _FLOOR.fullmatch(name):
+            floor = max(floor, Epoch(int(parts[1])))
+        elif parts := _MANIFEST.fullmatch(name):
+            epoch = Epoch(int(parts[1]))
+            if parts[2] == "json":
                 manifests.add(epoch)
             else:
-                marks[epoch] = marks.get(epoch, frozenset()) | {Mark(found[2])}
+                marks[epoch] = marks.get(epoch, frozenset()) | {Mark(parts[2])}
     return LogView(
         floor=floor,
         manifests=tuple(sorted(epoch for epoch in manifests if epoch > floor)),
@@ -87,8 +87,8 @@ def ledger_name(floor: Epoch) -> str:
 
 def parse_ledger(name: str) -> Epoch | None:
     """The inverse of `ledger_name`; None for any other name."""
-    found = _MANIFEST.fullmatch(name)
-    return Epoch(int(found[1])) if found and found[2] == "json" else None
+    parts = _MANIFEST.fullmatch(name)
+    return Epoch(int(parts[1])) if parts and parts[2] == "json" else None
 
 
 def is_dead(name: str, floor: Epoch, head: Epoch) -> bool:
@@ -96,9 +96,9 @@ def is_dead(name: str, floor: Epoch, head: Epoch) -> bool:
 
     Its own bytes in waiting aside, a temporary file is dead once its epoch is decided.
     """
-    if found := _TEMPORARY.fullmatch(name):
-        return int(found[1]) <= head
-    if found := _FLOOR.fullmatch(name):
-        return int(found[1]) < floor
-    found = _MANIFEST.fullmatch(name)
-    return found is not None and int(found[1]) <= floor
+    if parts := _TEMPORARY.fullmatch(name):
+        return int(parts[1]) <= head
+    if parts := _FLOOR.fullmatch(name):
+        return int(parts[1]) < floor
+    parts = _MANIFEST.fullmatch(name)
+    return parts is not None and int(parts[1]) <= floor

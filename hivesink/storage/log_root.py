@@ -79,8 +79,8 @@ class RenameLogRoot:
 
     def _numbered(self) -> Iterator[tuple[int, str]]:
         for entry in self.fs.list(self.location):
-            if found := _RECORD.fullmatch(entry.name):
-                yield int(found[1]), join(self.location, entry.name)
+            if parts := _RECORD.fullmatch(entry.name):
+                yield int(parts[1]), join(self.location, entry.name)
 
     def _path(self, number: int) -> str:
         return join(self.location, f"table-{number:06d}.json")

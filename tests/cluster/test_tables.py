@@ -8,9 +8,6 @@ import pyarrow as pa
 import pytest
 
 from hivesink import errors
-from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.metastore.thrift_connection import Connection
-from hivesink.metastore.thrift_table import thrift_table
 from tests.integration.stage import once, once_after
 
 if TYPE_CHECKING:
@@ -72,33 +69,6 @@ def test_every_kind_of_table(addresses: Addresses, place: Place, hive: Hive, kin
     ingest.finish()
     assert ids(hive, place) == list(range(18))
     sound(ingest)
-
-
-@pytest.mark.parametrize("kind", ["default", "insert_only"])
-def test_acid_tables_are_refused(addresses: Addresses, place: Place, kind: str) -> None:
-    from hive_metastore import ttypes
-
-    spec = TableSpec(
-        TableName.parse(place.table),
-        (Column("id", Primitive.BIGINT),),
-        properties=(("transactional", "true"), ("transactional_properties", kind)),
-    )
-    table = thrift_table(spec, "tests")
-    if kind == "default":
-        table.sd.inputFormat, table.sd.outputFormat, table.sd.serdeInfo.serializationLib = ORC
-    request = ttypes.CreateTableRequest(table=table, processorCapabilities=ACID, processorIdentifier="tests")
-    Connection(addresses.metastore).change(str(spec.name), "create", lambda client: client.create_table_req(request))
-    with pytest.raises(errors.Unsupported, match=r"transactional table.*external table"):
-        addresses.ingest(place.table)
-
-
-ORC = (
-    "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
-    "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",
-    "org.apache.hadoop.hive.ql.io.orc.OrcSerde",
-)
-ACID = ["HIVEMANAGEDINSERTREAD", "HIVEMANAGEDINSERTWRITE", "HIVEFULLACIDREAD", "HIVEFULLACIDWRITE"]
-"""What a client says that it can do; to others the metastore gives no such table."""
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.embedded.process import HOST, Launch, identity_of, port_is_free
+from hivesink.embedded.process import HOST, Launch, identity_of
 from hivesink.embedded.server import RECORD, EmbeddedServer
 from hivesink.errors import NotWritable
 
@@ -119,18 +119,3 @@ def test_a_damaged_record_counts_as_none(tmp_path: Path, text: str) -> None:
     server = Listener(tmp_path)
     server.resume()
     assert (server.pid, server.port) == (None, None)
-
-
-def test_the_first_start_takes_the_port_that_is_wanted_where_it_is_free(tmp_path: Path) -> None:
-    with Listener(tmp_path / "one") as one:
-        pass
-    two = Listener(tmp_path / "two")
-    two.first_port = one.port
-    with two:
-        assert two.port == one.port
-        three = Listener(tmp_path / "three")
-        three.first_port = two.port
-        with three:
-            assert three.port != two.port
-    assert two.port is not None
-    assert port_is_free(two.port)

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from dataclasses import replace
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hive_metastore import ttypes
 
 from hivesink import hive
-from hivesink.core.partition import NewPartition
-from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.core.table import Column, Primitive
 from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
 from hivesink.hiveql.apply import Alter, Create, Nothing, apply
 from hivesink.hiveql.render import stored
-from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.metastore.thrift_table import ThriftCatalog, thrift_table
-from tests.metastore.live import NOSASL, OverThrift, counted, declared, dt, hiveserver2_of, metastore_of, new
+from tests.metastore.live import NOSASL, OverThrift, declared, dt, hiveserver2_of, metastore_of, new
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hivesink.ports import LiveTable
 
 DT = Column("dt", Primitive.STRING)
 ACID = ["HIVEFULLACIDREAD", "HIVEFULLACIDWRITE", "HIVEMANAGEDINSERTREAD", "HIVEMANAGEDINSERTWRITE"]
@@ -165,71 +159,3 @@ def test_a_table_that_goes_and_comes_back(version: str, request: pytest.FixtureR
     registrar.add(live, [new(live, dt(1))])
     assert list(registrar.lookup(live, [dt(1)])) == [dt(1)]
     over.close()
-
-
-@pytest.fixture(scope="module", params=["2.3", "4.0.1"])
-def crowd(request: pytest.FixtureRequest) -> Iterator[tuple[str, ThriftMetastore, dict[int, LiveTable]]]:
-    """Tables of 100 and of 10,000 partitions; of 1,000 in 2.3, which takes many times as long to add them."""
-    registrar = ThriftMetastore(Connection(metastore_of(request.param, request)))
-    sizes = (100, 10_000 if request.param == "4.0.1" else 1_000)
-    yield request.param, registrar, {size: filled(registrar, request.param, size, request) for size in sizes}
-    registrar.close()
-
-
-def filled(registrar: ThriftMetastore, version: str, size: int, request: pytest.FixtureRequest) -> LiveTable:
-    tables = ThriftCatalog(Connection(metastore_of(version, request)), owner="tests")
-    name = TableName("contracts", f"crowd_{secrets.token_hex(3)}")
-    folder = request.getfixturevalue("tmp_path_factory").mktemp("crowd")
-    spec = TableSpec(name, (Column("id", Primitive.BIGINT),), (DT,), f"file:{folder}", external=True)
-    apply([spec], tables)
-    tables.close()
-    live = registrar.table(name)
-    for start in range(0, size, 1000):
-        registrar.add(live, [place(live, number) for number in range(start, min(start + 1000, size))])
-    return live
-
-
-def place(live: LiveTable, number: int) -> NewPartition:
-    return NewPartition(f"dt=p{number:05d}", f"{live.location}/dt=p{number:05d}", 1, 10)
-
-
-@pytest.mark.long
-def test_ten_of_many_cost_as_ten_of_few(
-    crowd: tuple[str, ThriftMetastore, dict[int, LiveTable]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    version, registrar, tables = crowd
-    calls = counted(monkeypatch)
-    took: dict[str, float] = {}
-
-    def timed(what: str, call: Any, rounds: int = 5) -> int:
-        call()
-        calls.clear()
-        laps = []
-        for _ in range(rounds):
-            started = time.perf_counter()
-            call()
-            laps.append(1000 * (time.perf_counter() - started))
-        took[what] = round(median(laps), 1)
-        return calls.total() // rounds
-
-    few, many = sorted(tables)
-    names = {size: [place(tables[size], n * size // 10).partition for n in range(10)] for size in tables}
-    for size in (few, many):
-        assert timed(f"lookup of 10 in {size}", lambda size=size: registrar.lookup(tables[size], names[size])) == 2
-        assert (
-            timed(
-                f"clear_accurate of 10 in {size}", lambda size=size: registrar.clear_accurate(tables[size], names[size])
-            )
-            == 2
-        )
-    thousand = [place(tables[many], number) for number in range(1000)]
-    asked = [one.partition for one in thousand]
-    assert timed(f"lookup of 1000 in {many}", lambda: registrar.lookup(tables[many], asked)) == 2
-    fresh = iter(range(20_000, 40_000, 1000))
-
-    def add() -> None:
-        start = next(fresh)
-        registrar.add(tables[many], [place(tables[many], number) for number in range(start, start + 1000)])
-
-    assert timed(f"add of 1000 to {many}", add, rounds=3 if version == "4.0.1" else 1) == 5
-    print(f"Hive Metastore {version}, median ms:", took)
