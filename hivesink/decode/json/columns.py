@@ -14,7 +14,7 @@ from msgspec import UNSET
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, Varchar
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
 from hivesink.decode.clocks import Mask, bounded, counted, dates, nulls, parse_each, patterned, timestamps
-from hivesink.decode.json.nested import NestedDecoder
+from hivesink.decode.json.nested import nested_reader
 from hivesink.decode.json.spans import Spans, booleans, decimals, floats, integers, raw_values, texts_of
 from hivesink.decode.values import InvalidValue, binary_of
 
@@ -65,7 +65,7 @@ class ColumnReader:
         self.arrow = arrow_type(column.type)
         self.parser = parser
         self.type = msgspec_type(column.type, epoch=parser.times.unit is not None)
-        self._nested = NestedDecoder.of(column.type)
+        self._nested = nested_reader(column.type)
 
     def convert(self, values: list[Any], *, raw: bool, escapes: bool) -> Converted:
         """`values` has a value, None, or UNSET for each row; `escapes`: whether the input holds a backslash."""
@@ -87,8 +87,8 @@ class ColumnReader:
             doubt |= more
         elif self.type is bool:
             array, doubt = booleans(spans)
-        elif self._nested is not None:
-            array, doubt = self._decoded(spans, self._nested)
+        elif self._nested and (column := self._nested(spans)) is not None:
+            array, doubt = column
         elif self.type is None:
             values, doubt = raw_values(spans)
             array, more = self._parsed(values)
@@ -173,17 +173,6 @@ class ColumnReader:
         raws, quotes, absent = _raws(values)
         array, doubt = self._parsed(raws)
         return Converted((array,), doubt, quotes, absent)
-
-    def _decoded(self, spans: Spans, nested: NestedDecoder) -> tuple[pa.Array, Mask]:
-        if (column := nested.decode_all(spans)) is not None:
-            return column.view(self.arrow), np.zeros(len(spans), dtype=np.bool_)
-        raws = spans.raw()
-        first = next((raw for raw in raws if raw is not None), None)
-        if first is not None and not nested.decode(first, spans.keys)[1]:
-            # Its names may be spelled in another way.
-            self._nested = nested = NestedDecoder.of(self.kind, first) or nested
-        decoded = [(None, True) if raw is None else nested.decode(raw, spans.keys) for raw in raws]
-        return pa.array([value for value, _ in decoded], self.arrow), np.array([not sure for _, sure in decoded])
 
     def _parsed(self, raws: list[bytes | None]) -> tuple[pa.Array, Mask]:
         parse, kind = self.parser.parse, self.kind

@@ -1,18 +1,16 @@
-"""Nested values in one go, where it can be proved that nothing was lost: a whole column by Arrow, or each by msgspec.
+"""Nested columns at once, where it can be proved that nothing is lost. What isn't proved is parsed value by value.
 
 Arrow's reader of JSON lines takes an explicit schema, refuses two fields of one name and unknown ones, and knows no
 maps. It takes a column or refuses it. A value can't run into the next one: `}` is followed by a line feed and `{`,
 which JSON allows only between two lines, so as many lines as values are one value each.
 
-msgspec silently keeps the last of two fields of one name, and ignores unknown ones. But in records of one shape it is
-known how many keys a value has. As all fields of a struct must be there, under their own names, a value with as many
-keys as its objects have entries has each of them once.
+msgspec reads maps of scalars, and silently keeps the last of two entries of one key. But in records of one shape each
+value has as many keys as the others: a map of as many entries has lost none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -27,45 +25,81 @@ from hivesink.decode.json.spans import REFUSED, joined
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hivesink.decode.clocks import Mask
     from hivesink.decode.json.spans import Spans
 
-    CountKeys = Callable[[Any], int]
-    Rename = Callable[[Any], Any]
+    ReadNested = Callable[[Spans], "tuple[pa.Array, Mask] | None"]
+
+_SCALARS = {
+    Primitive.STRING: str,
+    Primitive.DOUBLE: float,
+    Primitive.BOOLEAN: bool,
+    **{kind: Annotated[int, Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)] for kind, bits in INTEGER_BITS.items()},
+}
+"""The scalars that Arrow and msgspec read as the exact decoder does, as msgspec's types."""
 
 
-@dataclass(frozen=True, slots=True)
-class NestedDecoder:
-    """Decodes values of one nested type, whose structs have their fields' names in one spelling."""
+def nested_reader(kind: HiveType) -> ReadNested | None:
+    """A function that reads a column of `kind`, or returns None where it can't prove the values.
 
-    decoder: msgspec.json.Decoder[Any]
-    keys: CountKeys
-    rename: Rename | None
-    schema: pa.Schema | None
-    """Arrow's, with the names as they are spelled; None: it doesn't read the type."""
+    None for types that it can't read, and for those that aren't nested.
+    """
+    match kind:
+        case Array() | Struct() if _is_plain(kind):
+            return _ArrowReader(kind)
+        case Map(Primitive.STRING, Primitive() as value) if value in _SCALARS:
+            return _map_reader(kind, _SCALARS[value])
+    return None
 
-    @classmethod
-    def of(cls, kind: HiveType, sample: bytes | None = None) -> NestedDecoder | None:
-        """For values that spell names as `sample` does, or in lower case.
 
-        None for types that msgspec doesn't decode as the exact decoder does, and for those that aren't nested.
-        """
-        try:
-            spelled = _spelled(kind, None if sample is None else msgspec.json.decode(sample))
-        except REFUSED:
-            spelled = _spelled(kind, None)
-        found = _type(spelled) if isinstance(kind, Array | Map | Struct) else None
-        if found is None:
-            return None
-        schema = None if _has_maps(kind) else pa.schema([("", arrow_type(spelled))])
-        return cls(msgspec.json.Decoder(found), _keys(spelled), _renaming(spelled), schema)
+def _is_plain(kind: HiveType) -> bool:
+    match kind:
+        case Array(element):
+            return _is_plain(element)
+        case Struct(fields):
+            return all(_is_plain(field) for _, field in fields)
+    return kind in _SCALARS
 
-    def decode_all(self, spans: Spans) -> pa.Array | None:
-        """The column, its fields named as they are spelled; None where a value is refused or may be another one."""
-        if self.schema is None:
-            return None
+
+def _map_reader(kind: Map, value: Any) -> ReadNested:
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, value | None])
+    arrow = arrow_type(kind)
+
+    def read(spans: Spans) -> tuple[pa.Array, Mask]:
+        doubt = np.zeros(len(spans), dtype=np.bool_)
+        entries: list[dict[str, Any] | None] = []
+        for row, raw in enumerate(spans.raw()):
+            try:
+                entries.append(None if raw is None else decoder.decode(raw))
+                doubt[row] = raw is not None and len(entries[row] or ()) != spans.keys
+            except REFUSED:  # noqa: PERF203 -- one value that doesn't fit must not keep the others back
+                entries.append(None)
+                doubt[row] = True
+        return pa.array(entries, arrow), doubt
+
+    return read
+
+
+class _ArrowReader:
+    """Reads columns whose structs spell their fields' names alike."""
+
+    def __init__(self, kind: HiveType) -> None:
+        self._kind = kind
+        self._arrow = self._spelled = arrow_type(kind)
+
+    def __call__(self, spans: Spans) -> tuple[pa.Array, Mask] | None:
+        column = self._read(spans)
+        if column is None and (spelled := self._spelled_as(spans)) != self._spelled:
+            self._spelled = spelled
+            column = self._read(spans)
+        return None if column is None else (column.view(self._arrow), np.zeros(len(spans), dtype=np.bool_))
+
+    def _read(self, spans: Spans) -> pa.Array | None:
+        """None where a value is refused or may be another one."""
         texts = spans.text.cut(spans.begins, spans.ends)
         text = b"".join([b'{"":', memoryview(joined(texts, '}\n{"":')), b"}"])
-        parsing = pa.json.ParseOptions(explicit_schema=self.schema, unexpected_field_behavior="error")
+        schema = pa.schema([("", self._spelled)])
+        parsing = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
         try:
             # In one block, which gives one chunk.
             reading = pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
@@ -74,114 +108,27 @@ class NestedDecoder:
             return None
         return column if len(column) == len(spans) and not any(map(_is_odd, _doubles(column))) else None
 
-    def decode(self, raw: bytes, keys: int) -> tuple[Any, bool]:
-        """The value as `pa.array` takes it, and whether it is sure; `keys` is how many there are in `raw`."""
+    def _spelled_as(self, spans: Spans) -> pa.DataType:
+        """The type with the names of the first value that isn't null."""
+        first = next((raw for raw in spans.raw() if raw is not None), b"null")
         try:
-            value = self.decoder.decode(raw)
+            return _spelled(self._kind, msgspec.json.decode(first))
         except REFUSED:
-            return None, False
-        is_sure = self.keys(value) == keys
-        return (self.rename(value) if self.rename else value), is_sure
+            return self._spelled
 
 
-def _spelled(kind: HiveType, sample: Any) -> HiveType:
-    """`kind`, the names of its structs' fields as in `sample`, or in lower case."""
+def _spelled(kind: HiveType, sample: Any) -> pa.DataType:
+    """The Arrow type of `kind`, the names of its structs' fields as in `sample`, or in lower case."""
     match kind:
         case Struct(fields):
             given = {name.lower(): name for name in sample} if isinstance(sample, dict) else {}
             names = [given.get(name.lower(), name.lower()) for name, _ in fields]
-            deeper = [sample.get(name) if given else None for name in names]
-            return Struct(
-                tuple((name, _spelled(of[1], one)) for name, of, one in zip(names, fields, deeper, strict=True))
-            )
+            deeper = [sample[name] if name.lower() in given else None for name in names]
+            types = [_spelled(field, value) for (_, field), value in zip(fields, deeper, strict=True)]
+            return pa.struct(list(zip(names, types, strict=True)))
         case Array(element):
-            return Array(_spelled(element, next(iter(sample), None) if isinstance(sample, list) else None))
-        case Map(key, value):
-            return Map(key, _spelled(value, next(iter(sample.values()), None) if isinstance(sample, dict) else None))
-    return kind
-
-
-def _renaming(kind: HiveType) -> Rename | None:
-    """A function that gives the fields of structs their names in lower case; None where they have them."""
-    match kind:
-        case Struct(fields):
-            names = [(name.lower(), name, _renaming(field)) for name, field in fields]
-            if all(lower == name and deeper is None for lower, name, deeper in names):
-                return None
-            return lambda value: (
-                value and {lower: deeper(value[name]) if deeper else value[name] for lower, name, deeper in names}
-            )
-        case Array(element) if of_element := _renaming(element):
-            return lambda items: items and list(map(of_element, items))
-        case Map(_, of) if of_value := _renaming(of):
-            return lambda entries: entries and {key: of_value(value) for key, value in entries.items()}
-    return None
-
-
-def _type(kind: HiveType) -> Any:  # noqa: PLR0911  one for each kind of type
-    match kind:
-        case Primitive.STRING:
-            return str
-        case Primitive.DOUBLE:
-            return float
-        case Primitive.BOOLEAN:
-            return bool
-        case Primitive() if kind in INTEGER_BITS:
-            limit = 1 << (INTEGER_BITS[kind] - 1)
-            return Annotated[int, Meta(ge=-limit, le=limit - 1)]
-        case Array():
-            return _list(_type(kind.element))
-        case Map() if kind.key is Primitive.STRING:
-            value = _type(kind.value)
-            return None if value is None else dict[str, value | None]  # type: ignore[valid-type]
-        case Struct():
-            fields = {name: _type(field) for name, field in kind.fields}
-            if None in fields.values():
-                return None
-            return TypedDict("Fields", {name: field | None for name, field in fields.items()})  # type: ignore[operator]  # mypy knows literal ones only
-    return None
-
-
-def _list(element: Any) -> Any:
-    return None if element is None else list[element | None]
-
-
-def _keys(kind: HiveType) -> CountKeys:
-    """A function that counts the entries of a value's objects, at any depth."""
-    match kind:
-        case Array(element) if _has_keys(element):
-            of_element = _keys(element)
-            return lambda items: sum(map(of_element, items)) if items else 0
-        case Map(_, value) if _has_keys(value):
-            of_value = _keys(value)
-            return lambda entries: len(entries) + sum(map(of_value, entries.values())) if entries else 0
-        case Map():
-            return lambda entries: len(entries) if entries else 0
-        case Struct(fields):
-            count = len(fields)
-            deeper = [(name, _keys(field)) for name, field in fields if _has_keys(field)]
-            if not deeper:
-                return lambda value: 0 if value is None else count
-            return lambda value: 0 if value is None else count + sum(of(value[name]) for name, of in deeper)
-    return lambda _: 0
-
-
-def _has_keys(kind: HiveType) -> bool:
-    match kind:
-        case Array(element):
-            return _has_keys(element)
-        case Map() | Struct():
-            return True
-    return False
-
-
-def _has_maps(kind: HiveType) -> bool:
-    match kind:
-        case Array(element):
-            return _has_maps(element)
-        case Struct(fields):
-            return any(_has_maps(field) for _, field in fields)
-    return isinstance(kind, Map)
+            return pa.list_(_spelled(element, next(iter(sample), None) if isinstance(sample, list) else None))
+    return arrow_type(kind)
 
 
 def _doubles(column: pa.Array) -> Iterator[pa.Array]:
@@ -195,6 +142,6 @@ def _doubles(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _is_odd(doubles: pa.Array) -> bool:
-    """Whether one is no finite number, as Arrow takes `NaN` and what is too large, or the integer -0."""
+    """Whether any is no finite number, as Arrow takes `NaN` and what is too large, or the integer -0."""
     values = doubles.fill_null(0).to_numpy(zero_copy_only=False)
     return not np.isfinite(values).all() or bool(np.signbit(values[values == 0]).any())
