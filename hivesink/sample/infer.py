@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
@@ -62,67 +61,13 @@ _TYPES = {
 """The type of values of these kinds, by name; every other mix is STRING."""
 
 
-@dataclass(slots=True)
-class Values:
-    """The values at one place of the records: how many of each kind, and what is in the objects and arrays."""
-
-    counts: Counter[Kind] = field(default_factory=Counter)
-    fields: dict[str, Values] = field(default_factory=dict)
-    """By name in lower case."""
-    clashes: set[str] = field(default_factory=set)
-    """Names in lower case that an object has twice, in different case."""
-    items: list[Values] = field(default_factory=list)
-    """The values in arrays; none or one."""
-    scalars: list[Any] = field(default_factory=list)
-
-    def take(self, value: Any, depth: int = 0) -> None:
-        """Count a value, and what is in it."""
-        if value is None or depth > _DEEPEST:
-            return
-        self.counts[_kind(value)] += 1
-        if isinstance(value, dict):
-            names = Counter(map(str.lower, value))
-            self.clashes |= {name for name, times in names.items() if times > 1}
-            for name, item in value.items():
-                self.fields.setdefault(name.lower(), Values()).take(item, depth + 1)
-        elif isinstance(value, list):
-            self.items = self.items or [Values()]
-            for item in value:
-                self.items[0].take(item, depth + 1)
-        else:
-            self.scalars.append(value)
-
-    def merge(self, other: Values) -> None:
-        """Count what `other` has counted, too."""
-        self.counts.update(other.counts)
-        self.clashes |= other.clashes
-        for name, values in other.fields.items():
-            self.fields.setdefault(name, Values()).merge(values)
-        for values in other.items:
-            self.items = self.items or [Values()]
-            self.items[0].merge(values)
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        return tuple(sorted(self.counts, key=lambda kind: kind.name))
-
-    def time_format(self, name: str) -> EpochUnit | TextPattern | None:
-        """How times are written that aren't ISO 8601, of a field of that name in lower case."""
-        if self.counts and set(self.counts) <= {Kind.WHOLE, Kind.LARGE, Kind.FRACTION}:
-            return unit_of_numbers(name, self.scalars)
-        return pattern_of_texts(self.scalars) if self.kinds == (Kind.TEXT,) else None
-
-
 def infer(records: Iterable[dict[str, Any]]) -> tuple[tuple[Column, ...], dict[str, str]]:
     """The columns of JSON objects, in the order in which their fields first come, and the properties that they need.
 
     A column's comment says what isn't certain. The properties are `sink.timestamp-format`, and
     `sink.column.<name>.from` of columns that can't be called as their fields. Fields whose names don't print get none.
     """
-    seen = Values()
-    for record in records:
-        seen.take(record)
-    fields = {name: values for name, values in seen.fields.items() if name.isprintable()}
+    fields = {name: values for name, values in _fields(records).items() if name.isprintable()}
     # If a table has nothing but `value`, a job takes each line for the column's text, not for JSON.
     taken = {name for name in fields if _can_be_column(name) and list(fields) != ["value"]}
     columns: list[Column] = []
@@ -131,7 +76,7 @@ def infer(records: Iterable[dict[str, Any]]) -> tuple[tuple[Column, ...], dict[s
     for name, values in fields.items():
         notes: list[str] = []
         column = name if name in taken else _name_like(name, taken)
-        form = values.time_format(name)
+        form = _time_format(name, values)
         kind = type_of(form) if form else _type(values, "", 1, notes)
         if form:
             written = form.value if isinstance(form, EpochUnit) else form.pattern
@@ -147,44 +92,62 @@ def infer(records: Iterable[dict[str, Any]]) -> tuple[tuple[Column, ...], dict[s
     return tuple(columns), properties
 
 
-def _type(values: Values, path: str, depth: int, notes: list[str]) -> HiveType:
-    """The type of what is at `path` from the column; adds to `notes` what isn't certain."""
+def _fields(objects: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
+    """The values of each field, by its name in lower case, in the order in which they first come."""
+    fields: dict[str, list[Any]] = {}
+    for item in objects:
+        for name, value in item.items():
+            fields.setdefault(name.lower(), []).append(value)
+    return fields
+
+
+def _time_format(name: str, values: list[Any]) -> EpochUnit | TextPattern | None:
+    """How times are written that aren't ISO 8601, of a field of that name in lower case."""
+    scalars = [value for value in values if value is not None]
+    kinds = set(map(_kind, scalars))
+    if kinds and kinds <= {Kind.WHOLE, Kind.LARGE, Kind.FRACTION}:
+        return unit_of_numbers(name, scalars)
+    return pattern_of_texts(scalars) if kinds == {Kind.TEXT} else None
+
+
+def _type(values: list[Any], path: str, depth: int, notes: list[str]) -> HiveType:
+    """The type of the values at `path` from the column; adds to `notes` what isn't certain."""
 
     def text(note: str) -> Primitive:
         notes.append(f"{path.removeprefix('.')}: {note}" if path else note)
         return Primitive.STRING
 
-    if values.kinds in _TYPES:
-        return _TYPES[values.kinds]
-    if values.kinds == (Kind.ARRAY,) and depth <= _DEEPEST:
-        return Array(_type(values.items[0], f"{path}[]", depth + 1, notes))
-    if values.kinds == (Kind.OBJECT,) and depth <= _DEEPEST:
-        merged = Values()
-        for item in values.fields.values():
-            merged.merge(item)
-        if why := _why_map(values, merged):
+    values = [value for value in values if value is not None]
+    counts = Counter(map(_kind, values))
+    kinds = tuple(sorted(counts, key=lambda kind: kind.name))
+    if kinds in _TYPES:
+        return _TYPES[kinds]
+    if kinds == (Kind.ARRAY,) and depth <= _DEEPEST:
+        return Array(_type([*chain.from_iterable(values)], f"{path}[]", depth + 1, notes))
+    if kinds == (Kind.OBJECT,) and depth <= _DEEPEST:
+        fields = _fields(values)
+        if why := _why_map(values, fields):
             text(f"a map, since {why}")
-            return Map(Primitive.STRING, _type(merged, f"{path}.*", depth + 1, notes))
-        fields = values.fields.items()
-        return Struct(tuple((name, _type(item, f"{path}.{name}", depth + 1, notes)) for name, item in fields))
-    if not values.counts:
+            items = [item for value in values for item in value.values()]
+            return Map(Primitive.STRING, _type(items, f"{path}.*", depth + 1, notes))
+        return Struct(tuple((name, _type(fields[name], f"{path}.{name}", depth + 1, notes)) for name in fields))
+    if not counts:
         return text("only null in the sample")
-    counts = ", ".join(f"{kind.value} ({number:,})" for kind, number in values.counts.most_common())
-    return text(f"mixed: {counts}" if len(values.counts) > 1 else counts)
+    described = ", ".join(f"{kind.value} ({number:,})" for kind, number in counts.most_common())
+    return text(f"mixed: {described}" if len(counts) > 1 else described)
 
 
-def _why_map(values: Values, merged: Values) -> str | None:
-    """Why a STRUCT would lose values, of these objects or of later ones; None if it loses none."""
-    if not values.fields:
+def _why_map(objects: list[dict[str, Any]], fields: dict[str, list[Any]]) -> str | None:
+    """Why a STRUCT of `fields` would lose values, of these objects or of later ones; None if it loses none."""
+    if not fields:
         return "the sample's objects are empty"
-    if values.clashes:
+    if any(len(set(map(str.lower, item))) < len(item) for item in objects):
         return "keys of an object differ only in case"
-    if odd := [name for name in values.fields if not _FIELD.fullmatch(name)]:
+    if odd := [name for name in fields if not _FIELD.fullmatch(name)]:
         return f"{odd[0]} can't be a STRUCT's field"
-    keys, comes = len(values.fields), sum(item.counts.total() for item in values.fields.values())
-    if keys > _MANY_KEYS and len(merged.counts) == 1 and 4 * comes <= keys * values.counts[Kind.OBJECT]:
-        return f"{keys:,} keys come seldom"
-    return None
+    values = [value for field in fields.values() for value in field if value is not None]
+    is_seldom = len(fields) > _MANY_KEYS and 4 * len(values) <= len(fields) * len(objects)
+    return f"{len(fields):,} keys come seldom" if is_seldom and len(set(map(_kind, values))) == 1 else None
 
 
 def _kind(value: Any) -> Kind:  # noqa: PLR0911  one for each kind
