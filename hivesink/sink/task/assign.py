@@ -1,7 +1,4 @@
-"""Bucket assigners on Arrow: which partition each row belongs to.
-
-`buckets` works on distinct values only, since a batch has millions of rows and few partitions.
-"""
+"""Bucket assigners on Arrow: the values of the partition columns for each row."""
 
 from __future__ import annotations
 
@@ -13,17 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from hivesink.config.options import OnNull, SinkConfig
 from hivesink.config.plugins import load_plugin
-from hivesink.core.bucket import TimePattern, unregistrable
-from hivesink.core.partition import DEFAULT_PARTITION, partition_path
-from hivesink.core.partition_value import canonical
 from hivesink.core.table import TIMES, TIMES_TEXT, Column, TableSpec
 from hivesink.core.time_format import unit_of
-from hivesink.errors import InvalidOption, PartitionInvalid
+from hivesink.errors import InvalidOption
 from hivesink.ports import BadRow
 from hivesink.sink.task.counts import counted
 
@@ -31,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from zoneinfo import ZoneInfo
 
-    from hivesink.core.time_format import EpochUnit
+    from numpy.typing import NDArray
 
-Codes = NDArray[np.int64]
+    from hivesink.config.options import SinkConfig
+    from hivesink.core.bucket import TimePattern
+    from hivesink.core.time_format import EpochUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +102,8 @@ class ByTime:
         times = self._given(rows, moment)
         if times is None or not pa.types.is_integer(times.type):
             return []
-        found = counted(times, self.unit)
-        reasons = (found.near, self.unit.too_near), (found.far, self.unit.too_far)
+        counts = counted(times, self.unit)
+        reasons = (counts.near, self.unit.too_near), (counts.far, self.unit.too_far)
         return [BadRow(row, self.column, why) for mask, why in reasons for row in np.flatnonzero(mask).tolist()]
 
     def _given(self, rows: pa.Table, moment: Moment) -> pa.Array | pa.ChunkedArray | None:
@@ -138,7 +131,7 @@ class ByTime:
 class _Clock:
     """The wall clock of `zone` at an instant, or when that of `stored` shows a time; without a zone, that time itself.
 
-    Of what a clock shows twice the first is meant; from a time that it skips it counts on from before.
+    A time that a clock shows twice means the first one; from a time that it skips it counts on from before.
     """
 
     zone: ZoneInfo | None = None
@@ -160,12 +153,12 @@ class OwnAssigner:
 
     def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
         """Raises InvalidOption unless the class returns such arrays as the protocol asks for."""
-        found: Any = self.made.assign(rows, moment)
-        values = list(found) if isinstance(found, Iterable) else [found]
-        if others := [type(one).__name__ for one in values if not isinstance(one, pa.Array | pa.ChunkedArray)]:
+        given: Any = self.made.assign(rows, moment)
+        values = list(given) if isinstance(given, Iterable) else [given]
+        if others := [type(value).__name__ for value in values if not isinstance(value, pa.Array | pa.ChunkedArray)]:
             way = "return a list, with a pyarrow array of values for each partition column"
             raise InvalidOption((f"{self.setting}: your own assign made a {others[0]}, no array; {way}",))
-        if [len(one) for one in values] != [rows.num_rows] * self.columns:
+        if [len(array) for array in values] != [rows.num_rows] * self.columns:
             made = ", ".join(str(len(array)) for array in values)
             problem = f"your own assign made arrays of {made} values, for {self.columns} partition columns and "
             # The start tries it with none.
@@ -288,85 +281,3 @@ def classes_columns(spec: TableSpec, config: SinkConfig) -> frozenset[str]:
     """The partition columns that a class of the user's own makes, from the rows' own values or not."""
     is_own = config["sink.bucket.assigner"] not in {"partition-columns", "date-time"}
     return frozenset(column.name for column in spec.partition_columns) if is_own else frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Buckets:
-    """The rows of a batch by partition: `codes[i]` is row i's index into `paths`, -1 for an unfit row."""
-
-    paths: tuple[str, ...]
-    codes: Codes
-    unfit: tuple[BadRow, ...]
-
-
-def buckets(
-    columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on_null: OnNull, bad: Iterable[BadRow] = ()
-) -> Buckets:
-    """Partition paths with Hive's escaping and canonical values. A path that the metastore can't hold is unfit.
-
-    `values` has an array for each column, with a value for each of `rows`. `bad` ones are unfit for their own reasons.
-    """
-    codes: Codes = np.zeros(rows, dtype=np.int64)
-    combined: list[tuple[str | None, ...]] = [()]
-    unfit: dict[int, BadRow] = {row.index: row for row in bad}
-    for column, array in zip(columns, values, strict=True):
-        indices, distinct = _encode(array)
-        texts, problems = _texts(column, distinct, on_null)
-        for code, reason in problems.items():
-            for row in np.flatnonzero(indices == code).tolist():
-                unfit.setdefault(row, BadRow(row, column.name, reason))
-        codes, combined = _combine(codes, combined, indices, texts)
-    # Null and the empty string are two values but one partition.
-    paths: dict[str, int] = {}
-    names = [column.name for column in columns]
-    merged = [paths.setdefault(partition_path(names, combination), len(paths)) for combination in combined]
-    codes = np.asarray(merged, dtype=np.int64)[codes]
-    for path, code in paths.items():
-        if (trouble := unregistrable(path)) is not None:
-            for row in np.flatnonzero(codes == code).tolist():
-                unfit.setdefault(row, BadRow(row, None, trouble))
-    if unfit:
-        codes[list(unfit)] = -1
-    return Buckets(tuple(paths), codes, tuple(unfit.values()))
-
-
-def _combine(
-    codes: Codes, combined: list[tuple[str | None, ...]], indices: Codes, texts: list[str | None]
-) -> tuple[Codes, list[tuple[str | None, ...]]]:
-    """Add one column. Only the combinations that occur are kept: the codes of all possible ones could overflow."""
-    if len(combined) == 1:
-        return indices, [(*combined[0], text) for text in texts]
-    size = max(1, len(texts))
-    keys, inverse = np.unique(codes * size + indices, return_inverse=True)
-    pairs = (divmod(int(key), size) for key in keys)
-    return inverse.reshape(-1).astype(np.int64), [(*combined[left], texts[right]) for left, right in pairs]
-
-
-def _encode(array: pa.Array) -> tuple[Codes, list[Any]]:
-    """Codes, and the distinct values that they index, the last of them None if there is a null."""
-    whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    if isinstance(whole, pa.ChunkedArray):
-        whole = pa.concat_arrays(whole.chunks)
-    encoded = whole if isinstance(whole, pa.DictionaryArray) else whole.dictionary_encode()
-    distinct = encoded.dictionary.to_pylist()
-    if encoded.null_count:
-        distinct.append(None)
-    filled = pc.fill_null(encoded.indices.cast(pa.int64()), len(distinct) - 1)
-    return filled.to_numpy(zero_copy_only=False), distinct
-
-
-def _texts(column: Column, distinct: list[Any], on_null: OnNull) -> tuple[list[str | None], dict[int, str]]:
-    texts: list[str | None] = []
-    problems: dict[int, str] = {}
-    for code, value in enumerate(distinct):
-        try:
-            text = canonical(value, column.type)
-            partition_path([column.name], [text])
-        except PartitionInvalid as error:
-            problems[code] = error.reason
-            text = None
-        else:
-            if not text and on_null is OnNull.BAD_RECORD:
-                problems[code] = "the partition value is null or empty"
-        texts.append(text or DEFAULT_PARTITION)
-    return texts, problems

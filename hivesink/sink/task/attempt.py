@@ -20,7 +20,8 @@ from hivesink.core.log import Touched
 from hivesink.core.manifest import Rows
 from hivesink.core.partfile import PartName
 from hivesink.core.rolling import segment_name
-from hivesink.sink.task.assign import BucketAssigner, Buckets, ByTime, Moment, assigner_for, buckets
+from hivesink.sink.task.assign import BucketAssigner, ByTime, Moment, assigner_for
+from hivesink.sink.task.buckets import Buckets, buckets
 from hivesink.sink.task.events import EventTimes, LateRows, column_of
 from hivesink.sink.task.lines import LineNumbers
 from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskReport

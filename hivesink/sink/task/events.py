@@ -16,7 +16,7 @@ from hivesink.core.time_format import unit_of
 from hivesink.core.watermark import newest_likely
 from hivesink.errors import InvalidOption
 from hivesink.ports import BadRow
-from hivesink.sink.task.assign import Buckets
+from hivesink.sink.task.buckets import Buckets
 from hivesink.sink.task.commit_rule import commit_rule
 from hivesink.sink.task.counts import counted
 

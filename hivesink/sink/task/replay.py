@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hivesink.ports import BadRow, DecodedRows, RowReader
-    from hivesink.sink.task.assign import BucketAssigner, Buckets
+    from hivesink.sink.task.assign import BucketAssigner
     from hivesink.sink.task.attempt import TaskTools
+    from hivesink.sink.task.buckets import Buckets
     from hivesink.sink.task.messages import TaskPlan
 
 QUERY = "hivesink rejects replay"

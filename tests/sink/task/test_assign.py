@@ -18,7 +18,8 @@ from hivesink.core.bucket import TimePattern
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar
 from hivesink.core.time_format import EpochUnit
 from hivesink.errors import InvalidOption
-from hivesink.sink.task.assign import ByPartitionColumns, ByTime, Moment, assigner_for, buckets, row_columns
+from hivesink.sink.task.assign import ByPartitionColumns, ByTime, Moment, assigner_for, row_columns
+from hivesink.sink.task.buckets import buckets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

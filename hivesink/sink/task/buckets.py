@@ -1,0 +1,110 @@
+"""The rows of a batch by partition, from the values that an assigner gives them.
+
+It works on distinct values only, since a batch has millions of rows and few partitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hivesink.config.options import OnNull
+from hivesink.core.bucket import unregistrable
+from hivesink.core.partition import DEFAULT_PARTITION, partition_path
+from hivesink.core.partition_value import canonical
+from hivesink.errors import PartitionInvalid
+from hivesink.ports import BadRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hivesink.core.table import Column
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """The rows of a batch by partition: `codes[i]` is row i's index into `paths`, -1 for an unfit row."""
+
+    paths: tuple[str, ...]
+    codes: Codes
+    unfit: tuple[BadRow, ...]
+
+
+def buckets(
+    columns: Sequence[Column], values: Sequence[pa.Array], rows: int, on_null: OnNull, bad: Iterable[BadRow] = ()
+) -> Buckets:
+    """Partition paths with Hive's escaping and canonical values. A path that the metastore can't hold is unfit.
+
+    `values` has an array for each column, with a value for each of `rows`. `bad` ones are unfit for their own reasons.
+    """
+    codes: Codes = np.zeros(rows, dtype=np.int64)
+    combined: list[tuple[str | None, ...]] = [()]
+    unfit: dict[int, BadRow] = {row.index: row for row in bad}
+    for column, array in zip(columns, values, strict=True):
+        indices, distinct = _encode(array)
+        texts, problems = _texts(column, distinct, on_null)
+        for code, reason in problems.items():
+            for row in np.flatnonzero(indices == code).tolist():
+                unfit.setdefault(row, BadRow(row, column.name, reason))
+        codes, combined = _combine(codes, combined, indices, texts)
+    # Null and the empty string are two values but one partition.
+    paths: dict[str, int] = {}
+    names = [column.name for column in columns]
+    merged = [paths.setdefault(partition_path(names, combination), len(paths)) for combination in combined]
+    codes = np.asarray(merged, dtype=np.int64)[codes]
+    for path, code in paths.items():
+        if (trouble := unregistrable(path)) is not None:
+            for row in np.flatnonzero(codes == code).tolist():
+                unfit.setdefault(row, BadRow(row, None, trouble))
+    if unfit:
+        codes[list(unfit)] = -1
+    return Buckets(tuple(paths), codes, tuple(unfit.values()))
+
+
+def _combine(
+    codes: Codes, combined: list[tuple[str | None, ...]], indices: Codes, texts: list[str | None]
+) -> tuple[Codes, list[tuple[str | None, ...]]]:
+    """Add one column. Only the combinations that occur are kept: the codes of all possible ones could overflow."""
+    if len(combined) == 1:
+        return indices, [(*combined[0], text) for text in texts]
+    size = max(1, len(texts))
+    keys, inverse = np.unique(codes * size + indices, return_inverse=True)
+    pairs = (divmod(int(key), size) for key in keys)
+    return inverse.reshape(-1).astype(np.int64), [(*combined[left], texts[right]) for left, right in pairs]
+
+
+def _encode(array: pa.Array) -> tuple[Codes, list[Any]]:
+    """Codes, and the distinct values that they index, the last of them None if there is a null."""
+    whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    if isinstance(whole, pa.ChunkedArray):
+        whole = pa.concat_arrays(whole.chunks)
+    encoded = whole if isinstance(whole, pa.DictionaryArray) else whole.dictionary_encode()
+    distinct = encoded.dictionary.to_pylist()
+    if encoded.null_count:
+        distinct.append(None)
+    filled = pc.fill_null(encoded.indices.cast(pa.int64()), len(distinct) - 1)
+    return filled.to_numpy(zero_copy_only=False), distinct
+
+
+def _texts(column: Column, distinct: list[Any], on_null: OnNull) -> tuple[list[str | None], dict[int, str]]:
+    texts: list[str | None] = []
+    problems: dict[int, str] = {}
+    for code, value in enumerate(distinct):
+        try:
+            text = canonical(value, column.type)
+            partition_path([column.name], [text])
+        except PartitionInvalid as error:
+            problems[code] = error.reason
+            text = None
+        else:
+            if not text and on_null is OnNull.BAD_RECORD:
+                problems[code] = "the partition value is null or empty"
+        texts.append(text or DEFAULT_PARTITION)
+    return texts, problems
