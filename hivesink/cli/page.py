@@ -82,18 +82,19 @@ def _row(tag: str, grid: Grid, cells: Sequence[object]) -> str:
 def _charts(picture: Picture) -> Iterator[str]:
     bars = [
         (
-            (one.rows or 0) + one.waiting_rows,
-            "small" if one.small_files else "open" if one.waits_for else "whole",
-            one.partition,
+            (partition.rows or 0) + partition.waiting_rows,
+            "small" if partition.small_files else "open" if partition.waits_for else "whole",
+            partition.partition,
         )
-        for one in picture.partitions
+        for partition in picture.partitions
     ]
     caption = "rows in each partition, with those that wait; orange: small files, pale: not complete"
     yield from _chart(bars, caption)
-    for writer in dict.fromkeys(one.writer for one in picture.epochs):
-        epochs = [one for one in picture.epochs if one.writer == writer]
-        lags = [(max(0.0, one.lag_seconds), "whole", one.epoch) for one in epochs if one.lag_seconds is not None]
-        yield from _chart(lags, f"writer {writer}: lag of the last epochs, in seconds")
+    for writer in dict.fromkeys(epoch.writer for epoch in picture.epochs):
+        epochs = [epoch for epoch in picture.epochs if epoch.writer == writer]
+        lags = [(epoch.lag_seconds, epoch.epoch) for epoch in epochs]
+        points = [(max(0.0, seconds), "whole", epoch) for seconds, epoch in lags if seconds is not None]
+        yield from _chart(points, f"writer {writer}: lag of the last epochs, in seconds")
 
 
 def _chart(bars: Sequence[tuple[float, str, object]], caption: str) -> Iterator[str]:

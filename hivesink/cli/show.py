@@ -63,17 +63,17 @@ def show(
 def _blocks(picture: Picture) -> Iterator[Line | Grid]:
     yield Line(f"{picture.table} at {picture.location}", "bold")
     yield Line(_summary(picture))
-    most = max((one.rows or 0 for one in picture.partitions), default=0)
+    most = max((partition.rows or 0 for partition in picture.partitions), default=0)
     yield Grid(
         "partitions, the newest last",
         ("partition", "rows", "", "bytes", "files", "marks"),
-        [_partition_row(one, most) for one in picture.partitions],
+        [_partition_row(partition, most) for partition in picture.partitions],
         right=frozenset({"rows", "bytes", "files"}),
     )
     yield Grid(
         "the last epochs",
         ("writer", "epoch", "kind", "decided (UTC)", "rows read", "rejected", "files", "lag"),
-        [_epoch_row(one) for one in picture.epochs],
+        [_epoch_row(epoch) for epoch in picture.epochs],
         right=frozenset({"epoch", "rows read", "rejected", "files", "lag"}),
     )
     if picture.rejected:
@@ -86,36 +86,37 @@ def _summary(picture: Picture) -> str:
         return "it has no partitions yet"
     shown, every = len(picture.partitions), picture.partitions_in_all
     which = count(shown, "partition") if shown == every else f"the newest {shown:,} of {every:,} partitions"
-    small = sum(one.small_files > 0 for one in picture.partitions)
-    waiting = sum(one.waits_for is not None for one in picture.partitions)
+    small = sum(partition.small_files > 0 for partition in picture.partitions)
+    waiting = sum(partition.waits_for is not None for partition in picture.partitions)
     return f"{which}, {small:,} with small files, {waiting:,} not complete"
 
 
-def _partition_row(one: PartitionPicture, most: int) -> tuple[object, ...]:
+def _partition_row(partition: PartitionPicture, most: int) -> tuple[object, ...]:
     marks = []
-    if not one.registered:
+    if not partition.registered:
         marks.append("not registered yet")
-    elif one.files == 0:
+    elif partition.files == 0:
         marks.append("no files")
-    if one.waiting_rows:
-        marks.append(f"{count(one.waiting_rows, 'row')} not readable yet")
-    if one.small_files:
-        marks.append(count(one.small_files, "small file"))
-    if one.waits_for:
-        marks.append(f"waits: {one.waits_for}")
+    if partition.waiting_rows:
+        marks.append(f"{count(partition.waiting_rows, 'row')} not readable yet")
+    if partition.small_files:
+        marks.append(count(partition.small_files, "small file"))
+    if partition.waits_for:
+        marks.append(f"waits: {partition.waits_for}")
     return (
-        one.partition or "(the whole table)",
-        "-" if one.rows is None else f"{one.rows:,}",
-        Line(bar(one.rows, most), "cyan"),
-        size(one.bytes),
-        Line("-" if one.files is None else f"{one.files:,}", "bold red" if one.small_files else ""),
+        partition.partition or "(the whole table)",
+        "-" if partition.rows is None else f"{partition.rows:,}",
+        Line(bar(partition.rows, most), "cyan"),
+        size(partition.bytes),
+        Line("-" if partition.files is None else f"{partition.files:,}", "bold red" if partition.small_files else ""),
         Line("; ".join(marks), "yellow"),
     )
 
 
-def _epoch_row(one: EpochPicture) -> tuple[object, ...]:
-    lag = "-" if one.lag_seconds is None else f"{one.lag_seconds:,.0f} s"
-    return one.writer, one.epoch, one.kind, f"{one.at:%Y-%m-%d %H:%M:%S}", f"{one.read:,}", one.rejected, one.files, lag
+def _epoch_row(epoch: EpochPicture) -> tuple[object, ...]:
+    lag = "-" if epoch.lag_seconds is None else f"{epoch.lag_seconds:,.0f} s"
+    decided, read = f"{epoch.at:%Y-%m-%d %H:%M:%S}", f"{epoch.read:,}"
+    return epoch.writer, epoch.epoch, epoch.kind, decided, read, epoch.rejected, epoch.files, lag
 
 
 def bar(value: int | None, most: int) -> str:

@@ -82,7 +82,7 @@ def parse_source(text: str) -> ColumnSource:
     try:
         return Metadata(text)
     except ValueError:
-        names = ", ".join(one.value for one in Metadata)
+        names = ", ".join(source.value for source in Metadata)
         message = f"write a JSON path such as $.user.id, {_HEADER}<name>, or one of {names}"
         raise ValueError(message) from None
 
@@ -109,14 +109,14 @@ def _steps(text: str) -> tuple[str | int, ...]:
     steps: list[str | int] = []
     at = 1
     while at < len(text):
-        found = _STEP.match(text, at)
-        if found is None:
+        match = _STEP.match(text, at)
+        if match is None:
             message = f"not a path from {text[at:]!r} on: {_PATHS}"
             raise ValueError(message)
-        quoted = found["single"] if found["double"] is None else found["double"]
-        name = found["name"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
-        steps.append(int(found["index"]) if found["index"] else name.lower())
-        at = found.end()
+        quoted = match["single"] if match["double"] is None else match["double"]
+        name = match["name"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+        steps.append(int(match["index"]) if match["index"] else name.lower())
+        at = match.end()
     if not steps or isinstance(steps[0], int):
         message = f"a record is an object, so a path begins with a name: {_PATHS}"
         raise ValueError(message)

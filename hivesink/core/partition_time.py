@@ -90,9 +90,9 @@ class FromTemplate:
         return any(self._read(dict(zip(columns, values, strict=True))) is not None for values in every)
 
     def _read(self, values: Mapping[str, str | None]) -> datetime | None:
-        text = _VARIABLE.sub(lambda found: str(values[found[1].lower()]), self.template)
+        text = _VARIABLE.sub(lambda match: str(values[match[1].lower()]), self.template)
         formats = (self.formatter.strftime,) if self.formatter else _FORMATS
-        return next((found for one in formats if (found := _parsed(text, one)) is not None), None)
+        return next((parsed for form in formats if (parsed := _parsed(text, form)) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

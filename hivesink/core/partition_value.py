@@ -137,8 +137,8 @@ def _java(value: float, shortest: str) -> str:
 
 
 def _date(value: object) -> str:
-    if isinstance(value, str) and (found := re.fullmatch(r"(\d{4})-(\d{1,2})-(\d{1,2})", value, re.ASCII)):
-        return str(_checked(date, *map(int, found.groups())))
+    if isinstance(value, str) and (match := re.fullmatch(r"(\d{4})-(\d{1,2})-(\d{1,2})", value, re.ASCII)):
+        return str(_checked(date, *map(int, match.groups())))
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
     _unfit("expected a date such as 2024-01-02")
@@ -148,9 +148,9 @@ _CLOCK = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{2})(?::(\d
 
 
 def _timestamp(value: object) -> str:
-    if isinstance(value, str) and (found := _CLOCK.fullmatch(value)):
-        nanoseconds = int((found[7] or "0").ljust(9, "0"))
-        at: datetime = _checked(datetime, *(int(part or 0) for part in found.groups()[:6]))
+    if isinstance(value, str) and (match := _CLOCK.fullmatch(value)):
+        nanoseconds = int((match[7] or "0").ljust(9, "0"))
+        at: datetime = _checked(datetime, *(int(part or 0) for part in match.groups()[:6]))
     elif isinstance(value, datetime) and value.tzinfo is None:
         # pandas' Timestamp, which pyarrow hands out for nanoseconds, is a datetime with three more digits.
         at, nanoseconds = value, value.microsecond * 1000 + int(getattr(value, "nanosecond", 0))

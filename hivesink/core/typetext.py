@@ -92,11 +92,11 @@ class _Reader:
     def type(self, depth: int) -> HiveType:
         if depth > _DEEPEST:
             self.fail(f"nested deeper than {_DEEPEST} levels")
-        found = _TOKEN.match(self.text, self.at)
-        if found is None or found["word"] is None:
+        match = _TOKEN.match(self.text, self.at)
+        if match is None or match["word"] is None:
             self.fail(f"expected a type {self._here()}")
-        self.at = found.end()
-        word = " ".join(found["word"].lower().split())
+        self.at = match.end()
+        word = " ".join(match["word"].lower().split())
         if word in _REFUSED:
             self.fail(_REFUSED[word])
         if word in _NESTED:
@@ -129,15 +129,15 @@ class _Reader:
     def _struct(self, depth: int) -> Struct:
         fields: dict[str, HiveType] = {}
         while True:
-            found = _FIELD.match(self.text, self.at)
-            if found is None:
+            match = _FIELD.match(self.text, self.at)
+            if match is None:
                 self.fail(f"expected name:type {self._here()}")
-            name = (found[1] or found[2]).lower()
+            name = (match[1] or match[2]).lower()
             if not _FIELD_NAME.fullmatch(name):
                 self.fail(f"the field name {name!r} has characters that Hive can't read back")
             if name in fields:
                 self.fail(f"the struct has two fields {name!r} (Hive ignores case)")
-            self.at = found.end()
+            self.at = match.end()
             fields[name] = self.type(depth + 1)
             if not self._next(","):
                 return Struct(tuple(fields.items()))
@@ -159,21 +159,21 @@ class _Reader:
             return None
         numbers: list[int] = []
         while True:
-            found = _TOKEN.match(self.text, self.at)
-            if found is None or found["number"] is None:
+            match = _TOKEN.match(self.text, self.at)
+            if match is None or match["number"] is None:
                 self.fail(f"expected a number {self._here()}")
-            self.at = found.end()
+            self.at = match.end()
             # No limit of any type has more than five digits, and int() refuses thousands of them.
-            numbers.append(int(found["number"].lstrip("0")[:9] or "0"))
+            numbers.append(int(match["number"].lstrip("0")[:9] or "0"))
             if not self._next(","):
                 self._expect(")", "the length")
                 return tuple(numbers)
 
     def _next(self, sign: str) -> bool:
-        found = _TOKEN.match(self.text, self.at)
-        if found is None or found["sign"] != sign:
+        match = _TOKEN.match(self.text, self.at)
+        if match is None or match["sign"] != sign:
             return False
-        self.at = found.end()
+        self.at = match.end()
         return True
 
     def _expect(self, sign: str, after: str) -> None:

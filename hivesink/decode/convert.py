@@ -164,11 +164,11 @@ class Entries:
 
     def rows(self, bad: dict[int, InvalidValue], step: Callable[[int, int], str]) -> dict[int, InvalidValue]:
         """The first of the `bad` items of each row; `step` names an item by its number, here and in its row."""
-        found: dict[int, InvalidValue] = {}
+        first: dict[int, InvalidValue] = {}
         for item, error in sorted(bad.items()):
             row = int(np.searchsorted(self._edges, item, side="right")) - 1
-            found.setdefault(row, error.within(step(item, item - int(self._edges[row]))))
-        return found
+            first.setdefault(row, error.within(step(item, item - int(self._edges[row]))))
+        return first
 
 
 def _lists(array: pa.Array, kind: Array, times: TimeRules) -> Converted:
@@ -200,7 +200,7 @@ def _structs(array: pa.Array, kind: Struct, times: TimeRules) -> Converted:
     children = array.flatten()
     fields, bad = [], dict[int, InvalidValue]()
     for name, field in kind.fields:
-        found, wrong = convert(children[field_indexes(array.type, name)[0]], field, times)
-        fields.append(found)
+        values, wrong = convert(children[field_indexes(array.type, name)[0]], field, times)
+        fields.append(values)
         bad = {row: error.within(name.lower()) for row, error in wrong.items()} | bad
     return pa.StructArray.from_arrays(fields, fields=list(arrow_type(kind)), mask=pa.array(nulls(array))), bad

@@ -33,7 +33,7 @@ class MetadataReader:
     def __init__(
         self, columns: Sequence[Column], options: DecodeOptions, arrival: datetime | None, number: int | None
     ) -> None:
-        sources = {name: one for name, one in options.sources.items() if not isinstance(one, JsonPath)}
+        sources = {name: source for name, source in options.sources.items() if not isinstance(source, JsonPath)}
         self.columns = {column: sources[column.name] for column in columns if column.name in sources}
         self._parsers = {
             column: ValueParser(options.times(column.name), ignore_unknown=True) for column in self.columns
@@ -117,10 +117,10 @@ def _items(given: pa.Array) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
 def _last_header(given: pa.Array, name: str) -> pa.Array:
     """The value of the last header of that name in each row."""
     rows, names, values = _items(given)
-    found = np.flatnonzero(pc.equal(names, name).fill_null(False).to_numpy(zero_copy_only=False))
+    places = np.flatnonzero(pc.equal(names, name).fill_null(False).to_numpy(zero_copy_only=False))
     last = np.full(len(given), -1, dtype=np.int64)
     # The largest number of a header, that is the last one.
-    np.maximum.at(last, rows[found], found)
+    np.maximum.at(last, rows[places], places)
     return values.take(pa.array(last, mask=last < 0))
 
 

@@ -59,8 +59,8 @@ class RowsReader:
 
     def _with_metadata(self, batch: pa.RecordBatch, decoded: DecodedRows) -> DecodedRows:
         good = np.arange(batch.num_rows) if decoded.good is None else decoded.good.to_numpy()
-        found, wrong = self._metadata.read(batch, decoded.good)
-        arrays = {**dict(zip(decoded.table.column_names, decoded.table.columns, strict=True)), **found}
+        columns, wrong = self._metadata.read(batch, decoded.good)
+        arrays = {**dict(zip(decoded.table.column_names, decoded.table.columns, strict=True)), **columns}
         table = pa.Table.from_arrays([arrays[name] for name in self._schema.names], schema=self._schema)
         if not wrong:
             return DecodedRows(table, decoded.good, decoded.bad, decoded.skipped)

@@ -53,9 +53,9 @@ def ask(sql: str, address: Callable[[], str], site: Site, most: int) -> Answer:
                 for number, table in enumerate(tables):
                     _register(connection, f"hivesink_{number}", table, registrar, site)
             limited = tree if tree.args.get("limit") else tree.limit(most)
-            found = connection.execute(limited.sql("duckdb", identify=True, unsupported_level=ErrorLevel.RAISE))
-            columns = [(name, _hive_type(kind)) for name, kind, *_ in found.description]
-            return [name for name, _ in columns], [kind for _, kind in columns], found.fetchmany(most)
+            answer = connection.execute(limited.sql("duckdb", identify=True, unsupported_level=ErrorLevel.RAISE))
+            columns = [(name, _hive_type(kind)) for name, kind, *_ in answer.description]
+            return [name for name, _ in columns], [kind for _, kind in columns], answer.fetchmany(most)
         except (SqlglotError, duckdb.Error, pa.ArrowException, FileNotFoundError, InvalidOption, Unsupported) as error:
             raise NotCovered(str(error).strip().partition("\n")[0]) from error
 
@@ -151,7 +151,7 @@ def _conditions(table: exp.Table, columns: Collection[str]) -> list[exp.Expr]:
 
     parts = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
     named = [(part, list(part.find_all(exp.Column))) for part in parts if not part.find(exp.Query)]
-    return [part.copy() for part, found in named if found and all(map(is_own, found))]
+    return [part.copy() for part, inner in named if inner and all(map(is_own, inner))]
 
 
 def _hive_type(kind: Any) -> HiveType | None:

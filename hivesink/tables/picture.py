@@ -114,12 +114,13 @@ def picture_of(opened: OpenedTable, now: datetime, limit: int | None) -> Picture
     store = wiring.file_store(opened.live.location, opened.site)
     registered = [partition for partition in shown if partition in live]
     listed = store.run_parallel(partial(_visible, store, live[partition].location) for partition in registered)
-    files = {partition: found for partition, found in zip(registered, listed, strict=True) if found is not None}
+    files = {partition: look for partition, look in zip(registered, listed, strict=True) if look is not None}
     rows = _rows(opened, logs.values(), store, files)
 
     def picture(partition: str) -> PartitionPicture:
         lengths = [file.length for file in files[partition]] if partition in files else None
         states = waiting.get(partition, [])
+        waits = [f"writer {state.writer}: {state.waits_for}" for state in states if state.waits_for]
         return PartitionPicture(
             partition=partition,
             registered=partition in live,
@@ -128,7 +129,7 @@ def picture_of(opened: OpenedTable, now: datetime, limit: int | None) -> Picture
             files=None if lengths is None else len(lengths),
             small_files=count_small(lengths, file_size) if lengths else 0,
             waiting_rows=sum(state.open_rows + state.decided_rows for state in states),
-            waits_for="; ".join(f"writer {one.writer}: {one.waits_for}" for one in states if one.waits_for) or None,
+            waits_for="; ".join(waits) or None,
         )
 
     return Picture(
@@ -189,9 +190,9 @@ def _rows(
     rows: dict[str, int] = {}
     left = _FOOTERS
     for partition in reversed(files):
-        found = files[partition]
-        counts = [parts.get((file.path.rpartition("/")[2], file.length)) for file in found]
-        unknown = [file for file, count in zip(found, counts, strict=True) if count is None]
+        visible = files[partition]
+        counts = [parts.get((file.path.rpartition("/")[2], file.length)) for file in visible]
+        unknown = [file for file, count in zip(visible, counts, strict=True) if count is None]
         left -= len(unknown)
         if left < 0:
             break

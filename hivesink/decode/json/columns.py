@@ -210,12 +210,12 @@ class PathsReader:
         doubt = np.zeros(len(raws), dtype=np.bool_)
         cells: list[list[Any]] = [[None] * len(raws) for _ in self.indexes]
         for row, text in enumerate(raws):
-            found: dict[int, str] = {}
+            texts: dict[int, str] = {}
             try:
                 if text is not None:
-                    self._branch.pick(text.decode(), found)
+                    self._branch.pick(text.decode(), texts)
                 for place, index in enumerate(self.indexes):
-                    cells[place][row] = self._value(place, found.get(index, "null"))
+                    cells[place][row] = self._value(place, texts.get(index, "null"))
             except InvalidValue:
                 doubt[row] = True
         kinds = [arrow_type(column.type) for column in self._columns]

@@ -74,7 +74,7 @@ class JsonDecoder:
 
     def _chunk(self, records: pa.StringArray, rows: Rows, bad: list[BadRow]) -> tuple[pa.RecordBatch, Rows]:
         """The good rows of `records`, whose input rows are `rows`, and their input rows; the others go to `bad`."""
-        pieces = [(found.rows, self._batch(found.columns)) for found in self._shaped.decode(records)]
+        pieces = [(proved.rows, self._batch(proved.columns)) for proved in self._shaped.decode(records)]
         if sum(len(places) for places, _ in pieces) < len(records):
             rest = np.ones(len(records), dtype=np.bool_)
             for places, _ in pieces:
@@ -103,16 +103,16 @@ class JsonDecoder:
             if len(sure):
                 pieces.append((places[sure], self._batch(arrays).take(pa.array(sure))))
         exact: list[list[Any]] = []
-        found: list[int] = []
+        fitting: list[int] = []
         again = records.view(pa.binary()).take(pa.array(doubtful)).to_pylist()
         for place, record in zip(places[doubtful].tolist(), again, strict=True):
             try:
                 exact.append(self._exact.row(record))
-                found.append(place)
+                fitting.append(place)
             except InvalidValue as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
                 bad.append(error.bad_row(int(rows[place])))
-        self._mostly_bad = 2 * (len(doubtful) - len(found)) > len(records)
-        return [*pieces, (np.array(found, np.int64), exact_batch(exact, self.schema))] if exact else pieces
+        self._mostly_bad = 2 * (len(doubtful) - len(fitting)) > len(records)
+        return [*pieces, (np.array(fitting, np.int64), exact_batch(exact, self.schema))] if exact else pieces
 
     def _batch(self, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(list(arrays), schema=self.schema)

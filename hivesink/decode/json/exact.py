@@ -72,12 +72,12 @@ class Branch:
         """Its own, and those below it."""
         return (*self.columns, *(column for branch in self.below.values() for column in branch.all_columns()))
 
-    def pick(self, raw: str, found: dict[int, str]) -> None:
-        """Put the JSON text of each column into `found`; a path that leads nowhere, or through a null, has none.
+    def pick(self, raw: str, texts: dict[int, str]) -> None:
+        """Put the JSON text of each column into `texts`; a path that leads nowhere, or through a null, has none.
 
         Raises InvalidValue where a path leads into what is no object, or no array.
         """
-        found.update(dict.fromkeys(self.columns, raw))
+        texts.update(dict.fromkeys(self.columns, raw))
         if not self.below or raw == "null":
             return
         below: dict[str | int, str] = {}
@@ -89,15 +89,15 @@ class Branch:
             if raw[0] != "[":
                 raise InvalidValue(reason=f"wrong type: {kind_of(raw)}, not an array")
             below.update(enumerate(elements(raw)))
-        self.descend(below, found)
+        self.descend(below, texts)
 
-    def descend(self, below: Mapping[Any, str], found: dict[int, str]) -> None:
+    def descend(self, below: Mapping[Any, str], texts: dict[int, str]) -> None:
         """`pick` from the values below this one."""
         for step, branch in self.below.items():
             raw = below.get(step)
             if raw is not None:
                 try:
-                    branch.pick(raw, found)
+                    branch.pick(raw, texts)
                 except InvalidValue as error:
                     raise error.within(str(step)) from None
 
@@ -232,9 +232,9 @@ class ExactDecoder:
             raise InvalidValue(reason="not JSON" if record.strip() else "empty, not JSON") from None
         if raw[0] != "{":
             raise InvalidValue(reason="not a JSON object")
-        found: dict[int, str] = {}
-        self.read.descend(fields(raw, self.read.below, ignore_unknown=self.ignore_unknown), found)
-        return [self._column(index, found.get(index)) for index in range(len(self.columns))]
+        texts: dict[int, str] = {}
+        self.read.descend(fields(raw, self.read.below, ignore_unknown=self.ignore_unknown), texts)
+        return [self._column(index, texts.get(index)) for index in range(len(self.columns))]
 
     def _column(self, index: int, raw: str | None) -> Any:
         column = self.columns[index]

@@ -85,12 +85,12 @@ def members(text: str) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     at = _space(text, 1)
     while text[at] != "}":
-        found = _match(_KEY_AND_SCALAR, text, at)
-        begin, end = found.span(2)
+        match = _match(_KEY_AND_SCALAR, text, at)
+        begin, end = match.span(2)
         if begin < 0:
-            begin = found.end()
+            begin = match.end()
             end = end_of_value(text, begin)
-        pairs.append((found[1], text[begin:end]))
+        pairs.append((match[1], text[begin:end]))
         mark = _match(_MARK, text, end)
         at = mark.end() if mark[1] == "," else mark.start(1)
     return pairs

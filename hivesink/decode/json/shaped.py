@@ -86,7 +86,7 @@ class Shape:
             keys += 1 + _keys(value)
             end = begin + len(value)
         after = text[end:].encode()
-        is_short = all(len(literal) <= LONGEST for literal in (after, *(one.before for one in fields)))
+        is_short = all(len(literal) <= LONGEST for literal in (after, *(field.before for field in fields)))
         return cls(tuple(fields), after, keys) if fields and is_short else None
 
 
@@ -121,12 +121,12 @@ class ShapedDecoder:
         if self._rest:
             self._rest -= 1
             return []
-        found = list(self._found(_Chunk.of(records)))
-        if 2 * sum(len(one.rows) for one in found) < len(records):
+        proved = list(self._found(_Chunk.of(records)))
+        if 2 * sum(len(part.rows) for part in proved) < len(records):
             self._rest, self._next_rest = self._next_rest - 1, min(2 * self._next_rest, _REST)
         else:
             self._next_rest = 1
-        return found
+        return proved
 
     def _found(self, chunk: _Chunk) -> Iterator[Found]:
         for shape in tuple(self._shapes):
@@ -143,9 +143,9 @@ class ShapedDecoder:
     def _learn(self, record: bytes) -> Shape | None:
         """The shape of `record`; None if it has none that could be of use."""
         shape = Shape.of(record, self._readers, ignore_unknown=self._ignore_unknown)
-        if shape is None or not self._required <= {one.name for one in shape.fields}:
+        if shape is None or not self._required <= {field.name for field in shape.fields}:
             return None
-        self._shapes = [shape, *(one for one in self._shapes if one != shape)][:_SHAPES]
+        self._shapes = [shape, *(other for other in self._shapes if other != shape)][:_SHAPES]
         return shape
 
     def _of_shape(self, chunk: _Chunk, shape: Shape) -> Iterator[Found]:
@@ -233,11 +233,11 @@ class _Chunk:
         within = [following - key - 1 for key, following in pairwise([*keys, self.next_pair[rows]])]
         if not same.all():
             rows = rows[same]
-            values, before, within = ([one[same] for one in arrays] for arrays in (values, before, within))
+            values, before, within = ([array[same] for array in arrays] for arrays in (values, before, within))
         self.left[rows] = False
-        own = [following - one - 1 for one, following in pairwise([*(field.key for field in shape.fields), shape.keys])]
-        found = zip(values, before[1:], within, own, strict=True)
-        return rows, [Spans(self.text, *places) for places in found]
+        own = [following - key - 1 for key, following in pairwise([*(field.key for field in shape.fields), shape.keys])]
+        spans = zip(values, before[1:], within, own, strict=True)
+        return rows, [Spans(self.text, *places) for places in spans]
 
 
 def _counts(places: Places, offsets: Places) -> Places:

@@ -54,15 +54,15 @@ class EventTimes:
         if pa.types.is_int64(times.type):
             times = counted(times, unit_of(self.plan.config["sink.timestamp-format"], name)).times
         sources = self._sources(batch, good)
-        found = {source: self._micros(newest) for source, newest in _newest(times, sources)}
-        if any(at is not None and at > self._limit for at in found.values()):
+        seen = {source: self._micros(newest) for source, newest in _newest(times, sources)}
+        if any(at is not None and at > self._limit for at in seen.values()):
             # One wrong time must not hide the others.
             right = pc.if_else(pc.less_equal(times, self._limit_as(times.type)), times, pa.scalar(None, times.type))
             in_time = {source: self._micros(newest) for source, newest in _newest(right, sources)}
-            found |= {source: at for source, at in in_time.items() if at is not None}
-        for source, at in found.items():
-            known = [one for one in (self.newest.get(source), at) if one is not None]
-            self.newest[source] = newest_likely(known, self._limit)
+            seen |= {source: at for source, at in in_time.items() if at is not None}
+        for source, at in seen.items():
+            times_seen = [time for time in (self.newest.get(source), at) if time is not None]
+            self.newest[source] = newest_likely(times_seen, self._limit)
 
     @property
     def _limit(self) -> int:
@@ -113,8 +113,8 @@ def column_of(batch: pa.RecordBatch, name: str | None, good: pa.Array | None) ->
     columns = [index for index, column in enumerate(batch.schema.names) if column.lower() == name]
     if len(columns) != 1:
         return None
-    found = batch.column(columns[0])
-    return found if good is None else found.take(good)
+    values = batch.column(columns[0])
+    return values if good is None else values.take(good)
 
 
 def _names(sources: pa.Array | None, rows: int) -> list[str]:

@@ -73,14 +73,14 @@ def rejected_spec(table: TableName, location: str | None, *, external: bool) -> 
     )
 
 
-def columns_of(found: TableSpec) -> tuple[Column, ...]:
+def columns_of(table: TableSpec) -> tuple[Column, ...]:
     """The columns of dead letters that the table has. Raises Unsupported for one that is no dead-letter table."""
-    own, there = rejected_spec(found.name, None, external=False), {column.name for column in found.columns}
+    own, there = rejected_spec(table.name, None, external=False), {column.name for column in table.columns}
     columns = tuple(column for column in own.columns if column.name in there or column.name not in ADDED)
-    missing = [*_missing(columns, found.columns), *_missing(own.partition_columns, found.partition_columns)]
-    if missing or len(found.partition_columns) != len(own.partition_columns):
+    missing = [*_missing(columns, table.columns), *_missing(own.partition_columns, table.partition_columns)]
+    if missing or len(table.partition_columns) != len(own.partition_columns):
         why = f"it lacks {', '.join(missing)}" if missing else "it isn't partitioned by dt alone"
-        what = f"{found.name}, which exists and is no dead-letter table of hivesink's ({why}),"
+        what = f"{table.name}, which exists and is no dead-letter table of hivesink's ({why}),"
         way = "rename it (ALTER TABLE … RENAME TO …): the job's start, or `hivesink recover`, creates it again and "
         raise Unsupported(what, "bad records are written there", f"{way}publishes what waits for it")
     return columns
@@ -136,13 +136,13 @@ def rejected_rows(
 
 def mark_rows(ids: Sequence[str], at: datetime) -> pa.Table:
     """Rows of the dead-letter table which say that the records `ids` were replayed `at` (UTC)."""
-    rows = [{"id": one, "replayed_at": at.replace(tzinfo=None)} for one in ids]
+    rows = [{"id": letter, "replayed_at": at.replace(tzinfo=None)} for letter in ids]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def beside_records(spec: TableSpec, config: SinkConfig) -> frozenset[str]:
     """The stream's columns, beside those of the records themselves, that rows of the table are made of."""
-    names = {found[0] for source in config.sources.values() if (found := stream_column(source))}
+    names = {column[0] for source in config.sources.values() if (column := stream_column(source))}
     own = {column.name for column in row_columns(spec, config)}
     return frozenset(names | ({config["sink.bucket.time-column"]} & {"timestamp"} - own))
 
@@ -158,14 +158,14 @@ def _cells(rows: pa.RecordBatch, name: str | None) -> pa.Array:
     """A column, nulls where there is none. Texts are bytes: Spark reads lines as they are."""
     # A stream that is asked only for what its rows need has no position.
     at = -1 if name is None else rows.schema.get_field_index(name)
-    found = pa.nulls(rows.num_rows) if at < 0 else rows.column(at)
-    if types.is_large_string(found.type):
-        return found.view(pa.large_binary())
-    return found.view(pa.binary()) if types.is_string(found.type) else found
+    cells = pa.nulls(rows.num_rows) if at < 0 else rows.column(at)
+    if types.is_large_string(cells.type):
+        return cells.view(pa.large_binary())
+    return cells.view(pa.binary()) if types.is_string(cells.type) else cells
 
 
 def _texts(cells: pa.Array) -> list[str | None]:
-    return [None if one is None else one.decode("utf-8", "replace") for one in cells.to_pylist()]
+    return [None if cell is None else cell.decode("utf-8", "replace") for cell in cells.to_pylist()]
 
 
 def _source(batch: pa.RecordBatch, shape: InputShape, row: int) -> tuple[Any, Any, Any, Any]:

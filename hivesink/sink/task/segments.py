@@ -82,8 +82,8 @@ class SegmentWriter(InMemory):
         options = self._options.get(table) or self._options.setdefault(table, _options(rows))
         with pa.ipc.new_stream(pa.PythonFile(stream, mode="w"), rows.schema, options=options) as writer:
             writer.write_table(rows.combine_chunks(), max_chunksize=_BATCH)
-        one = Slice(self.name, start, stream.tell() - start, rows.num_rows, stream.crc32)
-        self._opened.append(Opened(bucket.target.table, bucket.partition, one))
+        span = Slice(self.name, start, stream.tell() - start, rows.num_rows, stream.crc32)
+        self._opened.append(Opened(bucket.target.table, bucket.partition, span))
 
 
 def _options(rows: pa.Table) -> pa.ipc.IpcWriteOptions:
@@ -121,10 +121,10 @@ def encode(
     """
     left = []
     for target, piece in work:
-        for one in piece.slices:
+        for span in piece.slices:
             try:
                 _require_partition((piece.table, piece.partition), target.partition_columns)
-                stream = _Stream.open(store, one)
+                stream = _Stream.open(store, span)
                 is_same = stream.columns == target.columns_text
                 rows = stream.batches
                 if not is_same:
@@ -133,7 +133,7 @@ def encode(
                     for _ in rows():
                         """All of them fit, so none is added in vain."""
             except (RowsUnfit, SegmentLost) as error:
-                opened = Opened(piece.table, piece.partition, one)
+                opened = Opened(piece.table, piece.partition, span)
                 left.append(LeftSlice(opened, str(error), retryable=error.retryable))
                 continue
             for batch in rows():
@@ -145,18 +145,18 @@ def encode(
 
 def lost_slices(rows: OpenRows, store: SegmentStore) -> dict[Opened, SegmentLost]:
     """The slices of `rows` that can't be read. Reads all of them whole. Raises StoreUnavailable."""
-    found = {}
+    lost = {}
     for key, bucket in rows.buckets.items():
-        for one in bucket.slices:
-            error = _loss(store, one)
+        for span in bucket.slices:
+            error = _loss(store, span)
             if error is not None:
-                found[Opened(*key, one)] = error
-    return found
+                lost[Opened(*key, span)] = error
+    return lost
 
 
-def _loss(store: SegmentStore, one: Slice) -> SegmentLost | None:
+def _loss(store: SegmentStore, span: Slice) -> SegmentLost | None:
     try:
-        for _ in _Stream.open(store, one).batches():
+        for _ in _Stream.open(store, span).batches():
             """Arrow can read it."""
     except SegmentLost as error:
         return error
@@ -170,27 +170,27 @@ def held_back(rows: OpenRows, spec: TableSpec, store: SegmentStore, refit: Refit
     """
     lengths, told = store.lengths(), dict[str, str | None]()
 
-    def check(key: PartitionKey, one: Slice) -> None:
-        _require_length(store, one, lengths.get(one.segment))
+    def check(key: PartitionKey, span: Slice) -> None:
+        _require_length(store, span, lengths.get(span.segment))
         if key[0] == str(spec.name):
             _require_partition(key, spec.partition_columns)
-            if one.segment not in told:
-                start = store.read(one.segment, one.offset, min(one.length, _SCHEMA))
-                told[one.segment] = _Stream(one, start, store.path(one.segment)).columns
-            if told[one.segment] != columns_text(spec.columns):
-                for _ in _refitted(_Stream.open(store, one), spec.columns, key, refit):
+            if span.segment not in told:
+                start = store.read(span.segment, span.offset, min(span.length, _SCHEMA))
+                told[span.segment] = _Stream(span, start, store.path(span.segment)).columns
+            if told[span.segment] != columns_text(spec.columns):
+                for _ in _refitted(_Stream.open(store, span), spec.columns, key, refit):
                     """It fits."""
 
     def problem(key: PartitionKey, slices: Iterable[Slice]) -> HiveSinkError | None:
         try:
-            for one in slices:
-                check(key, one)
+            for span in slices:
+                check(key, span)
         except (RowsUnfit, SegmentLost) as error:
             return error
         return None
 
-    found = {key: problem(key, bucket.slices) for key, bucket in rows.buckets.items()}
-    return {key: error for key, error in found.items() if error is not None}
+    problems = {key: problem(key, bucket.slices) for key, bucket in rows.buckets.items()}
+    return {key: error for key, error in problems.items() if error is not None}
 
 
 def _require_partition(key: PartitionKey, columns: Sequence[Column]) -> None:
@@ -202,28 +202,28 @@ def _require_partition(key: PartitionKey, columns: Sequence[Column]) -> None:
             raise RowsUnfit(*key, column.name, ("another type", str(column.type)), error.reason) from error
 
 
-def _require_length(store: SegmentStore, one: Slice, length: int | None) -> None:
-    end = one.offset + one.length
+def _require_length(store: SegmentStore, span: Slice, length: int | None) -> None:
+    end = span.offset + span.length
     if length is None or length < end:
         state = "is missing" if length is None else f"has {length} bytes of {end}"
-        raise SegmentLost(store.path(one.segment), f"it {state}")
+        raise SegmentLost(store.path(span.segment), f"it {state}")
 
 
 @dataclass(frozen=True)
 class _Stream:
     """A slice, as far as it was read."""
 
-    one: Slice
+    span: Slice
     data: bytes
     path: str
 
     @classmethod
-    def open(cls, store: SegmentStore, one: Slice) -> _Stream:
+    def open(cls, store: SegmentStore, span: Slice) -> _Stream:
         """All of it. Raises SegmentLost, StoreUnavailable."""
-        data, path = store.read(one.segment, one.offset, one.length), store.path(one.segment)
-        if one.crc32 != zlib.crc32(data):
-            raise SegmentLost(path, f"it is damaged (the checksum of its bytes from {one.offset} on is wrong)")
-        return cls(one, data, path)
+        data, path = store.read(span.segment, span.offset, span.length), store.path(span.segment)
+        if span.crc32 != zlib.crc32(data):
+            raise SegmentLost(path, f"it is damaged (the checksum of its bytes from {span.offset} on is wrong)")
+        return cls(span, data, path)
 
     @cached_property
     def columns(self) -> str | None:
@@ -243,13 +243,13 @@ class _Stream:
                 yield batch
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(str(error)) from error
-        if rows != self.one.rows:
-            reason = f"it holds {rows} rows of {self.one.rows}"
+        if rows != self.span.rows:
+            reason = f"it holds {rows} rows of {self.span.rows}"
             raise self._damaged(reason)
 
     def _damaged(self, reason: str) -> SegmentLost:
         first = reason.partition("\n")[0]
-        return SegmentLost(self.path, f"it is damaged ({first}, from byte {self.one.offset} on)")
+        return SegmentLost(self.path, f"it is damaged ({first}, from byte {self.span.offset} on)")
 
 
 def _refitted(stream: _Stream, columns: Sequence[Column], key: PartitionKey, refit: Refit) -> Iterator[pa.RecordBatch]:
