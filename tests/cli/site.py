@@ -18,7 +18,7 @@ from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.sink.commit.patience import Patience
+from hivesink.sink.commit.deadline import Deadline
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
@@ -108,12 +108,12 @@ class Ingest:
 
     def lose_metastore(self) -> None:
         """From now on the metastore is as good as down for this writer, which waits for it."""
-        self.committer._patience = Patience(timedelta(hours=1), "epochs wait")
+        self.committer._deadline = Deadline(timedelta(hours=1), "epochs wait")
         down = wiring.MetastoreAddress.at("thrift", "thrift://127.0.0.1:1").registrar
         self.committer.context = replace(self.committer.context, registrar=down)
         self.committer._writer.context = self.committer.context
-        if self.committer._executor is not None:
-            self.committer._executor.context = self.committer.context
+        if self.committer._runner is not None:
+            self.committer._runner.context = self.committer.context
 
     @property
     def log(self) -> Path:

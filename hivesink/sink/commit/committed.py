@@ -1,22 +1,26 @@
-"""One epoch's outcome, the time that it took, and the line of the log that tells it."""
+"""The outcome of an epoch and of a whole run: counts, times, and the line of the log."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from collections import deque
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from hivesink.core.manifest import NO_ROWS, Rows
-from hivesink.core.progress import count
+from hivesink.core.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import timedelta
+    from collections.abc import Callable, Collection, Mapping
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.progress import Progress
+    from hivesink.core.partition import PartitionKey
 
 logger = logging.getLogger("hivesink")
+
+RECENT = 60.0
+"""Seconds over which the rate is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,64 @@ class Stopwatch:
         self._last = now
 
 
-def tell_nothing_new(table: str, writer: str, head: Epoch) -> None:
-    """Log the end of a query that has committed nothing: silence could be a job that does nothing by mistake."""
-    logger.info("table=%s writer=%s nothing new (%s so far)", table, writer, count(head, "epoch"))
+@dataclass(slots=True)
+class RunCounters:
+    """What a run of a query has committed so far, for `Progress`.
+
+    The committer's thread adds to it; any thread reads. Times (`tick`) are seconds of a monotonic clock.
+    """
+
+    behind: int | None = None
+    """The records that the source had beyond the newest batch."""
+    _total: Progress = field(default_factory=Progress)
+    _partitions: set[PartitionKey] = field(default_factory=set)
+    _began: float | None = None
+    _recent: deque[tuple[float, int]] = field(default_factory=deque)
+    _readable_at: float | None = None
+
+    def begin(self, tick: float) -> None:
+        """A batch begins: the first one starts the clock of the rate."""
+        if self._began is None:
+            self._began = tick
+
+    def add(self, done: Committed, partitions: Collection[PartitionKey], tick: float) -> None:
+        """Count an epoch that has published files in `partitions`."""
+        self._partitions |= set(partitions)
+        self._recent.append((tick, done.rows.read))
+        while self._recent[0][0] <= tick - RECENT:
+            self._recent.popleft()
+        self._readable_at = None if done.readable_in is None else tick + done.readable_in.total_seconds()
+        # One assignment: a reader in another thread sees all of an epoch or nothing.
+        self._total = replace(
+            self._total,
+            rows=self._total.rows + done.rows.read,
+            epochs=self._total.epochs + 1,
+            partitions=len(self._partitions),
+            rejected=self._total.rejected + done.rows.rejected,
+        )
+
+    def progress(self, waiting_rows: int, tick: float) -> Progress:
+        """What is known at `tick`."""
+        total, readable_at = self._total, self._readable_at
+        readable = None
+        if waiting_rows and readable_at is not None:
+            readable = timedelta(seconds=max(0.0, readable_at - tick))
+        return replace(
+            total,
+            rows_per_second=self._rate(tick),
+            waiting_rows=waiting_rows,
+            readable_in=readable,
+            behind_records=self.behind,
+        )
+
+    def _rate(self, tick: float) -> float | None:
+        if self._began is None or not self._total.epochs or tick <= self._began:
+            return None
+        rows = sum(rows for at, rows in tuple(self._recent) if at > tick - RECENT)
+        return rows / min(RECENT, tick - self._began)
 
 
-def tell(table: str, writer: str, done: Committed, so_far: Progress, *, own_rolling: bool = False) -> None:
+def log_epoch(table: str, writer: str, done: Committed, so_far: Progress, *, own_rolling: bool = False) -> None:
     """Log the epoch in one line, with the query's progress after it."""
     rows, steps = done.rows, " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
     counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.late, rows.skipped)
@@ -74,8 +130,8 @@ def tell(table: str, writer: str, done: Committed, so_far: Progress, *, own_roll
     text += "files=%d partitions=%d committed=%d %s%s%s total=%d%s%s"
     rate = "" if so_far.rows_per_second is None else f" ({so_far.rows_per_second:.0f} rows/s)"
     behind = "" if so_far.behind_records is None else f" behind: {so_far.behind_records:,} records"
-    told = (*counts, *published, steps, still, waiting, so_far.rows, rate, behind)
-    logger.info(text, table, writer, done.epoch, done.kind, *told)
+    values = (*counts, *published, steps, still, waiting, so_far.rows, rate, behind)
+    logger.info(text, table, writer, done.epoch, done.kind, *values)
 
 
 def _readable(within: timedelta | None, *, own_rolling: bool) -> str:

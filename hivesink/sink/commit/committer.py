@@ -2,7 +2,7 @@
 
     judge the batch ─▶ tasks write ─▶ look up partitions ─▶ MANIFEST ─▶ register ─▶ publish ─▶ settle ─▶ sweep
 
-`core.plan` says what comes next and the executor does it. The committer says when, and tolerates a metastore that is
+`core.plan` says what comes next and the runner does it. The committer says when, and tolerates a metastore that is
 down.
 """
 
@@ -22,18 +22,16 @@ from hivesink.core.offsets import with_ids
 from hivesink.core.progress import count
 from hivesink.core.snapshot import Snapshot
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
-from hivesink.sink.commit.changes import TableChanges
+from hivesink.sink.commit.after_publish import write_estimates
 from hivesink.sink.commit.commits import PartitionCommits, Source
-from hivesink.sink.commit.committed import Committed, Stopwatch, tell, tell_nothing_new
+from hivesink.sink.commit.committed import Committed, RunCounters, Stopwatch, log_epoch
 from hivesink.sink.commit.context import watermark_policy
+from hivesink.sink.commit.deadline import BlockedSlices, Deadline
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Write, Written
-from hivesink.sink.commit.held_back import HeldBack
-from hivesink.sink.commit.patience import Patience
 from hivesink.sink.commit.recovery import recover
 from hivesink.sink.commit.roller import Encode, Roller
 from hivesink.sink.commit.runner import PlanRunner
-from hivesink.sink.commit.statistics import write_estimates
-from hivesink.sink.commit.tally import Tally
+from hivesink.sink.commit.table_watch import TableWatch
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ class Committer:
         self.context = context
         self.spec = spec
         self.lock = threading.RLock()
-        self._executor: PlanRunner | None = None
+        self._runner: PlanRunner | None = None
         self._is_current = False
         self._writer = EpochWriter(context, spec, self._tolerate)
         rule = spec.commit_rule
@@ -71,12 +69,12 @@ class Committer:
         self._roller = Roller(spec.rolling, tasks, check, max(spec.rolling.rollover, rule.delay))
         self._encode = encode
         own = dict(spec.identity.options)
-        self._changes = TableChanges(context, spec.target.spec, spec.config, own, check.total_seconds())
+        self._table_watch = TableWatch(context, spec.target.spec, spec.config, own, check.total_seconds())
         self._seen: set[PartitionKey] = set()
-        self._tally = Tally()
+        self._counters = RunCounters()
         limit = spec.config["sink.registration.max-delay"] if spec.tolerant else None
-        self._patience = Patience(limit, "epochs wait to be published or registered")
-        self._held = HeldBack(Patience(limit, "rows wait that can't be published"))
+        self._deadline = Deadline(limit, "epochs wait to be published or registered")
+        self._blocked = BlockedSlices(Deadline(limit, "rows wait that can't be published"))
 
     def recover(self) -> PlanRunner:
         """Finish what earlier runs decided. `commit` does so itself if nobody has.
@@ -93,7 +91,7 @@ class Committer:
             return runner
 
     def _take_over(self, runner: PlanRunner) -> None:
-        self._executor = runner
+        self._runner = runner
         self._commits.start(runner.history.head)
         self._finish(runner)
 
@@ -118,13 +116,13 @@ class Committer:
         """
         with self.lock:
             watch = Stopwatch(self.context.tick)
-            self._tally.begin(watch.began)
-            self._tally.behind = behind
-            executor = self._recovered()
+            self._counters.begin(watch.began)
+            self._counters.behind = behind
+            runner = self._recovered()
             # Until this batch has ended well, memory may be behind the log.
             self._is_current = False
-            self._finish(executor)
-            head = executor.history.head
+            self._finish(runner)
+            head = runner.history.head
             last = head.last_batch if head else None
             place = Place(self.spec.target.name, self.context.log.location, checkpoint)
             verdict = judge(last, batch, self.spec.history_policy, place, raw=shape.is_raw)
@@ -132,15 +130,15 @@ class Committer:
                 logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
                 done = Committed(verdict.epoch, replayed=True)
             else:
-                epoch = Epoch(executor.history.epoch + 1)
+                epoch = Epoch(runner.history.epoch + 1)
                 new = LastBatch(epoch, batch, appended=verdict.appended, raw=shape.is_raw)
                 if last is None and self.spec.was_written(batch):
-                    done = self._commit_known(executor, new, topic_ids())
+                    done = self._commit_known(runner, new, topic_ids())
                 else:
-                    done = self._commit_new(executor, new, shape, write, watch, topic_ids=topic_ids)
+                    done = self._commit_new(runner, new, shape, write, watch, topic_ids=topic_ids)
             self._is_current = True
             self._tell(done)
-            self._roll_due(executor)
+            self._roll_due(runner)
             self._commits.ended()
             return done
 
@@ -161,12 +159,12 @@ class Committer:
         Raises the metastore's errors once the limit is passed, and what `commit` raises.
         """
         with self.lock:
-            if (executor := self._current) is not None:
+            if (runner := self._current) is not None:
                 if asked is not None:
                     self._commits.asked(asked)
-                self._finish(executor)
-                self._roll_due(executor)
-                self._write_mark(executor)
+                self._finish(runner)
+                self._roll_due(runner)
+                self._write_mark(runner)
 
     def finish(self, *, roll: bool = True) -> None:
         """End the query: make everything readable and write estimates. Without `roll`, rows that wait still do.
@@ -181,25 +179,25 @@ class Committer:
             else:
                 reason = f"something deletes its files before they can be read: {left} rows wait"
                 raise StoreUnavailable(action="publish", path=self.spec.target.location, reason=reason)
-            self._patience.clear()
+            self._deadline.clear()
             # The next run goes on from there; one that has begun already does so by itself.
             with suppress(EpochTaken):
                 self._write_mark(self._recovered(), always=True)
             write_estimates(self.context, self._seen, self.spec.measure)
-            self._held.require_none()
+            self._blocked.require_none()
 
     def _end(self, *, roll: bool) -> int:
         """Publish what is decided, and with `roll` what waits. Returns how many rows wait again."""
-        executor = self._recovered()
+        runner = self._recovered()
         if roll:
-            self._roll(executor, executor.history.rows.buckets)
-            executor = self._recovered()
+            self._roll(runner, runner.history.rows.buckets)
+            runner = self._recovered()
         try:
-            self._carry_out(executor)
+            self._carry_out(runner)
         except HiveSinkError as error:
             self._left_open(error)
             raise
-        return executor.history.rows.beside(self._held).rows if roll else 0
+        return runner.history.rows.beside(self._blocked).rows if roll else 0
 
     def read_from(self, source: Source) -> None:
         """Say what is known of the query's input. To be called before its first batch."""
@@ -212,37 +210,38 @@ class Committer:
 
     def progress(self) -> Progress:
         """What this run has committed. Waits for no batch."""
-        executor = self._executor
-        waiting = executor.history.rows.rows if executor else 0
-        return self._tally.progress(waiting, self.context.tick())
+        runner = self._runner
+        waiting = runner.history.rows.rows if runner else 0
+        return self._counters.progress(waiting, self.context.tick())
 
     def tell_end(self) -> None:
-        """Log a line at the end of a query that went well, if none of its epochs has made one."""
+        """Log the end of a query that has committed nothing: silence could be a job that does nothing by mistake."""
         if not self.progress().epochs:
-            tell_nothing_new(self.spec.target.name, self.spec.identity.writer, self.head)
+            text = "table=%s writer=%s nothing new (%s so far)"
+            logger.info(text, self.spec.target.name, self.spec.identity.writer, count(self.head, "epoch"))
 
     @property
     def head(self) -> Epoch:
         """The newest epoch that this run knows of."""
-        return self._executor.history.epoch if self._executor else Epoch(0)
+        return self._runner.history.epoch if self._runner else Epoch(0)
 
     @property
     def waiting(self) -> str | None:
         """Why epochs wait to be finished, or None."""
-        return self._patience.reason or self._held.reason
+        return self._deadline.reason or self._blocked.deadline.reason
 
     @property
     def _current(self) -> PlanRunner | None:
         """What advances the history, if that is the log's as far as this run can know."""
-        executor = self._executor
-        return executor if executor and self._is_current and not executor.in_doubt else None
+        runner = self._runner
+        return runner if runner and self._is_current and not runner.in_doubt else None
 
     def _recovered(self) -> PlanRunner:
         return self._current or self.recover()
 
     def _commit_new(
         self,
-        executor: PlanRunner,
+        runner: PlanRunner,
         batch: LastBatch,
         shape: InputShape,
         write: Write,
@@ -250,7 +249,7 @@ class Committer:
         *,
         topic_ids: Callable[[], TopicIds],
     ) -> Committed:
-        history = executor.history
+        history = runner.history
         if self.spec.config["sink.rolling-policy.on-epoch"]:
             self._commits.read()
         before = history.head.watermark if history.head else None
@@ -259,42 +258,42 @@ class Committer:
         batch = _with_ids(batch, topic_ids())
         watch.lap("lookup")
         mark = self._commits.mark_after(history.head, batch.ref, shape, written.reports, watch.began)
-        manifest = self._manifest(executor, batch, written)
+        manifest = self._manifest(runner, batch, written)
         # What waits since `on-epoch` was false is rolled next, and commits its partitions then.
         whole = {part.key for part in written.parts if not history.rows.waits(part.key)}
         ages = self._roller.ages(self.context.tick())
         commits = self._commits.records(whole, history.rows, written.parts, ages, mark)
         # Before the epoch is told: when its rows can be read depends on its own buckets, too.
         self._roller.came((one.key for one in written.opened), self.context.tick())
-        done = self._decide(executor, replace(manifest, commits=commits, watermark=mark), written, watch)
-        self._note(executor)
+        done = self._decide(runner, replace(manifest, commits=commits, watermark=mark), written, watch)
+        self._note(runner)
         self._settle(self._commits.final({commit.key for commit in commits}))
         return done
 
-    def _roll_due(self, executor: PlanRunner) -> None:
-        self._changes.tell()
-        ages, history = self._roller.ages(self.context.tick()), executor.history
-        fresh, waits = history.rows.beside(self._held), self._commits.waits(ages, history.head)
-        done = self._roll(executor, self._roller.due(fresh, ages, waits))
+    def _roll_due(self, runner: PlanRunner) -> None:
+        self._table_watch.log_changes()
+        ages, history = self._roller.ages(self.context.tick()), runner.history
+        fresh, waits = history.rows.beside(self._blocked), self._commits.waits(ages, history.head)
+        done = self._roll(runner, self._roller.due(fresh, ages, waits))
         self._settle(self._commits.final(done) | self._roller.at_rest(done, ages))
-        self._held.wait(self.context.tick())
+        self._blocked.require_none(self.context.tick())
 
-    def _write_mark(self, executor: PlanRunner, *, always: bool = False) -> None:
+    def _write_mark(self, runner: PlanRunner, *, always: bool = False) -> None:
         """Write down that the watermark has gone on, `always` or where somebody may wait for that."""
-        head = executor.history.head
+        head = runner.history.head
         mark = self._commits.mark(head)
         if head and self._commits.is_news(head, mark) and (always or self._commits.is_awaited(head, mark)):
-            manifest = executor.history.following("watermark", self.context.stamp())
-            executor.decide(Snapshot(), decision=replace(manifest, watermark=mark))
-            self._finish(executor)
+            manifest = runner.history.following("watermark", self.context.stamp())
+            runner.decide(Snapshot(), decision=replace(manifest, watermark=mark))
+            self._finish(runner)
 
-    def _roll(self, executor: PlanRunner, due: Collection[PartitionKey]) -> set[PartitionKey]:
+    def _roll(self, runner: PlanRunner, due: Collection[PartitionKey]) -> set[PartitionKey]:
         """Make part files of the rows that wait in these buckets, and commit what is over, by an epoch of its own.
 
         Rows that can't be encoded are held back: their partitions aren't committed. Returns those that are.
         """
-        watch, history = Stopwatch(self.context.tick), executor.history
-        rows, fresh = history.rows, history.rows.beside(self._held)
+        watch, history = Stopwatch(self.context.tick), runner.history
+        rows, fresh = history.rows, history.rows.beside(self._blocked)
         keys = fresh.buckets.keys() & set(due)
         if not keys:
             return set()
@@ -305,9 +304,9 @@ class Committer:
         if written.left:
             # Their segments may have gone with the log.
             self.context.require_head(history.epoch)
-        self._held.add(written.left)
+        self._blocked.add(written.left)
         rolled = tuple(sorted({part.key for part in written.parts}))
-        whole = {key for key in keys if not any(one in self._held for one in rows.buckets[key].slices)}
+        whole = {key for key in keys if not any(one in self._blocked for one in rows.buckets[key].slices)}
         stamp = Stamp(self.context.now(), written.attempt)
         manifest = replace(
             history.following("roll" if rolled else "commit", stamp),
@@ -317,9 +316,9 @@ class Committer:
             watermark=mark,
         )
         if not manifest.is_bare:
-            self._decide(executor, rows.leaving(manifest, self._held), written, watch)
+            self._decide(runner, rows.leaving(manifest, self._blocked), written, watch)
             self._roller.rolled(rows, manifest)
-            self._note(executor)
+            self._note(runner)
         self._is_current = True
         return {commit.key for commit in manifest.commits}
 
@@ -331,9 +330,9 @@ class Committer:
                 # An epoch clears the flag itself, and the query's end does all this again.
                 logger.warning("no estimates of %s: %s", count(len(places), "partition"), error)
 
-    def _note(self, executor: PlanRunner) -> None:
+    def _note(self, runner: PlanRunner) -> None:
         # Of what is held back nothing is due: else each new row of its bucket would become a file of its own.
-        self._roller.note(executor.history.rows.beside(self._held), self.context.tick(), self.context.now())
+        self._roller.note(runner.history.rows.beside(self._blocked), self.context.tick(), self.context.now())
 
     def _encoded(self, history: History, rows: OpenRows, keys: Collection[PartitionKey], watch: Stopwatch) -> Written:
         if not keys:
@@ -347,23 +346,23 @@ class Committer:
             raise AssertionError(message)
         return written
 
-    def _decide(self, executor: PlanRunner, manifest: Manifest, written: Written, watch: Stopwatch) -> Committed:
-        executor.decide(Snapshot(), decision=manifest)
+    def _decide(self, runner: PlanRunner, manifest: Manifest, written: Written, watch: Stopwatch) -> Committed:
+        runner.decide(Snapshot(), decision=manifest)
         self._commits.decided(manifest)
         watch.lap("manifest")
         # The lookup before the manifest says nothing about older epochs that still wait.
-        fresh = len(executor.history.open) == 1 and self._patience.trouble is None and written.live is not None
+        fresh = len(runner.history.open) == 1 and self._deadline.trouble is None and written.live is not None
         staged = {part.staged: part.length for part in written.parts}
-        self._finish(executor, Snapshot(staged, written.live) if fresh else None)
+        self._finish(runner, Snapshot(staged, written.live) if fresh else None)
         watch.lap("publish")
         winners = frozenset((written.attempt, report.task_attempt) for report in written.reports)
-        executor.clean_up(winners, segments=bool(manifest.rolled))
+        runner.clean_up(winners, segments=bool(manifest.rolled))
         watch.lap("sweep")
         ages = self._roller.ages(self.context.tick())
         # What a user counts are the table's own, without those of dead letters.
         own = self.spec.target.name
         published = {part.key for part in written.parts if part.table == own}
-        opened = executor.history.rows
+        opened = runner.history.rows
         done = Committed(
             epoch=manifest.epoch,
             replayed=False,
@@ -375,26 +374,26 @@ class Committer:
             kind=manifest.kind,
             committed=sum(commit.table == own for commit in manifest.commits),
             open_rows=opened.rows,
-            readable_in=self._roller.readable_in(opened, ages, self._commits.waits(ages, executor.history.head)),
+            readable_in=self._roller.readable_in(opened, ages, self._commits.waits(ages, runner.history.head)),
         )
-        self._tally.add(done, published, self.context.tick())
+        self._counters.add(done, published, self.context.tick())
         own_rolling = self._roller.policy.own is not None
-        tell(self.spec.target.name, self.spec.identity.writer, done, self.progress(), own_rolling=own_rolling)
+        log_epoch(self.spec.target.name, self.spec.identity.writer, done, self.progress(), own_rolling=own_rolling)
         return done
 
-    def _commit_known(self, executor: PlanRunner, batch: LastBatch, ids: TopicIds) -> Committed:
+    def _commit_known(self, runner: PlanRunner, batch: LastBatch, ids: TopicIds) -> Committed:
         """Begin the log with an epoch without rows: another log has committed them."""
         logger.info("batch %d was committed before the reset: its rows are in the table", batch.ref.batch)
         attempt = self.context.stamp().attempt
         batch = _with_ids(batch, ids)
-        executor.decide(Snapshot(), decision=self._manifest(executor, batch, Written(attempt, (), (), None)))
-        self._finish(executor)
+        runner.decide(Snapshot(), decision=self._manifest(runner, batch, Written(attempt, (), (), None)))
+        self._finish(runner)
         return Committed(batch.epoch, replayed=True)
 
-    def _manifest(self, executor: PlanRunner, batch: LastBatch, written: Written) -> Manifest:
+    def _manifest(self, runner: PlanRunner, batch: LastBatch, written: Written) -> Manifest:
         identity = self.spec.identity
         return replace(
-            executor.history.following("batch", Stamp(self.context.now(), written.attempt)),
+            runner.history.following("batch", Stamp(self.context.now(), written.attempt)),
             last_batch=batch,
             rows=written.rows,
             add=written.parts,
@@ -403,32 +402,32 @@ class Committer:
             zones=identity.zones,
         )
 
-    def _finish(self, executor: PlanRunner, first: Snapshot | None = None) -> None:
+    def _finish(self, runner: PlanRunner, first: Snapshot | None = None) -> None:
         try:
-            self._carry_out(executor, first)
+            self._carry_out(runner, first)
         except METASTORE_TROUBLE as error:
             self._tolerate(error)
         else:
-            self._patience.clear()
+            self._deadline.clear()
 
-    def _carry_out(self, executor: PlanRunner, first: Snapshot | None = None) -> None:
-        before = executor.history.epoch
-        self._seen |= executor.history.keys
+    def _carry_out(self, runner: PlanRunner, first: Snapshot | None = None) -> None:
+        before = runner.history.epoch
+        self._seen |= runner.history.keys
         try:
-            executor.finish(first)
+            runner.finish(first)
         finally:
-            if executor.history.epoch > before:
+            if runner.history.epoch > before:
                 # Rows of missing files may wait again.
                 self._commits.forget()
-                self._note(executor)
+                self._note(runner)
 
     def _tolerate(self, error: HiveSinkError) -> None:
-        if self._patience.is_at_end(error, self.context.tick()):
+        if self._deadline.has_passed(error, self.context.tick()):
             raise self._left_open(error)
 
     def _left_open(self, error: HiveSinkError) -> HiveSinkError:
         """`error`, with what it means for the rows that are decided."""
-        if error.retryable and self._executor and self._executor.history.open:
+        if error.retryable and self._runner and self._runner.history.open:
             waits = "are committed but can't be read until the job or `hivesink recover` runs"
             error.args = (f"rows of {self.spec.target.name} {waits}: {error}",)
         return error

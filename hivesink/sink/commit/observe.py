@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import gc
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -20,10 +21,9 @@ from hivesink.core.rolling import open_rows
 from hivesink.core.snapshot import Snapshot, StagingArea, Winner, followed, missing_parts, newest, paths_to_look
 from hivesink.core.table import TableName
 from hivesink.errors import LogDamaged, UnknownTable, Unsupported
-from hivesink.sink.commit.uncollected import uncollected
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
@@ -32,7 +32,23 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.context import CommitContext
 
 
-@uncollected()
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pause the garbage collector, which would look at every part of a large epoch several times.
+
+    For work that makes objects for each part, and hardly any cycles. Never around a user's own code.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        # Where two threads overlap, only the one that came first enables it again.
+        if was_enabled:
+            gc.enable()
+
+
+@gc_paused()
 def load(context: CommitContext, identity: Identity | None = None) -> History:
     """The log's history; `identity` is by default the head's. Raises LogDamaged, NewerFormat."""
     while True:

@@ -20,9 +20,8 @@ from hivesink.core.partition import LivePartition, NewPartition, PartitionKey
 from hivesink.core.partition_commit import newest, recorded
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.snapshot import Snapshot, StagingArea, Winner
-from hivesink.sink.commit.announce import announce
-from hivesink.sink.commit.observe import load, load_begun, look_at_staging, take_snapshot
-from hivesink.sink.commit.uncollected import uncollected
+from hivesink.sink.commit.after_publish import announce
+from hivesink.sink.commit.observe import gc_paused, load, load_begun, look_at_staging, take_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -106,7 +105,7 @@ class PlanRunner:
         while self.history.open:
             snapshot, first = first or self.look(), None
             try:
-                with uncollected():
+                with gc_paused():
                     planned = tuple(self._plan(replace(snapshot, refused=refused, taken=taken)))
                 self._carry_out(planned)
             except StaleError:
@@ -127,7 +126,7 @@ class PlanRunner:
                 if refusal and not any(map(_advances, planned)):
                     raise refusal
 
-    @uncollected()
+    @gc_paused()
     def look(self, live: Mapping[PartitionKey, LivePartition] | None = None) -> Snapshot:
         """What is there now; arguments and errors as for `take_snapshot`."""
         return take_snapshot(self.context, self.history, live)
@@ -136,7 +135,7 @@ class PlanRunner:
         independent = (actions.Publish, actions.AlreadyPublished)
         for is_independent, group in groupby(planned, key=lambda action: isinstance(action, independent)):
             if is_independent:
-                with uncollected():
+                with gc_paused():
                     self.context.store.run_parallel(partial(self._perform, action) for action in group)
             else:
                 for action in group:
@@ -236,7 +235,7 @@ class PlanRunner:
     def _stale(self) -> StaleError:
         return StaleError(self.context.log.location, self.history.epoch, self.history.epoch)
 
-    @uncollected()
+    @gc_paused()
     def _register(self, action: actions.Register) -> None:
         # An overtaken run would bring back what a user has dropped since.
         self._require_current()

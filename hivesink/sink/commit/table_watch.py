@@ -22,7 +22,7 @@ _OWN = ("sink.", "partition.time-extractor.", "parquet.")
 
 
 @dataclass(slots=True)
-class TableChanges:
+class TableWatch:
     """Compares the table with `known` every `interval` seconds at most.
 
     `config` is what the query began with; the job's `own` settings outrank the table's.
@@ -35,8 +35,8 @@ class TableChanges:
     interval: float
     _next: float | None = None
 
-    def tell(self) -> None:
-        """Log what has changed since the last look. A metastore that is down is told of elsewhere.
+    def log_changes(self) -> None:
+        """Log what has changed since the last look. Others report a metastore that is down.
 
         Raises what `ask_again` raises where the table was made again: rows that come now would wait for one that is
         gone.
@@ -52,11 +52,10 @@ class TableChanges:
             live = self.context.registrar.table(self.known.name)
             if live.log != first.log:
                 self.context.ask_again(str(self.known.name))
-            found = live.spec
-            for change, kept in self._changes(self.known, found):
+            for change, kept in self._changes(self.known, live.spec):
                 text = "%s: %s; the running query keeps %s until its next start"
-                logger.warning(text, found.name, change, kept)
-            self.known = found
+                logger.warning(text, live.spec.name, change, kept)
+            self.known = live.spec
 
     def _changes(self, before: TableSpec, now: TableSpec) -> Iterator[tuple[str, str]]:
         """Each change, and what the query keeps."""

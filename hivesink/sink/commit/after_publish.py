@@ -1,4 +1,6 @@
-"""Estimates for Hive's planner. Hive itself counts rows: the accurate flag is only ever cleared.
+"""What follows a publish: commits are announced, and Hive's planner gets estimates.
+
+Hive itself counts rows: the accurate flag is only ever cleared.
 
 The metastore has no compare-and-set, so whoever sets the flag can't know whether it is still true a moment later. An
 epoch clears it before its publish and after it (`core.plan`). A user's ANALYZE may set it in between, so it is cleared
@@ -12,16 +14,40 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition import Estimate, PartitionKey, by_table
+from hivesink.core.partition_commit import PolicyKind
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hivesink.core.partition import LivePartition
+    from hivesink.core.partition_commit import CommittedPartition
+    from hivesink.core.plan import Policy
     from hivesink.ports import Measure
     from hivesink.sink.commit.context import CommitContext
 
 logger = logging.getLogger("hivesink")
+
+
+def announce(
+    context: CommitContext, policy: Policy, kind: PolicyKind, partitions: Sequence[CommittedPartition]
+) -> None:
+    """Make known that `partitions` are committed. May be repeated: a process may die right after it.
+
+    Raises StoreUnavailable, NotWritable; the metastore's errors; whatever the user's own policy raises.
+    """
+    match kind:
+        case PolicyKind.SUCCESS_FILE:
+            paths = [f"{partition.location}/{policy.success_file}" for partition in partitions]
+            context.store.run_parallel(partial(context.store.mark, path) for path in paths)
+        case PolicyKind.INSERT_EVENT:
+            for table in sorted({partition.table for partition in partitions}):
+                files = {partition.partition: partition.files for partition in partitions if partition.table == table}
+                context.registrar.announce(context.table(table), files)
+        case PolicyKind.CUSTOM:
+            if policy.own is not None:
+                for partition in partitions:
+                    policy.own(partition)
 
 
 def write_estimates(context: CommitContext, places: Iterable[PartitionKey], measure: Measure) -> None:
