@@ -80,10 +80,10 @@ def newest(records: Iterable[Recorded], table: str | None = None) -> dict[Partit
     """
     known: dict[PartitionKey, Recorded] = {}
     for record in records:
-        one = record if table is None else record.known_as(table)
-        before = known.get(one.commit.key)
-        if before is None or (one.commit.revision, -one.epoch) > (before.commit.revision, -before.epoch):
-            known[one.commit.key] = one
+        today = record if table is None else record.known_as(table)
+        before = known.get(today.commit.key)
+        if before is None or (today.commit.revision, -today.epoch) > (before.commit.revision, -before.epoch):
+            known[today.commit.key] = today
     return known
 
 

@@ -32,8 +32,8 @@ def segment_name(epoch: Epoch, attempt: str, task_attempt: int, task: int) -> st
 
 def segment_epoch(name: str) -> Epoch | None:
     """The epoch in a segment's name; None for any other name."""
-    found = _NAME.fullmatch(name)
-    return Epoch(int(found[1])) if found else None
+    match = _NAME.fullmatch(name)
+    return Epoch(int(match[1])) if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class OpenRows:
     @property
     def opened(self) -> tuple[Opened, ...]:
         """All slices, with their buckets."""
-        return tuple(Opened(*key, one) for key, bucket in sorted(self.buckets.items()) for one in bucket.slices)
+        return tuple(Opened(*key, part) for key, bucket in sorted(self.buckets.items()) for part in bucket.slices)
 
     def forgetting(self, gone: Collection[Slice]) -> dict[PartitionKey, OpenBucket]:
         """The buckets once a person has accepted that these slices are lost."""
@@ -101,27 +101,27 @@ class OpenRows:
         """The rows that wait in other slices, and the partitions without any of these."""
         buckets = {}
         for key, bucket in self.buckets.items():
-            others = [one for one in bucket.slices if one not in slices]
+            others = [part for part in bucket.slices if part not in slices]
             if others or not bucket.slices:
                 buckets[key] = bucket.only(others)
         return replace(self, buckets=buckets)
 
     def leaving(self, manifest: Manifest, slices: Container[Slice]) -> Manifest:
         """`manifest`, a roll, with a snapshot where its buckets keep those of the `slices` that they had."""
-        left = {key: [one for one in self.buckets[key].slices if one in slices] for key in manifest.rolled}
+        left = {key: [part for part in self.buckets[key].slices if part in slices] for key in manifest.rolled}
         after = self._changed(manifest)
-        kept = {key: after[key].only(own) for key, own in left.items() if own}
+        kept = {key: after[key].only(parts) for key, parts in left.items() if parts}
         return replace(manifest, waiting=tuple(sorted({**after, **kept}.items()))) if kept else manifest
 
     def closed(self, manifest: Manifest) -> dict[PartitionKey, tuple[Slice, ...]]:
         """The slices whose rows are in the parts of `manifest`, by bucket."""
         after = self.after(manifest).buckets
         left = {key: set(after[key].slices) if key in after else set[Slice]() for key in manifest.rolled}
-        known = ((key, self.buckets[key].slices) for key in manifest.rolled if key in self.buckets)
-        return {key: tuple(one for one in slices if one not in left[key]) for key, slices in known}
+        waited = ((key, self.buckets[key].slices) for key in manifest.rolled if key in self.buckets)
+        return {key: tuple(part for part in slices if part not in left[key]) for key, slices in waited}
 
     def segments(self) -> frozenset[str]:
-        return frozenset(one.segment for bucket in self.buckets.values() for one in bucket.slices)
+        return frozenset(part.segment for bucket in self.buckets.values() for part in bucket.slices)
 
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
         rolled = set(manifest.rolled)
@@ -136,8 +136,8 @@ class OpenRows:
         for part in manifest.created:
             if part.key not in done:
                 buckets[part.key] = buckets.get(part.key, new).publish(part.rows, manifest.at)
-        for one in manifest.opened:
-            buckets[one.key] = buckets.get(one.key, new).add(one.slice, manifest.at)
+        for opened in manifest.opened:
+            buckets[opened.key] = buckets.get(opened.key, new).add(opened.slice, manifest.at)
         return buckets
 
     @property

@@ -61,7 +61,8 @@ class PartitionCommits:
     """How long each partition of the source has been silent, and the commits in the log.
 
     Silence is told by a monotonic clock, between two runs by the manifests' times. `_heard`: no later than then have
-    rows of a source partition come. `_asked`: no earlier than then has Spark asked for rows, and got what batches held.
+    rows of a source partition come. `_last_poll`: no earlier than then has Spark asked for rows, and got what batches
+    held.
     """
 
     context: CommitContext
@@ -69,7 +70,7 @@ class PartitionCommits:
     policy: WatermarkPolicy
     source: Source = field(default_factory=Source)
     _heard: dict[str, float] = field(default_factory=dict)
-    _asked: float | None = None
+    _last_poll: float | None = None
     _started: float | None = None
     _ended: float | None = None
     """When the last batch of this run ended: Spark has asked nothing while it ran."""
@@ -83,7 +84,7 @@ class PartitionCommits:
     def start(self, head: Manifest | None) -> None:
         """A run begins: take up the silence of before it, as the manifests' times show it.
 
-        No more of it than makes a partition idle: a clock that was set must not carry the watermark along.
+        Cap the silence at `idle-timeout`, so that a wrong clock can't advance the watermark.
         """
         if self._started is not None:
             return
@@ -101,7 +102,7 @@ class PartitionCommits:
         """Spark has asked the source for new rows then or later, and got none unless a batch has come since."""
         since = self._started if self._ended is None else self._ended
         if since is not None and tick >= since and not self.source.defers:
-            self._asked = max(tick, self._asked or tick)
+            self._last_poll = max(tick, self._last_poll or tick)
 
     def knows_next(self, at: datetime) -> None:
         """Spark's next batch will have this watermark, if its operators are done with the rows of the last one."""
@@ -125,12 +126,12 @@ class PartitionCommits:
         """The watermark once `batch` has been read, which began then; None where nothing says what it is."""
         goes_on = not (self.source.holds_back or self.source.defers)
         before = replace((head.watermark if head else None) or Watermark(), goes_on=goes_on)
-        if self._has_stopped(before.newest or [_ALL]):
+        if all(idle >= self.policy.idle for idle in self._idle(before.newest or [_ALL]).values()):
             mark = self.mark(head)
             self._base = latest(self._base, mark.at if mark else None)
             # Input that comes again after a pause may do so one partition after the other.
             self._heard |= dict.fromkeys(before.newest, began)
-        self._plan(began, batch)
+        self._note_planned(began, batch)
         if shape.event_time is None:
             self._heard[_ALL] = began
             # The sink's own of earlier settings would go on by the clock, since its sources are silent.
@@ -150,7 +151,7 @@ class PartitionCommits:
         # A wrong time in the future says nothing, but where there are no others.
         times = {name: at for name, at in times.items() if at <= limit or seen.newest.get(name) is None}
         seen = seen.saw(names, now).saw(times, now)
-        # Where there never was a time, rows say nothing: else a source of only such rows would hold all for ever.
+        # Ignore partitions that never had an event time: one of them would hold the watermark for ever.
         rows = (name for name in names if seen.newest.get(name) is not None)
         self._heard |= dict.fromkeys([*times, *rows, *self._unread(batch)], began)
         mark = replace(seen, clock=self._base).reached(self._idle([*seen.newest, _BATCHES]), self.policy)
@@ -197,7 +198,9 @@ class PartitionCommits:
         commits = []
         for key in sorted(keys):
             if self.rule.is_unknown(key):
-                self._warn(key)
+                if not self._warned:
+                    logger.warning("%s %s is never committed: no time can be read from its values", *key)
+                self._warned = True
                 continue
             is_late = key in self and self.rule.end(key) is None
             if is_late or self.rule.is_over(key, ages[key].open if key in ages else timedelta(0), mark or Watermark()):
@@ -225,18 +228,13 @@ class PartitionCommits:
             self._known = load_commits(self.context, self.rule.table)
         return self._known
 
-    def _warn(self, key: PartitionKey) -> None:
-        if not self._warned:
-            logger.warning("%s %s is never committed: no time can be read from its values", *key)
-        self._warned = True
-
-    def _plan(self, began: float, batch: BatchRef) -> None:
+    def _note_planned(self, began: float, batch: BatchRef) -> None:
         """A batch has been planned, no earlier than the one before it ended; the first one, than this run began."""
         first = None if self.source.planned else self._started
         planned = first if self._ended is None or self.source.ends_early else self._ended
         # Of several sources, one that defers its rows may have been passed over.
         if planned is not None and not (self.source.defers and len(batch.end) > 1):
-            self._asked = max(planned, self._asked or planned)
+            self._last_poll = max(planned, self._last_poll or planned)
         self._ended = began
 
     def ended(self) -> None:
@@ -254,27 +252,24 @@ class PartitionCommits:
             names += [_ALL, *(name for name, count in moved.items() if count)]
         return names
 
-    def _has_stopped(self, names: Iterable[str]) -> bool:
-        return all(idle >= self.policy.idle for idle in self._idle(names).values())
-
     def _quiet(self, mark: Watermark) -> dict[str, datetime]:
         """Since when the source's partitions have been silent (UTC)."""
         tick, now = self.context.tick(), self.context.now()
         return {name: now - timedelta(seconds=tick - self._heard.setdefault(name, tick)) for name in mark.newest}
 
     def _idle(self, names: Iterable[str]) -> dict[str, timedelta]:
-        asked = None if self.source.holds_back else self._asked
+        poll = None if self.source.holds_back else self._last_poll
         heard = {name: self._heard.setdefault(name, self.context.tick()) for name in names}
-        return {name: timedelta(seconds=max((asked or at) - at, 0.0)) for name, at in heard.items()}
+        return {name: timedelta(seconds=max((poll or at) - at, 0.0)) for name, at in heard.items()}
 
 
 def _by_source(reports: Iterable[TaskReport], limit: datetime) -> dict[str, datetime]:
     """The newest event time of each source partition, as `newest_likely` has it."""
-    found: dict[str, list[datetime]] = {}
+    times: dict[str, list[datetime]] = {}
     for name, at in (both for report in reports for both in report.newest.items()):
         if at is not None:
-            found.setdefault(name, []).append(_EPOCH + timedelta(microseconds=at))
-    newest = ((name, newest_likely(times, limit)) for name, times in found.items())
+            times.setdefault(name, []).append(_EPOCH + timedelta(microseconds=at))
+    newest = ((name, newest_likely(known, limit)) for name, known in times.items())
     return {name: at for name, at in newest if at is not None}
 
 
@@ -283,12 +278,12 @@ def _moved(batch: BatchRef) -> dict[str, int]:
 
     One that is new to the batch, or was made again, may have been read from its beginning.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for start, end in zip(batch.start, batch.end, strict=True):
         if isinstance(end, KafkaOffset):
             first = dict(start.next) if isinstance(start, KafkaOffset) else {}
-            found |= {f"{name[0]}-{name[1]}": _records(first.get(name, 0), last) for name, last in end.next}
-    return found
+            counts |= {f"{name[0]}-{name[1]}": _records(first.get(name, 0), last) for name, last in end.next}
+    return counts
 
 
 def _records(start: int, end: int) -> int:

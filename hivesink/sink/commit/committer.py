@@ -85,15 +85,16 @@ class Committer:
             self._is_current = False
             self._commits.forget()
             begin = partial(PlanRunner.begin, self.context, self.spec.identity, self.spec.policy)
-            runner = recover(begin, self._take_over)
+
+            def take_over(runner: PlanRunner) -> None:
+                self._runner = runner
+                self._commits.start(runner.history.head)
+                self._finish(runner)
+
+            runner = recover(begin, take_over)
             self._note(runner)
             self._is_current = True
             return runner
-
-    def _take_over(self, runner: PlanRunner) -> None:
-        self._runner = runner
-        self._commits.start(runner.history.head)
-        self._finish(runner)
 
     def commit(
         self,
@@ -264,7 +265,7 @@ class Committer:
         ages = self._roller.ages(self.context.tick())
         commits = self._commits.records(whole, history.rows, written.parts, ages, mark)
         # Before the epoch is told: when its rows can be read depends on its own buckets, too.
-        self._roller.came((one.key for one in written.opened), self.context.tick())
+        self._roller.came((new.key for new in written.opened), self.context.tick())
         done = self._decide(runner, replace(manifest, commits=commits, watermark=mark), written, watch)
         self._note(runner)
         self._settle(self._commits.final({commit.key for commit in commits}))
@@ -306,7 +307,7 @@ class Committer:
             self.context.require_head(history.epoch)
         self._blocked.add(written.left)
         rolled = tuple(sorted({part.key for part in written.parts}))
-        whole = {key for key in keys if not any(one in self._blocked for one in rows.buckets[key].slices)}
+        whole = {key for key in keys if not any(part in self._blocked for part in rows.buckets[key].slices)}
         stamp = Stamp(self.context.now(), written.attempt)
         manifest = replace(
             history.following("roll" if rolled else "commit", stamp),
@@ -339,8 +340,8 @@ class Committer:
             return Written(self.context.stamp().attempt, (), (), None)
         encode = partial(self._encode, self._roller.work(rows, keys))
         written = self._writer.write(Epoch(history.epoch + 1), InputShape(), encode, watch)
-        left = sum(one.opened.slice.rows for one in written.left)
-        waited, encoded = sum(rows.buckets[key].rows for key in keys) - left, sum(one.rows for one in written.parts)
+        left = sum(left_slice.opened.slice.rows for left_slice in written.left)
+        waited, encoded = sum(rows.buckets[key].rows for key in keys) - left, sum(part.rows for part in written.parts)
         if waited != encoded:
             message = f"{encoded} rows were encoded where {waited} wait"
             raise AssertionError(message)

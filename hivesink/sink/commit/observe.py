@@ -105,7 +105,9 @@ def _as_today(context: CommitContext, manifest: Manifest, table: str, moved: dic
         staged = _staged_today(context, part.staged)
         target = part.target
         if staged != part.staged:
-            target = moved[part.target] = _in_newest_folder(context, part.target)
+            for old in context.former[:-1]:
+                target = rebased(target, old, context.former[-1])
+            moved[part.target] = target
         return replace(part, table=names[part.table], staged=staged, target=target)
 
     def key(key: PartitionKey) -> PartitionKey:
@@ -118,12 +120,6 @@ def _as_today(context: CommitContext, manifest: Manifest, table: str, moved: dic
         rolled=tuple(map(key, manifest.rolled)),
         commits=tuple(replace(commit, table=key(commit.key)[0]) for commit in manifest.commits),
     )
-
-
-def _in_newest_folder(context: CommitContext, path: str) -> str:
-    for old in context.former[:-1]:
-        path = rebased(path, old, context.former[-1])
-    return path
 
 
 def _name_today(context: CommitContext, name: str, table: str) -> str:

@@ -41,7 +41,9 @@ class Roller:
         """Take up the buckets in `rows` that aren't known yet, with the age that their epochs' times (UTC) show."""
         for key, bucket in rows.buckets.items():
             if key not in self._since:
-                first, last = (tick - self._age(now - at) for at in (bucket.first, bucket.last))
+                # A clock that was set makes a bucket wait for at most one interval more, or none.
+                ages = (min(max(now - at, timedelta(0)), self.longest) for at in (bucket.first, bucket.last))
+                first, last = (tick - age.total_seconds() for age in ages)
                 self._since[key] = first, last
         for key in self._since.keys() - rows.buckets.keys():
             del self._since[key]
@@ -85,11 +87,7 @@ class Roller:
 
     def rolled(self, rows: OpenRows, manifest: Manifest) -> None:
         """`manifest` has rolled buckets of `rows`: learn what became of their bytes."""
-        before = sum(one.length for slices in rows.closed(manifest).values() for one in slices)
+        before = sum(part.length for slices in rows.closed(manifest).values() for part in slices)
         after = sum(part.length for part in manifest.add)
         if before and after:
             self._ratio = after / before
-
-    def _age(self, age: timedelta) -> float:
-        # A clock that was set back or forth makes a bucket wait for at most one interval more, or none.
-        return min(max(age, timedelta(0)), self.longest).total_seconds()

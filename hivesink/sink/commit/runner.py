@@ -123,7 +123,8 @@ class PlanRunner:
                 refused |= keys
                 taken |= keys if isinstance(error, errors.FolderTaken) else frozenset()
             else:
-                if refusal and not any(map(_advances, planned)):
+                no_step = (actions.ClearAccurate, actions.AlreadyPublished)
+                if refusal and all(isinstance(action, no_step) for action in planned):
                     raise refusal
 
     @gc_paused()
@@ -228,12 +229,9 @@ class PlanRunner:
         view = self.context.require_head(self.history.epoch)
         settled = view.settled(Epoch(0))
         is_settled = any(settled >= open_epoch.manifest.epoch for open_epoch in self.history.open)
-        is_published = any(view.has(one.manifest.epoch, Mark.PUBLISHED) for one in self.history.unpublished)
+        is_published = any(view.has(epoch.manifest.epoch, Mark.PUBLISHED) for epoch in self.history.unpublished)
         if is_settled or is_published:
-            raise self._stale()
-
-    def _stale(self) -> StaleError:
-        return StaleError(self.context.log.location, self.history.epoch, self.history.epoch)
+            raise StaleError(self.context.log.location, self.history.epoch, self.history.epoch)
 
     @gc_paused()
     def _register(self, action: actions.Register) -> None:
@@ -289,11 +287,6 @@ class PlanRunner:
         records = [record for manifest in manifests for record in recorded(manifest)]
         log.trim(floor_over(before, manifests), list(newest(records).values()))
         self.history = replace(self.history, floor=upto)
-
-
-def _advances(action: actions.Action) -> bool:
-    """Whether it brings an epoch further."""
-    return not isinstance(action, (actions.ClearAccurate, actions.AlreadyPublished))
 
 
 def loss_error(missing: actions.PartMissing, table: str) -> errors.PartLost:
