@@ -171,9 +171,8 @@ def test_a_batch_that_a_stop_cuts_off_is_told_as_that(table: str, tmp_path: Path
     elif stop == "the JVM's death":
         assert "the JVM of Spark's driver died, with exit code 137: " in told
     else:
-        assert told.endswith(
-            "stopped before its first batch or in the middle of one; the next start finishes what is open and goes on"
-        )
+        hint = "in the middle of one; the next start finishes what is open and goes on"
+        assert f"stopped before its first batch or {hint}" in told
     # Spark's regular expressions overflow the JVM's stack over a long traceback: a thousand lines.
     assert "StackOverflow" not in err
     # Where the JVM is killed, PySpark's threads print stacks of their own.

@@ -61,7 +61,8 @@ def test_a_table_whose_folder_is_away_with_its_logs(
     away = [(place, tmp_path / place.name) for place in (location, logs)]
     for place, to in away:
         place.rename(to)
-    said = f"the folder file:{location} of {table} doesn't exist, and no log of it is known; mount the disk"
+    why = "it doesn't exist, and no log of it is known"
+    said = f"the folder file:{location} of {table} can't be used ({why}); mount the disk"
     assert said in hivesink(capsys, "status", table).out
     checked = hivesink(capsys, "verify", table)
     assert (checked.code, said in checked.error) == (65, True)
