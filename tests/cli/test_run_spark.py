@@ -261,7 +261,7 @@ def test_query_by_spark(table: str, tmp_path: Path, java_home: str) -> None:
     # One line each, also of what fails in a task.
     begin, json_begin = (
         "hivesink: the query failed: ",
-        '{"error": {"type": "QueryFailed", "message": "the query failed: ',
+        '{"error": {"type": "QueryFailed", "code": "HS089", "message": "the query failed: ',
     )
     for line, begins, cause in zip(
         failed.replace("---- 65\n", "").splitlines(),

@@ -116,7 +116,7 @@ def test_a_missing_column_of_decoded_rows(stage: Stage) -> None:
     stage.put(range(10))
     with pytest.raises(errors.ColumnsDontFit) as told:
         stage.drain(events=decoded(stage, "ID BIGINT, nom STRING, dt STRING"))
-    said(told.value, "name", stage.table, "nom", "rename")
+    said(told.value, "name", stage.table, "nom")
     stage.drain(events=decoded(stage, "ID BIGINT, Name STRING, dt STRING"))
     assert stage.ids() == list(range(10))
 

@@ -59,9 +59,8 @@ def test_a_planned_file_that_vanishes_stops_the_query_until_it_is_back_or_given_
         with pytest.raises(errors.SourceFilesMissing) as told:
             stage.drain()
         assert "1 of the 1 files planned for batch 1" in str(told.value)
-        assert f"are gone: {path.as_uri()}; " in str(told.value)
-        assert 'HiveSink.for_table(…, options={"sink.on-missing-file": "ignore"})' in str(told.value)
-        assert "'sink.on-missing-file' = 'ignore' in the table's TBLPROPERTIES" in str(told.value)
+        assert f"are gone: {path.as_uri()}. " in str(told.value)
+        assert "'sink.on-missing-file' = 'ignore'" in str(told.value)
         assert stage.ids() == list(range(10))
     away.rename(path)
     stage.drain()
@@ -138,7 +137,7 @@ def test_a_file_that_another_takes_the_place_of_while_its_batch_is_read_is_read_
 
     events = sources.lines(stage.spark, str(stage.source))
     writer = events.writeStream.foreachBatch(replace_it).option("checkpointLocation", str(stage.checkpoint))
-    with pytest.raises(Exception, match="changed while batch 0 read it"):
+    with pytest.raises(Exception, match="changed while batch 0 read them"):
         writer.trigger(**AVAILABLE_NOW).start().awaitTermination()
     assert isinstance(sink._run.failure, errors.SourceFilesChanged)
     assert stage.ids() == []
@@ -194,7 +193,7 @@ def test_every_file_source_of_a_query_counts_and_nothing_else(stage: Stage) -> N
         lost.unlink()
         with pytest.raises(errors.SourceFilesMissing) as told:
             stage.drain(events=events())
-        assert f"are gone: {lost.as_uri()}; " in str(told.value)
+        assert f"are gone: {lost.as_uri()}. " in str(told.value)
     finally:
         stage.spark.conf.unset("spark.sql.streaming.fileSource.log.compactInterval")
     assert stage.ids() == list(range(30))

@@ -126,7 +126,8 @@ def test_what_is_no_source(text: str, problem: str, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("name", "data"), [("broken.gz", b"no gzip"), ("short.gz", gzip.compress(b"{}", mtime=0)[:-5]), ("short.bz2", b"BZh9")]
+    ("name", "data"),
+    [("broken.gz", b"no gzip"), ("short.gz", gzip.compress(b"{}", mtime=0)[:-5]), ("short.bz2", b"BZh9")],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)
