@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -258,6 +259,8 @@ def test_query_by_spark(table: str, tmp_path: Path, java_home: str) -> None:
     copied, said, failed = done.stderr.split("---- 0\n")
     assert "duckdb doesn't answer this, and Spark starts: it isn't a SELECT" in copied
     assert said == "engine: spark\n"
+    # Spark 4 starts a Python to look for data sources, and kills it at the session's end while it may still answer.
+    failed = re.sub(r"Traceback \(most recent call last\):\n(  .*\n)+BrokenPipeError: .*\n", "", failed)
     # One line each, also of what fails in a task.
     begin, json_begin = (
         "hivesink: the query failed: ",
