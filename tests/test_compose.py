@@ -1,6 +1,6 @@
 """docker-compose.yml against the Compose Specification, and against the one source of configuration, both ways.
 
-No container engine takes part: what only one can show is listed in docs/compose.md.
+No container engine takes part: what only one can show is listed in docs/cluster.md.
 """
 
 from __future__ import annotations
