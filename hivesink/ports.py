@@ -72,7 +72,7 @@ class FileStore(Protocol):
         """Make `part` visible at its target, all or nothing, and durably so. Idempotent.
 
         The target may be in another folder than the staged file (a partition that lives elsewhere).
-        Raises PartLost, PartLost, TargetTaken, NotWritable, StoreUnavailable, OutcomeUnknown.
+        Raises PartLost, TargetTaken, NotWritable, StoreUnavailable, OutcomeUnknown.
         """
 
     def discard(self, staged: Iterable[str]) -> None:

@@ -33,7 +33,7 @@ def describe(action: actions.Action) -> Iterator[tuple[str, str]]:  # noqa: C901
         case actions.Announce(kind, committed):
             yield from ((kind.value.replace("-", " "), _name(new.table, new.partition)) for new in committed)
         case actions.MarkVerified(epoch):
-            yield "mark found", f"epoch {epoch}"
+            yield "mark verified", f"epoch {epoch}"
         case actions.MarkSettled(epoch):
             yield "mark settled", f"epoch {epoch}"
         case actions.Discard(staged):

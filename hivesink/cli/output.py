@@ -110,7 +110,7 @@ class JsonOutput:
     def fail(self, error: BaseException) -> None:
         fields = {
             "type": type(error).__name__,
-            "code": getattr(error, "code", None),
+            "code": error.code if isinstance(error, HiveSinkError) else None,
             "message": "\n".join(error_lines(error)),
             "retryable": isinstance(error, HiveSinkError) and error.retryable,
         }

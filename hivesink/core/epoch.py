@@ -13,9 +13,6 @@ from hivesink import errors
 from hivesink.core.column_source import named_file
 from hivesink.core.offsets import FilesOffset, SourceOffset, chain, runs_back
 
-_NAMED = 5
-"""How many partitions of a source an error names."""
-
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
 
@@ -125,7 +122,7 @@ def judge(
         raise errors.SourceChanged.columns(place.log, epoch, was_raw=not raw)
     back = runs_back(batch.start, batch.end) if batch.start and batch.end else ()
     if back and not is_allowed:
-        raise errors.CheckpointDiffers(place, epoch, f"batch {batch.batch} runs back ({', '.join(back[:_NAMED])})")
+        raise errors.CheckpointDiffers.runs_back(place, epoch, batch.batch, back)
     return New(appended=verdict.appended or bool(back))
 
 
@@ -148,7 +145,7 @@ def _judge(last: LastBatch, batch: BatchRef | NextBatch, place: Place, is_allowe
     if batch.batch == last.ref.batch:
         return _same_batch(last, batch, place, is_allowed=is_allowed)
     if batch.batch < last.ref.batch:
-        raise errors.CheckpointDiffers(place, last.epoch, f"batch {batch.batch} comes after {last.ref.batch}")
+        raise errors.CheckpointDiffers.older(place, last.epoch, batch.batch, last.ref.batch)
     if batch.batch > last.ref.batch + 1:
         if is_allowed:
             return New(appended=True)
@@ -164,13 +161,9 @@ def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, place: Place, *, i
         return Replay(last.epoch)
     if is_allowed:
         return New(appended=True)
-    read = tuple(map(named_file, read_before(last, batch)))
-    gap = f"batch {batch.batch} comes again up to {_texts(batch.end)} instead of {_texts(last.ref.end)}"
-    raise errors.CheckpointDiffers(place, last.epoch, gap, read)
-
-
-def _texts(offsets: tuple[SourceOffset, ...]) -> str:
-    return ", ".join(map(str, offsets)) or "no offsets"
+    files = tuple(map(named_file, read_before(last, batch)))
+    logged, now = last.ref.end, batch.end
+    raise errors.CheckpointDiffers.again(place, last.epoch, batch.batch, logged=logged, now=now, files=files)
 
 
 def swapped(before: tuple[str, ...], now: tuple[str, ...]) -> bool:

@@ -128,7 +128,7 @@ def decide_publish(part: Pending, staged: int | None, target: int | None, *, one
 
     The same decision serves the first commit and every recovery. `one_file`: both names are one file (a local link
     whose unlink is missing). A moved part may be at its target already, under the same name: then nothing is left to
-    unlink. Raises PartLost, PartLost, TargetTaken.
+    unlink. Raises PartLost, TargetTaken.
     """
     if part.staged == part.target:
         staged = None

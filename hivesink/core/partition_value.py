@@ -37,12 +37,11 @@ def canonical(value: object, kind: HiveType) -> str | None:
                 text = _bounded(value, kind)
             case _:
                 _unfit("Hive has no partitions by complex types")
+        if text == DEFAULT_PARTITION:
+            _unfit("Hive keeps this text for null")
     except _NoText as error:
-        msg = f"{value!r:.80} of type {kind}"
-        raise PartitionInvalid(msg, str(error)) from None
-    if text == DEFAULT_PARTITION:
-        msg = f"{value!r:.80} of type {kind}"
-        raise PartitionInvalid(msg, "Hive keeps this text for null")
+        what = f"{value!r:.80} of type {kind}"
+        raise PartitionInvalid(what, str(error)) from None
     return text or None
 
 

@@ -125,6 +125,30 @@ class CheckpointDiffers(HiveSinkError):
             f"doubled: {way}, or start with {appending(epoch)} {_DECISION}{first}"
         )
 
+    @classmethod
+    def older(cls, place: tuple[str, str, str], epoch: int, batch: int, logged: int) -> CheckpointDiffers:
+        """It is at a batch before the log's last."""
+        return cls(place, epoch, f"batch {batch} comes after {logged}")
+
+    @classmethod
+    def again(
+        cls,
+        place: tuple[str, str, str],
+        epoch: int,
+        batch: int,
+        *,
+        logged: tuple[object, ...],
+        now: tuple[object, ...],
+        files: tuple[str, ...],
+    ) -> CheckpointDiffers:
+        """The log's last batch comes with other rows, up to `now`."""
+        return cls(place, epoch, f"batch {batch} comes again up to {_texts(now)} instead of {_texts(logged)}", files)
+
+    @classmethod
+    def runs_back(cls, place: tuple[str, str, str], epoch: int, batch: int, back: tuple[str, ...]) -> CheckpointDiffers:
+        """The batch ends before it starts in some partitions."""
+        return cls(place, epoch, f"batch {batch} runs back ({few(back, _NAMED)})")
+
 
 class SourceChanged(HiveSinkError):
     """What the query reads has changed: its sources, a topic behind its name, or what its columns mean."""

@@ -48,7 +48,7 @@ def make(class_path: Sequence[Path]) -> Path:
     """Write the archive, which takes half a minute; return it.
 
     It holds all classes of the jars in `class_path`, which a JVM must then have at the front of its own. Raises
-    JavaFailed, JavaFailed, NotWritable.
+    JavaFailed, NotWritable.
     """
     path = archive()
     _remove_left(path.parent)

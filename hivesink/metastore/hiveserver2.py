@@ -83,7 +83,7 @@ class HiveServer2Metastore:
         # Describe it first: only this reports a missing table in the same way on both servers.
         fresh = self._describe(spec.name)
         if fresh.parameters.get(PROPERTY) != table.log:
-            raise errors.TableReplaced(str(spec.name), "it names another log")
+            raise errors.TableReplaced.other_log(str(spec.name))
         _facts(spec.name, fresh, fresh.parameters).refuse()
         if not spec.is_partitioned:
             accurate = is_accurate(_flag(fresh.parameters))

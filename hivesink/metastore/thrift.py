@@ -69,7 +69,7 @@ class ThriftMetastore:
         name = table.spec.name
         fresh = self._tables.get(name)
         if (fresh.parameters or {}).get(PROPERTY) != table.log:
-            raise TableReplaced(str(name), "it names another log")
+            raise TableReplaced.other_log(str(name))
         thrift_table.facts(fresh).refuse()
         require_partition_columns(table.spec, thrift_table.partition_columns(fresh))
         if not table.spec.is_partitioned:

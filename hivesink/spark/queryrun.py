@@ -107,8 +107,8 @@ class QueryRun:
         `plan` is the stream's analyzed plan in the JVM; `ends_early` as in `Source`. `whole`: nobody else
         gets the batches first, and may change them.
 
-        Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; ColumnsDontFit,
-        ColumnsDontFit and InvalidOption if the stream's columns can't fill the table.
+        Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; ColumnsDontFit
+        and InvalidOption if the stream's columns can't fill the table.
         """
         self.checkpoint = checkpoint
         self._has_watermark, self._comes_as_read = is_marked(plan), whole and comes_as_read(plan)

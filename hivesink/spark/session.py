@@ -117,7 +117,7 @@ def session(
 
     Where a session runs in this process already, that one is returned, with these settings as far as Spark still
     takes them. Raises NoMetastore if none of these names one, SiteInvalid, MetastoreUnreachable, SourceUnreachable,
-    SourceUnreachable, JavaFailed, JavaFailed.
+    JavaFailed.
     """
     choice = choose(
         os.environ,
@@ -290,7 +290,7 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
     """Return the Spark session of this process, made with these settings if none runs.
 
     Sets JAVA_HOME for this process, and SPARK_LOCAL_IP for a driver on the loopback, since Spark reads them only
-    from the environment. Raises JavaFailed, JavaFailed.
+    from the environment. Raises JavaFailed.
     """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession

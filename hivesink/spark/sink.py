@@ -76,9 +76,8 @@ class HiveSink:
         `append`, to an epoch's number. `on_commit` gets a `Committed` after every batch; an error that it raises ends
         the query, whose batch is committed all the same.
 
-        Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable,
-        Unsupported; LogOfAnotherTable, TableMadeAgain, FilesUnknown if the log and the table don't
-        belong together, NotWritable.
+        Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable;
+        LogOfAnotherTable, TableMadeAgain, FilesUnknown if the log and the table don't belong together.
         """
         if type(spark).__module__.startswith("pyspark.sql.connect"):
             msg = "Spark Connect"
@@ -136,7 +135,7 @@ class HiveSink:
 
         Raises what recovery raises: another run at work (EpochTaken), a damaged log (LogDamaged), lost parts
         (PartLost). Before a query or a new checkpoint exists, it raises what log and checkpoint reveal together
-        (ForeignHistory, CheckpointDiffers, LogMissing, CheckpointDiffers and others below), and ColumnsDontFit or
+        (ForeignHistory, CheckpointDiffers, LogMissing and others below), and
         ColumnsDontFit if the stream can't fill the table; InvalidOption; Unsupported for other triggers, for a
         checkpoint on this machine's disk with a cluster's master, and while a query of this sink still runs.
         """

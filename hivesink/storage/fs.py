@@ -5,8 +5,7 @@ Every changing primitive is one call that may arrive late, and then does what it
 
 The error of a changing primitive says what happened:
   FileExistsError, FileNotFoundError            not done, for that reason
-  NotWritable, StoreUnavailable, Unsupported,
-  NotWritable                                  not done, and won't be
+  NotWritable, StoreUnavailable, Unsupported    not done, and won't be
   OutcomeUnknown                                done, not done, or done later: look
 
 The functions here repeat changes until their outcome is known, and create whole files if absent.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from functools import partial, reduce
+from itertools import islice
 from operator import and_
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -43,7 +44,7 @@ def live_files(table: LiveTable, partitions: Mapping[str, LivePartition], store:
     def listed(name: str, partition: LivePartition) -> Files:
         if partition.format is not None:
             raise NotCovered(reason=f"the partition {name} of {table.spec.name} is of another format")
-        inner = () if table.spec.is_partitioned else list(store.walk(partition.location))[1:]
+        inner = () if table.spec.is_partitioned else islice(store.walk(partition.location), 1, None)
         if any(not is_hidden(folder.removeprefix(partition.location)) for folder in inner):
             raise NotCovered(reason=f"there are folders in {partition.location}")
         files = store.visible(partition.location)

@@ -66,7 +66,13 @@ def test_json_errors_say_whether_to_retry(capsys: pytest.CaptureFixture[str]) ->
     JsonOutput().fail(UnknownTable("a.b", "thrift://h:1"))
     (line,) = capsys.readouterr().err.splitlines()
     error = json.loads(line)["error"]
-    assert (error["type"], error["retryable"]) == ("UnknownTable", False)
+    assert (error["type"], error["code"], error["retryable"]) == ("UnknownTable", "HS080", False)
+
+
+def test_another_library_s_code_is_none_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    JsonOutput().fail(SystemExit(3))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["error"]["code"] is None
 
 
 def test_a_row_of_too_many_columns_is_shown_a_value_a_line(capsys: pytest.CaptureFixture[str]) -> None:

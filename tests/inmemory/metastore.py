@@ -82,7 +82,7 @@ class MemoryMetastore:
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         with self._entry(table.spec.name) as entry:
             if entry.spec.options.get(PROPERTY) != table.log:
-                raise TableReplaced(str(table.spec.name), self.address)
+                raise TableReplaced.other_log(str(table.spec.name))
             if entry.spec.format not in FORMATS:
                 self.table(table.spec.name)
             require_partition_columns(table.spec, entry.spec.partition_columns)

@@ -332,7 +332,7 @@ class Committer:
                 logger.warning("no estimates of %s: %s", count(len(places), "partition"), error)
 
     def _note(self, runner: PlanRunner) -> None:
-        # Of what is held back nothing is due: else each new row of its bucket would become a file of its own.
+        # Blocked slices don't age: otherwise each new row of their bucket would become a file of its own.
         self._roller.note(runner.history.rows.beside(self._blocked), self.context.tick(), self.context.now())
 
     def _encoded(self, history: History, rows: OpenRows, keys: Collection[PartitionKey], watch: Stopwatch) -> Written:

@@ -131,7 +131,7 @@ class CommitContext:
         if table.endswith("__rejected"):
             self._tables[table] = self.registrar.table(name)
         elif self.confirm is None:
-            raise errors.TableReplaced(table, "it names another log")
+            raise errors.TableReplaced.other_log(table)
         else:
             self._tables[table] = self.confirm(name)
 

@@ -64,7 +64,7 @@ class Ownership:
         """
         live = self.registrar.table(name)
         if live.log is not None and self._stated(live) is None:
-            raise errors.TableReplaced(str(name), "it names another log")
+            raise errors.TableReplaced.other_log(str(name))
         return self.require(live)
 
     def verdict(self, live: LiveTable, record: RootRecord) -> Verdict:
