@@ -45,6 +45,7 @@ INSTANCES: tuple[errors.HiveSinkError, ...] = (
     errors.CheckpointDiffers.older(PLACE, 4, 2, 3),
     errors.CheckpointDiffers.again(PLACE, 4, 3, logged=("7",), now=("9",), files=("/in/a.json",)),
     errors.CheckpointDiffers.runs_back(PLACE, 0, 0, ("t-0: 5 to 0",)),
+    errors.CheckpointDiffers.runs_back(PLACE, 4, 7, ("t-0: 5 to 0",)),
     errors.SourceChanged.sources("/log", 4, ("a", "b"), ("b", "a")),
     errors.SourceChanged.topics("/log", 4, ("t",)),
     errors.SourceChanged.columns("/log", 4, was_raw=True),

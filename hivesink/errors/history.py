@@ -114,9 +114,11 @@ class CheckpointDiffers(HiveSinkError):
 
     code = "HS026"
 
-    def __init__(self, place: tuple[str, str, str], epoch: int, gap: str, files: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, place: tuple[str, str, str], epoch: int, gap: str, files: tuple[str, ...] = (), way: str | None = None
+    ) -> None:
         table, log, checkpoint = place
-        way = f"restore its newest state, or move it away and run {_rebuild(table, checkpoint)}"
+        way = way or f"restore its newest state, or move it away and run {_rebuild(table, checkpoint)}"
         if not epoch:
             way = "nothing of it is in the table, so delete it and start again"
         first = f", once the files that were read are moved away for good: {few(files, _NAMED)}" if files else ""
@@ -146,8 +148,9 @@ class CheckpointDiffers(HiveSinkError):
 
     @classmethod
     def runs_back(cls, place: tuple[str, str, str], epoch: int, batch: int, back: tuple[str, ...]) -> CheckpointDiffers:
-        """The batch ends before it starts in some partitions."""
-        return cls(place, epoch, f"batch {batch} runs back ({few(back, _NAMED)})")
+        """The batch ends before it starts, or leaves a topic out. A rebuilt checkpoint would do the same."""
+        gap = f"batch {batch} runs back ({few(back, _NAMED)})"
+        return cls(place, epoch, gap, way="name the topics again that the job leaves out")
 
 
 class SourceChanged(HiveSinkError):
