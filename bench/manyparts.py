@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hivesink.core.log import Touched
+from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import PartEntry, Rows
 from hivesink.core.ownership import default_root
 from hivesink.core.partfile import InProgress, PartName
@@ -102,7 +102,7 @@ class ManyParts(Job):
     def _report(self, plan: TaskPlan, task: int, rows: Sequence[Event]) -> TaskReport:
         table = plan.target
         folders = tuple(table.folder(f"dt={row.dt}") for row in rows)
-        self.log.touch(Touched(plan.epoch, plan.attempt, task, task, 0, (*folders, *plan.asides)))
+        self.log.touch(StagingIntent(plan.epoch, plan.attempt, task, task, 0, (*folders, *plan.asides)))
         parts = []
         for n, (row, folder) in enumerate(zip(rows, folders, strict=True)):
             part = self.store.create(InProgress(folder, PartName(plan.uid, plan.epoch, plan.attempt, task, task, n)))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.log import LogView, Mark, Touched
+    from hivesink.core.log import LogView, Mark, StagingIntent
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.ownership import RootRecord
     from hivesink.core.partfile import Finished, InProgress, Pending
@@ -174,16 +174,16 @@ class CommitLog(Protocol):
     def mark(self, epoch: Epoch, mark: Mark) -> None:
         """Idempotent and durable."""
 
-    def touch(self, touched: Touched) -> None:
+    def touch(self, touched: StagingIntent) -> None:
         """Record the folders, durably, before a file is created in them. Called by tasks."""
 
-    def touched(self) -> Sequence[Touched]:
+    def touched(self) -> Sequence[StagingIntent]:
         """All touched-lists, sorted, without their folders."""
 
-    def folders(self, touched: Touched) -> tuple[str, ...]:
+    def folders(self, touched: StagingIntent) -> tuple[str, ...]:
         """The folders of a touched-list; none if it was forgotten meanwhile."""
 
-    def forget(self, lists: Iterable[Touched]) -> None:
+    def forget(self, lists: Iterable[StagingIntent]) -> None:
         """Delete touched-lists. A missing one is no error."""
 
     @property

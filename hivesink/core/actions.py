@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
-    from hivesink.core.log import Touched
+    from hivesink.core.log import StagingIntent
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import CommittedPartition, PolicyKind
@@ -119,7 +119,7 @@ class Discard:
 class Forget:
     """Delete touched-lists that no longer lead to a file."""
 
-    lists: tuple[Touched, ...]
+    lists: tuple[StagingIntent, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Mark(Enum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Touched:
+class StagingIntent:
     """Written by a task attempt before it creates files of `epoch` in `folders` (empty in a listing)."""
 
     epoch: Epoch

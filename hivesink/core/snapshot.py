@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
     from hivesink.core.lifecycle import History
-    from hivesink.core.log import Touched
+    from hivesink.core.log import StagingIntent
     from hivesink.core.manifest import PartEntry
     from hivesink.core.partition import LivePartition
 
@@ -42,7 +42,7 @@ class StagingArea:
     epoch, and names its `winners`; recovery looks at all.
     """
 
-    lists: tuple[Touched, ...] = ()
+    lists: tuple[StagingIntent, ...] = ()
     folders: tuple[str, ...] = ()
     staged: tuple[str, ...] = ()
     winners: frozenset[Winner] = frozenset()
@@ -154,18 +154,18 @@ def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], 
     return paths
 
 
-def newest(touched: Iterable[Touched]) -> Epoch:
+def newest(touched: Iterable[StagingIntent]) -> Epoch:
     """The highest epoch that any task has begun to write."""
     return max((one.epoch for one in touched), default=Epoch(0))
 
 
-def followed(staging: StagingArea, head: Epoch) -> tuple[Touched, ...]:
+def followed(staging: StagingArea, head: Epoch) -> tuple[StagingIntent, ...]:
     """The touched-lists whose folders must be looked into."""
     losers = _losers(staging, head)
     return tuple(one for one in losers if not staging.winners or one.epoch == head or one.epoch <= head - LINGER)
 
 
-def _losers(staging: StagingArea, head: Epoch) -> list[Touched]:
+def _losers(staging: StagingArea, head: Epoch) -> list[StagingIntent]:
     return [
         one for one in staging.lists if one.epoch <= head and (one.attempt, one.task_attempt) not in staging.winners
     ]

@@ -30,9 +30,9 @@ from hivesink.spark.running import (
     records_behind,
     require_least,
     require_watermark,
-    source_of,
     source_texts,
     streams,
+    traits_of,
     trigger_interval,
 )
 from hivesink.spark.sourcefiles import SourceFiles
@@ -104,7 +104,7 @@ class QueryRun:
     def begin(self, checkpoint: str, schema: StructType, plan: Any, *, ends_early: bool, whole: bool = True) -> None:
         """Recover, and refuse a checkpoint that doesn't follow from the log.
 
-        `plan` is the stream's analyzed plan in the JVM; `ends_early` as in `Source`. `whole`: nobody else
+        `plan` is the stream's analyzed plan in the JVM; `ends_early` as in `InputTraits`. `whole`: nobody else
         gets the batches first, and may change them.
 
         Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; ColumnsDontFit
@@ -122,10 +122,10 @@ class QueryRun:
         judge(last, first, self.setup.spec.history_policy, self._place, raw=raw)
         self._begin_topics(last, first, plan, files)
         if self.committer.spec.commit_rule.clock is not None:
-            source = source_of(plan, planned=first.end is not None, ends_early=ends_early)
-            require_watermark(self.setup, source, has_watermark=self._has_watermark)
+            traits = traits_of(plan, planned=first.end is not None, ends_early=ends_early)
+            require_watermark(self.setup, traits, has_watermark=self._has_watermark)
             require_least(self._spark, self.setup, first, plan, files)
-            self.committer.read_from(source)
+            self.committer.read_from(traits)
         self._follow(checkpoint, BatchId(first.batch - 1), self._shape(schema, ()))
         self._has_begun = True
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.epoch import BatchId
 from hivesink.core.offsets import KafkaOffset, span
 from hivesink.errors import InvalidOption, Unsupported
-from hivesink.sink.commit.commits import Source
+from hivesink.sink.commit.commits import InputTraits
 from hivesink.spark.checkpoint import pinned_setting
 
 if TYPE_CHECKING:
@@ -144,13 +144,13 @@ def comes_as_read(plan: Any) -> bool:
     return int(plan.children().size()) == 0
 
 
-def source_of(plan: Any, *, planned: bool, ends_early: bool) -> Source:
-    """What a stream's logical plan in the JVM says of its input; the rest as `Source` has it."""
+def traits_of(plan: Any, *, planned: bool, ends_early: bool) -> InputTraits:
+    """What a stream's logical plan in the JVM says of its input; the rest as `InputTraits` has it."""
     options = streams(plan)
     limits = [int(limit) for stream in options if (limit := stream.get("maxoffsetspertrigger"))]
     defers = any("minoffsetspertrigger" in stream for stream in options)
     is_piecewise = any(name in stream for stream in options for name in _PIECES)
-    return Source(planned, ends_early, min(limits, default=None), is_piecewise, defers, holds_back(plan))
+    return InputTraits(planned, ends_early, min(limits, default=None), is_piecewise, defers, holds_back(plan))
 
 
 def streams(plan: Any) -> list[dict[str, str]]:
@@ -203,9 +203,9 @@ def watermarks(plan: Any) -> int:
     return sum(node.getClass().getSimpleName() == "EventTimeWatermark" for node in _nodes(plan))
 
 
-def require_watermark(setup: OpenedWriter, source: Source, *, has_watermark: bool) -> None:
+def require_watermark(setup: OpenedWriter, traits: InputTraits, *, has_watermark: bool) -> None:
     """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""
-    if not source.holds_back:
+    if not traits.holds_back:
         return
     if not has_watermark:
         problem = (

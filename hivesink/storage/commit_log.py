@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hivesink import errors
 from hivesink.core import manifest_json
-from hivesink.core.log import LogView, Mark, Touched, require_own, require_whole
+from hivesink.core.log import LogView, Mark, StagingIntent, require_own, require_whole
 from hivesink.storage import log_layout
 from hivesink.storage.fs import DOUBTS, FileSystem, delete, drop, join, put_once, retry_unknown, stage
 from hivesink.storage.ledger import Ledger
@@ -105,16 +105,16 @@ class RenameCommitLog:
         if self._fs.length(manifest) is None and self.view().floor < epoch:
             self._refuse_anew(path)
 
-    def touch(self, touched: Touched) -> None:
+    def touch(self, touched: StagingIntent) -> None:
         path = join(self._touched, log_layout.touched_name(touched))
         stage(self._fs, path, (json.dumps(sorted(touched.folders), indent=0) + "\n").encode())
         self._require_log(path)
 
-    def touched(self) -> Sequence[Touched]:
+    def touched(self) -> Sequence[StagingIntent]:
         names = (entry.name for entry in self._fs.list(self._touched))
         return sorted(touched for name in names if (touched := log_layout.parse_touched(name)))
 
-    def folders(self, touched: Touched) -> tuple[str, ...]:
+    def folders(self, touched: StagingIntent) -> tuple[str, ...]:
         data = self._fs.read(join(self._touched, log_layout.touched_name(touched)))
         if data is None:
             return ()
@@ -124,7 +124,7 @@ class RenameCommitLog:
             # A torn list: its task died in `touch`, before it created any file.
             return ()
 
-    def forget(self, lists: Iterable[Touched]) -> None:
+    def forget(self, lists: Iterable[StagingIntent]) -> None:
         for touched in lists:
             delete(self._fs, join(self._touched, log_layout.touched_name(touched)))
 

@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import LogView, Mark, Touched
+from hivesink.core.log import LogView, Mark, StagingIntent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,18 +47,18 @@ def temporary_name(name: str, token: str) -> str:
     return f".{name}.{token}.tmp"
 
 
-def touched_name(touched: Touched) -> str:
+def touched_name(touched: StagingIntent) -> str:
     """One file a task attempt and chunk."""
     return f"{touched.epoch}-{touched.attempt}t{touched.task_attempt}-{touched.task}-{touched.chunk}"
 
 
-def parse_touched(name: str) -> Touched | None:
+def parse_touched(name: str) -> StagingIntent | None:
     """The inverse of `touched_name`, but for the folders; None for any other name."""
     parts = _TOUCHED.fullmatch(name)
     if parts is None:
         return None
     epoch, attempt, task_attempt, task, chunk = parts.groups()
-    return Touched(Epoch(int(epoch)), attempt, int(task_attempt), int(task), int(chunk))
+    return StagingIntent(Epoch(int(epoch)), attempt, int(task_attempt), int(task), int(chunk))
 
 
 def parse_view(names: Iterable[str]) -> LogView:

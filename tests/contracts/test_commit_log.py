@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import Mark, Touched
+from hivesink.core.log import Mark, StagingIntent
 from hivesink.core.manifest import FORMAT, Floor, Manifest, Rows
 from hivesink.core.manifest_json import encode
 from hivesink.core.table import TableName
@@ -277,12 +277,12 @@ def test_marks_are_idempotent_and_by_epoch(log: RenameCommitLog) -> None:
 
 @pytest.mark.parametrize("name", ["a b", "x=a%3Ab", "Zürich", "dt=1/hour=2"])
 def test_touched_lists(log: RenameCommitLog, name: str) -> None:
-    listed = Touched(Epoch(2), "aaaabbbb", 1, 0, 0, (f"/w/t/{name}",))
-    later = Touched(Epoch(10), "aaaabbbb", 0, 3, 1, ("/w/t/b", "/w/t/a"))
+    listed = StagingIntent(Epoch(2), "aaaabbbb", 1, 0, 0, (f"/w/t/{name}",))
+    later = StagingIntent(Epoch(10), "aaaabbbb", 0, 3, 1, ("/w/t/b", "/w/t/a"))
     for one in (later, listed, listed):
         log.touch(one)
-    bare = Touched(Epoch(2), "aaaabbbb", 1, 0, 0)
-    assert log.touched() == [bare, Touched(Epoch(10), "aaaabbbb", 0, 3, 1)]
+    bare = StagingIntent(Epoch(2), "aaaabbbb", 1, 0, 0)
+    assert log.touched() == [bare, StagingIntent(Epoch(10), "aaaabbbb", 0, 3, 1)]
     assert log.folders(bare) == (f"/w/t/{name}",)
     log.forget([listed, listed])
     assert log.folders(bare) == ()
@@ -298,7 +298,7 @@ def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
         lambda: log.create(small(3)),
         lambda: log.create(small(1)),
         lambda: log.mark(Epoch(2), Mark.PUBLISHED),
-        lambda: log.touch(Touched(Epoch(3), "aaaabbbb", 0, 0, 0, ("/w/t",))),
+        lambda: log.touch(StagingIntent(Epoch(3), "aaaabbbb", 0, 0, 0, ("/w/t",))),
     )
     for change in reversed(changes):
         with pytest.raises(LogMissing, match="reset"):
@@ -307,7 +307,7 @@ def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
 
 
 def test_a_torn_touched_list_names_no_folder(fs: FileSystem, log: RenameCommitLog) -> None:
-    torn = Touched(Epoch(1), "aaaabbbb", 0, 0, 0, ("/w/t/dt=1",))
+    torn = StagingIntent(Epoch(1), "aaaabbbb", 0, 0, 0, ("/w/t/dt=1",))
     fs.write_new(f"{log.location}/touched/1-aaaabbbbt0-0-0", b'["/w/t/d')
     assert log.folders(torn) == ()
     log.touch(torn)
@@ -441,7 +441,7 @@ def test_a_failure_after_the_decision_is_never_called_undecided(
 def story(log: RenameCommitLog, table: str) -> None:
     """Everything that a writer does to its log; each step may have been done before."""
     log.uid("0a1b2c3d")
-    log.touch(Touched(Epoch(1), "aaaabbbb", 0, 0, 0, (table,)))
+    log.touch(StagingIntent(Epoch(1), "aaaabbbb", 0, 0, 0, (table,)))
     for epoch in range(log.view().head + 1, 4):
         log.create(small(epoch))
         log.mark(Epoch(epoch), Mark.PUBLISHED)

@@ -35,7 +35,7 @@ from hivesink.core.actions import (
 from hivesink.core.bucket import aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import History, Identity, OpenEpoch, Stamp
-from hivesink.core.log import LogView, Mark, Touched
+from hivesink.core.log import LogView, Mark, StagingIntent
 from hivesink.core.manifest import Manifest, PartEntry
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition
@@ -76,7 +76,7 @@ class Simulation:
     manifests: dict[Epoch, Manifest] = field(default_factory=dict)
     marks: dict[Epoch, set[Mark]] = field(default_factory=dict)
     floor: Epoch = field(default=Epoch(0))
-    lists: set[Touched] = field(default_factory=set)
+    lists: set[StagingIntent] = field(default_factory=set)
     partitions: dict[str, str] = field(default_factory=dict)
     accurate: set[str] = field(default_factory=set)
     down: bool = False
@@ -261,7 +261,7 @@ class Simulation:
         folder = moved.get(day, f"{HOME}/{day}")
         epoch = Epoch(history.epoch + 1)
         name = PartName(IDENTITY.uid, epoch, stamp.attempt, 0, 0, self.rows)
-        self.lists.add(Touched(epoch, stamp.attempt, 0, 0, self.rows, (folder, aside(HOME, stamp.attempt))))
+        self.lists.add(StagingIntent(epoch, stamp.attempt, 0, 0, self.rows, (folder, aside(HOME, stamp.attempt))))
         self.interrupt()
         staged = f"{folder}/{name.staged(Stage.PENDING)}"
         self.files[staged] = self.rows

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.log import Touched
+from hivesink.core.log import StagingIntent
 from hivesink.errors import NotWritable
 from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays, throw_away
 from hivesink.sink.inspect.findings import Level
@@ -44,7 +44,7 @@ def job_with_a_lost_attempt(site: Site, fs: FileSystem | None = None, folder: st
 
     def write(plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
         at = folder or plan.target.folder(DAY)
-        job.log.touch(Touched(plan.epoch, plan.attempt, 77, 0, 0, (at,)))
+        job.log.touch(StagingIntent(plan.epoch, plan.attempt, 77, 0, 0, (at,)))
         site.fs.write_new(f"{at}/.part-{UID}-{plan.epoch}-{plan.attempt}t77-0-0.parquet.pending", b"1\n")
         return whole(plan, rows)
 

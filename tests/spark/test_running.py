@@ -18,9 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.errors import SourceUnreachable
-from hivesink.sink.commit.commits import Source
+from hivesink.sink.commit.commits import InputTraits
 from hivesink.spark.query import HiveQuery, _newest
-from hivesink.spark.running import Questions, is_marked, source_of, trigger_interval, watermarks
+from hivesink.spark.running import Questions, is_marked, traits_of, trigger_interval, watermarks
 from hivesink.spark.topics import ids_now
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def rates(spark: SparkSession) -> DataFrame:
     return spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
 
 
-def source(events: DataFrame) -> Source:
+def source(events: DataFrame) -> InputTraits:
     plan = events._jdf.queryExecution().analyzed()
-    return source_of(plan, planned=False, ends_early=False)
+    return traits_of(plan, planned=False, ends_early=False)
 
 
 PLANS: dict[str, tuple[bool, Plan]] = {
@@ -72,7 +72,7 @@ PLANS: dict[str, tuple[bool, Plan]] = {
 @pytest.mark.parametrize("name", PLANS)
 def test_operators_that_hold_rows_back(spark: SparkSession, name: str) -> None:
     holds_back, plan = PLANS[name]
-    assert source(plan(rates(spark), rates(spark))) == Source(holds_back=holds_back)
+    assert source(plan(rates(spark), rates(spark))) == InputTraits(holds_back=holds_back)
 
 
 def kafka(spark: SparkSession, **options: str) -> DataFrame:
@@ -83,13 +83,13 @@ def kafka(spark: SparkSession, **options: str) -> DataFrame:
 @pytest.mark.parametrize("option", ["maxFilesPerTrigger", "MAXBYTESPERTRIGGER", None])
 def test_limits_of_files(spark: SparkSession, tmp_path: Path, option: str | None) -> None:
     events = spark.readStream.options(**{option: "7"} if option else {}).text(str(tmp_path))
-    assert source(events) == Source(is_piecewise=option is not None)
+    assert source(events) == InputTraits(is_piecewise=option is not None)
 
 
 def test_limits_of_kafka(spark: SparkSession) -> None:
-    assert source(kafka(spark)) == Source()
-    assert source(kafka(spark, maxOffsetsPerTrigger="7")) == Source(limit=7)
-    assert source(kafka(spark, MINOFFSETSPERTRIGGER="7")) == Source(defers=True)
+    assert source(kafka(spark)) == InputTraits()
+    assert source(kafka(spark, maxOffsetsPerTrigger="7")) == InputTraits(limit=7)
+    assert source(kafka(spark, MINOFFSETSPERTRIGGER="7")) == InputTraits(defers=True)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_how_often_spark_asks(
         execution = query._jsq.streamingQuery()
         seen.append(trigger_interval(execution))
         plan = execution.analyzedPlan()
-        assert source_of(plan, planned=True, ends_early=interval is None) == Source(True, interval is None)
+        assert traits_of(plan, planned=True, ends_early=interval is None) == InputTraits(True, interval is None)
     finally:
         query.stop()
     assert seen == [interval]

@@ -39,7 +39,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputTraits:
     """What is known of a query's input before its first batch.
 
     `planned`: its first batch may have been planned before this run. `ends_early`: all of this run's batches were
@@ -68,7 +68,7 @@ class PartitionCommits:
     context: CommitContext
     rule: CommitRule
     policy: WatermarkPolicy
-    source: Source = field(default_factory=Source)
+    traits: InputTraits = field(default_factory=InputTraits)
     _heard: dict[str, float] = field(default_factory=dict)
     _last_poll: float | None = None
     _started: float | None = None
@@ -101,12 +101,12 @@ class PartitionCommits:
     def asked(self, tick: float) -> None:
         """Spark has asked the source for new rows then or later, and got none unless a batch has come since."""
         since = self._started if self._ended is None else self._ended
-        if since is not None and tick >= since and not self.source.defers:
+        if since is not None and tick >= since and not self.traits.defers:
             self._last_poll = max(tick, self._last_poll or tick)
 
     def knows_next(self, at: datetime) -> None:
         """Spark's next batch will have this watermark, if its operators are done with the rows of the last one."""
-        if not self.source.holds_back:
+        if not self.traits.holds_back:
             self._next = min(at, self.context.now())
 
     def mark(self, head: Manifest | None) -> Watermark | None:
@@ -124,7 +124,7 @@ class PartitionCommits:
         self, head: Manifest | None, batch: BatchRef, shape: InputShape, reports: Iterable[TaskReport], began: float
     ) -> Watermark | None:
         """The watermark once `batch` has been read, which began then; None where nothing says what it is."""
-        goes_on = not (self.source.holds_back or self.source.defers)
+        goes_on = not (self.traits.holds_back or self.traits.defers)
         before = replace((head.watermark if head else None) or Watermark(), goes_on=goes_on)
         if all(idle >= self.policy.idle for idle in self._idle(before.newest or [_ALL]).values()):
             mark = self.mark(head)
@@ -141,7 +141,7 @@ class PartitionCommits:
             self._base, self._next = latest(self._base, mark.at), None
             return replace(mark, clock=self._base) if mark.at else None
         # Of what operators keep no row may ever say that it is from there.
-        now, sources = self.context.now(), [] if self.source.holds_back else _sources(batch, shape)
+        now, sources = self.context.now(), [] if self.traits.holds_back else _sources(batch, shape)
         limit = now + self.policy.idle
         if sources and _ALL not in sources:
             before = before.without(_ALL)
@@ -230,10 +230,10 @@ class PartitionCommits:
 
     def _note_planned(self, began: float, batch: BatchRef) -> None:
         """A batch has been planned, no earlier than the one before it ended; the first one, than this run began."""
-        first = None if self.source.planned else self._started
-        planned = first if self._ended is None or self.source.ends_early else self._ended
+        first = None if self.traits.planned else self._started
+        planned = first if self._ended is None or self.traits.ends_early else self._ended
         # Of several sources, one that defers its rows may have been passed over.
-        if planned is not None and not (self.source.defers and len(batch.end) > 1):
+        if planned is not None and not (self.traits.defers and len(batch.end) > 1):
             self._last_poll = max(planned, self._last_poll or planned)
         self._ended = began
 
@@ -246,9 +246,9 @@ class PartitionCommits:
         That is one as large as may be; of other sources than Kafka and files, and of files beside Kafka, nobody knows.
         """
         moved, others = _moved(batch), {end for end in batch.end if not isinstance(end, KafkaOffset)} - set(batch.start)
-        reads_all = not (moved or self.source.is_piecewise) and all(isinstance(end, FilesOffset) for end in others)
+        reads_all = not (moved or self.traits.is_piecewise) and all(isinstance(end, FilesOffset) for end in others)
         names = [_ALL] if others and not reads_all else []
-        if self.source.limit is not None and sum(moved.values()) + len(moved) >= self.source.limit:
+        if self.traits.limit is not None and sum(moved.values()) + len(moved) >= self.traits.limit:
             names += [_ALL, *(name for name, count in moved.items() if count)]
         return names
 
@@ -258,7 +258,7 @@ class PartitionCommits:
         return {name: now - timedelta(seconds=tick - self._heard.setdefault(name, tick)) for name in mark.newest}
 
     def _idle(self, names: Iterable[str]) -> dict[str, timedelta]:
-        poll = None if self.source.holds_back else self._last_poll
+        poll = None if self.traits.holds_back else self._last_poll
         heard = {name: self._heard.setdefault(name, self.context.tick()) for name in names}
         return {name: timedelta(seconds=max((poll or at) - at, 0.0)) for name, at in heard.items()}
 

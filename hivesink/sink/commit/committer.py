@@ -23,7 +23,7 @@ from hivesink.core.progress import count
 from hivesink.core.snapshot import Snapshot
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.after_publish import write_estimates
-from hivesink.sink.commit.commits import PartitionCommits, Source
+from hivesink.sink.commit.commits import InputTraits, PartitionCommits
 from hivesink.sink.commit.committed import Committed, RunCounters, Stopwatch, log_epoch
 from hivesink.sink.commit.context import watermark_policy
 from hivesink.sink.commit.deadline import BlockedSlices, Deadline
@@ -200,9 +200,9 @@ class Committer:
             raise
         return runner.history.rows.beside(self._blocked).rows if roll else 0
 
-    def read_from(self, source: Source) -> None:
+    def read_from(self, traits: InputTraits) -> None:
         """Say what is known of the query's input. To be called before its first batch."""
-        self._commits.source = source
+        self._commits.traits = traits
 
     def knows_next(self, mark: datetime) -> None:
         """Spark's next batch will have the watermark `mark`."""

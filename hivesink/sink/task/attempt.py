@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink.config.options import OnBadRecord, OnLate
-from hivesink.core.log import Touched
+from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Rows
 from hivesink.core.partfile import PartName
 from hivesink.core.rolling import segment_name
@@ -47,7 +47,7 @@ class TaskTools:
     store: FileStore
     reader: RowReader
     format: Callable[[TablePlan], FileFormat]
-    touch: Callable[[Touched], None]
+    touch: Callable[[StagingIntent], None]
     segments: SegmentStore
     refit: Refit
     open_source: Callable[[str], BinaryIO]
@@ -278,7 +278,7 @@ def _parts(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Pa
         chunk = next(chunks)
         # The driver may set any part aside, so the list must lead there too.
         leading = folders if chunk else (*folders, *plan.asides)
-        tools.touch(Touched(plan.epoch, plan.attempt, task_attempt, task, chunk, leading))
+        tools.touch(StagingIntent(plan.epoch, plan.attempt, task_attempt, task, chunk, leading))
 
     return Parts(
         store=tools.store,

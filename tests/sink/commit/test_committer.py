@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
-from hivesink.core.log import Mark, Touched
+from hivesink.core.log import Mark, StagingIntent
 from hivesink.core.manifest import Rows
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import (
@@ -113,7 +113,7 @@ def test_append_writes_a_new_history_once(site: Site) -> None:
 def test_append_holds_across_the_fence_that_its_first_try_left(site: Site) -> None:
     site.job().run()
     head = site.log.view().head
-    site.log.touch(Touched(Epoch(head + 1), "aaaaaaaaaa", 0, 0, 0, (f"{LOCATION}/dt=x",)))
+    site.log.touch(StagingIntent(Epoch(head + 1), "aaaaaaaaaa", 0, 0, 0, (f"{LOCATION}/dt=x",)))
     again_from(site, 0, append=Epoch(3)).run()
     assert site.log.manifest(Epoch(4)).kind == "fence"
     site.check(IDS + IDS)
@@ -793,7 +793,7 @@ def test_recovery_beside_a_run_that_goes_on_to_its_next_epoch_is_no_damage(site:
         if not done:
             done.append(True)
             other.step()
-            other.log.touch(Touched(Epoch(3), "aaaaaaaaaa", 0, 0, 0, ()))
+            other.log.touch(StagingIntent(Epoch(3), "aaaaaaaaaa", 0, 0, 0, ()))
         return found
 
     with pytest.MonkeyPatch.context() as patch:

@@ -11,7 +11,7 @@ import pytest
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
 from hivesink.errors import OutcomeUnknown, Unsupported
-from hivesink.sink.commit.commits import Source
+from hivesink.sink.commit.commits import InputTraits
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.messages import InputShape
 from tests.sink.harness import TABLE
@@ -84,7 +84,7 @@ def test_between_two_triggers_nothing_is_known() -> None:
 def test_a_run_that_ends_by_itself_asks_once() -> None:
     world = World(LOST)
     job = world.started()
-    job.committer.read_from(Source(ends_early=True))
+    job.committer.read_from(InputTraits(ends_early=True))
     world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
     for minute in range(20):
         world.clock.ticks += 60
@@ -96,7 +96,7 @@ def test_a_run_that_ends_by_itself_asks_once() -> None:
 def test_a_partition_whose_backlog_is_filtered_out_is_not_silent(limit: int | None, *, is_silent: bool) -> None:
     world = World(LOST)
     job = world.started()
-    job.committer.read_from(Source(limit=limit))
+    job.committer.read_from(InputTraits(limit=limit))
     world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
     for minute in range(10):
         world.clock.ticks += 60
@@ -109,7 +109,7 @@ def test_a_full_batch_is_no_silence_where_all_input_is_one() -> None:
     world = World(LOST)
     job = world.started()
     job.shape = InputShape(event_time="at")
-    job.committer.read_from(Source(limit=2))
+    job.committer.read_from(InputTraits(limit=2))
     for number in range(5):
         start, end = ((KafkaOffset.of({"t": {"0": at_}}),) for at_ in (number, number + 1))
         batch = BatchRef("q", BatchId(number), start, end)
@@ -120,7 +120,7 @@ def test_a_full_batch_is_no_silence_where_all_input_is_one() -> None:
 def test_a_partition_that_a_batch_may_have_read_from_its_beginning_makes_it_full() -> None:
     world = World(LOST)
     job = world.started()
-    job.committer.read_from(Source(limit=30))
+    job.committer.read_from(InputTraits(limit=30))
 
     def feed(first: dict[str, int], last: dict[str, int], *rows: Timed) -> None:
         start, end = KafkaOffset.of({"t": first}), KafkaOffset.of({"t": last})
@@ -138,7 +138,7 @@ def test_a_limited_backlog_of_files_is_not_silent(*, is_piecewise: bool, is_sile
     world = World(LOST)
     job = world.started()
     job.shape = InputShape(event_time="at")
-    job.committer.read_from(Source(is_piecewise=is_piecewise))
+    job.committer.read_from(InputTraits(is_piecewise=is_piecewise))
     for number in range(5):
         start = FilesOffset(number - 1, "a", 1) if number else NoOffset()
         batch = BatchRef("q", BatchId(number), (start,), (FilesOffset(number, "a", 1),))
@@ -149,7 +149,7 @@ def test_a_limited_backlog_of_files_is_not_silent(*, is_piecewise: bool, is_sile
 def test_of_several_sources_one_that_defers_is_never_silent() -> None:
     world = World(LOST)
     job = world.started()
-    job.committer.read_from(Source(defers=True))
+    job.committer.read_from(InputTraits(defers=True))
     for number in range(5):
         starts = (KafkaOffset.of({"a": {"0": number}}), KafkaOffset.of({"t": {"1": 1}}) if number else NoOffset())
         ends = (KafkaOffset.of({"a": {"0": number + 1}}), KafkaOffset.of({"t": {"1": 1}}))
@@ -265,7 +265,7 @@ def test_sparks_own_goes_on_as_the_clock_does_whatever_is_committed_meanwhile(op
 def test_sparks_next_watermark_counts_once_the_input_is_silent(*, holds_back: bool, is_over: bool) -> None:
     world = World(LOST)
     job = world.started()
-    job.committer.read_from(Source(holds_back=holds_back))
+    job.committer.read_from(InputTraits(holds_back=holds_back))
     job.shape = InputShape()
     world.feed(job, at(3, 10, 1))
     job.committer.knows_next(MORNING + timedelta(minutes=70))
@@ -303,7 +303,7 @@ def test_the_clock_goes_on_over_short_runs_of_a_silent_input() -> None:
 def test_rows_that_operators_hold_back_are_waited_for() -> None:
     world = World(LOST)
     job = sparks(world, 59)
-    job.committer.read_from(Source(holds_back=True))
+    job.committer.read_from(InputTraits(holds_back=True))
     world.feed(job, at(4, 10, 1))
     world.wait(job, hours=9)
     assert world.records() == {}
@@ -378,7 +378,7 @@ def test_two_sources_of_one_topics_name_are_refused() -> None:
 def test_partitions_that_no_row_of_a_join_names_hold_nothing_back() -> None:
     world = World(LOST)
     job = world.started()
-    job.committer.read_from(Source(holds_back=True))
+    job.committer.read_from(InputTraits(holds_back=True))
     world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
     world.feed(job, at(5, 10, 3), at(5, 10, 4, source=1))
     assert world.has_success(3)
@@ -387,7 +387,7 @@ def test_partitions_that_no_row_of_a_join_names_hold_nothing_back() -> None:
 def test_a_source_that_defers_rows_shows_silence_by_its_batches_only() -> None:
     world = World(LOST)
     job = world.started()
-    job.committer.read_from(Source(defers=True))
+    job.committer.read_from(InputTraits(defers=True))
     world.feed(job, at(3, 10, 1), at(3, 10, 2, source=1))
     world.wait(job, hours=2)
     assert not world.has_success(3)

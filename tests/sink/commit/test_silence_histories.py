@@ -18,7 +18,7 @@ import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import KafkaOffset
-from hivesink.sink.commit.commits import Source
+from hivesink.sink.commit.commits import InputTraits
 from tests.sink.harness import Clock
 from tests.sink.timed import HOURLY, Timed, TimedJob, World
 
@@ -126,7 +126,7 @@ class History:
 
     def begin(self, *, ends_early: bool = False, limit: int | None = None) -> TimedJob:
         job = self.world.started()
-        job.committer.read_from(Source(planned=self.topic.has_planned, ends_early=ends_early, limit=limit))
+        job.committer.read_from(InputTraits(planned=self.topic.has_planned, ends_early=ends_early, limit=limit))
         return job
 
     def run_batch(self, job: TimedJob) -> None:

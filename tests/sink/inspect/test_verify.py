@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch, HistoryPolicy
-from hivesink.core.log import Mark, Touched
+from hivesink.core.log import Mark, StagingIntent
 from hivesink.core.manifest import Floor, Rows
 from hivesink.errors import MetastoreUnreachable, PartLost
 from hivesink.sink.inspect.clean import Stranger, clean, find_leftovers, find_strays, strangers, throw_away
@@ -494,7 +494,7 @@ def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Site, monkey
 
 
 def test_a_fence_has_nothing_to_settle(site: Site) -> None:
-    site.context.log.touch(Touched(Epoch(4), "00112233aa", 0, 0, 0, (f"{LOCATION}/dt=1",)))
+    site.context.log.touch(StagingIntent(Epoch(4), "00112233aa", 0, 0, 0, (f"{LOCATION}/dt=1",)))
     spec = site.job.committer.spec
     by_hand(site.context, spec.policy, spec.identity)
     status = writer_status(site.context, "w", NAME)

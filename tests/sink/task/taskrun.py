@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from hivesink.core.log import Touched
+    from hivesink.core.log import StagingIntent
     from hivesink.core.table import Column
     from hivesink.ports import FileFormat, FileStore
 
@@ -49,7 +49,7 @@ class Run:
     shape: InputShape = RAW
     arrival: datetime = ARRIVAL
     places: bool = True
-    touched: list[Touched] = field(default_factory=list)
+    touched: list[StagingIntent] = field(default_factory=list)
 
     @property
     def plan(self) -> TaskPlan:
