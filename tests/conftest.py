@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 # Servers that take long to start, and how the ids of the tests that need them look.
 SHARED = {
     "cluster": re.compile(
-        r"^tests/(cluster/|crash/test_every_step_on_hdfs|metastore/test_hive4|spark/test_executors|storage/test_hdfs)"
+        r"^tests/(cluster/|crash/test_every_step_on_hdfs|metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
         r"|::test_(on_hdfs|hive_4_makes)_|[-\[](hdfs|4\.0\.1)[-\]]"
     ),
     "thrift server": re.compile(

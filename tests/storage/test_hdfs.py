@@ -48,7 +48,7 @@ def place(request: pytest.FixtureRequest) -> Place:
     return Place(hdfs_folder(request))
 
 
-def user(monkeypatch: pytest.MonkeyPatch, name: str) -> HdfsFileSystem:
+def user(monkeypatch: pytest.MonkeyPatch, name: str, mode: int | None = None, **site: str) -> HdfsFileSystem:
     """The file system as another user: a client finds out whose it is when it first connects."""
 
     def connect(address: Address, known: Mapping[str, str]) -> HdfsCalls:
@@ -59,7 +59,7 @@ def user(monkeypatch: pytest.MonkeyPatch, name: str) -> HdfsFileSystem:
 
     made: dict[str, HdfsCalls] = {}
     monkeypatch.setenv("HADOOP_USER_NAME", name)
-    return HdfsFileSystem({}, connect=connect)
+    return HdfsFileSystem(site, NewModes(mode), connect=connect)
 
 
 @pytest.mark.parametrize(
@@ -210,6 +210,17 @@ def test_a_stream_that_is_closed_without_its_end_is_no_file_of_that_length(place
     with pytest.raises(StoreUnavailable, match="deleted it meanwhile"):
         fs.sync_close(stream, f"{place.url}/f")
     assert fs.length(f"{place.url}/f") is None
+
+
+def test_a_file_of_several_blocks_may_be_read_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    HdfsFileSystem({"fs.permissions.umask-mode": "000"}).write_new(f"{place.url}/for-everybody", b"")
+    # No superuser: those may write whatever the mode says.
+    fs = user(monkeypatch, "anna", 0o440, **{"dfs.blocksize": "1m"})
+    stream = fs.open_new(f"{place.url}/part")
+    for _ in range(12):
+        stream.write(b"x" * (1 << 18))
+    fs.sync_close(stream, f"{place.url}/part")
+    assert (fs.length(f"{place.url}/part"), place.mode("/part")) == (3 << 20, "440")
 
 
 RACE = """

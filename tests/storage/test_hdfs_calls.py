@@ -144,7 +144,7 @@ def _nameservice(first: str, second: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("standby", ["refusing", "silent"])
 @pytest.mark.parametrize("order", ["first", "second"])
-def test_a_nameservice_whose_other_namenode_does_not_answer(
+def test_on_hdfs_a_nameservice_whose_other_namenode_does_not_answer(
     request: pytest.FixtureRequest, standby: str, order: str
 ) -> None:
     authority, _, path = hdfs_folder(request).removeprefix("hdfs://").partition("/")
