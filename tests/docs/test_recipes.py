@@ -112,13 +112,12 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
 
 
 @pytest.mark.spark
-def test_csv_and_an_access_log(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+def test_csv(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
     sh = Shell(tmp_path, metastore, "recipes_csv")
     settings = "'sink.on-bad-record'='dead-letter'"
     sh.must(f"""hivesink query "ALTER TABLE demo.events SET TBLPROPERTIES ({settings})" """)
     sh.must("""hivesink query "ALTER TABLE demo.events ADD COLUMNS (note STRING)" """)
-    for folder in ("csv", "log"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "csv").mkdir()
     good = ['7,2024-01-03T01:00:00Z,"a ""b"", c"', "8,2024-01-03 02:00:00,", '9,2024-01-03 02:00:00,"ü"']
     bad = ["id,at,note", "x,2024-01-03T03:00:00Z,c", "10,2024-01-03T03:00:00Z,c,d", "11,2024-01-03T03:00:00Z"]
     bad += ['12,2024-01-03T03:00:00Z,"a', 'b"', "", "  ", "13,2024-01-03T03:00:00Z,\udcfc", '{"id": 14}']
@@ -130,31 +129,6 @@ def test_csv_and_an_access_log(metastore: EmbeddedMetastore, tmp_path: Path) -> 
     notes = json.loads(sh("hivesink query 'SELECT note FROM demo.events ORDER BY id' --json").stdout)["rows"]
     assert notes == [['a "b", c'], [None], ["ü"]]
     assert sh.reasons() == [("not JSON", 7), ("not UTF-8", 1), ("wrong type", 2)]
-
-    ddl = "id STRING, host STRING, at TIMESTAMP, request STRING, status INT, bytes BIGINT"
-    text = f"CREATE TABLE demo.hits ({ddl}) STORED AS PARQUET TBLPROPERTIES ({settings})"
-    (tmp_path / "hits.sql").write_text(text.replace("demo.", f"{sh.database}."))
-    sh.must("hivesink ddl apply hits.sql")
-    hits = [
-        '1.2.3.4 - bob [03/Jan/2024:01:02:03 +0100] "GET /a b HTTP/1.1" 200 17 "-" "x"',
-        "nonsense",
-        '{"host": "x"}',
-    ]
-    hits += ['::1 - - [99/Jan/2024:01:02:03 +0000] "POST /" 404 -', '::1 - - [03/Jan/2024:01:02:03 +0000] "-" 408 -']
-    hits += [r'::1 - a b [03/Jan/2024:01:02:04 +0000] "GET /\"x\\" 500 1 "-" "\"x"']
-    (tmp_path / "log" / "access.log").write_text("\n".join(hits))
-    begin, end = job.partition("row = ")[0], "sink = " + job.partition("sink = ")[2]
-    lines = 'lines = sources.lines(spark, "log")\n'
-    text = begin + lines + block(PAGE, "LINE = ").text + end.replace("from_csv", "hits").replace(".events", ".hits")
-    (tmp_path / "jobs" / "hits.py").write_text(text)
-    sh.must("hivesink run jobs/hits.py")
-    asked = "SELECT host, CAST(at AS STRING), request, status, bytes FROM demo.hits ORDER BY status"
-    assert json.loads(sh(f"hivesink query '{asked}' --json").stdout)["rows"] == [
-        ["1.2.3.4", "2024-01-03 00:02:03", "GET /a b HTTP/1.1", 200, 17],
-        ["::1", "2024-01-03 01:02:03", "-", 408, None],
-        ["::1", "2024-01-03 01:02:04", r"GET /\"x\\", 500, 1],
-    ]
-    assert json.loads(sh("hivesink rejects demo.hits --json").stdout)["rejects"][0]["records"] == 3
 
 
 @pytest.mark.spark
