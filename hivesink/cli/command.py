@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
 import traceback
 from contextlib import contextmanager
+from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +21,7 @@ from hivesink.core.table import require_table_name
 from hivesink.errors import HiveSinkError, InvalidOption, WrongUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 @contextmanager
@@ -65,9 +67,44 @@ Metastore = Annotated[
     ),
 ]
 Table = Annotated[str, typer.Argument(help="The table, as database.table.", metavar="TABLE", callback=table_name)]
-Writer = Annotated[str | None, typer.Option("--writer", help="Only this writer. Default: all writers of the table.")]
+Writer = Annotated[
+    str | None, typer.Option("--writer", metavar="NAME", help="Only this writer. Default: all writers of the table.")
+]
+_SHARED = {"json": Json, "debug": Debug}
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")]
+
+_KEYWORD = Parameter.KEYWORD_ONLY
+
+
+def command(body: Callable[..., None]) -> Callable[..., None]:
+    """The command that calls `body` with the output that --json chooses, and takes --json and --debug.
+
+    A body whose second parameter is `opened` gets that table open, and the command takes TABLE and --metastore.
+    """
+    arguments = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
+    opens = bool(arguments) and arguments[0].name == "opened"
+    if opens:
+        arguments[0] = Parameter("table", _KEYWORD, annotation=Table)
+        arguments.append(Parameter("metastore", _KEYWORD, default=None, annotation=Metastore))
+    arguments += (Parameter(name, _KEYWORD, default=False, annotation=of) for name, of in _SHARED.items())
+
+    def run(*, json: bool, debug: bool, **values: Any) -> None:
+        with reporting(as_json=json, debug=debug) as out:
+            if not opens:
+                body(out, **values)
+                return
+            from hivesink.tables.opened import open_table
+
+            with open_table(values.pop("table"), values.pop("metastore")) as opened:
+                body(out, opened, **values)
+
+    run.__name__, run.__doc__ = body.__name__, body.__doc__
+    run.__annotations__ = {argument.name: argument.annotation for argument in arguments}
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
+        [argument.replace(kind=_KEYWORD) for argument in arguments]
+    )
+    return run
 
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -109,9 +146,9 @@ def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
         raise typer.Exit(code) from None
 
 
-def confirm(lines: Sequence[str], question: str, would: str, *, as_json: bool) -> None:
+def confirm(out: Output, lines: Sequence[str], question: str, would: str) -> None:
     """Ask on standard error, after `lines`. As JSON nobody can answer: WrongUsage says what it `would` do."""
-    if as_json:
+    if out.is_json:
         raise WrongUsage((f"{would}; with --json, confirm with --yes",))
     for line in lines:
         typer.echo(line, err=True)

@@ -34,7 +34,8 @@ def init(
     *,
     source: Annotated[str, FROM],
     table: Annotated[
-        str | None, typer.Option("--table", help="The table, as database.table. Default: demo.<name of the source>.")
+        str | None,
+        typer.Option("--table", help="The table, as database.table. Default: `demo.` and the name of the source."),
     ] = None,
     time_column: Annotated[
         str | None,
@@ -42,7 +43,9 @@ def init(
     ] = None,
     every: Annotated[
         Literal["none", "month", "day", "hour"] | None,
-        typer.Option("--every", help="How long a partition is. Default: by the sample's rate."),
+        typer.Option(
+            "--every", metavar="none|month|day|hour", help="How long a partition is. Default: by the sample's rate."
+        ),
     ] = None,
     dry_run: DryRun = False,
     json: Json = False,

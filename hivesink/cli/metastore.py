@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.command import Debug, Json, Metastore, existing, reporting
-from hivesink.cli.output import Line, Report
+from hivesink.cli.command import Metastore, command, existing
+from hivesink.cli.output import Line, Output, Report
 from hivesink.config import options
 from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
@@ -39,32 +39,32 @@ _STYLES = {Create: "green", Alter: "yellow"}
 
 
 @ddl.command()
-def plan(path: DdlPath, metastore: Metastore = None, json: Json = False, debug: Debug = False) -> None:
+@command
+def plan(out: Output, path: DdlPath, *, metastore: Metastore = None) -> None:
     """Show what `ddl apply` would do, and why a difference can't be applied. Changes nothing.
 
     Exits with 65 if a live table differs in a way that can't be applied.
 
     Example: hivesink ddl plan ddl/
     """
-    with reporting(as_json=json, debug=debug) as out:
-        specs = declared_in(path)
-        plans = plan_all(specs, _catalog(metastore))
-        out.show(_plan_report(plans, done=False))
-        refuse_differences(plans)
+    specs = declared_in(path)
+    plans = plan_all(specs, _catalog(metastore))
+    out.show(_plan_report(plans, done=False))
+    refuse_differences(plans)
 
 
 @ddl.command()
-def apply(path: DdlPath, metastore: Metastore = None, json: Json = False, debug: Debug = False) -> None:
+@command
+def apply(out: Output, path: DdlPath, *, metastore: Metastore = None) -> None:
     """Create missing tables and set changed properties. Safe to repeat.
 
     Checks all files before it changes anything.
 
     Example: hivesink ddl apply ddl/flights.sql
     """
-    with reporting(as_json=json, debug=debug) as out:
-        specs = declared_in(path)
-        plans = apply_all(specs, _catalog(metastore))
-        out.show(_plan_report(plans, done=True))
+    specs = declared_in(path)
+    plans = apply_all(specs, _catalog(metastore))
+    out.show(_plan_report(plans, done=True))
 
 
 def declared_in(path: Path) -> Sequence[TableSpec]:
@@ -103,38 +103,40 @@ def _sentence(step: Plan) -> str:
 
 
 @embedded.command()
-def start(json: Json = False, debug: Debug = False) -> None:
+@command
+def start(out: Output) -> None:
     """Start it in the background, unless it is running already.
 
     Example: hivesink metastore start
     """
-    _serve(server.start, as_json=json, debug=debug)
+    _serve(out, server.start)
 
 
 @embedded.command()
-def stop(json: Json = False, debug: Debug = False) -> None:
+@command
+def stop(out: Output) -> None:
     """Stop it, and wait until it is gone. Its tables are kept for the next start.
 
     Example: hivesink metastore stop
     """
-    _serve(server.stop, as_json=json, debug=debug)
+    _serve(out, server.stop)
 
 
 @embedded.command()
-def status(json: Json = False, debug: Debug = False) -> None:
+@command
+def status(out: Output) -> None:
     """Show whether it is running, and where. Exits with 1 if it isn't.
 
     Example: hivesink metastore status
     """
-    found = _serve(server.status, as_json=json, debug=debug)
+    found = _serve(out, server.status)
     if not found.running:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _serve(act: Callable[[], server.MetastoreStatus], *, as_json: bool, debug: bool) -> server.MetastoreStatus:
-    with reporting(as_json=as_json, debug=debug) as out:
-        found, text = act(), "is stopped"
-        if found.running:
-            text = f"is running at {found.uri} (process {found.pid}), warehouse {found.warehouse}"
-        out.show(Report(asdict(found), [Line(f"the metastore of {found.home} {text}")]))
+def _serve(out: Output, act: Callable[[], server.MetastoreStatus]) -> server.MetastoreStatus:
+    found, text = act(), "is stopped"
+    if found.running:
+        text = f"is running at {found.uri} (process {found.pid}), warehouse {found.warehouse}"
+    out.show(Report(asdict(found), [Line(f"the metastore of {found.home} {text}")]))
     return found

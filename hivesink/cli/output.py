@@ -85,6 +85,8 @@ def silence(*streams: TextIO) -> None:
 class TextOutput:
     """For people: a report on standard output; on standard error one line per error, or per problem in DDL files."""
 
+    is_json = False
+
     def show(self, report: Report) -> None:
         console = _console(sys.stdout)
         for block in report.blocks:
@@ -103,6 +105,8 @@ class TextOutput:
 
 class JsonOutput:
     """For programs: one JSON document on standard output, and an error as one line of JSON on standard error."""
+
+    is_json = True
 
     def show(self, report: Report) -> None:
         print(json.dumps(report.data, default=jsonable, indent=2, ensure_ascii=False))

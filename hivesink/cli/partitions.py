@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
-from hivesink.cli.output import Grid, Line, Report, tell
+from hivesink.cli.command import Metastore, Table, Writer, command
+from hivesink.cli.output import Grid, Line, Output, Report, tell
 from hivesink.config.parsers import interval
 from hivesink.errors import WrongUsage
-from hivesink.tables.opened import open_table
+from hivesink.tables.opened import OpenedTable
 from hivesink.tables.waiting import PartitionWait
 
 if TYPE_CHECKING:
@@ -26,26 +26,26 @@ Timeout = Annotated[
 Every = Annotated[str, typer.Option("--every", help="How often to look.", metavar="TIME")]
 
 
-def partitions(
-    table: Table, *, writer: Writer = None, metastore: Metastore = None, json: Json = False, debug: Debug = False
-) -> None:
+@command
+def partitions(out: Output, opened: OpenedTable, *, writer: Writer = None) -> None:
     """List a table's partitions: commits with their revision, rows, files and watermark, and what the others wait for.
 
     Read-only: safe to run while a job is writing. With --json also the offsets that each commit covers.
 
     Example: hivesink partitions demo.flights
     """
-    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        now = datetime.now(timezone.utc)
-        states = [state for name in opened.chosen(writer) for state in opened.states(name, now)]
-        rows = [_row(state) for state in states]
-        columns = ("writer", "table", "partition", "revision", "rows", "files", "watermark (UTC)", "waits for")
-        grid = Grid(f"partitions of {opened.name}", columns, rows, right=frozenset({"revision", "rows", "files"}))
-        blocks = [grid] if rows else [Line(f"no writer has rows of {opened.name} yet")]
-        out.show(Report({"table": opened.name, "partitions": [state.data for state in states]}, blocks))
+    now = datetime.now(timezone.utc)
+    states = [state for name in opened.chosen(writer) for state in opened.states(name, now)]
+    rows = [_row(state) for state in states]
+    columns = ("writer", "table", "partition", "revision", "rows", "files", "watermark (UTC)", "waits for")
+    grid = Grid(f"partitions of {opened.name}", columns, rows, right=frozenset({"revision", "rows", "files"}))
+    blocks = [grid] if rows else [Line(f"no writer has rows of {opened.name} yet")]
+    out.show(Report({"table": opened.name, "partitions": [state.data for state in states]}, blocks))
 
 
+@command
 def wait(
+    out: Output,
     table: Table,
     partition: Partition,
     *,
@@ -53,8 +53,6 @@ def wait(
     timeout: Timeout = None,
     every: Every = "2s",
     metastore: Metastore = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Wait until every writer of the table has committed a partition; say meanwhile what it waits for.
 
@@ -62,18 +60,17 @@ def wait(
 
     Example: hivesink wait demo.flights dt=2024-01-02--03 --timeout 2h
     """
-    with reporting(as_json=json, debug=debug) as out:
-        limit = None if timeout is None else time.monotonic() + _seconds(timeout, "--timeout")
-        pause, awaited = _seconds(every, "--every"), PartitionWait(table, partition, writer, metastore)
-        while (look := awaited.look()).waits_for is not None:
-            if limit is not None and time.monotonic() >= limit:
-                line = Line(f"{look.partition}: timed out: {look.waits_for}", "red")
-                out.show(Report({"partition": look.partition, "waits_for": look.waits_for}, [line]))
-                raise typer.Exit(ExitCode.RETRY)
-            if look.is_news:
-                tell(str(look))
-            time.sleep(pause if limit is None else max(0.0, min(pause, limit - time.monotonic())))
-        out.show(Report(look.commits, [Line(str(look), "green")]))
+    limit = None if timeout is None else time.monotonic() + _seconds(timeout, "--timeout")
+    pause, awaited = _seconds(every, "--every"), PartitionWait(table, partition, writer, metastore)
+    while (look := awaited.look()).waits_for is not None:
+        if limit is not None and time.monotonic() >= limit:
+            line = Line(f"{look.partition}: timed out: {look.waits_for}", "red")
+            out.show(Report({"partition": look.partition, "waits_for": look.waits_for}, [line]))
+            raise typer.Exit(ExitCode.RETRY)
+        if look.is_news:
+            tell(str(look))
+        time.sleep(pause if limit is None else max(0.0, min(pause, limit - time.monotonic())))
+    out.show(Report(look.commits, [Line(str(look), "green")]))
 
 
 def _seconds(text: str, option: str) -> float:

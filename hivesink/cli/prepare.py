@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import importlib.metadata
 
-from hivesink.cli.command import Debug, Json, reporting
-from hivesink.cli.output import Line, Report, tell
+from hivesink.cli.command import command
+from hivesink.cli.output import Line, Output, Report, tell
 from hivesink.embedded.metastore import loopback_classes
 from hivesink.jvm import archive, jars
 from hivesink.spark.session import LOGGING, log4j_file
 
 
-def prepare(*, json: Json = False, debug: Debug = False) -> None:
+@command
+def prepare(out: Output) -> None:
     """Fetch Spark's connectors into the cache, and write an archive of its classes: jobs then start faster.
 
     For an image or a new machine. Safe to repeat; repeat it after a new version of PySpark or Java.
 
     Example: hivesink prepare
     """
-    with reporting(as_json=json, debug=debug) as out:
-        connector = jars.kafka_connector(importlib.metadata.version("pyspark"))
-        sets = (connector, jars.HIVE_CLIENT)
-        for one in sets:
-            if not jars.fetched(one):
-                tell(f"fetching {one.name}: {len(one.coordinates)} jars")
-                jars.fetch(one)
-        # All else that a start writes into the cache, which may be read-only later.
-        loopback_classes()
-        for kind in LOGGING:
-            log4j_file(kind)
-        tell("writing an archive of Spark's classes, which takes half a minute")
-        path = archive.make(jars.fetched(connector))
-        names = [one.name for one in sets]
-        lines = (f"ready: {', '.join(names)}", f"ready: {path} ({path.stat().st_size >> 20} MB)")
-        out.show(Report({"jars": names, "archive": str(path)}, tuple(Line(line) for line in lines)))
+    connector = jars.kafka_connector(importlib.metadata.version("pyspark"))
+    sets = (connector, jars.HIVE_CLIENT)
+    for one in sets:
+        if not jars.fetched(one):
+            tell(f"fetching {one.name}: {len(one.coordinates)} jars")
+            jars.fetch(one)
+    # All else that a start writes into the cache, which may be read-only later.
+    loopback_classes()
+    for kind in LOGGING:
+        log4j_file(kind)
+    tell("writing an archive of Spark's classes, which takes half a minute")
+    path = archive.make(jars.fetched(connector))
+    names = [one.name for one in sets]
+    lines = (f"ready: {', '.join(names)}", f"ready: {path} ({path.stat().st_size >> 20} MB)")
+    out.show(Report({"jars": names, "archive": str(path)}, tuple(Line(line) for line in lines)))

@@ -57,7 +57,7 @@ OfDdl = Annotated[
         callback=existing,
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="How many records to read at most.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many records to read at most.")]
 
 
 def preview(

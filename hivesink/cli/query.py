@@ -13,8 +13,8 @@ import typer
 
 from hivesink.cli.cells import plain, shown
 from hivesink.cli.codes import summary
-from hivesink.cli.command import Debug, Json, Metastore, existing, given, reporting
-from hivesink.cli.output import Grid, Line, Report, tell
+from hivesink.cli.command import Metastore, command, existing, given
+from hivesink.cli.output import Grid, Line, Output, Report, tell
 from hivesink.config.site import Site
 from hivesink.core.progress import count
 from hivesink.core.typetext import known_type
@@ -48,13 +48,13 @@ class Answer(NamedTuple):
 Sql = Annotated[str, typer.Argument(help="One SQL statement.", metavar="SQL")]
 HiveServer2 = Annotated[
     str | None,
-    typer.Option("--hiveserver2", metavar="HOST:PORT", help="Ask this HiveServer2."),
+    typer.Option("--hiveserver2", metavar="HOST:PORT", help="Ask this HiveServer2, also without --engine."),
 ]
 EngineOption = Annotated[
     Engine | None,
     typer.Option(
         "--engine",
-        help="Who answers. By default duckdb, and spark what duckdb doesn't.",
+        help="Who answers. Default: duckdb, and spark for what duckdb can't answer.",
         metavar="duckdb|spark|hiveserver2",
     ),
 ]
@@ -79,10 +79,12 @@ Service = Annotated[
     str | None,
     typer.Option("--kerberos-service", help="HiveServer2's Kerberos service. Default: `hive`.", metavar="NAME"),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows to fetch at most.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many rows to fetch at most.")]
 
 
+@command
 def query(
+    out: Output,
     sql: Sql,
     *,
     engine: EngineOption = None,
@@ -93,8 +95,6 @@ def query(
     kerberos_service: Service = None,
     limit: Limit = 1000,
     metastore: Metastore = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Run one SQL statement and print its rows.
 
@@ -103,18 +103,17 @@ def query(
 
     Example: hivesink query "SELECT count(*) FROM demo.flights"
     """
-    with reporting(as_json=json, debug=debug) as out:
-        _require_agreement(engine, hiveserver2)
-        if hiveserver2 is not None:
-            with given():
-                hive = connect(hiveserver2, _login(auth, user, password_file, kerberos_service))
-            by, answer = Engine.HIVESERVER2, _ask_hiveserver2(hive, sql, limit + 1)
-        elif engine is None:
-            by, answer = _ask_either(sql, metastore, limit + 1)
-        else:
-            by, answer = engine, _ASK[engine](sql, metastore, limit + 1)
-        tell(f"engine: {by.value}")
-        out.show(_report(by, answer, limit))
+    _require_agreement(engine, hiveserver2)
+    if hiveserver2 is not None:
+        with given():
+            hive = connect(hiveserver2, _login(auth, user, password_file, kerberos_service))
+        by, answer = Engine.HIVESERVER2, _ask_hiveserver2(hive, sql, limit + 1)
+    elif engine is None:
+        by, answer = _ask_either(sql, metastore, limit + 1)
+    else:
+        by, answer = engine, _ASK[engine](sql, metastore, limit + 1)
+    tell(f"engine: {by.value}")
+    out.show(_report(by, answer, limit))
 
 
 def _require_agreement(engine: Engine | None, hiveserver2: str | None) -> None:

@@ -8,11 +8,11 @@ import typer
 
 from hivesink.cli.actions import describe
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, confirm, reporting
-from hivesink.cli.output import Grid, Line, Report
+from hivesink.cli.command import DryRun, Writer, Yes, command, confirm
+from hivesink.cli.output import Grid, Line, Output, Report
 from hivesink.cli.rebuild import Checkpoint, rebuilt
 from hivesink.core.progress import count
-from hivesink.tables.opened import open_table
+from hivesink.tables.opened import OpenedTable
 from hivesink.tables.repair import Repair
 
 if TYPE_CHECKING:
@@ -25,23 +25,22 @@ ForgetOption = Annotated[
     typer.Option(
         "--forget",
         metavar="PARTITION|all",
-        help="Publish what is left of this partition's decided rows, wherever it lies in the table, and forget those "
-        "that can't be published. May be repeated.",
+        help="Look for this partition's missing files in all folders of the table, publish what is there, and give up "
+        "the rest, and rows that can't be published or encoded. `all`: of each partition. Asks first; may be repeated.",
     ),
 ]
 
 
+@command
 def recover(
-    table: Table,
+    out: Output,
+    opened: OpenedTable,
     *,
     writer: Writer = None,
     dry_run: DryRun = False,
     forget: ForgetOption = None,
     checkpoint: Checkpoint = None,
     yes: Yes = False,
-    metastore: Metastore = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Finish decided epochs, remove what was not decided, and publish the rows that wait to be rolled.
 
@@ -53,22 +52,21 @@ def recover(
     def ask(lost: Sequence[Loss]) -> None:
         if not (dry_run or yes):
             what = _what(lost)
-            confirm(_listed(lost), f"Forget {what} for good?", f"this would forget {what} for good", as_json=json)
+            confirm(out, _listed(lost), f"Forget {what} for good?", f"this would forget {what} for good")
 
-    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        if checkpoint is not None:
-            out.show(rebuilt(opened, writer, checkpoint, dry_run=dry_run))
-            return
-        repairs = [
-            Repair(opened, name, frozenset(forget or ()), ask).run(dry_run=dry_run) for name in opened.chosen(writer)
-        ]
-        failures = [repair.failure for repair in repairs if repair.failure]
-        if not failures or any(repair.epoch is not None for repair in repairs):
-            out.show(_report(opened.name, repairs, dry_run=dry_run, forgets=bool(forget)))
-        if failures:
-            raise failures[0]
-        if any(repair.held_back for repair in repairs):
-            raise typer.Exit(ExitCode.NEEDS_PERSON)
+    if checkpoint is not None:
+        out.show(rebuilt(opened, writer, checkpoint, dry_run=dry_run))
+        return
+    repairs = [
+        Repair(opened, name, frozenset(forget or ()), ask).run(dry_run=dry_run) for name in opened.chosen(writer)
+    ]
+    failures = [repair.failure for repair in repairs if repair.failure]
+    if not failures or any(repair.epoch is not None for repair in repairs):
+        out.show(_report(opened.name, repairs, dry_run=dry_run, forgets=bool(forget)))
+    if failures:
+        raise failures[0]
+    if any(repair.held_back for repair in repairs):
+        raise typer.Exit(ExitCode.NEEDS_PERSON)
 
 
 def _report(table: str, repairs: Sequence[Repair], *, dry_run: bool, forgets: bool) -> Report:

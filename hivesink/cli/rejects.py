@@ -58,14 +58,18 @@ Field = Annotated[str | None, typer.Option("--field", help="Only records whose p
 Day = Annotated[str | None, typer.Option("--day", help="Only records that arrived on this day (UTC), yyyy-MM-dd.")]
 Export = Annotated[
     Path | None,
-    typer.Option("--export", help="Also write the records to this new file, a JSON object each, to be mended."),
+    typer.Option(
+        "--export", metavar="FILE", help="Also write the records to this new file, a JSON object each, to be mended."
+    ),
 ]
 Before = Annotated[
     bool, typer.Option("--replayed", help="Those that were replayed, as they came, instead of those that weren't.")
 ]
 Mended = Annotated[
     Path | None,
-    typer.Option("--mended", help="Replay the records of this file, which --export wrote, with the values in it."),
+    typer.Option(
+        "--mended", metavar="FILE", help="Replay the records of this file, which --export wrote, with the values in it."
+    ),
 ]
 
 
@@ -186,7 +190,7 @@ def replay(  # noqa: PLR0917  each is an option of the command line
             if not yes:
                 rows = count(found.rows, "record")
                 question = f"Put {rows} into {opened.name}?"
-                confirm(_lines(found), question, f"this would put {rows} into {opened.name}", as_json=json)
+                confirm(out, _lines(found), question, f"this would put {rows} into {opened.name}")
             found = again.run(wanted, census)
         done = _became(found.rows, dry_run=dry_run)
         summary = f"{opened.name}: {done}, {sum(found.failing.values())} fail again"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, Writer, Yes, confirm, reporting
-from hivesink.cli.output import Line, Report
+from hivesink.cli.command import DryRun, Writer, Yes, command, confirm
+from hivesink.cli.output import Line, Output, Report
 from hivesink.core.progress import count
 from hivesink.errors import WrongUsage, few
 from hivesink.sink.inspect.resets import Reset, is_made_again, plan_reset, require_free, unknown_uids
 from hivesink.sink.inspect.resets import reset as reset_writers
-from hivesink.tables.opened import OpenedTable, open_table
+from hivesink.tables.opened import OpenedTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,20 +25,24 @@ _NAMED = 3
 
 Discard = Annotated[
     int,
-    typer.Option("--discard", min=0, help="Give up so many rows that wait or aren't published: as many as there are."),
+    typer.Option(
+        "--discard",
+        metavar="N",
+        min=0,
+        help="Give up so many rows that wait or aren't published: as many as there are.",
+    ),
 ]
 
 
+@command
 def reset(
-    table: Table,
+    out: Output,
+    opened: OpenedTable,
     *,
     writer: Writer = None,
     discard: Discard = 0,
     dry_run: DryRun = False,
     yes: Yes = False,
-    metastore: Metastore = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Put the logs of a table's writers aside, so that their next start has no history. Finished files stay.
 
@@ -48,33 +52,30 @@ def reset(
 
     Example: hivesink reset demo.flights --writer flights
     """
-    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        owner, live = opened.owner, opened.live
-        resets = [plan_reset(name, log) for name, log in _chosen(opened, writer).items()]
-        uids = unknown_uids(owner, live) if writer is None else ()
-        require_free(owner, live, resets, discard)
-        lines = [*map(_about, resets), *(f"the files of uid {uid} are kept as they are" for uid in uids)]
-        lines += [f"{owner.root.location} becomes the log of {opened.name}"] if is_made_again(owner, live) else []
-        if lines and not dry_run:
-            if not yes:
-                confirm(lines, "Are the jobs stopped, and do you want this?", "; ".join(lines), as_json=json)
-            names = [planned.writer for planned in resets]
-            lines += [f"put aside as {folder}" for folder in _done(opened, names, uids)]
-        data = {
-            "table": opened.name,
-            "done": bool(lines) and not dry_run,
-            "writers": [asdict(planned) for planned in resets],
-            "accepted": list(uids),
-        }
-        end = Line(f"{opened.name}: nothing to reset")
-        if lines and dry_run:
-            end = Line(f"{opened.name}: dry run, nothing was changed")
-        elif lines:
-            text = (
-                "done; with a new checkpoint a job reads its source from the beginning; with the old one and append=0"
-            )
-            end = Line(f"{opened.name}: {text} it reads on where that stands", "bold green")
-        out.show(Report(data, [*map(Line, lines), end]))
+    owner, live = opened.owner, opened.live
+    resets = [plan_reset(name, log) for name, log in _chosen(opened, writer).items()]
+    uids = unknown_uids(owner, live) if writer is None else ()
+    require_free(owner, live, resets, discard)
+    lines = [*map(_about, resets), *(f"the files of uid {uid} are kept as they are" for uid in uids)]
+    lines += [f"{owner.root.location} becomes the log of {opened.name}"] if is_made_again(owner, live) else []
+    if lines and not dry_run:
+        if not yes:
+            confirm(out, lines, "Are the jobs stopped, and do you want this?", "; ".join(lines))
+        names = [planned.writer for planned in resets]
+        lines += [f"put aside as {folder}" for folder in _done(opened, names, uids)]
+    data = {
+        "table": opened.name,
+        "done": bool(lines) and not dry_run,
+        "writers": [asdict(planned) for planned in resets],
+        "accepted": list(uids),
+    }
+    end = Line(f"{opened.name}: nothing to reset")
+    if lines and dry_run:
+        end = Line(f"{opened.name}: dry run, nothing was changed")
+    elif lines:
+        text = "done; with a new checkpoint a job reads its source from the beginning; with the old one and append=0"
+        end = Line(f"{opened.name}: {text} it reads on where that stands", "bold green")
+    out.show(Report(data, [*map(Line, lines), end]))
 
 
 def _chosen(opened: OpenedTable, writer: str | None) -> Mapping[str, CommitLog]:

@@ -18,9 +18,9 @@ import typer
 from rich.console import Console
 
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed, is_by_signal, meaning
-from hivesink.cli.command import Debug, Json, Metastore, existing, given, reporting
+from hivesink.cli.command import Metastore, command, existing, given
 from hivesink.cli.leaving import LIFELINE
-from hivesink.cli.output import Report, tell
+from hivesink.cli.output import Output, Report, tell
 from hivesink.cli.screen import is_live
 from hivesink.core.log import require_writer_name
 
@@ -46,17 +46,28 @@ Arguments = Annotated[
     typer.Argument(metavar="[ARGS]...", help="The job's own arguments; options among them after --."),
 ]
 RestartOption = Annotated[
-    bool, typer.Option("--restart", help="Restart the job, after a growing delay, if that may help.")
+    bool,
+    typer.Option(
+        "--restart", help="Start the job again after exit code 75 and a death by signal: after 1 s, 2 s … 60 s."
+    ),
 ]
 MostRestarts = Annotated[
-    int | None, typer.Option("--max-restarts", min=0, help="With --restart: how many at most. Default: no limit.")
+    int | None,
+    typer.Option("--max-restarts", metavar="N", min=0, help="With --restart: how many at most. Default: no limit."),
 ]
 Named = Annotated[
-    str | None, typer.Option("--writer", help="The writer's name. Default: the job file's name without .py.")
+    str | None,
+    typer.Option(
+        "--writer",
+        metavar="NAME",
+        help="The writer's name, for a job that names none. Default: the file's, without .py.",
+    ),
 ]
 
 
+@command
 def run(
+    out: Output,
     job: Job,
     arguments: Arguments = None,
     *,
@@ -64,8 +75,6 @@ def run(
     max_restarts: MostRestarts = None,
     writer: Named = None,
     metastore: Metastore = None,
-    json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Run a job file as a program, in its own process. The file's name without .py is the default writer.
 
@@ -75,25 +84,26 @@ def run(
 
     Example: hivesink run jobs/flights.py --restart
     """
-    with reporting(as_json=json, debug=debug) as out:
-        if writer is not None:
-            # The stem is not checked here: the job may give its sink another name.
-            with given():
-                require_writer_name(writer)
-        environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
-        if metastore:
-            environment["HIVESINK_METASTORE"] = metastore
-        flags = [flag for flag, wanted in (("--json", json), ("--debug", debug)) if wanted]
-        command = [sys.executable, "-m", "hivesink.cli.child", *flags, str(job), *(arguments or ())]
-        child = _Child(command, environment, quiet=json)
-        with child.signals():
-            code, restarts = child.supervise(max_restarts if restart else 0)
-        if child.killed_by is not None and not child.stop_asked.is_set():
-            out.fail(JobFailed(job, _killed(child.killed_by), retryable=True))
-        if json:
-            data = {"job": str(job), "exit_code": code, "meaning": meaning(code), "restarts": restarts}
-            out.show(Report(data, []))
-        raise typer.Exit(code)
+    if writer is not None:
+        # The stem is not checked here: the job may give its sink another name.
+        with given():
+            require_writer_name(writer)
+    environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
+    if metastore:
+        environment["HIVESINK_METASTORE"] = metastore
+    flags = [
+        flag for flag, wanted in (("--json", out.is_json), ("--debug", os.environ.get("HIVESINK_DEBUG"))) if wanted
+    ]
+    command = [sys.executable, "-m", "hivesink.cli.child", *flags, str(job), *(arguments or ())]
+    child = _Child(command, environment, quiet=out.is_json)
+    with child.signals():
+        code, restarts = child.supervise(max_restarts if restart else 0)
+    if child.killed_by is not None and not child.stop_asked.is_set():
+        out.fail(JobFailed(job, _killed(child.killed_by), retryable=True))
+    if out.is_json:
+        data = {"job": str(job), "exit_code": code, "meaning": meaning(code), "restarts": restarts}
+        out.show(Report(data, []))
+    raise typer.Exit(code)
 
 
 _FIRST, _LONGEST, _LASTED = 1.0, 60.0, 300.0

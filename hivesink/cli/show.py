@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hivesink.cli.command import Debug, Json, Metastore, Table, reporting
-from hivesink.cli.output import Grid, Line, Report
+from hivesink.cli.command import command
+from hivesink.cli.output import Grid, Line, Output, Report
 from hivesink.cli.page import page
 from hivesink.core.progress import count
 from hivesink.errors import WrongUsage
-from hivesink.tables.opened import open_table
+from hivesink.tables.opened import OpenedTable
 from hivesink.tables.picture import picture_of
 
 if TYPE_CHECKING:
@@ -22,42 +22,37 @@ if TYPE_CHECKING:
 
     from hivesink.tables.picture import EpochPicture, PartitionPicture, Picture
 
-Limit = Annotated[int, typer.Option("--limit", min=1, help="How many partitions to show, the newest ones.")]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, help="How many partitions to show, the newest ones.")
+]
 All = Annotated[bool, typer.Option("--all", help="Show all partitions, however many.")]
-Html = Annotated[Path | None, typer.Option("--html", help="Write a page with charts to this file.", metavar="FILE")]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", help="Write a page with charts to this file, which it replaces.", metavar="FILE"),
+]
 
 _BAR = 20
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
-def show(
-    table: Table,
-    *,
-    limit: Limit = 50,
-    everything: All = False,
-    html: Html = None,
-    metastore: Metastore = None,
-    json: Json = False,
-    debug: Debug = False,
-) -> None:
+@command
+def show(out: Output, opened: OpenedTable, *, limit: Limit = 50, everything: All = False, html: Html = None) -> None:
     """Draw a table's partitions over time: rows, bytes, files, rows that wait and small files; and the last epochs.
 
     With --html as a page with charts. Read-only: safe to run while a job is writing.
 
     Example: hivesink show demo.flights --html flights.html
     """
-    with reporting(as_json=json, debug=debug) as out:
-        with open_table(table, metastore) as opened:
-            picture = picture_of(opened, datetime.now(timezone.utc), None if everything else limit)
-        blocks = list(_blocks(picture))
-        if html is not None:
-            try:
-                html.write_text(page(picture, blocks), encoding="utf-8")
-            except OSError as error:
-                raise WrongUsage((f"--html = {str(html)!r}: {error.strerror or error}; name another file",)) from error
-            blocks = [Line(f"{picture.table}: written to {html}", "green")]
-        out.show(Report({**asdict(picture), "html": None if html is None else str(html)}, blocks))
+    picture = picture_of(opened, datetime.now(timezone.utc), None if everything else limit)
+    blocks = list(_blocks(picture))
+    if html is not None:
+        try:
+            html.write_text(page(picture, blocks), encoding="utf-8")
+        except OSError as error:
+            raise WrongUsage((f"--html = {str(html)!r}: {error.strerror or error}; name another file",)) from error
+        blocks = [Line(f"{picture.table}: written to {html}", "green")]
+    out.show(Report({**asdict(picture), "html": None if html is None else str(html)}, blocks))
 
 
 def _blocks(picture: Picture) -> Iterator[Line | Grid]:

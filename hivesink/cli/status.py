@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hivesink.cli.command import Debug, Json, Metastore, Table, reporting
-from hivesink.cli.output import Grid, Line, Report
+from hivesink.cli.command import Metastore, Table, command
+from hivesink.cli.output import Grid, Line, Output, Report
 from hivesink.core.manifest import REPLAYS
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.core.progress import count
@@ -26,36 +26,32 @@ if TYPE_CHECKING:
 
 Log = Annotated[
     str | None,
-    typer.Option("--log", help="The root of the table's log, to read it while the metastore is away."),
+    typer.Option(
+        "--log", metavar="FOLDER", help="The root of the table's log, to read it while the metastore is away."
+    ),
 ]
 
 _OPEN = 20
 _NO_WRITER = "no writer has written to it yet, or its log is gone, of which `hivesink verify` tells"
 
 
-def status(
-    table: Table,
-    log: Log = None,
-    metastore: Metastore = None,
-    json: Json = False,
-    debug: Debug = False,
-) -> None:
+@command
+def status(out: Output, table: Table, *, log: Log = None, metastore: Metastore = None) -> None:
     """Show a table's writers: last epoch, rows, files by state, partitions that are not registered yet.
 
     Read-only: safe to run while a job is writing. While the metastore is away, shows what the logs say.
 
     Example: hivesink status demo.flights
     """
-    with reporting(as_json=json, debug=debug) as out:
-        try:
-            with open_table(table, metastore) as opened:
-                out.show(_status(opened))
-        except MetastoreUnreachable as error:
-            if log is None:
-                error.args = (f"{error} To read the logs alone, name their root: hivesink status {table} --log FOLDER",)
-            else:
-                out.show(_status_of_logs(logs_without_metastore(table, log)))
-            raise
+    try:
+        with open_table(table, metastore) as opened:
+            out.show(_status(opened))
+    except MetastoreUnreachable as error:
+        if log is None:
+            error.args = (f"{error} To read the logs alone, name their root: hivesink status {table} --log FOLDER",)
+        else:
+            out.show(_status_of_logs(logs_without_metastore(table, log)))
+        raise
 
 
 def _status_of_logs(logs: LogsAlone) -> Report:

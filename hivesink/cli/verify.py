@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.command import Debug, Json, Metastore, Table, Writer, reporting
-from hivesink.cli.output import Grid, Line, Report
+from hivesink.cli.command import Writer, command
+from hivesink.cli.output import Grid, Line, Output, Report
 from hivesink.core.progress import count
 from hivesink.formats import adapter
 from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.verify import Verdict
 from hivesink.sink.inspect.verify import verify as verify_writer
-from hivesink.tables.opened import OpenedTable, open_table
+from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import not_dead_letters
 
 if TYPE_CHECKING:
@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 
     from hivesink.sink.inspect.clean import Stranger
 
-Quick = Annotated[bool, typer.Option("--quick", help="Don't read the files' footers.")]
-Last = Annotated[int, typer.Option("--epochs", min=0, help="How many epochs to print; all are checked.")]
+Quick = Annotated[
+    bool,
+    typer.Option(
+        "--quick", help="Read neither footers nor segments: only see that they are there, with their lengths."
+    ),
+]
+Last = Annotated[int, typer.Option("--epochs", metavar="N", min=0, help="How many epochs to print; all are checked.")]
 
 _COUNTS = ("read", "written", "rejected", "dropped", "late", "skipped")
 _NOTES = 5
@@ -33,16 +38,8 @@ _NOTES = 5
 _SUBJECT = re.compile(r"\S*/.*/\S*|\S*\d\S*")
 
 
-def verify(
-    table: Table,
-    *,
-    writer: Writer = None,
-    quick: Quick = False,
-    epochs: Last = 20,
-    metastore: Metastore = None,
-    json: Json = False,
-    debug: Debug = False,
-) -> None:
+@command
+def verify(out: Output, opened: OpenedTable, *, writer: Writer = None, quick: Quick = False, epochs: Last = 20) -> None:
     """Check every epoch: offsets are gapless, rows add up, files are there, readable, registered and not doubled.
 
     Begins at the floor, which holds the totals of older epochs. Read-only: safe to run while a job is writing.
@@ -50,18 +47,17 @@ def verify(
 
     Example: hivesink verify demo.flights
     """
-    with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        if gone := opened.folder_gone:
-            raise gone
-        measure = None if quick else adapter(opened.live.spec.format).measure
-        verdicts = [
-            verify_writer(context, name, opened.name, measure, opened.require_same)
-            for name, context in opened.chosen(writer).items()
-        ]
-        report = _report(opened, verdicts, opened.strangers(), epochs)
-        out.show(report)
-        if report.data["errors"]:
-            raise typer.Exit(ExitCode.FAILED)
+    if gone := opened.folder_gone:
+        raise gone
+    measure = None if quick else adapter(opened.live.spec.format).measure
+    verdicts = [
+        verify_writer(context, name, opened.name, measure, opened.require_same)
+        for name, context in opened.chosen(writer).items()
+    ]
+    report = _report(opened, verdicts, opened.strangers(), epochs)
+    out.show(report)
+    if report.data["errors"]:
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _about(unknown: Stranger, table: str) -> Line:

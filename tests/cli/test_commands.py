@@ -1,11 +1,14 @@
-"""Every command has help with an example, the two common options, and a line in the docs."""
+"""Every command has help with an example, the two common options, and its options in docs/cli.md."""
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -14,10 +17,11 @@ from hivesink.cli.app import app
 from hivesink.cli.codes import ExitCode
 from tests.cli.site import hivesink
 
-DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+SHARED = {"--json", "--debug", "--metastore"}
 
 
-def _commands() -> dict[str, object]:
+def _commands() -> dict[str, Any]:
     found = {}
     group = typer.main.get_command(app())
     for name, command in group.commands.items():  # type: ignore[attr-defined]
@@ -63,16 +67,38 @@ def test_help_says_what_it_does_with_an_example(name: str, capsys: pytest.Captur
     assert "--debug" in said.out
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_docs_have_it_with_every_option(name: str) -> None:
-    assert f"`hivesink {name}" in DOCS
-    options = {flag for parameter in COMMANDS[name].params for flag in parameter.opts if flag.startswith("--")}  # type: ignore[attr-defined]
-    assert {flag for flag in options if f"`{flag}" not in DOCS} - {"--help"} == set()
+def _options(command: Any) -> str:
+    """The table of a command's own options."""
+    rows = []
+    for option in command.params:
+        if (flag := option.opts[0]).startswith("--") and flag not in SHARED:
+            value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
+            default = "" if option.default in (None, False) else f" Default: {option.default}."
+            rows.append(f"| `{flag}{value.replace('|', chr(92) + '|')}` | {option.help}{default} |\n")
+    return "".join(["| option | meaning |\n|---|---|\n", *rows]) if rows else ""
+
+
+def test_the_page_has_each_command_with_its_options() -> None:
+    """`REWRITE=1 pytest` writes the tables anew; where one is to be stands `| option`."""
+    text = page = PAGE.read_text(encoding="utf-8")
+    for name, command in COMMANDS.items():
+        head, heading, rest = page.partition(f"### `hivesink {name}")
+        assert heading, name
+        end = re.search(r"\n##|\Z", rest)
+        assert end
+        section, table = rest[: end.start()], _options(command)
+        section, places = re.subn(r"(?m)(^\| option.*\n(\|.*\n)*)", lambda _: table, section)  # noqa: B023
+        assert places == bool(table), name
+        page = f"{head}{heading}{section}{rest[end.start() :]}"
+    if os.environ.get("REWRITE"):
+        PAGE.write_text(page, encoding="utf-8")
+    else:
+        assert page == text
 
 
 @pytest.mark.parametrize("code", ExitCode)
 def test_the_docs_have_every_exit_code(code: ExitCode) -> None:
-    assert f"| {code.value} |" in DOCS
+    assert f"| {code.value} |" in PAGE.read_text(encoding="utf-8")
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
