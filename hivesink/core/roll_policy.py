@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RollingPolicy:
-    """When a bucket's rows become part files. `records` None: any number. `at_once`: whatever still waits.
+    """When a bucket's rows become part files. `at_once`: whatever still waits.
 
     `file_size` is in bytes of a finished file; `open_bytes`, the most that may wait in all, in those of segments. `own`
-    is the user's, which decides instead of size, age and number.
+    is the user's, which decides instead of size and age.
     """
 
     file_size: int
     rollover: timedelta
     inactivity: timedelta
     open_bytes: int
-    records: int | None = None
     own: BucketRolling | None = None
     at_once: bool = False
 
@@ -38,12 +37,7 @@ class RollingPolicy:
             return True
         if self.own is not None:
             return self.own.should_roll(partition, bucket.rows, int(size), age.open, age.idle)
-        return (
-            size >= self.file_size
-            or (self.records is not None and bucket.rows >= self.records)
-            or age.open >= self.rollover
-            or age.idle >= self.inactivity
-        )
+        return size >= self.file_size or age.open >= self.rollover or age.idle >= self.inactivity
 
 
 class BucketRolling(Protocol):

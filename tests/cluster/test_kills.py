@@ -45,7 +45,7 @@ STEPS = (
 )
 ROLLING = {
     "sink.rolling-policy.on-epoch": "false",
-    "sink.rolling-policy.record-count": "200",
+    "sink.rolling-policy.rollover-interval": "1s",
     "sink.rolling-policy.check-interval": "100ms",
     # Tasks write their segments piece by piece.
     "sink.task-memory": "16KB",

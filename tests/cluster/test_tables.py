@@ -210,7 +210,7 @@ def test_rolled_rows_that_people_delete_before_they_are_published(
 ) -> None:
     """They are in segments still: the job encodes them again, and nobody is asked anything."""
     job.finish()
-    job = job.again(options={"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.record-count": "3"})
+    job = job.again(options={"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.file-size": "1"})
     kinds: list[str] = []
 
     def create(real: Callable[[Manifest], None], manifest: Manifest) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-POLICY = RollingPolicy(file_size=1000, rollover=HOUR, inactivity=MINUTE, open_bytes=5000, records=50)
+POLICY = RollingPolicy(file_size=1000, rollover=HOUR, inactivity=MINUTE, open_bytes=5000)
 YOUNG = Ages(timedelta(seconds=1), timedelta(seconds=1))
 
 
@@ -30,12 +30,11 @@ YOUNG = Ages(timedelta(seconds=1), timedelta(seconds=1))
         (10, 1, YOUNG, False),
         (2000, 1, YOUNG, True),
         (1999, 1, YOUNG, False),
-        (10, 50, YOUNG, True),
         (10, 1, Ages(HOUR, timedelta(0)), True),
         (10, 1, Ages(MINUTE, MINUTE), True),
     ],
 )
-def test_a_bucket_is_due_by_size_count_age_or_silence(length: int, rows: int, ages: Ages, is_due: bool) -> None:
+def test_a_bucket_is_due_by_size_age_or_silence(length: int, rows: int, ages: Ages, is_due: bool) -> None:
     state = OpenRows().after(replace(small(1), opened=(opened(1, "a", length, rows),)))
     assert due(state, {(TABLE, "a"): ages}, POLICY, ratio=0.5) == ({(TABLE, "a")} if is_due else set())
 
@@ -50,11 +49,6 @@ def test_where_every_epoch_publishes_whatever_still_waits_is_due() -> None:
 def test_of_a_bucket_without_rows_that_wait_nothing_is_due() -> None:
     state = OpenRows({(TABLE, "a"): OpenBucket((), AT, AT, 0, 0, published=7, files=1)})
     assert due(state, {(TABLE, "a"): Ages(HOUR, HOUR)}, POLICY, 0.5) == set()
-
-
-def test_without_a_count_any_number_of_rows_waits() -> None:
-    state = OpenRows().after(replace(small(1), opened=(opened(1, "a", rows=10**9),)))
-    assert due(state, {(TABLE, "a"): YOUNG}, replace(POLICY, records=None), ratio=0.5) == set()
 
 
 def test_beyond_the_limit_the_oldest_buckets_are_due() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from hivesink.core.ownership import default_root
@@ -23,7 +24,29 @@ if TYPE_CHECKING:
 
 EVENTS = 12
 BATCH = 4
-ROLLING = {"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.record-count": "3"}
+
+
+class ByCount:
+    """A rolling policy by the number of rows beside the ages."""
+
+    count = 3
+
+    def __init__(self, *_: object) -> None: ...
+
+    def should_roll(self, _partition: str, rows: int, _size: int, open_for: timedelta, idle_for: timedelta) -> bool:
+        return rows >= self.count or open_for >= timedelta(minutes=5) or idle_for >= timedelta(minutes=1)
+
+
+By1, By2, By4 = (type(f"By{count}", (ByCount,), {"count": count}) for count in (1, 2, 4))
+By3 = ByCount
+
+
+def by_count(count: int) -> dict[str, str]:
+    """Options with which a bucket is rolled once it has `count` rows, 1 to 4."""
+    return {"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.class": f"tests.crash.steps:By{count}"}
+
+
+ROLLING = by_count(3)
 """Rows wait, and some buckets are rolled in the middle of a run, the others at its end."""
 
 

@@ -33,7 +33,7 @@ from hivesink.errors import OutcomeUnknown as Unknown
 from hivesink.sink.inspect.clean import clean, find_leftovers
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling
 from tests.crash.site import Site, Watched
-from tests.crash.steps import ROLLING
+from tests.crash.steps import by_count
 from tests.sink.harness import TABLE, Event, Source
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Histories(RuleBasedStateMachine):
     def begin(self, kept: int, success: bool, records: int | None) -> None:
         options = {"sink.log.retained-epochs": str(kept)}
         if records is not None:
-            options |= {**ROLLING, "sink.rolling-policy.record-count": str(records)}
+            options |= by_count(records)
         if success:
             options["sink.partition-commit.policy.kind"] = "metastore,success-file"
         self.site = Site(Source([]), options=options)

@@ -77,7 +77,6 @@ ROLLING_STEPS = (
 ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}
 ROLLING = {
     "sink.rolling-policy.on-epoch": "false",
-    "sink.rolling-policy.record-count": "120",
     "sink.rolling-policy.rollover-interval": "1s",
     "sink.rolling-policy.check-interval": "100ms",
     # Tasks write their segments piece by piece.

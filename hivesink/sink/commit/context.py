@@ -271,12 +271,13 @@ def policy_of(spec: TableSpec, config: SinkConfig) -> Policy:
 
 def rolling_policy(config: SinkConfig) -> RollingPolicy:
     """When rows that wait become files, but for the user's own class."""
-    size, rollover, inactivity, records = (
-        config[f"sink.rolling-policy.{name}"]
-        for name in ("file-size", "rollover-interval", "inactivity-interval", "record-count")
+    return RollingPolicy(
+        file_size=config["sink.rolling-policy.file-size"],
+        rollover=config["sink.rolling-policy.rollover-interval"],
+        inactivity=config["sink.rolling-policy.inactivity-interval"],
+        open_bytes=config["sink.open-bytes-limit"],
+        at_once=config["sink.rolling-policy.on-epoch"],
     )
-    limit, at_once = config["sink.open-bytes-limit"], config["sink.rolling-policy.on-epoch"]
-    return RollingPolicy(size, rollover, inactivity, limit, records, at_once=at_once)
 
 
 def rolling_class(spec: TableSpec, config: SinkConfig) -> BucketRolling | None:

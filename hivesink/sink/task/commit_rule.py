@@ -43,8 +43,7 @@ def commit_rule(spec: TableSpec, config: SinkConfig) -> CommitRule:
     if lasts == timedelta(0):
         problem = "sink.partition-commit.delay = 0: with the trigger partition-time it is how long a partition lasts"
         raise InvalidOption((problem,))
-    zone = config["sink.partition-commit.watermark-time-zone"] or config["sink.bucket.time-zone"]
-    return CommitRule(str(spec.name), PartitionClock(extractor, lasts, zone))
+    return CommitRule(str(spec.name), PartitionClock(extractor, lasts, config["sink.bucket.time-zone"]))
 
 
 def time_extractor(spec: TableSpec, config: SinkConfig) -> TimeExtractor | None:

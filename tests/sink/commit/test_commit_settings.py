@@ -19,7 +19,7 @@ OTHERS = {
     "at once": AT_ONCE,
     "longer": HOURLY | {"sink.partition-commit.delay": "2h"},
     "shorter": HOURLY | {"sink.partition-commit.delay": "1min"},
-    "another zone": HOURLY | {"sink.partition-commit.watermark-time-zone": "America/New_York"},
+    "another zone": HOURLY | {"sink.bucket.time-zone": "America/New_York"},
     "no time": HOURLY | {"partition.time-extractor.timestamp-pattern": "$dt"},
 }
 
