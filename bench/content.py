@@ -22,6 +22,7 @@ from bench.ground import DATABASE
 from hivesink import wiring
 from hivesink.core.table import TableName
 from hivesink.errors import UnknownTable
+from hivesink.logs import file_store
 from hivesink.storage.local_files import posix
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def land(ground: Ground, name: str, workload: Workload, *, registered: bool) -> 
     """What is in the table or folder `name`: if `registered`, in the partitions that the metastore knows, no others."""
     site = ground.site()
     location = f"{ground.tables}/{DATABASE}.db/{name}"
-    store = wiring.file_store(location, site)
+    store = file_store(location, site)
     with closing(wiring.MetastoreAddress.at("thrift", ground.metastore, site).registrar) as registrar:
         files = _registered(registrar, store, name) if registered else _below(store, location)
         dead = _registered(registrar, store, f"{name}__rejected") if workload.bad and registered else []

@@ -1,65 +1,78 @@
-"""Where logs are: a table's root, and the log of a writer."""
+"""The storages that hold tables and logs, and where a table's log is."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from posixpath import normpath
+from posixpath import normpath, split
 from typing import TYPE_CHECKING, NamedTuple
 
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.bucket import file_system_of, normal, scheme
 from hivesink.core.ownership import LogAddress, default_root
 from hivesink.errors import InvalidOption
-from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.log_root import RenameLogRoot
+from hivesink.storage.rename import RenameStorage
 
 if TYPE_CHECKING:
-    from hivesink.ports import CommitLog, LiveTable, LogRoot
-    from hivesink.storage.fs import FileSystem, NewModes
+    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Storage
+    from hivesink.storage.fs import FileSystem
 
 
-class Storage(NamedTuple):
-    """A module of `hivesink.storage` whose `open_file_system` opens it, and what messages call it."""
+class StorageKind(NamedTuple):
+    """`adapter` is `module:function`, which makes a `Storage` from a site's properties; messages say `example`."""
 
-    module: str
+    adapter: str
     example: str
 
 
 STORAGES = {
-    "hdfs": Storage("hdfs", "HDFS (hdfs://…)"),
-    "file": Storage("local", "local file systems (file:/…)"),
+    "hdfs": StorageKind("hivesink.storage.hdfs:storage", "HDFS (hdfs://…)"),
+    "file": StorageKind("hivesink.storage.local:storage", "local file systems (file:/…)"),
 }
 """By the schemes of locations. A further storage is an adapter and a line here."""
 
 
-def file_system(location: str, site: Site, modes: NewModes | None = None) -> FileSystem:
-    """The file system of `location`. Without `modes`, for a log: new files are no more open than their folder.
-
-    Raises InvalidOption if there is no adapter for it.
-    """
+def storage_of(location: str, site: Site) -> Storage:
+    """The storage that holds `location`. Raises InvalidOption if there is no adapter for it."""
     if problems := store_problems(location):
         raise InvalidOption(problems)
-    adapter = import_module(f"hivesink.storage.{STORAGES[scheme(location)].module}")
-    opened: FileSystem = adapter.open_file_system(site.hadoop, modes)
+    module, _, name = STORAGES[scheme(location)].adapter.partition(":")
+    opened: Storage = getattr(import_module(module), name)(site.hadoop)
     return opened
 
 
 def store_problems(location: str) -> tuple[str, ...]:
-    """Why no adapter can write to `location`; empty if there is one."""
+    """Why no adapter knows `location`; empty if one does."""
     if scheme(location) in STORAGES:
         return ()
-    kinds = " and ".join(storage.example for storage in STORAGES.values())
-    return (f"{location}: hivesink writes only to {kinds}",)
+    kinds = " and ".join(kind.example for kind in STORAGES.values())
+    return (f"{location}: hivesink supports only {kinds}",)
 
 
-def commit_log(folder: str, site: Site = NO_SITE) -> CommitLog:
-    """The log in `folder`. Raises InvalidOption for a file system without an adapter."""
-    return RenameCommitLog(file_system(folder, site), normal(folder))
+def file_store(location: str, site: Site = NO_SITE, permission: int | None = None) -> FileStore:
+    """The store for files below `location`; new ones get the mode `permission`, by default the site's.
+
+    Raises InvalidOption for a storage without an adapter, FileSystemUnknown.
+    """
+    return storage_of(location, site).files(permission)
+
+
+def file_system(location: str, site: Site) -> FileSystem:
+    """The file system with rename that holds `location`. Raises InvalidOption where there is none."""
+    storage = storage_of(location, site)
+    if isinstance(storage, RenameStorage):
+        return storage.for_logs()
+    raise InvalidOption((f"{location}: this needs a file system with rename",))
 
 
 def log_root(folder: str, site: Site = NO_SITE) -> LogRoot:
-    """The root of a table's log in `folder`. Raises InvalidOption for a file system without an adapter."""
-    return RenameLogRoot(file_system(folder, site), normal(folder).rstrip("/"))
+    """The root of a table's log in `folder`. Raises InvalidOption for a storage without an adapter."""
+    return storage_of(folder, site).root(normal(folder))
+
+
+def commit_log(folder: str, site: Site = NO_SITE) -> CommitLog:
+    """The log in `folder`, which its root is above. Raises InvalidOption for a storage without an adapter."""
+    root, writer = split(normal(folder))
+    return log_root(root, site).log(writer)
 
 
 def table_root(live: LiveTable, configured: str | None, site: Site = NO_SITE) -> LogRoot:

@@ -22,7 +22,7 @@ from hivesink.decode.values import DecodeOptions
 from hivesink.errors import InvalidOption, RegistrationFailed, TableExists, Unsupported
 from hivesink.formats import adapter
 from hivesink.hiveql.render import declared, render, stored
-from hivesink.logs import commit_log, file_system, root_folder, table_root
+from hivesink.logs import commit_log, file_store, root_folder, table_root
 from hivesink.metastore import catalog, connect
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext, WriterSpec, problems_of
@@ -34,8 +34,6 @@ from hivesink.sink.task.attempt import TaskTools, run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import columns_of, rejected_spec
 from hivesink.sink.task.segments import held_back
-from hivesink.storage.fs import NewModes
-from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,16 +76,6 @@ class MetastoreAddress:
             self.catalog.create(stored(spec))
 
 
-def file_store(location: str, site: Site = NO_SITE, config: SinkConfig | None = None) -> FileStore:
-    """The store for files below `location`; `config` says which mode new files get.
-
-    Raises InvalidOption for a file system without an adapter, FileSystemUnknown.
-    """
-    if config is None:
-        return RenameFileStore(file_system(location, site))
-    return RenameFileStore(file_system(location, site, NewModes(config["sink.file.permission"])))
-
-
 def row_reader(plan: TaskPlan) -> RowReader:
     """What turns the stream's records into rows of the plan's table, by the table's settings."""
     config = plan.config
@@ -107,7 +95,7 @@ class ToolsSpec:
         config = plan.config
         log = commit_log(self.log, self.site)
         return TaskTools(
-            store=file_store(plan.target.location, self.site, config),
+            store=file_store(plan.target.location, self.site, config["sink.file.permission"]),
             reader=row_reader(plan),
             format=lambda table: adapter(table.spec.format).of(
                 arrow_schema(table.spec.columns),
@@ -118,7 +106,7 @@ class ToolsSpec:
             touch=log.touch,
             segments=log.segments,
             refit=refit,
-            open_source=lambda path: file_system(path, self.site).open(path),
+            open_source=lambda path: file_store(path, self.site).open(path),
         )
 
 
@@ -159,7 +147,7 @@ class OpenedWriter:
             raise InvalidOption(problems)
         if PolicyKind.INSERT_EVENT in config["sink.partition-commit.policy.kind"].kinds:
             registrar.announce(live, {})
-        store = file_store(live.location, site, config)
+        store = file_store(live.location, site, config["sink.file.permission"])
         owner = Ownership(_root(live, config, store, site), registrar, store)
         log = owner.root.log(writer)
         check(live.location, log.location)

@@ -15,6 +15,10 @@ _UNIT = {"yyyy": "year", "MM": "month", "dd": "day", "HH": "hour", "mm": "minute
 _TOKEN = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<text>[^A-Za-z']+)")
 # PARTITIONS.PART_NAME. PARTITION_KEY_VALS.PART_KEY_VAL takes 255 or 256, which no folder name has room for.
 _LONGEST_PARTITION = 767
+_LOCAL = "file"
+"""The scheme of bare paths."""
+_LOCAL_PATH = re.compile(rf"(?:{_LOCAL}:(?://)?)?(/.*)", re.DOTALL)
+_USUAL_PORT = re.compile(r"^(\w[\w+.-]*://[^/:]+):8020(?=/|$)")
 
 
 def tokens(pattern: str) -> Iterator[tuple[str | None, str]]:
@@ -110,16 +114,19 @@ def is_hidden(below: str) -> bool:
 
 
 def same_location(left: str, right: str) -> bool:
-    """Whether two locations are the same folder, by their text (`file:/a`, `file:///a`, `/a/`)."""
+    """Whether two locations are the same folder, by their text."""
     return left == right or normal(left) == normal(right)
 
 
 def normal(location: str) -> str:
-    """One spelling of a location: no trailing slash, local paths without scheme, HDFS without its usual port."""
-    if location.startswith("/"):
-        return location.rstrip("/") or "/"
-    local = re.fullmatch(r"file:(?://)?(/.*)", location)
-    return (local[1] if local else re.sub(r"^(hdfs://[^/:]+):8020(?=/|$)", r"\1", location)).rstrip("/") or "/"
+    """One spelling of a location: no trailing slash, a local path without scheme, no port 8020, HDFS's usual one."""
+    local = _LOCAL_PATH.fullmatch(location)
+    return (local[1] if local else _USUAL_PORT.sub(r"\1", location)).rstrip("/") or "/"
+
+
+def with_scheme(location: str) -> str:
+    """`location`, with its scheme also if it is a bare path."""
+    return f"{_LOCAL}:{location}" if location.startswith("/") else location
 
 
 def file_system_of(location: str) -> str:
@@ -128,10 +135,9 @@ def file_system_of(location: str) -> str:
 
 
 def scheme(location: str) -> str:
-    """The scheme of a location; `file` of a bare path, and none of what is no location."""
-    if normal(location).startswith("/"):
-        return "file"
-    return location.partition(":")[0] if re.fullmatch(r"(?!file:)\w[\w+.-]*:/.*", location, re.DOTALL) else ""
+    """The scheme of a location, as of a bare path too; empty for what is no location."""
+    parts = re.fullmatch(r"(\w[\w+.-]*):/.*", with_scheme(location), re.DOTALL)
+    return parts[1] if parts else ""
 
 
 def unregistrable(path: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hivesink.core.bucket import with_scheme
 from hivesink.sample.source import TopicSource
 from hivesink.spark.input import columns_to_drop
 
@@ -56,11 +57,10 @@ def job_text(job: Path, source: FilesSource | TopicSource, spec: TableSpec, conf
     """The text for the file `job`, whose stem is the writer."""
     common = {"table": str(spec.name), "path": str(job), "writer": job.stem}
     if not isinstance(source, TopicSource):
-        folder = source.folder if "://" in source.folder else f"file://{source.folder}"
         return _TEXT.format(
             what="the JSON lines of a folder's files",
             variables="FOLDER (where the files arrive)",
-            settings=f'FOLDER = environ.get("FOLDER", {folder!r})',
+            settings=f'FOLDER = environ.get("FOLDER", {with_scheme(source.folder)!r})',
             kafka="",
             events=f"    events = sources.lines(spark, FOLDER{_DEEP if source.is_deep else ''})",
             **common,

@@ -16,18 +16,18 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from hivesink.core.bucket import normal
+from hivesink.core.bucket import is_hidden, normal, scheme, with_scheme
 from hivesink.core.column_source import LINE, PATH
 from hivesink.errors import InvalidOption, WrongUsage
-from hivesink.logs import file_system
+from hivesink.logs import file_store, store_problems
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.fs import join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hivesink.config.site import Site
-    from hivesink.storage.fs import FileSystem
+    from hivesink.ports import FileStore
 
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/\s]+)/(?P<topic>[A-Za-z0-9._-]+)/?")
 _MOST_FILES = 100
@@ -90,7 +90,7 @@ class FilesSource:
 
         Raises InvalidOption for a damaged file, StoreUnavailable.
         """
-        fs = file_system(self.folder, site)
+        store = file_store(self.folder, site)
         names = sorted(self.lengths)
         chosen = names[:: -(-len(names) // _MOST_FILES) or 1]
         taken: list[tuple[str, int, bytes]] = []
@@ -98,7 +98,7 @@ class FilesSource:
         for at, name in enumerate(sorted(chosen, key=lambda name: self.lengths[name])):
             path, share = join(self.folder, name), (most - len(taken)) // (len(chosen) - at)
             try:
-                taken += ((path, number, line) for number, line in _read(fs, path, share, ends=ends))
+                taken += ((path, number, line) for number, line in _read(store, path, share, ends=ends))
             except (OSError, EOFError, zlib.error) as error:
                 raise InvalidOption((f"{path} can't be read: {error}",)) from error
         taken.sort(key=lambda line: line[0])
@@ -132,36 +132,32 @@ def source_of(text: str, site: Site) -> FilesSource | TopicSource:
             server if re.search(r":\d+$", server) else f"{server}:9092" for server in match["servers"].split(",")
         )
         return TopicSource(",".join(servers), match["topic"])
-    place = normal(text)
-    place = place if "://" in place else os.path.abspath(place)  # noqa: PTH100  links stay as they were given
-    if "://" in place and not place.startswith("hdfs:"):
-        raise WrongUsage((f"--from {text}: write a local path, hdfs://…, or kafka://HOST:PORT/TOPIC",))
-    fs = file_system(place, site)
-    if (length := fs.length(place)) is not None:
+    # Links in a local path stay as they were given.
+    place = normal(text) if scheme(text) else os.path.abspath(text)  # noqa: PTH100
+    if problems := store_problems(place):
+        raise WrongUsage((f"--from {problems[0]}, and reads kafka://HOST:PORT/TOPIC",))
+    store = file_store(place, site)
+    if (file := store.find(place)) is not None:
         folder, _, name = place.rpartition("/")
-        return FilesSource(folder or "/", {name: length})
-    direct = dict(_visible(fs, place))
-    lengths = direct or dict(_visible(fs, place, deep=True))
+        return FilesSource(folder or "/", {name: file.length})
+    direct = _visible(store, place, [place])
+    lengths = direct or _visible(store, place, store.walk(place))
     if not lengths:
         raise WrongUsage((f"--from {text}: no file that Spark reads; it skips names that begin with . or _",))
     return FilesSource(place, lengths, is_deep=not direct)
 
 
-def _visible(fs: FileSystem, folder: str, *, deep: bool = False, above: str = "") -> Iterator[tuple[str, int]]:
-    """The paths below `folder` of the files that Spark reads, with their lengths."""
-    for entry in fs.list(folder):
-        if entry.name[0] in "._":
-            continue
-        if entry.length is not None:
-            yield f"{above}{entry.name}", entry.length
-        elif deep:
-            yield from _visible(fs, join(folder, entry.name), deep=True, above=f"{above}{entry.name}/")
+def _visible(store: FileStore, place: str, folders: Iterable[str]) -> dict[str, int]:
+    """The files in those of `folders` that Spark reads, by their paths below `place`, with their lengths."""
+    base = f"{place.rstrip('/')}/"
+    shown = (folder for folder in folders if not is_hidden(folder.removeprefix(place)))
+    return {file.path.removeprefix(base): file.length for folder in shown for file in store.visible(folder)}
 
 
-def _read(fs: FileSystem, path: str, share: int, *, ends: bool) -> Iterator[tuple[int, bytes]]:
+def _read(store: FileStore, path: str, share: int, *, ends: bool) -> Iterator[tuple[int, bytes]]:
     """Lines with their numbers, split at CR, LF or both as Hadoop does, without the file's byte order mark."""
     unpack = _UNPACK.get(PurePosixPath(path).suffix)
-    with fs.open(path) as raw:
+    with store.open(path) as raw:
         stream = cast("BinaryIO", unpack(raw) if unpack else raw)
         # Latin-1 keeps every byte as it is.
         text = io.TextIOWrapper(stream, "latin-1", newline=None)
@@ -181,5 +177,4 @@ def _read(fs: FileSystem, path: str, share: int, *, ends: bool) -> Iterator[tupl
 
 def _address(path: str) -> str:
     """As Spark's `_metadata.file_path` has it: `file:/in/a%20b.json`."""
-    text = _ESCAPED.sub(lambda character: quote(character[0]), path)
-    return text if "://" in text else f"file:{text}"
+    return with_scheme(_ESCAPED.sub(lambda character: quote(character[0]), path))

@@ -44,21 +44,6 @@ class Entry:
         return self.length is None
 
 
-@dataclass(frozen=True, slots=True)
-class NewModes:
-    """The mode of new files, `sink.file.permission`; None leaves it to the file system.
-
-    Folders made for such files get `folder_permission`.
-    """
-
-    permission: int | None = None
-
-    @property
-    def folder_permission(self) -> int | None:
-        """The mode of folders: who may read files may also enter and list their folder."""
-        return None if self.permission is None else self.permission | 0o300 | (self.permission & 0o444) >> 2
-
-
 class FileSystem(Protocol):
     """One file system. Every method may raise StoreUnavailable or NotWritable, changing ones OutcomeUnknown."""
 
@@ -119,6 +104,11 @@ class FileSystem(Protocol):
 
     def open(self, path: str) -> BinaryIO:
         """A file to read, seekable. FileNotFoundError where there is none."""
+
+
+def folder_permission(file: int) -> int:
+    """The mode of folders for files of a mode: who may read a file may also enter and list its folder."""
+    return file | 0o300 | (file & 0o444) >> 2
 
 
 def join(folder: str, name: str) -> str:

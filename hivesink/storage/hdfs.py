@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 from hdfs_native import TrashNotEnabledError, WriteOptions
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable
-from hivesink.storage.fs import TRIES, Entry, NewModes, apart
+from hivesink.storage.fs import TRIES, Entry, apart
 from hivesink.storage.hdfs_address import Address, quantity, resolve, umask
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls, shared
 from hivesink.storage.hdfs_failures import ABSENT, CallAbandoned, Failure, Kind
 from hivesink.storage.hdfs_folders import Folders
 from hivesink.storage.hdfs_streams import NewFile, StoredFile, open_whole
+from hivesink.storage.rename import RenameStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,8 +41,8 @@ _STREAM = 300.0
 class HdfsFileSystem:
     """Implements `storage.fs.FileSystem` for `hdfs:` locations of the site that `properties` describe.
 
-    Files get `modes`; with `as_folder` they are as open as the folder that they are in. Shared by threads.
-    Every method may raise FileSystemUnknown too.
+    Files get the mode `permission`; with `as_folder` they are as open as the folder that they are in.
+    Shared by threads. Every method may raise FileSystemUnknown too.
     """
 
     parallel = 16
@@ -49,13 +50,13 @@ class HdfsFileSystem:
     def __init__(
         self,
         properties: Mapping[str, str],
-        modes: NewModes = NewModes(),  # noqa: B008  frozen
+        permission: int | None = None,
         *,
         as_folder: bool = False,
         connect: Callable[[Address, Mapping[str, str]], HdfsCalls] = shared,
     ) -> None:
         self._properties = dict(properties)
-        self._modes = modes
+        self._permission = permission
         self._as_folder = as_folder
         self._connect = connect
         self._umask = umask(properties)
@@ -73,10 +74,10 @@ class HdfsFileSystem:
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         cast("NewFile", stream).finish()
-        if self._modes != NewModes():
+        if self._permission is not None:
             _, folders, hdfs_path = self._at(path)
             with self._refusing("change", path, changing=True):
-                folders.set_mode(hdfs_path, self._modes.permission, folders.need(dirname(hdfs_path)))
+                folders.set_mode(hdfs_path, self._permission, folders.need(dirname(hdfs_path)))
 
     def write_new(self, path: str, data: bytes) -> None:
         pauses = self._at(path)[0].pauses()
@@ -260,13 +261,16 @@ class HdfsFileSystem:
         with self._lock:
             if key not in self._file_systems:
                 calls = self._connect(address, self._properties)
-                self._file_systems[key] = calls, Folders(calls, self._modes, self._umask, as_folder=self._as_folder)
+                self._file_systems[key] = (
+                    calls,
+                    Folders(calls, self._permission, self._umask, as_folder=self._as_folder),
+                )
             return *self._file_systems[key], path
 
 
-def open_file_system(properties: Mapping[str, str], modes: NewModes | None) -> HdfsFileSystem:
-    """HDFS by the site's `properties`. Without `modes`, for a log: new files are no more open than their folder."""
-    return HdfsFileSystem(properties, modes or NewModes(), as_folder=modes is None)
+def storage(properties: Mapping[str, str]) -> RenameStorage:
+    """HDFS by the site's `properties`. A log is no more open than the folder that it is in."""
+    return RenameStorage(partial(HdfsFileSystem, properties), partial(HdfsFileSystem, properties, as_folder=True))
 
 
 def _throw(client: Client, hdfs_path: str) -> str:

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
+from hivesink.storage.fs import folder_permission
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls
 from hivesink.storage.hdfs_failures import ABSENT
 
 if TYPE_CHECKING:
     from hdfs_native import Client
-
-    from hivesink.storage.fs import NewModes
 
 _SHARED = ".hivesink"
 """Holds the logs of every table of a folder, whoever writes them."""
@@ -36,7 +35,7 @@ class Folders:
     """Those of one file system, as last seen. `as_folder` files are as readable as their folder."""
 
     calls: HdfsCalls
-    modes: NewModes
+    permission: int | None
     umask: int
     as_folder: bool
     _known: dict[str, Folder] = field(default_factory=dict)
@@ -57,9 +56,9 @@ class Folders:
     def file_mode(self, folder: Folder) -> int:
         if self.as_folder:
             return folder.mode & 0o644
-        if self.modes.permission is not None:
+        if self.permission is not None:
             # The owner must be able to append at the end of a block; `set_mode` withdraws the right.
-            return self.modes.permission | _OWNER_WRITES
+            return self.permission | _OWNER_WRITES
         return 0o666 if folder.inherits else 0o666 & ~self.umask
 
     def set_mode(self, path: str, mode: int | None, folder: Folder) -> None:
@@ -96,7 +95,7 @@ class Folders:
             missing.append(nearest)
             nearest = dirname(nearest)
         parent = existing or Folder(0o755, inherits=False)
-        wanted = self.modes.folder_permission
+        wanted = None if self.permission is None else folder_permission(self.permission)
         mode = wanted if wanted is not None else 0o777 if parent.inherits else 0o777 & ~self.umask
         self.calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
         for folder in reversed(missing):

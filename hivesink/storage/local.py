@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage import local_files
-from hivesink.storage.fs import TRIES, Entry, NewModes
+from hivesink.storage.fs import TRIES, Entry, folder_permission
 from hivesink.storage.local_files import posix, refusal, refusing
+from hivesink.storage.rename import RenameStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,9 +37,9 @@ class LocalFileSystem:
 
     parallel = 1
 
-    def __init__(self, modes: NewModes = NewModes()) -> None:  # noqa: B008  frozen
+    def __init__(self, permission: int | None = None) -> None:
         self._known: set[str] = set()
-        self._modes = modes
+        self._permission = permission
 
     def canonical(self, location: str) -> str:
         """Links resolved, as far as the path exists."""
@@ -220,11 +221,10 @@ class LocalFileSystem:
         try:
             if not os.path.isdir(folder):
                 os.mkdir(folder)
-                mode = self._modes.folder_permission
-                # The folder above hands down its setgid bit, which keeps all below in one group.
-                special = os.stat(folder).st_mode & (stat.S_ISGID | stat.S_ISVTX)
-                if mode is not None:
-                    os.chmod(folder, mode | special)
+                if self._permission is not None:
+                    # The folder above hands down its setgid bit, which keeps all below in one group.
+                    special = os.stat(folder).st_mode & (stat.S_ISGID | stat.S_ISVTX)
+                    os.chmod(folder, folder_permission(self._permission) | special)
         except FileExistsError:
             # Another process was quicker. If a file is in the way, the first use of the folder fails.
             local_files.require_no_dangling_link(folder)
@@ -240,8 +240,8 @@ class LocalFileSystem:
         self._known.add(folder)
 
     def _set_mode(self, file: int) -> None:
-        if self._modes.permission is not None:
-            os.fchmod(file, self._modes.permission)
+        if self._permission is not None:
+            os.fchmod(file, self._permission)
 
     def _forget(self, folder: str) -> None:
         while folder != "/":
@@ -249,6 +249,6 @@ class LocalFileSystem:
             folder = dirname(folder)
 
 
-def open_file_system(_properties: Mapping[str, str], modes: NewModes | None) -> LocalFileSystem:
+def storage(_properties: Mapping[str, str]) -> RenameStorage:
     """This machine's disks, for which a site has no properties."""
-    return LocalFileSystem(modes or NewModes())
+    return RenameStorage(LocalFileSystem, LocalFileSystem)

@@ -17,6 +17,7 @@ from hivesink import wiring
 from hivesink.core.table import TableName
 from hivesink.core.typetext import known_type
 from hivesink.errors import InvalidOption, NotCovered, Unsupported
+from hivesink.logs import file_store
 from hivesink.tables.dataset import live_files, partition_values, table_dataset
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _register(
     live = registrar.table(TableName((table.db or "default").lower(), table.name.lower()))
     if _SPARKS_OWN in live.spec.options:
         raise NotCovered(reason=f"Spark keeps another schema of {live.spec.name}")
-    store = wiring.file_store(live.location, site)
+    store = file_store(live.location, site)
     partitions = registrar.lookup(live, _needed_partitions(connection, table, live, registrar))
     files = live_files(live, partitions, store)
     connection.register(view, table_dataset(live.spec, _used(table.root(), live.spec), files, store))

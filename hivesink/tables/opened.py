@@ -19,7 +19,7 @@ from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NoMetastore, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
 from hivesink.hiveql.render import declared
-from hivesink.logs import log_root, table_root
+from hivesink.logs import file_store, log_root, table_root
 from hivesink.metastore.thrift_connection import endpoints
 from hivesink.sink.commit.context import CommitContext, rolling_policy, watermark_policy
 from hivesink.sink.commit.observe import load
@@ -91,7 +91,8 @@ class OpenedTable:
         context = self.writers[writer]
         head = load(context).head
         config = self._of_a_start(head)
-        return replace(context, store=wiring.file_store(self.live.location, self.site, config)), config, head
+        store = file_store(self.live.location, self.site, config["sink.file.permission"])
+        return replace(context, store=store), config, head
 
     def _of_a_start(self, head: Manifest | None) -> SinkConfig:
         return SinkConfig.parse(self.live.spec.options, dict(head.options if head else ()))
@@ -235,7 +236,7 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     connected = wiring.MetastoreAddress.at("thrift", metastore_address(metastore, site), site)
     with closing(connected.registrar) as registrar:
         live = registrar.table(name)
-        store = wiring.file_store(live.location, site)
+        store = file_store(live.location, site)
         owner = Ownership(_root_of(live, registrar, site), registrar, store)
         records = owner.root.records()
         today = str(name).removesuffix("__rejected")

@@ -9,11 +9,11 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink import wiring
 from hivesink.core.partition_time import start_of
 from hivesink.core.watermark import latest
 from hivesink.errors import FileSystemUnknown, HiveSinkError, Unsupported
 from hivesink.formats import adapter
+from hivesink.logs import file_store
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.commit_rule import time_extractor
 
@@ -111,7 +111,7 @@ def picture_of(opened: OpenedTable, now: datetime, limit: int | None) -> Picture
     live = opened.metastore.registrar.lookup(opened.live, None)
     order = _by_time(live.keys() | waiting.keys(), time_extractor(opened.live.spec, config))
     shown = order if limit is None else order[-limit:]
-    store = wiring.file_store(opened.live.location, opened.site)
+    store = file_store(opened.live.location, opened.site)
     registered = [partition for partition in shown if partition in live]
     listed = store.run_parallel(partial(_visible, store, live[partition].location) for partition in registered)
     files = {partition: look for partition, look in zip(registered, listed, strict=True) if look is not None}

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hivesink import wiring
 from hivesink.core.column_source import LINE, PATH, named_file
 from hivesink.core.partfile import PartName
 from hivesink.errors import InvalidOption, UnknownTable, Unsupported, WrongUsage
 from hivesink.formats import adapter
+from hivesink.logs import file_store
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.rejects import SCHEMA, columns_of
 
@@ -98,7 +98,7 @@ class DeadLetters:
         self.opened = opened
         self.live: LiveTable = opened.metastore.registrar.table(opened.live.spec.name.rejected)
         columns_of(self.live.spec)
-        self._store: FileStore = wiring.file_store(self.live.location, opened.site)
+        self._store: FileStore = file_store(self.live.location, opened.site)
 
     @property
     def name(self) -> str:

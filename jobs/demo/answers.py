@@ -6,8 +6,8 @@ import math
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from hivesink import wiring
 from hivesink.core.bucket import normal
+from hivesink.logs import file_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ DELAYS = "SELECT month, avg(dep_delay) FROM demo.flights GROUP BY month"
 
 def finished_files(location: str, site: Site) -> list[Finished]:
     """The files in a table's folder that readers see: the sink hides its unfinished files."""
-    store = wiring.file_store(location, site)
+    store = file_store(location, site)
     folders = sorted(folder for folder in store.walk(normal(location)) if PARTITION in folder)
     return [file for folder in folders for file in store.visible(folder)]
 

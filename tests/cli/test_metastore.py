@@ -141,7 +141,7 @@ def test_a_store_that_is_not_supported_is_refused_before_the_metastore_is_asked(
     said = hivesink(capsys, "ddl", command, ddl)
     assert said.code == 65
     (line,) = said.err.splitlines()
-    assert "s3a://b/t: hivesink writes only to HDFS (hdfs://…) and local file systems (file:/…)" in line
+    assert "s3a://b/t: hivesink supports only HDFS (hdfs://…) and local file systems (file:/…)" in line
 
 
 def test_all_problems_of_a_folder_are_shown_with_file_and_line(

@@ -6,7 +6,7 @@ A staged part is an upload; its id comes before the hidden path that it was begu
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, Stage, decide_publish, parse_staged
@@ -14,6 +14,8 @@ from hivesink.errors import StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from hivesink.ports import LogRoot
 
 _T = TypeVar("_T")
 
@@ -100,6 +102,19 @@ class MultipartFileStore:
     def _length(self, path: str) -> int | None:
         found = self.uploads.get(path, self.objects.get(path))
         return None if found is None else len(found)
+
+
+@dataclass(frozen=True, slots=True)
+class MultipartStorage:
+    """Implements `ports.Storage`, but for the log."""
+
+    store: MultipartFileStore = field(default_factory=MultipartFileStore)
+
+    def files(self, permission: int | None) -> MultipartFileStore:  # noqa: ARG002  no modes there
+        return self.store
+
+    def root(self, folder: str) -> LogRoot:
+        raise NotImplementedError(folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What every commit log promises; a file system joins by one line in FILE_SYSTEMS."""
+"""What every commit log promises."""
 
 from __future__ import annotations
 
@@ -24,31 +24,21 @@ from hivesink.errors import (
     OutcomeUnknown,
     StoreUnavailable,
 )
+from hivesink.logs import commit_log
 from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
 from tests.contracts.manifests import full, small
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
-from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from hivesink.ports import CommitLog
     from hivesink.storage.fs import Entry, FileSystem
 
-FILE_SYSTEMS: dict[str, Callable[[pytest.FixtureRequest, Path], tuple[FileSystem, str]]] = {
-    "local": lambda _, path: (LocalFileSystem(), str(path)),
-    "memory": lambda *_: (MemoryFileSystem(), "/w"),
-    "hdfs": lambda request, _: (HdfsFileSystem({}, as_folder=True), hdfs_folder(request)),
-}
 FLIGHTS = TableName("demo", "flights")
-
-
-@pytest.fixture(params=FILE_SYSTEMS)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
-    return FILE_SYSTEMS[request.param](request, tmp_path)
 
 
 @pytest.fixture
@@ -62,30 +52,30 @@ def folder(opened: tuple[FileSystem, str]) -> str:
 
 
 @pytest.fixture
-def empty(fs: FileSystem, folder: str) -> RenameCommitLog:
-    return RenameCommitLog(fs, folder)
+def empty(folder: str) -> CommitLog:
+    return commit_log(folder)
 
 
 @pytest.fixture
-def log(empty: RenameCommitLog) -> RenameCommitLog:
+def log(empty: CommitLog) -> CommitLog:
     empty.uid("0a1b2c3d")
     return empty
 
 
-def filled(log: RenameCommitLog, epochs: int) -> None:
+def filled(log: CommitLog, epochs: int) -> None:
     for epoch in range(1, epochs + 1):
         log.create(small(epoch))
 
 
-def slot(log: RenameCommitLog, epoch: int) -> str:
+def slot(log: CommitLog, epoch: int) -> str:
     return f"{log.location}/manifests/{epoch:010d}.json"
 
 
-def temporaries(fs: FileSystem, log: RenameCommitLog) -> list[str]:
+def temporaries(fs: FileSystem, log: CommitLog) -> list[str]:
     return [entry.name for entry in fs.list(f"{log.location}/manifests") if entry.name.endswith(".tmp")]
 
 
-def test_an_empty_log(empty: RenameCommitLog) -> None:
+def test_an_empty_log(empty: CommitLog) -> None:
     view = empty.view()
     assert (view.head, view.floor, view.manifests, dict(view.marks)) == (0, 0, (), {})
     assert empty.floor() is None
@@ -93,13 +83,13 @@ def test_an_empty_log(empty: RenameCommitLog) -> None:
     assert empty.touched() == []
 
 
-def test_the_first_uid_stays(empty: RenameCommitLog) -> None:
+def test_the_first_uid_stays(empty: CommitLog) -> None:
     assert empty.uid("0a1b2c3d") == "0a1b2c3d"
     assert empty.uid("ffffffff") == "0a1b2c3d"
     assert empty.uid(None) == "0a1b2c3d"
 
 
-def test_a_lost_uid_is_that_of_the_manifests(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
+def test_a_lost_uid_is_that_of_the_manifests(fs: FileSystem, log: CommitLog, folder: str) -> None:
     log.uid("0a1b2c3d")
     filled(log, 2)
     fs.delete(f"{folder}/uid")
@@ -110,22 +100,22 @@ def test_a_lost_uid_is_that_of_the_manifests(fs: FileSystem, log: RenameCommitLo
     assert fs.read(f"{folder}/uid") == b"0a1b2c3d\n"
 
 
-def _damage(fs: FileSystem, log: RenameCommitLog) -> None:
+def _damage(fs: FileSystem, log: CommitLog) -> None:
     fs.delete(slot(log, 2))
     fs.write_new(slot(log, 2), b"{")
 
 
-def _lose(fs: FileSystem, log: RenameCommitLog) -> None:
+def _lose(fs: FileSystem, log: CommitLog) -> None:
     log.mark(Epoch(2), Mark.PUBLISHED)
     fs.delete(slot(log, 2))
 
 
-def _lose_all_above_the_floor(fs: FileSystem, log: RenameCommitLog) -> None:
+def _lose_all_above_the_floor(fs: FileSystem, log: CommitLog) -> None:
     log.trim(Floor(Epoch(1), Rows()))
     fs.delete(slot(log, 2))
 
 
-def _copy_another_ones(fs: FileSystem, log: RenameCommitLog) -> None:
+def _copy_another_ones(fs: FileSystem, log: CommitLog) -> None:
     fs.delete(slot(log, 2))
     fs.write_new(slot(log, 2), encode(replace(small(2), uid="eeeeeeee")))
 
@@ -144,9 +134,9 @@ def _copy_another_ones(fs: FileSystem, log: RenameCommitLog) -> None:
 )
 def test_a_lost_uid_is_not_made_up_beside_a_damaged_log(
     fs: FileSystem,
-    log: RenameCommitLog,
+    log: CommitLog,
     folder: str,
-    act: Callable[[FileSystem, RenameCommitLog], None],
+    act: Callable[[FileSystem, CommitLog], None],
     reason: str,
 ) -> None:
     filled(log, 2)
@@ -158,14 +148,14 @@ def test_a_lost_uid_is_not_made_up_beside_a_damaged_log(
     assert fs.read(f"{folder}/uid") is None
 
 
-def test_a_manifest_of_another_log_is_refused(fs: FileSystem, log: RenameCommitLog) -> None:
+def test_a_manifest_of_another_log_is_refused(fs: FileSystem, log: CommitLog) -> None:
     log.uid("0a1b2c3d")
     _copy_another_ones(fs, log)
     with pytest.raises(LogDamaged, match=r"0000000002\.json is damaged \(its uid is eeeeeeee, this log's is 0a1b2c3d"):
         log.manifest(Epoch(2))
 
 
-def test_a_damaged_uid_is_told_apart_by_the_way_out(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
+def test_a_damaged_uid_is_told_apart_by_the_way_out(fs: FileSystem, log: CommitLog, folder: str) -> None:
     filled(log, 2)
     uid = log.manifest(Epoch(1)).uid
     fs.delete(f"{folder}/uid")
@@ -176,14 +166,14 @@ def test_a_damaged_uid_is_told_apart_by_the_way_out(fs: FileSystem, log: RenameC
     assert RenameCommitLog(fs, folder).uid("ffffffff") == uid
 
 
-def test_a_manifest_is_read_back_as_it_was_written(fs: FileSystem, log: RenameCommitLog) -> None:
+def test_a_manifest_is_read_back_as_it_was_written(fs: FileSystem, log: CommitLog) -> None:
     fs.write_new(slot(log, full().epoch - 1), b"")
     log.create(full())
     assert log.manifest(Epoch(12)) == full()
     assert log.view().head == 12
 
 
-def test_an_epoch_is_decided_once(fs: FileSystem, log: RenameCommitLog) -> None:
+def test_an_epoch_is_decided_once(fs: FileSystem, log: CommitLog) -> None:
     log.create(small(1))
     with pytest.raises(EpochTaken, match="epoch 1"):
         log.create(small(1, "ccccdddd"))
@@ -191,13 +181,13 @@ def test_an_epoch_is_decided_once(fs: FileSystem, log: RenameCommitLog) -> None:
     assert temporaries(fs, log) == []
 
 
-def test_creating_the_same_manifest_again_is_harmless(log: RenameCommitLog) -> None:
+def test_creating_the_same_manifest_again_is_harmless(log: CommitLog) -> None:
     log.create(small(1))
     log.create(small(1))
     assert log.view().manifests == (1,)
 
 
-def test_of_racing_runs_just_one_wins_each_epoch(log: RenameCommitLog) -> None:
+def test_of_racing_runs_just_one_wins_each_epoch(log: CommitLog) -> None:
     wins: list[int] = []
     taken: list[int] = []
 
@@ -220,7 +210,7 @@ def test_of_racing_runs_just_one_wins_each_epoch(log: RenameCommitLog) -> None:
     assert len(taken) == 80
 
 
-def test_a_slot_reopened_by_clean_up_is_no_slot(fs: FileSystem, log: RenameCommitLog) -> None:
+def test_a_slot_reopened_by_clean_up_is_no_slot(fs: FileSystem, log: CommitLog) -> None:
     filled(log, 4)
     log.trim(Floor(Epoch(3), Rows()))
     with pytest.raises(EpochTaken):
@@ -229,7 +219,7 @@ def test_a_slot_reopened_by_clean_up_is_no_slot(fs: FileSystem, log: RenameCommi
     assert log.view().manifests == (4,)
 
 
-def test_a_higher_number_alone_means_decided_and_fenced_out(fs: FileSystem, log: RenameCommitLog) -> None:
+def test_a_higher_number_alone_means_decided_and_fenced_out(fs: FileSystem, log: CommitLog) -> None:
     filled(log, 2)
     fs.delete(slot(log, 1))
     with pytest.raises(FencedOut):
@@ -237,7 +227,7 @@ def test_a_higher_number_alone_means_decided_and_fenced_out(fs: FileSystem, log:
     assert log.manifest(Epoch(1)).attempt == "ccccdddd"
 
 
-def test_floors_hide_what_is_at_or_below_them_even_undeleted(fs: FileSystem, log: RenameCommitLog) -> None:
+def test_floors_hide_what_is_at_or_below_them_even_undeleted(fs: FileSystem, log: CommitLog) -> None:
     filled(log, 5)
     log.mark(Epoch(3), Mark.PUBLISHED)
     below = fs.read(slot(log, 3))
@@ -252,7 +242,7 @@ def test_floors_hide_what_is_at_or_below_them_even_undeleted(fs: FileSystem, log
     assert [name for name in names if name.startswith("floor")] == ["floor-0000000003"]
 
 
-def test_trimming_again_or_lower_only_cleans(fs: FileSystem, log: RenameCommitLog) -> None:
+def test_trimming_again_or_lower_only_cleans(fs: FileSystem, log: CommitLog) -> None:
     filled(log, 4)
     fs.write_new(f"{log.location}/manifests/.0000000003.json.abcdef01.tmp", b"{")
     for epoch in (3, 3, 1):
@@ -261,14 +251,14 @@ def test_trimming_again_or_lower_only_cleans(fs: FileSystem, log: RenameCommitLo
     assert temporaries(fs, log) == []
 
 
-def test_the_head_is_never_trimmed(log: RenameCommitLog) -> None:
+def test_the_head_is_never_trimmed(log: CommitLog) -> None:
     filled(log, 2)
     with pytest.raises(ValueError, match="can't be the floor"):
         log.trim(Floor(Epoch(2), Rows()))
     assert log.view().manifests == (1, 2)
 
 
-def test_marks_are_idempotent_and_by_epoch(log: RenameCommitLog) -> None:
+def test_marks_are_idempotent_and_by_epoch(log: CommitLog) -> None:
     filled(log, 2)
     for mark in (*Mark, *Mark):
         log.mark(Epoch(1), mark)
@@ -276,7 +266,7 @@ def test_marks_are_idempotent_and_by_epoch(log: RenameCommitLog) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "x=a%3Ab", "Zürich", "dt=1/hour=2"])
-def test_touched_lists(log: RenameCommitLog, name: str) -> None:
+def test_touched_lists(log: CommitLog, name: str) -> None:
     listed = StagingIntent(Epoch(2), "aaaabbbb", 1, 0, 0, (f"/w/t/{name}",))
     later = StagingIntent(Epoch(10), "aaaabbbb", 0, 3, 1, ("/w/t/b", "/w/t/a"))
     for one in (later, listed, listed):
@@ -290,7 +280,7 @@ def test_touched_lists(log: RenameCommitLog, name: str) -> None:
 
 
 def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
-    fs: FileSystem, log: RenameCommitLog, folder: str
+    fs: FileSystem, log: CommitLog, folder: str
 ) -> None:
     filled(log, 2)
     fs.rename_folder(folder, f"{folder}.reset-x")
@@ -306,7 +296,7 @@ def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
     assert (log.view().head, dict(log.view().marks), log.touched()) == (0, {}, [])
 
 
-def test_a_torn_touched_list_names_no_folder(fs: FileSystem, log: RenameCommitLog) -> None:
+def test_a_torn_touched_list_names_no_folder(fs: FileSystem, log: CommitLog) -> None:
     torn = StagingIntent(Epoch(1), "aaaabbbb", 0, 0, 0, ("/w/t/dt=1",))
     fs.write_new(f"{log.location}/touched/1-aaaabbbbt0-0-0", b'["/w/t/d')
     assert log.folders(torn) == ()
@@ -315,7 +305,7 @@ def test_a_torn_touched_list_names_no_folder(fs: FileSystem, log: RenameCommitLo
 
 
 def test_a_folder_is_renamed_with_all_that_is_in_it_and_never_over_anything(
-    fs: FileSystem, log: RenameCommitLog, folder: str
+    fs: FileSystem, log: CommitLog, folder: str
 ) -> None:
     filled(log, 2)
     fs.rename_folder(folder, f"{folder}.reset-x")
@@ -337,7 +327,7 @@ def test_a_folder_is_renamed_with_all_that_is_in_it_and_never_over_anything(
     [(b"{", LogDamaged), (b"[]", LogDamaged), (b'{"format": 1}', LogDamaged), (b'{"format": 2}', NewerFormat)],
 )
 def test_what_cannot_be_read_is_named_and_left(
-    fs: FileSystem, log: RenameCommitLog, data: bytes, error: type[Exception]
+    fs: FileSystem, log: CommitLog, data: bytes, error: type[Exception]
 ) -> None:
     fs.write_new(slot(log, 1), data)
     with pytest.raises(error, match=r"0000000001\.json"):
@@ -345,7 +335,7 @@ def test_what_cannot_be_read_is_named_and_left(
     assert fs.read(slot(log, 1)) == data
 
 
-def test_missing_and_misnamed_manifests_are_damage(fs: FileSystem, log: RenameCommitLog) -> None:
+def test_missing_and_misnamed_manifests_are_damage(fs: FileSystem, log: CommitLog) -> None:
     with pytest.raises(LogDamaged, match="missing"):
         log.manifest(Epoch(1))
     fs.write_new(slot(log, 1), encode(small(2)))
@@ -361,14 +351,14 @@ def create_steps(fs: FileSystem, folder: str) -> dict[str, int]:
     return {call.name: call.number for call in probe.calls if call.changes}
 
 
-def test_unknown_but_applied_is_decided(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
+def test_unknown_but_applied_is_decided(fs: FileSystem, log: CommitLog, folder: str) -> None:
     step = create_steps(fs, folder)["rename"]
     RenameCommitLog(FaultyFileSystem(fs, Plan(step, Mode.LOST)), folder).create(small(1))
     assert log.manifest(Epoch(1)) == small(1)
     assert temporaries(fs, log) == []
 
 
-def test_unknown_and_another_is_there_is_taken(fs: FileSystem, log: RenameCommitLog, folder: str) -> None:
+def test_unknown_and_another_is_there_is_taken(fs: FileSystem, log: CommitLog, folder: str) -> None:
     step = create_steps(fs, folder)["rename"]
     log.create(small(1))
     faulty = FaultyFileSystem(fs, Plan(step, Mode.LATE))
@@ -378,9 +368,7 @@ def test_unknown_and_another_is_there_is_taken(fs: FileSystem, log: RenameCommit
     assert log.manifest(Epoch(1)).attempt == "aaaabbbb"
 
 
-def test_unknown_and_absent_is_given_up_only_once_it_cannot_come(
-    fs: FileSystem, log: RenameCommitLog, folder: str
-) -> None:
+def test_unknown_and_absent_is_given_up_only_once_it_cannot_come(fs: FileSystem, log: CommitLog, folder: str) -> None:
     step = create_steps(fs, folder)["rename"]
     faulty = FaultyFileSystem(fs, Plan(step, Mode.LATE))
     with pytest.raises(StoreUnavailable):
@@ -415,9 +403,7 @@ class Arriving(FaultyFileSystem):
         return super().delete(path)
 
 
-def test_a_rename_that_arrives_after_the_first_look_is_decided(
-    fs: FileSystem, log: RenameCommitLog, folder: str
-) -> None:
+def test_a_rename_that_arrives_after_the_first_look_is_decided(fs: FileSystem, log: CommitLog, folder: str) -> None:
     step = create_steps(fs, folder)["rename"]
     RenameCommitLog(Arriving(fs, Plan(step, Mode.LATE)), folder).create(small(1))
     assert log.manifest(Epoch(1)) == small(1)
@@ -430,15 +416,13 @@ class Unreachable(FaultyFileSystem):
         raise StoreUnavailable(folder, folder, "away")
 
 
-def test_a_failure_after_the_decision_is_never_called_undecided(
-    fs: FileSystem, log: RenameCommitLog, folder: str
-) -> None:
+def test_a_failure_after_the_decision_is_never_called_undecided(fs: FileSystem, log: CommitLog, folder: str) -> None:
     with pytest.raises(OutcomeUnknown):
         RenameCommitLog(Unreachable(fs), folder).create(small(1))
     assert log.manifest(Epoch(1)) == small(1)
 
 
-def story(log: RenameCommitLog, table: str) -> None:
+def story(log: CommitLog, table: str) -> None:
     """Everything that a writer does to its log; each step may have been done before."""
     log.uid("0a1b2c3d")
     log.touch(StagingIntent(Epoch(1), "aaaabbbb", 0, 0, 0, (table,)))
@@ -472,7 +456,7 @@ def test_a_fault_at_every_step_and_then_a_second_run(tmp_path: Path, mode: Mode)
         assert temporaries(fs, log) == []
 
 
-def test_a_manifest_is_json_that_names_its_format_first_of_all(fs: FileSystem, log: RenameCommitLog) -> None:
+def test_a_manifest_is_json_that_names_its_format_first_of_all(fs: FileSystem, log: CommitLog) -> None:
     manifest: Manifest = full()
     fs.write_new(slot(log, manifest.epoch - 1), b"")
     log.create(manifest)

@@ -1,4 +1,4 @@
-"""What every file store promises; an adapter joins by one line in STORES."""
+"""What every file store promises."""
 
 from __future__ import annotations
 
@@ -8,43 +8,26 @@ import pytest
 
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending, parse_staged
 from hivesink.errors import PartLost, StoreUnavailable, TargetTaken
-from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.rename_store import RenameFileStore
-from tests.contracts.multipart import MultipartFileStore
-from tests.inmemory.filesystem import MemoryFileSystem
-from tests.storage.realhdfs import hdfs_folder
+from hivesink.logs import file_store
+from tests.contracts.storages import PLACES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from hivesink.ports import FileStore
 
-STORES: dict[str, Callable[[pytest.FixtureRequest, Path], tuple[FileStore, str]]] = {
-    "local": lambda _, path: (RenameFileStore(LocalFileSystem()), f"{path}/t"),
-    "local-uri": lambda _, path: (RenameFileStore(LocalFileSystem()), f"file:{path}/t"),
-    "memory": lambda *_: (RenameFileStore(MemoryFileSystem()), "/w/t"),
-    "multipart": lambda *_: (MultipartFileStore(), "s3://b/t"),
-    "hdfs": lambda request, _: (RenameFileStore(HdfsFileSystem({})), f"{hdfs_folder(request)}/t"),
-}
 ROWS = b"rows and rows"
 ODD = ["dt=2026-01-01--00", "with space=a b", "x=a%3Ab", "name=Zürich", "a=1/b=2", "k=__HIVE_DEFAULT_PARTITION__"]
 
 
-@pytest.fixture(params=STORES)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileStore, str]:
-    return STORES[request.param](request, tmp_path)
+@pytest.fixture(params=PLACES)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"{PLACES[request.param](request, tmp_path)}/t"
 
 
 @pytest.fixture
-def store(opened: tuple[FileStore, str]) -> FileStore:
-    return opened[0]
-
-
-@pytest.fixture
-def table(opened: tuple[FileStore, str]) -> str:
-    return opened[1]
+def store(table: str) -> FileStore:
+    return file_store(table)
 
 
 def name(task: int = 0) -> PartName:

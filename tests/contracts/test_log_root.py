@@ -1,4 +1,4 @@
-"""What every root of a table's log promises; a file system joins by a line in FILE_SYSTEMS of test_commit_log."""
+"""What every root of a table's log promises."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.ownership import RootRecord
 from hivesink.errors import LogDamaged
-from hivesink.storage.log_root import RenameLogRoot
+from hivesink.logs import log_root
 from tests.contracts.manifests import small
-from tests.contracts.test_commit_log import FILE_SYSTEMS
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from hivesink.ports import LogRoot
+    from hivesink.storage.fs import FileSystem
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 RECORD = RootRecord("1d", "thrift://a:9083", "demo.flights", "/w/flights")
 
 
-@pytest.fixture(params=FILE_SYSTEMS)
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> RenameLogRoot:
-    fs, folder = FILE_SYSTEMS[request.param](request, tmp_path)
-    return RenameLogRoot(fs, f"{folder}/.hivesink/demo.flights")
+@pytest.fixture
+def root(opened: tuple[FileSystem, str]) -> LogRoot:
+    return log_root(f"{opened[1]}/.hivesink/demo.flights")
 
 
-def test_the_first_claim_stays_and_the_newest_change_counts(root: RenameLogRoot) -> None:
+def test_the_first_claim_stays_and_the_newest_change_counts(root: LogRoot) -> None:
     assert root.records() == ()
     for other in (RECORD, replace(RECORD, table_id="2e")):
         assert root.claim(other) == RECORD
@@ -40,7 +39,7 @@ def test_the_first_claim_stays_and_the_newest_change_counts(root: RenameLogRoot)
     assert root.claim(replace(RECORD, table_id="3f")) == RECORD
 
 
-def test_of_claims_at_once_one_wins(root: RenameLogRoot) -> None:
+def test_of_claims_at_once_one_wins(root: LogRoot) -> None:
     won: list[RootRecord] = []
     threads = [
         threading.Thread(target=lambda n=n: won.append(root.claim(replace(RECORD, table_id=f"{n:02x}"))))
@@ -55,14 +54,14 @@ def test_of_claims_at_once_one_wins(root: RenameLogRoot) -> None:
     assert len(root.records()) == 1
 
 
-def test_a_damaged_record_is_named(root: RenameLogRoot) -> None:
+def test_a_damaged_record_is_named(opened: tuple[FileSystem, str], root: LogRoot) -> None:
     root.claim(RECORD)
-    root.fs.write_new(f"{root.location}/table-000002.json", b"torn")
+    opened[0].write_new(f"{root.location}/table-000002.json", b"torn")
     with pytest.raises(LogDamaged, match="table-000002"):
         root.records()
 
 
-def test_logs_are_put_aside_whole_and_uids_accepted(root: RenameLogRoot) -> None:
+def test_logs_are_put_aside_whole_and_uids_accepted(root: LogRoot) -> None:
     assert (root.logs(), root.archived()) == ({}, {})
     root.claim(RECORD)
     for number, writer in enumerate(("one", "two")):

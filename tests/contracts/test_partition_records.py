@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.config.site import NO_SITE
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Floor, Rows
 from hivesink.core.manifest_json import encode
@@ -15,9 +16,11 @@ from hivesink.core.offsets import KafkaOffset
 from hivesink.core.partition_commit import Recorded, newest
 from hivesink.core.records import Commit
 from hivesink.errors import HiveSinkError, LogDamaged
+from hivesink.logs import file_system
 from hivesink.storage.commit_log import RenameCommitLog
 from tests.contracts.manifests import AT, small
-from tests.contracts.test_commit_log import FILE_SYSTEMS, slot
+from tests.contracts.storages import WITH_RENAME
+from tests.contracts.test_commit_log import slot
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
 
@@ -28,11 +31,6 @@ if TYPE_CHECKING:
     from hivesink.storage.fs import FileSystem
 
 HEAD = 60
-
-
-@pytest.fixture(params=FILE_SYSTEMS)
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
-    return FILE_SYSTEMS[request.param](request, tmp_path)
 
 
 @pytest.fixture
@@ -141,7 +139,8 @@ def test_a_fault_at_every_step_of_a_merge_loses_no_record_that_a_floor_covers(
     kind: str, mode: Mode, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     for step in range(1, calls_of_the_story() + 1):
-        fs, root = FILE_SYSTEMS[kind](request, tmp_path)
+        root = WITH_RENAME[kind](request, tmp_path)
+        fs = file_system(root, NO_SITE)
         folder = f"{root}/{step}{FOLDER}"
         log = begun(fs, folder)
         faulty = FaultyFileSystem(fs, Plan(step, mode))

@@ -7,33 +7,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.errors import LogMissing, SegmentLost, StoreUnavailable
-from hivesink.storage.commit_log import RenameCommitLog
-from tests.contracts.test_commit_log import FILE_SYSTEMS
+from hivesink.logs import commit_log
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hivesink.ports import SegmentStore
+    from hivesink.ports import CommitLog, SegmentStore
     from hivesink.storage.fs import FileSystem
 
 NAME, OTHER = "1-00ff00ff00t0-0.arrow", "1-00ff00ff00t1-1.arrow"
 
 
-@pytest.fixture(params=FILE_SYSTEMS)
-def log(request: pytest.FixtureRequest, tmp_path: Path) -> RenameCommitLog:
-    fs, root = FILE_SYSTEMS[request.param](request, tmp_path)
-    opened = RenameCommitLog(fs, f"{root}/.hivesink/demo.flights/w")
-    opened.uid("0a1b2c3d")
-    return opened
+@pytest.fixture
+def log(opened: tuple[FileSystem, str]) -> CommitLog:
+    log = commit_log(f"{opened[1]}/.hivesink/demo.flights/w")
+    log.uid("0a1b2c3d")
+    return log
 
 
 @pytest.fixture
-def segments(log: RenameCommitLog) -> SegmentStore:
+def segments(log: CommitLog) -> SegmentStore:
     return log.segments
-
-
-def fs_of(log: RenameCommitLog) -> FileSystem:
-    return log.segments.fs
 
 
 def write(segments: SegmentStore, name: str, data: bytes) -> None:
@@ -80,10 +72,10 @@ def test_what_is_aborted_or_dropped_is_gone(segments: SegmentStore) -> None:
     assert segments.lengths() == {}
 
 
-def test_a_segment_makes_no_log_anew(log: RenameCommitLog) -> None:
+def test_a_segment_makes_no_log_anew(opened: tuple[FileSystem, str], log: CommitLog) -> None:
     file = log.segments.create(NAME)
     file.stream.write(b"one")
-    fs = fs_of(log)
+    fs = opened[0]
     fs.rename_folder(log.location, f"{log.location}.reset-20261123T000000Z")
     other = log.segments.create(OTHER)
     other.stream.write(b"two")

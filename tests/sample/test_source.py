@@ -111,7 +111,7 @@ def test_a_topic_has_a_port_by_default(text: str, servers: str) -> None:
     ("text", "problem"),
     [
         ("kafka://h", "write kafka://HOST:PORT/TOPIC"),
-        ("s3://bucket/key", "write a local path, hdfs://…, or kafka://HOST:PORT/TOPIC"),
+        ("s3://bucket/key", "s3://bucket/key: hivesink supports only "),
         ("not there", "no file that Spark reads"),
         ("empty", "no file that Spark reads; it skips names that begin with . or _"),
     ],

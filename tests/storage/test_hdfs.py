@@ -13,7 +13,7 @@ import pytest
 from hdfs_native import AclEntry, Client
 
 from hivesink.errors import NotWritable, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry, NewModes
+from hivesink.storage.fs import Entry
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
 from tests.storage.realhdfs import hdfs_folder
@@ -59,7 +59,7 @@ def user(monkeypatch: pytest.MonkeyPatch, name: str, mode: int | None = None, **
 
     made: dict[str, HdfsCalls] = {}
     monkeypatch.setenv("HADOOP_USER_NAME", name)
-    return HdfsFileSystem(site, NewModes(mode), connect=connect)
+    return HdfsFileSystem(site, mode, connect=connect)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_default_acl_is_inherited_whole(place: Place, mode: int | None) -> Non
             AclEntry("other", "default", "---"),
         ],
     )
-    fs = HdfsFileSystem({"fs.permissions.umask-mode": "077"}, NewModes(permission=mode))
+    fs = HdfsFileSystem({"fs.permissions.umask-mode": "077"}, mode)
     fs.write_new(f"{place.url}/a=1/f", b"x")
     assert ("bob", "rwx") in place.acl("/a=1")
     assert ("bob", "rwx") in place.acl("/a=1/f")
@@ -93,7 +93,7 @@ def test_a_default_acl_is_inherited_whole(place: Place, mode: int | None) -> Non
 
 
 def test_the_permission_is_there_before_the_file_is_renamed(place: Place) -> None:
-    fs = HdfsFileSystem({}, NewModes(0o640))
+    fs = HdfsFileSystem({}, 0o640)
     stream = fs.open_new(f"{place.url}/t/dt=1/f")
     stream.write(b"rows")
     fs.sync_close(stream, f"{place.url}/t/dt=1/f")

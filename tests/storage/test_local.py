@@ -12,7 +12,7 @@ import pytest
 
 from hivesink.core.partfile import InProgress, PartName
 from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry, NewModes
+from hivesink.storage.fs import Entry
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.local_files import posix
 from hivesink.storage.rename_store import RenameFileStore
@@ -235,7 +235,7 @@ def test_a_folder_that_keeps_vanishing_is_an_error(tmp_path: Path) -> None:
 
 
 def test_files_and_the_folders_made_for_them_get_the_wanted_mode(tmp_path: Path) -> None:
-    fs = LocalFileSystem(NewModes(permission=0o640))
+    fs = LocalFileSystem(0o640)
     stream = fs.open_new(f"{tmp_path}/dt=1/a")
     fs.sync_close(stream, f"{tmp_path}/dt=1/a")
     fs.write_new(f"{tmp_path}/dt=1/_SUCCESS", b"")
@@ -248,7 +248,7 @@ def test_folders_keep_the_setgid_bit_and_the_group_of_the_one_above(tmp_path: Pa
     table.mkdir()
     os.chown(table, -1, 12345) if os.geteuid() == 0 else None
     table.chmod(0o2775)
-    LocalFileSystem(NewModes(permission=0o660)).write_new(f"{table}/a=1/b=2/f", b"x")
+    LocalFileSystem(0o660).write_new(f"{table}/a=1/b=2/f", b"x")
     modes = [stat.S_IMODE((table / name).stat().st_mode) for name in ("a=1", "a=1/b=2", "a=1/b=2/f")]
     assert modes == [0o2770, 0o2770, 0o660]
     assert {(table / name).stat().st_gid for name in ("a=1", "a=1/b=2", "a=1/b=2/f")} == {table.stat().st_gid}
@@ -262,6 +262,6 @@ def test_folders_keep_a_default_acl(tmp_path: Path) -> None:
     entries = [(0x01, 7, everyone), (0x02, 7, 12345), (0x04, 5, everyone), (0x10, 7, everyone), (0x20, 0, everyone)]
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
     os.setxattr(table, "system.posix_acl_default", acl)
-    LocalFileSystem(NewModes(permission=0o660)).write_new(f"{table}/a=1/b=2/f", b"x")
+    LocalFileSystem(0o660).write_new(f"{table}/a=1/b=2/f", b"x")
     assert os.getxattr(table / "a=1/b=2", "system.posix_acl_default") == acl
     assert struct.pack("<HHI", 0x02, 7, 12345) in os.getxattr(table / "a=1/b=2/f", "system.posix_acl_access")

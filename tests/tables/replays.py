@@ -18,6 +18,7 @@ from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.rejects import rejected_spec
+from hivesink.storage.rename import RenameStorage
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import Census, DeadLetters, Wanted
@@ -31,10 +32,9 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from hivesink.config.site import Site
     from hivesink.core.table import TableName, TableSpec
     from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
-    from hivesink.storage.fs import FileSystem, NewModes
+    from hivesink.storage.fs import FileSystem
 
 REJECTED = f"{LOCATION}__rejected"
 _OPTIONS = {"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "true"}
@@ -58,11 +58,8 @@ class World:
 
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """From now on all files are here."""
-        for module in ("logs", "wiring"):
-            monkeypatch.setattr(f"hivesink.{module}.file_system", self._file_system)
-
-    def _file_system(self, location: str, site: Site, modes: NewModes | None = None) -> FileSystem:  # noqa: ARG002  in place of the real one
-        return self.current
+        storage = RenameStorage(lambda _: self.current, lambda: self.current)
+        monkeypatch.setattr("hivesink.logs.storage_of", lambda *_: storage)
 
     @contextmanager
     def process(self, files: FileSystem | None = None) -> Iterator[DeadLetters]:

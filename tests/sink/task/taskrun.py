@@ -19,7 +19,6 @@ from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import TaskTools, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import rejected_spec
-from hivesink.storage.fs import NewModes
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.segments import LogSegments
 
@@ -71,7 +70,7 @@ class Run:
 
     @property
     def segments(self) -> LogSegments:
-        return LogSegments(LocalFileSystem(NewModes()), f"{self.location}.segments", lambda _: None)
+        return LogSegments(LocalFileSystem(), f"{self.location}.segments", lambda _: None)
 
     def tools(self, plan: TaskPlan) -> TaskTools:
         config, spec = plan.config, plan.target.spec

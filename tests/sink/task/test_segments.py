@@ -21,7 +21,6 @@ from hivesink.decode.refit import refit
 from hivesink.sink.task.attempt import run_encoding, run_task
 from hivesink.sink.task.messages import InputShape, LeftSlice, TaskReport
 from hivesink.sink.task.segments import held_back, lost_slices
-from hivesink.storage.fs import NewModes
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.manifests import small
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 KEY = ("db.t", "")
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
-STORE = RenameFileStore(LocalFileSystem(NewModes()))
+STORE = RenameFileStore(LocalFileSystem())
 
 
 def run(folder: Path, kind: str, **others: str) -> Run:
