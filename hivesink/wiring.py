@@ -25,8 +25,9 @@ from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import commit_log, file_store, root_folder, table_root
 from hivesink.metastore import catalog, connect
 from hivesink.sink.commit.committer import Committer
-from hivesink.sink.commit.context import CommitContext, WriterSpec, problems_of
+from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.writer import WriterSpec, problems_of
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.ownership import Ownership, require_current, require_sole, was_written
 from hivesink.sink.task.assign import row_columns

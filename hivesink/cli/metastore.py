@@ -21,7 +21,7 @@ from hivesink.hiveql.apply import apply as apply_all
 from hivesink.hiveql.parse import parse_path
 from hivesink.logs import store_problems
 from hivesink.metastore import catalog
-from hivesink.sink.commit.context import problems_of
+from hivesink.sink.commit.writer import problems_of
 from hivesink.tables.opened import metastore_address
 
 if TYPE_CHECKING:

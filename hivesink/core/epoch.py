@@ -6,12 +6,12 @@ it starts again at 0 with every new checkpoint, which is how other sinks lose or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, NewType
 
 from hivesink import errors
 from hivesink.core.column_source import named_file
-from hivesink.core.offsets import FilesOffset, SourceOffset, chain, runs_back
+from hivesink.core.offsets import FilesOffset, SourceOffset, TopicIds, chain, runs_back, with_ids
 
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
@@ -70,6 +70,10 @@ class LastBatch:
     ref: BatchRef
     appended: bool = False
     raw: bool = True
+
+    def with_ids(self, ids: TopicIds) -> LastBatch:
+        """With the ids of the topics that it has read."""
+        return replace(self, ref=replace(self.ref, end=with_ids(self.ref.end, ids)))
 
 
 @dataclass(frozen=True, slots=True)

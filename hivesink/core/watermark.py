@@ -3,9 +3,6 @@
 It is the minimum over the source's partitions (FLIP-27 and Flink's "Dealing With Idle Sources"). Unlike Flink's it goes
 on when all input stops: by the wall clock's pace, from where it was, so that the last partitions end too. Where the
 clock has come counts in silence only: rows that come after an outage, one batch after the other, aren't late by it.
-
-A partition is silent for as long as Spark has asked the source and got no rows of it. Time in which nobody has asked,
-such as that of a long batch, shows nothing.
 """
 
 from __future__ import annotations
@@ -60,34 +57,27 @@ class Watermark:
 
     def saw(self, newest: Mapping[str, datetime | None], now: datetime) -> Watermark:
         """These event times have come too. One that is later than `now` counts as `now`: that hour isn't over."""
-        merged = dict(self.newest)
-        for name, time in newest.items():
-            known = [one for one in (merged.get(name), None if time is None else min(time, now)) if one is not None]
-            merged[name] = max(known, default=None)
-        return replace(self, newest=merged)
+        times = {name: latest(self.newest.get(name), time and min(time, now)) for name, time in newest.items()}
+        return replace(self, newest={**self.newest, **times})
 
     def without(self, gone: str) -> Watermark:
         """Without a partition that the source no longer has."""
         return replace(self, newest={name: time for name, time in self.newest.items() if name != gone})
 
-    def reached(self, idle: Mapping[str, timedelta], policy: WatermarkPolicy) -> Watermark:
+    def reached(self, silence: Mapping[str, timedelta], policy: WatermarkPolicy) -> Watermark:
         """The watermark once each partition in `newest` has had no row for so long.
 
-        The clock waits for every silence in `idle`, also for one of no partition.
+        The clock waits for every `silence`, also for that of no partition.
         """
-        active = [time for name, time in self.newest.items() if idle[name] < policy.idle]
+        active = [time for name, time in self.newest.items() if silence[name] < policy.idle]
         if None in active:
             return self
-        least = min((time for time in active if time is not None), default=None)
-        if least is not None:
-            return self.at_least(behind(least, policy))
-        newest = latest(*self.newest.values())
-        start = newest and behind(newest, policy)
-        return self.at_least(start).gone_on(latest(start, self.clock), min(idle.values(), default=policy.idle), policy)
-
-    def gone_on(self, start: datetime | None, silence: timedelta, policy: WatermarkPolicy) -> Watermark:
-        """The watermark by the clock, from `start`, once no record has come for so long."""
-        return self if start is None or silence < policy.idle else self.at_least(start + (silence - policy.idle))
+        times = [behind(time, policy) for time in active or self.newest.values() if time is not None]
+        if active:
+            return self.at_least(min(times))
+        start, shortest = max(times, default=None), min(silence.values(), default=policy.idle)
+        mark, clock = self.at_least(start), latest(start, self.clock)
+        return mark if clock is None or shortest < policy.idle else mark.at_least(clock + (shortest - policy.idle))
 
     def has_passed(self, end: datetime) -> bool:
         """Whether all rows before `end` are taken to have come."""
@@ -95,7 +85,7 @@ class Watermark:
 
     def at_least(self, time: datetime | None) -> Watermark:
         """At `time`, or where it is already."""
-        return self if time is None or (self.at is not None and self.at >= time) else replace(self, at=time)
+        return replace(self, at=latest(self.at, time))
 
 
 def behind(newest: datetime, policy: WatermarkPolicy) -> datetime:

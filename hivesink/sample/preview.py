@@ -17,7 +17,7 @@ from hivesink.core.column_source import JsonPath, stream_column
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
 from hivesink.errors import InvalidOption
-from hivesink.sink.commit.context import problems_of
+from hivesink.sink.commit.writer import problems_of
 from hivesink.sink.task.assign import assigner_for, row_columns
 from hivesink.sink.task.attempt import assign, of_input
 from hivesink.sink.task.messages import TablePlan, TaskPlan

@@ -125,7 +125,7 @@ class QueryRun:
             traits = traits_of(plan, planned=first.end is not None, ends_early=ends_early)
             require_watermark(self.setup, traits, has_watermark=self._has_watermark)
             require_least(self._spark, self.setup, first, plan, files)
-            self.committer.read_from(traits)
+            self.committer.clock.traits = traits
         self._follow(checkpoint, BatchId(first.batch - 1), self._shape(schema, ()))
         self._has_begun = True
 
@@ -223,14 +223,12 @@ class QueryRun:
             return False  # The JVM has died.
 
     def keep_up(self, asked: float | None) -> None:
-        last = self._last
+        last, following = self._last, None
         if asked is not None and last is not None and last != self._asked_of:
             checkpoint, batch = last
-            at = next_watermark(batch, Checkpoint(self._spark, checkpoint))
-            if at is not None:
-                self.committer.knows_next(at)
-                self._asked_of = last
-        self.committer.keep_up(asked)
+            following = next_watermark(batch, Checkpoint(self._spark, checkpoint))
+            self._asked_of = last if following else self._asked_of
+        self.committer.keep_up(asked, following)
 
     def _follow(self, checkpoint: str, batch: BatchId, shape: InputShape) -> None:
         """`batch` is the newest that has been committed."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.epoch import BatchId
 from hivesink.core.offsets import KafkaOffset, span
 from hivesink.errors import InvalidOption, Unsupported
-from hivesink.sink.commit.commits import InputTraits
+from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.spark.checkpoint import pinned_setting
 
 if TYPE_CHECKING:
@@ -147,10 +147,9 @@ def comes_as_read(plan: Any) -> bool:
 def traits_of(plan: Any, *, planned: bool, ends_early: bool) -> InputTraits:
     """What a stream's logical plan in the JVM says of its input; the rest as `InputTraits` has it."""
     options = streams(plan)
-    limits = [int(limit) for stream in options if (limit := stream.get("maxoffsetspertrigger"))]
     defers = any("minoffsetspertrigger" in stream for stream in options)
     is_piecewise = any(name in stream for stream in options for name in _PIECES)
-    return InputTraits(planned, ends_early, min(limits, default=None), is_piecewise, defers, holds_back(plan))
+    return InputTraits(planned, ends_early, is_piecewise, defers, holds_back(plan))
 
 
 def streams(plan: Any) -> list[dict[str, str]]:

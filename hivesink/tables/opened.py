@@ -21,8 +21,9 @@ from hivesink.errors import InvalidOption, NoMetastore, NotWritable, UnknownTabl
 from hivesink.hiveql.render import declared
 from hivesink.logs import file_store, log_root, table_root
 from hivesink.metastore.thrift_connection import endpoints
-from hivesink.sink.commit.context import CommitContext, rolling_policy, watermark_policy
+from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.writer import rolling_policy, watermark_policy
 from hivesink.sink.inspect.clean import Stranger, strangers
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.inspect.ownership import Ownership, known_uids, require_current

@@ -10,10 +10,10 @@ from hivesink.core.lifecycle import Identity
 from hivesink.core.rolling import OpenRows
 from hivesink.errors import HiveSinkError, InvalidOption, RowsHeldBack
 from hivesink.sink.commit import recovery
-from hivesink.sink.commit.context import policy_of, problems_of
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Accepted, Recorder
 from hivesink.sink.commit.runner import PlanRunner
+from hivesink.sink.commit.writer import policy_of, problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -108,12 +108,12 @@ class Ingest:
 
     def lose_metastore(self) -> None:
         """From now on the metastore is as good as down for this writer, which waits for it."""
-        self.committer._deadline = Deadline(timedelta(hours=1), "epochs wait")
+        self.committer._live.deadline = Deadline(timedelta(hours=1), "epochs wait")
         down = wiring.MetastoreAddress.at("thrift", "thrift://127.0.0.1:1").registrar
         self.committer.context = replace(self.committer.context, registrar=down)
         self.committer._writer.context = self.committer.context
-        if self.committer._runner is not None:
-            self.committer._runner.context = self.committer.context
+        if self.committer._live.runner is not None:
+            self.committer._live.runner.context = self.committer.context
 
     @property
     def log(self) -> Path:

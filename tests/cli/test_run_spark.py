@@ -56,7 +56,7 @@ from pathlib import Path
 from hivesink import wiring
 query.processAllAvailable()
 down = wiring.MetastoreAddress.at("thrift", "thrift://127.0.0.1:1").registrar
-sink.committer._runner.context = replace(sink.committer.context, registrar=down)
+sink.committer._live.runner.context = replace(sink.committer.context, registrar=down)
 Path(folder, "more.json").write_text('{"id": 6, "dt": "2026-01-02"}')
 query.processAllAvailable()
 assert not query.awaitTermination(1)

@@ -49,9 +49,10 @@ def test_a_time_in_the_future_counts_as_now() -> None:
 
 def test_sparks_own_goes_on_too() -> None:
     mark = Watermark().at_least(NOON)
-    assert mark.gone_on(mark.at, 4 * MINUTE, POLICY).at == NOON
-    assert mark.gone_on(mark.at, 8 * MINUTE, POLICY).at == NOON + 3 * MINUTE
-    assert Watermark().gone_on(None, 8 * MINUTE, POLICY).at is None
+    mark = replace(mark, clock=mark.at)
+    assert mark.reached({"": 4 * MINUTE}, POLICY).at == NOON
+    assert mark.reached({"": 8 * MINUTE}, POLICY).at == NOON + 3 * MINUTE
+    assert Watermark().reached({"": 8 * MINUTE}, POLICY).at is None
 
 
 def test_the_clock_goes_on_from_where_it_was_in_silence_only() -> None:

@@ -17,7 +17,8 @@ from hivesink.core.offsets import KafkaOffset, NoOffset
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.ports import DecodedRows, FileContent
 from hivesink.sink.commit.committer import Committer
-from hivesink.sink.commit.context import CommitContext, WriterSpec
+from hivesink.sink.commit.context import CommitContext
+from hivesink.sink.commit.writer import WriterSpec
 from hivesink.sink.task.attempt import TaskTools, run_encoding, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 

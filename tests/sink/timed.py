@@ -68,12 +68,13 @@ class TimedJob(Job):
     """A job whose rows have event times and come from several Kafka partitions."""
 
     shape = InputShape(event_time="at", topic="topic", partition="p")
+    behind: int | None = 0
 
     def step(self, size: int = 4) -> Committed | None:
         ref = self.source.next_batch(size)
         if ref is None:
             return None
-        done = self.committer.commit(ref, self.shape, lambda plan: self.write(plan, self.source.rows(ref)))
+        done = self.committer.commit(ref, self.shape, lambda plan: self.write(plan, self.source.rows(ref)), self.behind)
         # Another run may have gone on meanwhile.
         self.source.committed = max(self.source.committed, ref.batch + 1)
         return done

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.errors import SourceUnreachable
-from hivesink.sink.commit.commits import InputTraits
+from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.spark.query import HiveQuery, _newest
 from hivesink.spark.running import Questions, is_marked, traits_of, trigger_interval, watermarks
 from hivesink.spark.topics import ids_now
@@ -88,7 +88,7 @@ def test_limits_of_files(spark: SparkSession, tmp_path: Path, option: str | None
 
 def test_limits_of_kafka(spark: SparkSession) -> None:
     assert source(kafka(spark)) == InputTraits()
-    assert source(kafka(spark, maxOffsetsPerTrigger="7")) == InputTraits(limit=7)
+    assert source(kafka(spark, maxOffsetsPerTrigger="7")) == InputTraits()
     assert source(kafka(spark, MINOFFSETSPERTRIGGER="7")) == InputTraits(defers=True)
 
 

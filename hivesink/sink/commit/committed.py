@@ -77,8 +77,9 @@ class RunCounters:
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
     _readable_at: float | None = None
 
-    def begin(self, tick: float) -> None:
-        """A batch begins: the first one starts the clock of the rate."""
+    def begin(self, tick: float, behind: int | None) -> None:
+        """A batch begins: the first starts the clock of the rate."""
+        self.behind = behind
         if self._began is None:
             self._began = tick
 
@@ -119,12 +120,12 @@ class RunCounters:
         return rows / min(RECENT, tick - self._began)
 
 
-def log_epoch(table: str, writer: str, done: Committed, so_far: Progress, *, own_rolling: bool = False) -> None:
+def log_epoch(table: str, writer: str, done: Committed, so_far: Progress) -> None:
     """Log the epoch in one line, with the query's progress after it."""
     rows, steps = done.rows, " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
     counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.late, rows.skipped)
     published = (done.files, done.partitions, done.committed)
-    still = f" open={done.open_rows} ({_readable(done.readable_in, own_rolling=own_rolling)})" if done.open_rows else ""
+    still = f" open={done.open_rows} ({_readable(done.readable_in)})" if done.open_rows else ""
     waiting = f" waiting: {done.waiting}" if done.waiting else ""
     text = "table=%s writer=%s epoch=%d %s rows=%d written=%d rejected=%d dropped=%d late=%d skipped=%d "
     text += "files=%d partitions=%d committed=%d %s%s%s total=%d%s%s"
@@ -134,9 +135,7 @@ def log_epoch(table: str, writer: str, done: Committed, so_far: Progress, *, own
     logger.info(text, table, writer, done.epoch, done.kind, *values)
 
 
-def _readable(within: timedelta | None, *, own_rolling: bool) -> str:
+def _readable(within: timedelta | None) -> str:
     if within is None:
-        return "readable once rolled, those of unfinished partitions once these are over" + (
-            ", or your sink.rolling-policy.class rolls them" if own_rolling else ""
-        )
+        return "readable once rolled, those of unfinished partitions once these are over"
     return f"readable within {max(0, round(within.total_seconds()))} s"

@@ -1,44 +1,28 @@
-"""What the committer works with.
-
-Its adapters, time and randomness, with what it asks of them in several places; and what its writer writes.
-"""
+"""What the committer works with: its adapters, time and randomness, and what it asks of them in several places."""
 
 from __future__ import annotations
 
 import secrets
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.config.columns import require_columns
-from hivesink.config.plugins import load_plugin
 from hivesink.core.bucket import is_aside, normal
-from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
-from hivesink.core.lifecycle import Identity, Stamp
+from hivesink.core.lifecycle import Stamp
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_partition
-from hivesink.core.partition_commit import PolicyKind
-from hivesink.core.plan import Policy
-from hivesink.core.roll_policy import BucketRolling, RollingPolicy
-from hivesink.core.table import TableName, TableSpec
-from hivesink.core.watermark import WatermarkPolicy
-from hivesink.sink.task.assign import assigner_for
-from hivesink.sink.task.column_sources import require_sources
-from hivesink.sink.task.commit_rule import commit_rule
-from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
+from hivesink.core.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from hivesink.config.options import SinkConfig
+    from hivesink.core.epoch import Epoch
     from hivesink.core.log import LogView
     from hivesink.core.partfile import Finished
-    from hivesink.core.partition_commit import CommitRule
-    from hivesink.ports import CommitLog, FileStore, LiveTable, Measure, Metastore
-    from hivesink.sink.commit.committed import Committed
+    from hivesink.ports import CommitLog, FileStore, LiveTable, Metastore
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,107 +184,3 @@ class CommitContext:
         for folder in sorted(folders, key=len, reverse=True):
             with suppress(errors.NotWritable):
                 self.store.prune([folder])
-
-
-@dataclass(frozen=True, slots=True)
-class WriterSpec:
-    """What a writer writes: its identity, tables and settings.
-
-    `tolerant`: wait for a metastore that is down, up to `sink.registration.max-delay`; otherwise raise at once.
-    """
-
-    identity: Identity
-    target: TablePlan
-    rejected: TablePlan | None
-    config: SinkConfig
-    measure: Measure
-    history_policy: HistoryPolicy = STRICT
-    tolerant: bool = True
-    on_commit: Callable[[Committed], None] = lambda _: None
-    was_written: Callable[[BatchRef], bool] = lambda _: False
-    """Whether a log that `hivesink reset` put aside has committed this batch; asked until the new log has a batch."""
-
-    @property
-    def tables(self) -> dict[str, TablePlan]:
-        return {table.name: table for table in (self.target, self.rejected) if table}
-
-    @property
-    def policy(self) -> Policy:
-        return policy_of(self.target.spec, self.config)
-
-    @property
-    def rolling(self) -> RollingPolicy:
-        """Raises InvalidOption."""
-        return replace(rolling_policy(self.config), own=rolling_class(self.target.spec, self.config))
-
-    @property
-    def commit_rule(self) -> CommitRule:
-        """Raises InvalidOption."""
-        return commit_rule(self.target.spec, self.config)
-
-    def task_plan(
-        self, epoch: Epoch, shape: InputShape, stamp: Stamp, late: datetime | None = None, *, places: bool = True
-    ) -> TaskPlan:
-        """One try at `epoch`, with every partition in its default folder."""
-        return TaskPlan(
-            target=self.target,
-            rejected=self.rejected,
-            config=self.config,
-            shape=shape,
-            uid=self.identity.uid,
-            epoch=epoch,
-            attempt=stamp.attempt,
-            arrival=stamp.at,
-            late=late,
-            places=places,
-        )
-
-
-def policy_of(spec: TableSpec, config: SinkConfig) -> Policy:
-    """What the settings say about the end of an epoch. Raises InvalidOption."""
-    option = "sink.partition-commit.policy.kind"
-    kinds, plugin = config[option]
-    return Policy(
-        # They are registered before anything is published into them.
-        announce=tuple(kind for kind in kinds if kind is not PolicyKind.METASTORE),
-        retained=config["sink.log.retained-epochs"],
-        success_file=config["sink.partition-commit.success-file.name"],
-        own=plugin and load_plugin(option, plugin, "commit", spec, config).commit,
-    )
-
-
-def rolling_policy(config: SinkConfig) -> RollingPolicy:
-    """When rows that wait become files, but for the user's own class."""
-    return RollingPolicy(
-        file_size=config["sink.rolling-policy.file-size"],
-        rollover=config["sink.rolling-policy.rollover-interval"],
-        inactivity=config["sink.rolling-policy.inactivity-interval"],
-        open_bytes=config["sink.open-bytes-limit"],
-        at_once=config["sink.rolling-policy.on-epoch"],
-    )
-
-
-def rolling_class(spec: TableSpec, config: SinkConfig) -> BucketRolling | None:
-    """The user's own rolling policy, if there is one. Raises InvalidOption."""
-    option = "sink.rolling-policy.class"
-    plugin: BucketRolling | None = config[option] and load_plugin(option, config[option], "should_roll", spec, config)
-    return plugin
-
-
-def watermark_policy(config: SinkConfig) -> WatermarkPolicy:
-    """How the sink's own watermark advances."""
-    return WatermarkPolicy(*(config[f"sink.partition-commit.{name}"] for name in ("watermark-delay", "idle-timeout")))
-
-
-def problems_of(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
-    """All that is wrong with a table's settings as a whole."""
-    checks = (assigner_for, require_columns, require_sources, commit_rule, policy_of, rolling_class)
-    return tuple(dict.fromkeys(text for check in checks for text in _problems(partial(check, spec, config))))
-
-
-def _problems(check: Callable[[], object]) -> tuple[str, ...]:
-    try:
-        check()
-    except errors.InvalidOption as error:
-        return error.problems
-    return ()

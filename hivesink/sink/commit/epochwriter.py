@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.core.records import Opened
     from hivesink.sink.commit.committed import Stopwatch
-    from hivesink.sink.commit.context import CommitContext, WriterSpec
+    from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.commit.writer import WriterSpec
 
 METASTORE_TROUBLE = (errors.MetastoreUnreachable, errors.RegistrationFailed, errors.RegistrationUnknown)
 

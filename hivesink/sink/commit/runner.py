@@ -73,6 +73,10 @@ class PlanRunner:
             runner.read_again()
         return runner
 
+    @property
+    def next_epoch(self) -> Epoch:
+        return Epoch(self.history.epoch + 1)
+
     def read_again(self) -> None:
         """Take over marks of others. Raises FencedOut for an epoch of others, which would pass for this run's own."""
         history = load(self.context, self.history.identity)

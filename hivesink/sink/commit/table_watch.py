@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from hivesink.errors import MetastoreUnreachable, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
-    from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableSpec
     from hivesink.sink.commit.context import CommitContext
 
@@ -23,14 +22,10 @@ _OWN = ("sink.", "partition.time-extractor.", "parquet.")
 
 @dataclass(slots=True)
 class TableWatch:
-    """Compares the table with `known` every `interval` seconds at most.
-
-    `config` is what the query began with; the job's `own` settings outrank the table's.
-    """
+    """Compares the table with `known` every `interval` seconds at most; the job's `own` settings outrank it."""
 
     context: CommitContext
     known: TableSpec
-    config: SinkConfig
     own: Collection[str]
     interval: float
     _next: float | None = None
@@ -52,19 +47,14 @@ class TableWatch:
             live = self.context.registrar.table(self.known.name)
             if live.log != first.log:
                 self.context.ask_again(str(self.known.name))
-            for change, kept in self._changes(self.known, live.spec):
-                text = "%s: %s; the running query keeps %s until its next start"
-                logger.warning(text, live.spec.name, change, kept)
+            before, now = self._texts(self.known), self._texts(live.spec)
+            for name in sorted(before.keys() | now.keys()):
+                if before.get(name) != now.get(name):
+                    text = "%s: %s is %s, and was %s; the running query goes on without that until its next start"
+                    logger.warning(text, live.spec.name, name, now.get(name, "gone"), before.get(name, "not there"))
             self.known = live.spec
 
-    def _changes(self, before: TableSpec, now: TableSpec) -> Iterator[tuple[str, str]]:
-        """Each change, and what the query keeps."""
-        old, new = ({column.name: str(column.type) for column in spec.columns} for spec in (before, now))
-        for name in sorted(old.keys() | new.keys()):
-            if old.get(name) != new.get(name):
-                yield f"column {name} is {new.get(name, 'gone')}, and was {old.get(name, 'not there')}", "its columns"
-        for name in sorted((before.options.keys() | now.options.keys()) - set(self.own)):
-            if name.startswith(_OWN) and before.options.get(name) != now.options.get(name):
-                was, value = (repr(spec.options[name]) if name in spec.options else "unset" for spec in (before, now))
-                kept = self.config.text(name)
-                yield f"{name} is {value}, and was {was}", "it unset" if kept is None else repr(kept)
+    def _texts(self, spec: TableSpec) -> dict[str, str]:
+        options = {name: repr(value) for name, value in spec.options.items() if name.startswith(_OWN)}
+        columns = {f"column {column.name}": str(column.type) for column in spec.columns}
+        return columns | {name: value for name, value in options.items() if name not in self.own}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -70,16 +69,6 @@ def test_a_batch_that_spark_runs_again_is_recognised(site: Site) -> None:
     assert (done.replayed, done.epoch) == (True, 3)
     site.check(IDS)
     assert site.log.view().head == 3
-
-
-def test_a_process_that_on_commit_forks_is_not_the_query(site: Site) -> None:
-    own, children = os.getpid(), list[int]()
-    job = site.job()
-    job.committer.spec = replace(job.committer.spec, on_commit=lambda _: children.append(os.fork()))
-    job.run(batches=1)
-    if os.getpid() != own:
-        os._exit(7)
-    assert [os.waitpid(child, 0)[1] for child in children] == [0]
 
 
 def test_the_same_batch_with_other_offsets_is_refused(site: Site) -> None:

@@ -17,7 +17,7 @@ def _epoch(number: int, rows: int, rejected: int = 0, readable: timedelta | None
 
 def test_totals_count_each_partition_once_and_the_rate_is_the_last_minutes() -> None:
     counters = RunCounters()
-    counters.begin(100.0)
+    counters.begin(100.0, None)
     counters.add(_epoch(1, 600, rejected=2), [(str(TABLE), "dt=1")], 110.0)
     assert counters.progress(0, 110.0).rows_per_second == 60
     counters.add(_epoch(2, 60), [(str(TABLE), "dt=1"), (str(TABLE), "dt=2")], 200.0)
@@ -28,8 +28,8 @@ def test_totals_count_each_partition_once_and_the_rate_is_the_last_minutes() -> 
 
 
 def test_waiting_rows_come_nearer() -> None:
-    counters = RunCounters(behind=7)
-    counters.begin(0.0)
+    counters = RunCounters()
+    counters.begin(0.0, 7)
     counters.add(_epoch(1, 5, readable=timedelta(seconds=20)), [], 1.0)
     found = counters.progress(5, 11.0)
     assert (found.waiting_rows, found.readable_in) == (5, timedelta(seconds=10))

@@ -18,7 +18,7 @@ import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import KafkaOffset
-from hivesink.sink.commit.commits import InputTraits
+from hivesink.sink.commit.source_clock import InputTraits
 from tests.sink.harness import Clock
 from tests.sink.timed import HOURLY, Timed, TimedJob, World
 
@@ -47,6 +47,8 @@ class Topic:
 
     rows: list[list[tuple[float, Timed | None]]]
     plans: list[list[int]] = field(default_factory=list)
+    unread: list[int | None] = field(default_factory=list)
+    """What each plan has left; None once the run that knew it is gone."""
     committed: int = 0
 
     @property
@@ -72,6 +74,7 @@ class Topic:
             left = [one and max(1, limit * one // sum(left)) for one in left]
         if any(left):
             self.plans.append([old + new for old, new in zip(done, left, strict=True)])
+            self.unread.append(sum(there) - sum(self.plans[-1]))
         return any(left)
 
     def batch(self) -> tuple[BatchRef, list[Timed]]:
@@ -124,9 +127,10 @@ class History:
     def passes(self, least: float, most: float) -> None:
         self.world.clock.ticks += self.rng.uniform(least, most)
 
-    def begin(self, *, ends_early: bool = False, limit: int | None = None) -> TimedJob:
+    def begin(self, *, ends_early: bool = False) -> TimedJob:
         job = self.world.started()
-        job.committer.read_from(InputTraits(planned=self.topic.has_planned, ends_early=ends_early, limit=limit))
+        job.committer.clock.traits = InputTraits(planned=self.topic.has_planned, ends_early=ends_early)
+        self.topic.unread = [None for _ in self.topic.unread]
         return job
 
     def run_batch(self, job: TimedJob) -> None:
@@ -138,14 +142,14 @@ class History:
             self.passes(*((IDLE, 4 * IDLE) if self.rng.random() < 0.05 else (0.1, 8)))
             return job.write(plan, rows)
 
-        job.committer.commit(ref, job.shape, write)
+        job.committer.commit(ref, job.shape, write, self.topic.unread[self.topic.committed])
         self.topic.committed += 1
 
     def live(self) -> None:
         """One run, to its end or death."""
         ends_early, limit = self.rng.random() < 0.3, self.rng.choice([None, None, 3, 8])
         interval, check = self.rng.choice([0, 10, 90, 700]), self.rng.choice([10, 45])
-        job, stop = self.begin(ends_early=ends_early, limit=limit), self.tick + self.rng.choice([30, 600, 3600])
+        job, stop = self.begin(ends_early=ends_early), self.tick + self.rng.choice([30, 600, 3600])
         there = self.topic.there(self.tick)
         while ends_early or self.tick < stop:
             asked = there if ends_early else self.topic.there(self.tick)

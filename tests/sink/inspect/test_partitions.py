@@ -10,7 +10,7 @@ import pytest
 
 from hivesink.core.why_open import Policies
 from hivesink.errors import LogDamaged, MetastoreUnreachable
-from hivesink.sink.commit.context import watermark_policy
+from hivesink.sink.commit.writer import watermark_policy
 from hivesink.sink.inspect.partitions import LogFollower
 from tests.crash.site import LOG
 from tests.crash.test_commit_steps import WAYS, Life

@@ -1,0 +1,99 @@
+"""The writer's history during a run: recovered where it is in doubt, finished as far as the metastore lets."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hivesink.sink.commit.deadline import Deadline
+from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE
+from hivesink.sink.commit.recovery import recover
+from hivesink.sink.commit.runner import PlanRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.snapshot import Snapshot
+    from hivesink.errors import HiveSinkError
+    from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.commit.writer import WriterSpec
+
+
+@dataclass(slots=True)
+class LiveHistory:
+    """`rows_changed` is called whenever other rows may wait than those that the run has seen."""
+
+    context: CommitContext
+    spec: WriterSpec
+    rows_changed: Callable[[PlanRunner], None]
+    deadline: Deadline = field(init=False)
+    runner: PlanRunner | None = None
+    seen: set[PartitionKey] = field(default_factory=set)
+    """The partitions that this run has published into."""
+    _is_current: bool = False
+
+    def __post_init__(self) -> None:
+        self.deadline = Deadline(self.spec.patience, "epochs wait to be published or registered")
+
+    @property
+    def current(self) -> PlanRunner | None:
+        """What advances the history, if that is the log's as far as this run can know."""
+        runner = self.runner
+        return runner if runner and self._is_current and not runner.in_doubt else None
+
+    def recover(self) -> PlanRunner:
+        """Finish what earlier runs decided. Raises as `Committer.recover`."""
+        self._is_current = False
+        runner = recover(partial(PlanRunner.begin, self.context, self.spec.identity, self.spec.policy), self._take_over)
+        self.rows_changed(runner)
+        self._is_current = True
+        return runner
+
+    def recovered(self) -> PlanRunner:
+        return self.current or self.recover()
+
+    @contextmanager
+    def advancing(self) -> Iterator[None]:
+        """Until the block has ended well, memory may be behind the log."""
+        self._is_current = False
+        yield
+        self._is_current = True
+
+    def finish(self, runner: PlanRunner, first: Snapshot | None = None) -> None:
+        """Bring open epochs to their end, unless the metastore is down for now; `first` as of `runner`."""
+        try:
+            self.carry_out(runner, first)
+        except METASTORE_TROUBLE as error:
+            self.tolerate(error)
+        else:
+            self.deadline.clear()
+
+    def carry_out(self, runner: PlanRunner, first: Snapshot | None = None) -> None:
+        """As `finish`, but it tolerates nothing."""
+        before = runner.history.epoch
+        self.seen |= runner.history.keys
+        try:
+            runner.finish(first)
+        finally:
+            if runner.history.epoch > before:
+                # Rows of missing files may wait again.
+                self.rows_changed(runner)
+
+    def tolerate(self, error: HiveSinkError) -> None:
+        """Raises `error` once it has lasted for too long."""
+        if self.deadline.has_passed(error, self.context.tick()):
+            raise self.left_open(error)
+
+    def left_open(self, error: HiveSinkError) -> HiveSinkError:
+        """`error`, with what it means for the rows that are decided."""
+        if error.retryable and self.runner and self.runner.history.open:
+            waits = "are committed but can't be read until the job or `hivesink recover` runs"
+            error.args = (f"rows of {self.spec.target.name} {waits}: {error}",)
+        return error
+
+    def _take_over(self, runner: PlanRunner) -> None:
+        self.runner = runner
+        self.finish(runner)

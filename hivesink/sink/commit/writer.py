@@ -1,0 +1,141 @@
+"""What a writer writes: its identity, its tables, and what their settings say of epochs, files and commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hivesink import errors
+from hivesink.config.columns import require_columns
+from hivesink.config.plugins import load_plugin
+from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
+from hivesink.core.partition_commit import PolicyKind
+from hivesink.core.plan import Policy
+from hivesink.core.roll_policy import BucketRolling, RollingPolicy
+from hivesink.core.watermark import WatermarkPolicy
+from hivesink.sink.task.assign import assigner_for
+from hivesink.sink.task.column_sources import require_sources
+from hivesink.sink.task.commit_rule import commit_rule
+from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime, timedelta
+
+    from hivesink.config.options import SinkConfig
+    from hivesink.core.lifecycle import Identity, Stamp
+    from hivesink.core.partition_commit import CommitRule
+    from hivesink.core.table import TableSpec
+    from hivesink.ports import Measure
+    from hivesink.sink.commit.committed import Committed
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSpec:
+    """What a writer writes: its identity, tables and settings.
+
+    `tolerant`: wait for a metastore that is down, up to `sink.registration.max-delay`; otherwise raise at once.
+    """
+
+    identity: Identity
+    target: TablePlan
+    rejected: TablePlan | None
+    config: SinkConfig
+    measure: Measure
+    history_policy: HistoryPolicy = STRICT
+    tolerant: bool = True
+    on_commit: Callable[[Committed], None] = lambda _: None
+    was_written: Callable[[BatchRef], bool] = lambda _: False
+    """Whether a log that `hivesink reset` put aside has committed this batch; asked until the new log has a batch."""
+
+    @property
+    def tables(self) -> dict[str, TablePlan]:
+        return {table.name: table for table in (self.target, self.rejected) if table}
+
+    @property
+    def policy(self) -> Policy:
+        return policy_of(self.target.spec, self.config)
+
+    @property
+    def patience(self) -> timedelta | None:
+        """How long a run waits for a metastore that is down; None: not at all."""
+        limit: timedelta = self.config["sink.registration.max-delay"]
+        return limit if self.tolerant else None
+
+    @property
+    def rolling(self) -> RollingPolicy:
+        """Raises InvalidOption."""
+        return replace(rolling_policy(self.config), own=rolling_class(self.target.spec, self.config))
+
+    @property
+    def commit_rule(self) -> CommitRule:
+        """Raises InvalidOption."""
+        return commit_rule(self.target.spec, self.config)
+
+    def task_plan(
+        self, epoch: Epoch, shape: InputShape, stamp: Stamp, late: datetime | None = None, *, places: bool = True
+    ) -> TaskPlan:
+        """One try at `epoch`, with every partition in its default folder."""
+        return TaskPlan(
+            target=self.target,
+            rejected=self.rejected,
+            config=self.config,
+            shape=shape,
+            uid=self.identity.uid,
+            epoch=epoch,
+            attempt=stamp.attempt,
+            arrival=stamp.at,
+            late=late,
+            places=places,
+        )
+
+
+def policy_of(spec: TableSpec, config: SinkConfig) -> Policy:
+    """What the settings say about the end of an epoch. Raises InvalidOption."""
+    option = "sink.partition-commit.policy.kind"
+    kinds, plugin = config[option]
+    return Policy(
+        # They are registered before anything is published into them.
+        announce=tuple(kind for kind in kinds if kind is not PolicyKind.METASTORE),
+        retained=config["sink.log.retained-epochs"],
+        success_file=config["sink.partition-commit.success-file.name"],
+        own=plugin and load_plugin(option, plugin, "commit", spec, config).commit,
+    )
+
+
+def rolling_policy(config: SinkConfig) -> RollingPolicy:
+    """When rows that wait become files, but for the user's own class."""
+    return RollingPolicy(
+        file_size=config["sink.rolling-policy.file-size"],
+        rollover=config["sink.rolling-policy.rollover-interval"],
+        inactivity=config["sink.rolling-policy.inactivity-interval"],
+        open_bytes=config["sink.open-bytes-limit"],
+        at_once=config["sink.rolling-policy.on-epoch"],
+    )
+
+
+def rolling_class(spec: TableSpec, config: SinkConfig) -> BucketRolling | None:
+    """The user's own rolling policy, if there is one. Raises InvalidOption."""
+    option = "sink.rolling-policy.class"
+    plugin: BucketRolling | None = config[option] and load_plugin(option, config[option], "should_roll", spec, config)
+    return plugin
+
+
+def watermark_policy(config: SinkConfig) -> WatermarkPolicy:
+    """How the sink's own watermark advances."""
+    return WatermarkPolicy(*(config[f"sink.partition-commit.{name}"] for name in ("watermark-delay", "idle-timeout")))
+
+
+def problems_of(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
+    """All that is wrong with a table's settings as a whole."""
+    checks = (assigner_for, require_columns, require_sources, commit_rule, policy_of, rolling_class)
+    return tuple(dict.fromkeys(text for check in checks for text in _problems(partial(check, spec, config))))
+
+
+def _problems(check: Callable[[], object]) -> tuple[str, ...]:
+    try:
+        check()
+    except errors.InvalidOption as error:
+        return error.problems
+    return ()
