@@ -14,7 +14,6 @@ from hivesink.core.manifest import Rows
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import (
     BadRecord,
-    CheckpointDiffers,
     EpochTaken,
     ForeignHistory,
     LogDamaged,
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.offsets import TopicIds
     from hivesink.core.table import TableName
+
+    Trouble = Callable[[Site, list[TaskReport]], list[TaskReport]]
 
 EVENTS = events(12)
 IDS = list(range(12))
@@ -71,24 +72,6 @@ def test_a_batch_that_spark_runs_again_is_recognised(site: Site) -> None:
     assert site.log.view().head == 3
 
 
-def test_the_same_batch_with_other_offsets_is_refused(site: Site) -> None:
-    site.job().run(batches=1)
-    site.source.committed = 0
-    site.source.planned = []
-    with pytest.raises(CheckpointDiffers) as refused:
-        site.job().run(5)
-    assert '{"t": {"0": 4}}' in str(refused.value)
-    assert '{"t": {"0": 5}}' in str(refused.value)
-    assert site.rows() == IDS[:4]
-
-
-def test_a_new_checkpoint_is_refused_and_names_both_ways_on(site: Site) -> None:
-    site.job().run()
-    with pytest.raises(ForeignHistory, match=rf"`hivesink recover {TABLE} --checkpoint DIR`.*append=3"):
-        again_from(site, 0).run()
-    site.check(IDS)
-
-
 def test_append_writes_a_new_history_once(site: Site) -> None:
     """Left in the job file, it must not double everything when the checkpoint is deleted a second time."""
     site.job().run()
@@ -106,18 +89,6 @@ def test_append_holds_across_the_fence_that_its_first_try_left(site: Site) -> No
     again_from(site, 0, append=Epoch(3)).run()
     assert site.log.manifest(Epoch(4)).kind == "fence"
     site.check(IDS + IDS)
-
-
-def test_a_kafka_partition_appears_within_a_query_and_none_vanishes(site: Site) -> None:
-    job = site.job()
-    offsets = [{"t": {"0": 0}}, {"t": {"0": 1, "1": 1}}, {"t": {"0": 2, "1": 1}}, {"t": {"1": 2}}]
-    found = [KafkaOffset.of(topics) for topics in offsets]
-    for number in (0, 1):
-        ref = BatchRef("q", BatchId(number), (found[number],), (found[number + 1],))
-        job.committer.commit(ref, InputShape(), lambda plan: job.write(plan, [Event(1, "a")]))
-    gone = BatchRef("q", BatchId(2), (KafkaOffset.of({"t": {"1": 1}}),), (found[3],))
-    with pytest.raises(CheckpointDiffers, match="t-0"):
-        job.committer.commit(gone, InputShape(), lambda plan: job.write(plan, []))
 
 
 def test_a_manifest_has_the_ids_that_the_topics_have_once_the_batch_was_read(site: Site) -> None:
@@ -139,14 +110,6 @@ def test_a_manifest_has_the_ids_that_the_topics_have_once_the_batch_was_read(sit
     assert last.ref.end == (end,)
     assert isinstance(last.ref.end[0], KafkaOffset)
     assert last.ref.end[0].ids == {"t": "1"}
-
-
-def test_a_checkpoint_older_than_the_log_is_refused(site: Site) -> None:
-    site.job().run()
-    site.source.committed = 1
-    with pytest.raises(CheckpointDiffers):
-        site.job().run()
-    site.check(IDS)
 
 
 def test_a_deleted_log_is_noticed(site: Site) -> None:
@@ -197,22 +160,99 @@ def test_an_epoch_without_rows_is_an_epoch(site: Site) -> None:
     assert site.job().run(batches=0) == []
 
 
-# Tries that don't become epochs.
+# Tries at an epoch: each is a step that the tasks of its first tries take once they have written their parts.
 
 
-def test_a_bad_record_discards_everything(site: Site) -> None:
-    job = site.job()
+def overtaken(site: Site, reports: list[TaskReport]) -> list[TaskReport]:
+    """Another run has overtaken this try, whose tasks fail with that."""
+    site.job(source=Source(list(EVENTS))).step()
+    return [*reports, TaskReport(1, 1, Rows(), failure=TaskFailure("a file is gone", retryable=False))]
+
+
+def raises(*_: object) -> list[TaskReport]:
+    message = "executor lost"
+    raise RuntimeError(message)
+
+
+def reporting(report: TaskReport) -> Trouble:
+    return lambda _, reports: [*reports, report]
+
+
+def vanishes(site: Site, reports: list[TaskReport]) -> list[TaskReport]:
+    """DROP PARTITION, TRUNCATE and INSERT OVERWRITE take hidden files too."""
+    for path in site.staged():
+        site.fs.delete(path)
+    return reports
+
+
+def moves(site: Site, reports: list[TaskReport]) -> list[TaskReport]:
+    site.metastore.register(TABLE, "dt=2024-01-01", f"/elsewhere/{reports[0].parts[0].staged[-30:-8]}")
+    return reports
+
+
+BAD = TaskReport(1, 1, Rows(), bad=BadReport("topic t partition 0 offset 3", "id", "no number"))
+PASSES, STAYS = (
+    TaskReport(1, 1, Rows(), failure=TaskFailure(message, retryable=message == "it passes"))
+    for message in ("it passes", "it stays")
+)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "tries", "outcome"),
+    [
+        (reporting(BAD), 9, BadRecord),
+        (reporting(PASSES), 9, TaskFailed),
+        (reporting(STAYS), 9, TaskFailed),
+        (overtaken, 9, EpochTaken),
+        (raises, 9, RuntimeError),
+        (vanishes, 9, StoreUnavailable),
+        (vanishes, 1, "batch"),
+        (moves, 1, "batch"),
+        # The last try's parts are decided as they are, and moved.
+        (moves, 9, "move"),
+    ],
+)
+def test_a_try(site: Site, trouble: Trouble, tries: int, outcome: str | type[Exception]) -> None:
+    """A try that isn't decided leaves nothing, and the same process goes on."""
+    job, tried = site.job(), list[str]()
+    ref = site.source.next_batch(4)
+    assert ref is not None
 
     def write(plan: TaskPlan) -> list[TaskReport]:
         job.tasks = 1
-        (good,) = job.write(plan, EVENTS[:4])
-        return [good, TaskReport(1, 1, Rows(), bad=BadReport("topic t partition 0 offset 3", "id", "no number"))]
+        reports = job.write(plan, EVENTS[:4])
+        tried.append(plan.attempt)
+        return trouble(site, reports) if len(tried) <= tries else reports
 
+    if isinstance(outcome, str):
+        job.committer.commit(ref, InputShape(), write)
+        assert len(tried) == min(tries + 1, 3)
+        assert site.log.manifest(site.log.view().head).kind == outcome
+        site.source.committed += 1
+    else:
+        with pytest.raises(outcome) as raised:
+            job.committer.commit(ref, InputShape(), write)
+        if isinstance(raised.value, TaskFailed):
+            assert raised.value.retryable is ("it passes" in str(raised.value))
+        site.job().run(batches=1)
+    assert site.staged() == set()
+    site.check(IDS[:4])
+
+
+def test_attempts_that_lose_leave_nothing(site: Site) -> None:
+    """Speculation: two attempts of a task end well, Spark hands over one report."""
+    job = site.job()
     ref = site.source.next_batch(4)
     assert ref is not None
-    with pytest.raises(BadRecord, match="offset 3"):
-        job.committer.commit(ref, InputShape(), write)
-    assert (site.staged(), site.rows(), site.log.view().head) == (set(), [], 0)
+
+    def write(plan: TaskPlan) -> list[TaskReport]:
+        job.tasks = 4
+        lost, won, *_ = job.write(plan, [EVENTS[0], EVENTS[0]])
+        assert {part.staged for part in lost.parts} <= site.staged()
+        return [won]
+
+    job.committer.commit(ref, InputShape(), write)
+    assert (site.staged(), site.rows()) == (set(), IDS[:1])
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -245,121 +285,6 @@ def test_records_come_with_their_places_where_one_has_to_be_told_and_for_some_ep
     assert asked == [keeps, False, *[True] * 102, *[False] * 17]
     assert site.rows() == list(range(120))
     assert sum(site.log.manifest(Epoch(epoch)).rows.rejected for epoch in range(1, 121)) == 2
-
-
-def test_decoded_rows_come_as_they_are(site: Site) -> None:
-    job = site.job()
-
-    def write(plan: TaskPlan) -> list[TaskReport]:
-        assert plan.places
-        return job.write(plan, EVENTS[:4])
-
-    ref = site.source.next_batch(4)
-    assert ref is not None
-    job.committer.commit(ref, InputShape(), write)
-    assert site.rows() == IDS[:4]
-
-
-@pytest.mark.parametrize("retryable", [True, False])
-def test_a_task_that_reports_its_failure_decides_nothing(site: Site, retryable: bool) -> None:
-    job = site.job()
-
-    def write(plan: TaskPlan) -> list[TaskReport]:
-        job.tasks = 1
-        (good,) = job.write(plan, EVENTS[:4])
-        return [good, TaskReport(1, 1, Rows(), failure=TaskFailure("the disk is full", retryable))]
-
-    ref = site.source.next_batch(4)
-    assert ref is not None
-    with pytest.raises(TaskFailed, match="a task failed: the disk is full") as failed:
-        job.committer.commit(ref, InputShape(), write)
-    assert failed.value.retryable is retryable
-    assert (site.rows(), site.log.view().head) == ([], 0)
-    job.step()
-    assert (site.staged(), site.rows()) == (set(), IDS[:4])
-
-
-def test_a_failure_of_a_try_that_another_run_has_overtaken_says_that(site: Site) -> None:
-    job = site.job()
-    other = site.job(source=Source(list(EVENTS)))
-    ref = site.source.next_batch(4)
-    assert ref is not None
-
-    def write(_: TaskPlan) -> list[TaskReport]:
-        other.step()
-        return [TaskReport(0, 1, Rows(), failure=TaskFailure("a file is gone", retryable=False))]
-
-    with pytest.raises(EpochTaken):
-        job.committer.commit(ref, InputShape(), write)
-
-
-def test_a_write_that_raises_leaves_nothing_and_the_same_process_goes_on(site: Site) -> None:
-    job = site.job()
-    ref = site.source.next_batch(4)
-    assert ref is not None
-
-    def write(plan: TaskPlan) -> list[TaskReport]:
-        job.write(plan, EVENTS[:4])
-        message = "executor lost"
-        raise RuntimeError(message)
-
-    with pytest.raises(RuntimeError, match="executor lost"):
-        job.committer.commit(ref, InputShape(), write)
-    job.step()
-    assert (site.staged(), site.rows()) == (set(), IDS[:4])
-    assert site.log.manifest(Epoch(1)).kind == "fence"
-
-
-def test_attempts_that_lose_leave_nothing(site: Site) -> None:
-    """Speculation: two attempts of a task end well, Spark hands over one report."""
-    job = site.job()
-    ref = site.source.next_batch(4)
-    assert ref is not None
-
-    def write(plan: TaskPlan) -> list[TaskReport]:
-        job.tasks = 4
-        lost, won, *_ = job.write(plan, [EVENTS[0], EVENTS[0]])
-        assert {part.staged for part in lost.parts} <= site.staged()
-        return [won]
-
-    job.committer.commit(ref, InputShape(), write)
-    assert (site.staged(), site.rows()) == (set(), IDS[:1])
-
-
-def test_staged_files_that_a_user_deletes_before_the_decision_are_written_again(site: Site) -> None:
-    """DROP PARTITION, TRUNCATE and INSERT OVERWRITE take hidden files too."""
-    job = site.job()
-    ref = site.source.next_batch(4)
-    assert ref is not None
-    tries: list[str] = []
-
-    def write(plan: TaskPlan) -> list[TaskReport]:
-        reports = job.write(plan, EVENTS[:4])
-        if not tries:
-            for path in site.staged():
-                site.fs.delete(path)
-        tries.append(plan.attempt)
-        return reports
-
-    job.committer.commit(ref, InputShape(), write)
-    assert len(tries) == 2
-    site.check(IDS[:4])
-
-
-def test_staged_files_that_keep_vanishing_are_an_error_before_the_decision(site: Site) -> None:
-    job = site.job()
-    ref = site.source.next_batch(4)
-    assert ref is not None
-
-    def write(plan: TaskPlan) -> list[TaskReport]:
-        reports = job.write(plan, EVENTS[:4])
-        for path in site.staged():
-            site.fs.delete(path)
-        return reports
-
-    with pytest.raises(StoreUnavailable, match="deleted or truncated it before its epoch"):
-        job.committer.commit(ref, InputShape(), write)
-    assert site.log.view().head == 0
 
 
 # The metastore.
@@ -428,48 +353,6 @@ def test_a_clock_that_runs_back_changes_nothing(site: Site) -> None:
     site.check(IDS)
 
 
-def test_without_tolerance_a_metastore_that_is_down_raises_at_once(site: Site) -> None:
-    job = site.job(tolerant=False)
-    site.metastore.go_down()
-    with pytest.raises(MetastoreUnreachable):
-        job.step()
-    assert site.log.view().head == 0
-    site.metastore.come_up()
-    job.run()
-    site.check(IDS)
-
-
-def test_a_registration_that_is_open_at_the_end_fails_the_run(site: Site) -> None:
-    job = site.job()
-    site.metastore.go_down()
-    while job.step():
-        pass
-    with pytest.raises(MetastoreUnreachable):
-        job.committer.finish()
-    site.metastore.come_up()
-    job.committer.finish()
-    site.check(IDS)
-
-
-def test_a_partition_that_lives_elsewhere_is_written_there(site: Site) -> None:
-    site.metastore.register(TABLE, "dt=2024-01-01", "/elsewhere/one")
-    tries: list[str] = []
-    job = site.job()
-    ref = site.source.next_batch(4)
-    assert ref is not None
-
-    def write(plan: TaskPlan) -> list[TaskReport]:
-        tries.append(plan.attempt)
-        return job.write(plan, EVENTS[:4])
-
-    job.committer.commit(ref, InputShape(), write)
-    assert len(tries) == 2
-    assert site.store.visible("/elsewhere/one")
-    assert not site.store.visible(f"{LOCATION}/dt=2024-01-01")
-    site.check(IDS[:4])
-    assert site.log.manifest(Epoch(1)).kind == "batch"
-
-
 def test_a_partition_that_readers_read_as_another_format_gets_no_parquet(site: Site) -> None:
     site.job().run()
     site.metastore.set_format(TABLE, "dt=2024-01-01", "OrcInputFormat")
@@ -479,25 +362,6 @@ def test_a_partition_that_readers_read_as_another_format_gets_no_parquet(site: S
     site.metastore._entries[TABLE].partitions[("2024-01-01",)].format = None
     site.job().run()
     site.check([*IDS, len(EVENTS)])
-
-
-def test_a_partition_that_keeps_moving_is_mended_after_the_decision(site: Site) -> None:
-    """Each try finds it somewhere else; the last try's parts are decided as they are, and moved."""
-    job = site.job()
-    ref = site.source.next_batch(4)
-    assert ref is not None
-    tries: list[str] = []
-
-    def write(plan: TaskPlan) -> list[TaskReport]:
-        reports = job.write(plan, EVENTS[:4])
-        tries.append(plan.attempt)
-        site.metastore.register(TABLE, "dt=2024-01-01", f"/elsewhere/{len(tries)}")
-        return reports
-
-    job.committer.commit(ref, InputShape(), write)
-    assert len(tries) == 3
-    assert site.log.manifest(site.log.view().head).kind == "move"
-    site.check(IDS[:4])
 
 
 def test_epochs_that_waited_go_where_their_partition_lives_now_each_from_its_own_folder(
