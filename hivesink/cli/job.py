@@ -1,7 +1,7 @@
 """Runs a job file as `__main__`, and turns whatever it raises into an exit code and one line.
 
 SIGTERM stops the job's queries after their current batch, so that `awaitTermination` returns; a second SIGTERM cuts the
-job off. When `hivesink run` dies, the job gets the first SIGTERM, and two minutes later the second.
+job off. When `hivesink run` dies, the job gets the first SIGTERM.
 """
 
 from __future__ import annotations
@@ -20,19 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink.cli.codes import BY_SIGNAL, translate
-from hivesink.cli.leaving import LIFELINE
 from hivesink.cli.output import output, redact
 from hivesink.cli.screen import is_live, progress
 from hivesink.spark.query import active_queries, settle_all, wait_for_batch
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping, Sequence
     from types import FrameType
 
     from hivesink.cli.leaving import Leaving
 
-_STEPS = ((signal.SIGTERM, 120.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 0.0))
-"""Signals, each with the seconds to wait before the next: end after the batch, end in the middle of it, die."""
 _GRACE = 2.0
 """Seconds in which the threads of a failed job may end."""
 
@@ -52,7 +48,6 @@ def main(arguments: list[str], leaving: Leaving) -> None:
     logging.getLogger("py4j").propagate = job.debug
     signal.signal(signal.SIGTERM, job.on_sigterm)
     threading.excepthook = job.on_thread_error
-    end_with_parent(os.environ)
     sys.argv = arguments
     # As with `python JOB.py`; `-m` puts the current folder there.
     sys.path[0] = str(job.path.resolve().parent)
@@ -142,22 +137,3 @@ def _stop_active() -> bool:
     except Exception:  # noqa: BLE001  if the JVM doesn't answer, the job ends as if it had no query
         return False
     return bool(queries)
-
-
-def end_with_parent(
-    environment: MutableMapping[str, str], steps: Sequence[tuple[signal.Signals, float]] = _STEPS
-) -> None:
-    """Signal this process when the parent that holds its lifeline dies; without a lifeline do nothing."""
-    # Removed, so that this process's own children don't inherit it.
-    descriptor = environment.pop(LIFELINE, None)
-    if descriptor is None:
-        return
-    os.set_inheritable(int(descriptor), False)
-
-    def watch() -> None:
-        os.read(int(descriptor), 1)
-        for number, grace in steps:
-            os.kill(os.getpid(), number)
-            time.sleep(grace)
-
-    threading.Thread(target=watch, name="hivesink-lifeline", daemon=True).start()

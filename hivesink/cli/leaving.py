@@ -11,9 +11,6 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 
-LIFELINE = "HIVESINK_LIFELINE"
-"""The variable with a file descriptor: the read end of a pipe, which the system closes when `hivesink run` dies."""
-
 
 @dataclass(slots=True)
 class Leaving:

@@ -19,7 +19,6 @@ from rich.console import Console
 
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed, is_by_signal, meaning
 from hivesink.cli.command import Metastore, command, existing, given
-from hivesink.cli.leaving import LIFELINE
 from hivesink.cli.output import Output, Report, tell
 from hivesink.cli.screen import is_live
 from hivesink.core.log import require_writer_name
@@ -150,29 +149,22 @@ class _Child:
 
     def _run(self) -> int:
         """Run it once. Returns its exit code, or 128 + n if signal n killed it."""
-        # The system closes the write end when this process dies, even by SIGKILL.
-        theirs, ours = os.pipe()
-        try:
-            # In a new session Ctrl-C reaches it once, through us, and not from the terminal as well.
-            self._process = subprocess.Popen(  # noqa: S603  the command is our own, the job file the user's
-                self.command,
-                env={**self.environment, LIFELINE: str(theirs)},
-                stdout=sys.stderr if self.quiet else None,
-                start_new_session=True,
-                pass_fds=(theirs,),
-            )
-            if self.stop_asked.is_set():
-                self._process.terminate()
-            # Until it is reaped, no other process or group can get its id.
-            ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-            if ended is not None and ended.si_status:
-                # What it has started, such as a JVM that was still starting, would stay for ever.
-                with suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
-            code = self._process.wait()
-        finally:
-            os.close(theirs)
-            os.close(ours)
+        # In a new session Ctrl-C reaches it once, through us, and not from the terminal as well.
+        self._process = subprocess.Popen(  # noqa: S603  the command is our own, the job file the user's
+            self.command,
+            env=self.environment,
+            stdout=sys.stderr if self.quiet else None,
+            start_new_session=True,
+        )
+        if self.stop_asked.is_set():
+            self._process.terminate()
+        # Until it is reaped, no other process or group can get its id.
+        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        if ended is not None and ended.si_status:
+            # What it has started, such as a JVM that was still starting, would stay for ever.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        code = self._process.wait()
         if code and is_live(sys.stderr, self.environment):
             Console(stderr=True).show_cursor()  # A job that was killed had hidden it.
         self._process = None

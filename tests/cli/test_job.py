@@ -391,26 +391,3 @@ def test_the_job_ends_with_its_supervisor(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert out == "tidied up\n"
     assert "stopped before its first batch or in the middle of one" in err
-
-
-def test_who_goes_on_after_being_asked_twice_is_killed() -> None:
-    child = """
-import os, signal, time
-from hivesink.cli.job import end_with_parent
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-end_with_parent(os.environ, [(signal.SIGTERM, 0.1), (signal.SIGTERM, 0.1), (signal.SIGKILL, 0)])
-print("HIVESINK_LIFELINE" in os.environ, flush=True)
-time.sleep(60)
-"""
-    theirs, ours = os.pipe()
-    with subprocess.Popen(
-        [sys.executable, "-c", child],
-        env={**ENVIRONMENT, "HIVESINK_LIFELINE": str(theirs)},
-        pass_fds=(theirs,),
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"False\n"
-        os.close(ours)
-        assert process.wait(30) == -signal.SIGKILL
-    os.close(theirs)
