@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.manifest import Manifest
-    from hivesink.core.partition import PartitionKey
-    from hivesink.core.rolling import OpenRows
     from hivesink.core.table import TableSpec
     from hivesink.ports import LiveTable, LogRoot, Metastore
     from hivesink.sink.commit.committer import Committer
@@ -135,17 +133,14 @@ class OpenedTable:
         """
         follower = self.follower(writer)
         follower.read()
-        reasons = self.held_back(follower, follower.open)
-        return [replace(one, waits_for=reasons.get(one.key, one.waits_for)) for one in follower.states(now)]
-
-    def held_back(self, follower: LogFollower, rows: OpenRows) -> dict[PartitionKey, str]:
-        """Why rows of these buckets can't be rolled. Reads the log again. Raises what `LogFollower.read` raises."""
-        held = wiring.held_back_rows(self.live, follower.log, rows)
+        before = follower.open.buckets
+        held = wiring.held_back_rows(self.live, follower.log, follower.open)
         # A job that runs beside this may have rolled them meanwhile, and deleted their segments.
         follower.read()
-        before, after = rows.buckets, follower.open.buckets
+        after = follower.open.buckets
         still = {key for key in held if key in after and {*before[key].slices} <= {*after[key].slices}}
-        return {key: str(held[key]) for key in still}
+        states = follower.states(now)
+        return [replace(state, waits_for=str(held[state.key])) if state.key in still else state for state in states]
 
     def committer(self, writer: str) -> Committer:
         """What commits for `writer` as its job would. Raises what `OpenedWriter.open` raises."""

@@ -79,17 +79,6 @@ def test_partitions_are_listed_with_their_commits_and_what_they_wait_for(
     assert (waits["partition"], waits["complete"], waits["commit"], waits["open_rows"]) == (DAY, False, None, 1)
 
 
-def test_partitions_of_one_writer(days: str, uri: str, writer: Daily, capsys: pytest.CaptureFixture[str]) -> None:
-    other = Daily(days, uri, "other")
-    writer.read(1, mark=2)
-    other.read(1, mark=2)
-    both = hivesink(capsys, "partitions", days, "--json").data["partitions"]
-    assert [one["writer"] for one in both] == ["ingest", "other"]
-    [one] = hivesink(capsys, "partitions", days, "--writer", "other", "--json").data["partitions"]
-    assert one["writer"] == "other"
-    other.close()
-
-
 def test_a_partition_that_is_not_over_goes_along_with_its_renamed_table(
     uri: str, writer: Daily, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,28 +151,6 @@ def test_it_says_what_it_waits_for_whenever_that_changes(days: str, uri: str) ->
     second.close()
 
 
-def test_one_writer_of_several(days: str, uri: str, writer: Daily, capsys: pytest.CaptureFixture[str]) -> None:
-    other = Daily(days, uri, "other")
-    writer.read(2, mark=3)
-    other.read(2, mark=2)
-    assert hivesink(capsys, "wait", days, DAY, "--writer", "ingest").code == 0
-    assert hivesink(capsys, "wait", days, DAY, *ONCE).code == 75
-    said = hivesink(capsys, "wait", days, DAY, "--writer", "nobody")
-    assert said.code == 65
-    assert f"no writer 'nobody' has written to {days}; known: ingest, other" in said.error
-    other.close()
-
-
-def test_a_day_that_is_over_without_rows_is_waited_for_no_longer(
-    days: str, writer: Daily, capsys: pytest.CaptureFixture[str]
-) -> None:
-    writer.read(1, mark=3)
-    said = hivesink(capsys, "wait", days, DAY)
-    assert (said.code, said.out) == (0, f"{DAY}: over: no rows of writer ingest\n")
-    told = hivesink(capsys, "wait", days, DAY, "--json").data
-    assert [(one["complete"], one["commit"]) for one in told["commits"]] == [(True, None)]
-
-
 def test_after_the_timeout_it_says_what_is_missing(
     days: str, writer: Daily, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,18 +180,6 @@ def test_what_can_never_be_is_refused(
     said = hivesink(capsys, "wait", days, *arguments)
     assert said.code == 2
     assert told.format(table=days) in said.error
-
-
-def test_a_table_that_is_not_there_is_refused(days: str, capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "wait", f"{days}s", DAY)
-    assert said.code == 65
-    assert f"table {days}s is not in the metastore" in said.error
-
-
-def test_a_metastore_that_is_away_ends_it_with_75(days: str, capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "wait", days, DAY, "--metastore", "thrift://127.0.0.1:1")
-    assert said.code == 75
-    assert "doesn't answer" in said.error
 
 
 def test_status_has_what_is_not_complete_as_partitions_has_it(

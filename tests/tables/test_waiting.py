@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import InvalidOption, MetastoreUnreachable, UnknownTable
+from hivesink.errors import InvalidOption, MetastoreUnreachable
 from hivesink.tables.waiting import Look, PartitionWait
 from tests.cli.site import alter, hivesink
 from tests.tables import daily
@@ -132,14 +132,6 @@ def test_a_writer_that_begins_anew_meanwhile_is_waited_for_again(
     anew.close()
 
 
-def test_nothing_is_promised_of_rows_whose_day_is_not_over(writer: Daily, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "hivesink")
-    writer.read(2, mark=2)
-    progress = writer.committer.progress()
-    assert (progress.waiting_rows, progress.readable_in) == (1, None)
-    assert "open=1 (readable once rolled, those of unfinished partitions once these are over)" in caplog.text
-
-
 @pytest.mark.parametrize("partition", ["day=2024-01-02", "dt=2024-01-02/hour=3", "2024-01-02", "dt="])
 def test_a_name_that_does_not_fit_is_refused(table: str, uri: str, partition: str) -> None:
     with pytest.raises(InvalidOption):
@@ -215,21 +207,6 @@ def test_columns_beside_the_time_do_not_matter_to_a_partitions_end(
         assert (said.code, "browser=b1/dt=2024-01-03" in said.out) == (0, True)
 
 
-def test_a_year_below_1000_has_four_digits(uri: str, tmp_path: Path) -> None:
-    hourly = daily.create(uri, tmp_path, daily.BY_HOUR)
-    writer = Daily(hourly, uri)
-    writer.read(2, mark=3)
-    assert PartitionWait(hourly, "day=0033-01-02/hour=3", metastore=uri).look().waits_for is None
-    writer.close()
-
-
-def test_a_time_that_is_spelled_otherwise_than_all_others_is_refused(table: str, uri: str, writer: Daily) -> None:
-    writer.read(1, mark=3)
-    with pytest.raises(InvalidOption, match=f"'dt=2024-1-2' is spelled like no partition of {table}: .* dt=2024-01-01"):
-        PartitionWait(table, "dt=2024-1-2", metastore=uri).look()
-    assert PartitionWait(table, DAY, metastore=uri).look().waits_for is None
-
-
 def test_without_any_writer_a_name_that_can_never_be_committed_is_refused_at_once(
     table: str, uri: str, tmp_path: Path
 ) -> None:
@@ -244,24 +221,11 @@ def test_without_any_writer_a_name_that_can_never_be_committed_is_refused_at_onc
         PartitionWait(hourly, "day=2024-1-2/hour=3", metastore=uri, tolerant=True).look()
 
 
-def test_what_no_time_can_be_read_from_is_no_example_of_a_name(table: str, uri: str, writer: Daily) -> None:
-    writer.read("oops", mark=1)
-    assert PartitionWait(table, DAY, metastore=uri).look().waits_for is not None
-
-
 def test_a_writer_counts_from_its_first_epoch_on(table: str, uri: str, writer: Daily) -> None:
     """A start that was refused leaves a log without epochs."""
     with closing(Daily(table, uri, "refused")):
         writer.read(2, mark=3)
         assert PartitionWait(table, DAY, metastore=uri).look().waits_for is None
-
-
-def test_what_is_not_there_is_refused(table: str, uri: str, writer: Daily) -> None:
-    known = f"no writer 'nobody' has written to {table}; known: {writer.writer}"
-    with pytest.raises(InvalidOption, match=known):
-        PartitionWait(table, DAY, "nobody", uri, tolerant=True).look()
-    with pytest.raises(UnknownTable):
-        PartitionWait(f"{table}s", DAY, metastore=uri, tolerant=True).look()
 
 
 def test_a_metastore_that_is_away_is_waited_for_if_that_is_wanted(table: str, uri: str, writer: Daily) -> None:

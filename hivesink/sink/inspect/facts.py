@@ -130,10 +130,11 @@ class LogFacts:
         return (self.floor.forgotten if self.floor else 0) + rows
 
 
-def read_log(log: CommitLog) -> LogFacts:
-    """Everything in `log` at one moment. Raises StoreUnavailable."""
+def read_log(log: CommitLog, known: Iterable[Manifest] = ()) -> LogFacts:
+    """Everything in `log` at one moment; its `known` manifests aren't read again. Raises StoreUnavailable."""
+    manifests = {manifest.epoch: manifest for manifest in known}
     for _ in range(_READS):
-        facts = _read(log, log.view())
+        facts = _read(log, log.view(), manifests)
         floor = facts.floor.epoch if facts.floor else Epoch(0)
         if facts.view.floor == floor == log.view().floor and _lasts(log, facts.missing):
             return facts
@@ -150,8 +151,8 @@ def _lasts(log: CommitLog, gaps: tuple[Epoch, ...]) -> bool:
     return not gaps or all(set(gaps) <= set(missing(log.view())) for _ in range(2))
 
 
-def _read(log: CommitLog, view: LogView) -> LogFacts:
-    read = {epoch: _manifest(log, epoch) for epoch in view.manifests}
+def _read(log: CommitLog, view: LogView, known: Mapping[Epoch, Manifest]) -> LogFacts:
+    read = {epoch: known.get(epoch) or _manifest(log, epoch) for epoch in view.manifests}
     manifests = tuple(manifest for manifest in read.values() if isinstance(manifest, Manifest))
     unreadable = {epoch: error for epoch, error in read.items() if isinstance(error, HiveSinkError)}
     floor = None

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
-from hivesink.core.epoch import Epoch
-from hivesink.core.log import Mark, missing
 from hivesink.core.manifest import live_parts
 from hivesink.core.partition_commit import newest, recorded
-from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.core.why_open import why_open
 from hivesink.errors import LogDamaged
+from hivesink.sink.inspect.facts import LogFacts, read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from hivesink.core.log import LogView
+    from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import Recorded
     from hivesink.core.records import OpenBucket
+    from hivesink.core.rolling import OpenRows
     from hivesink.core.why_open import Policies
     from hivesink.ports import CommitLog
 
@@ -96,55 +94,39 @@ class LogFollower:
     policies_of: Callable[[Manifest | None], Policies]
     """By what the run goes that wrote this newest manifest: another run may go by other settings."""
     policies: Policies = field(init=False)
-    """Known after `read`."""
-    _manifests: dict[Epoch, Manifest] = field(default_factory=dict)
+    """Known after `read`, as `facts` is."""
+    facts: LogFacts = field(init=False)
     _ledger: tuple[Epoch, dict[PartitionKey, Recorded]] | None = None
-    _settled: Epoch = field(default=Epoch(0))
-    _published: frozenset[Epoch] = frozenset()
-    """Those after `_settled` whose parts are all visible."""
 
     def read(self) -> None:
         """Take in what is new. Raises LogDamaged, NewerFormat, StoreUnavailable, and what `policies_of` raises."""
-        view = self.log.view()
-        while not self._has_all(view):
-            # A running job may have trimmed what the listing showed, or created what it didn't: look again.
-            now = self.log.view()
-            if (now.floor, now.head, missing(now)) == (view.floor, view.head, missing(view)):
-                self._require_open(view)
-                break
-            view = now
-        self._manifests = {epoch: manifest for epoch, manifest in self._manifests.items() if epoch > view.floor}
-        if self._ledger is None or self._ledger[0] != view.floor:
-            self._ledger = view.floor, newest(self.log.records())
-        head = self._manifests.get(view.head)
-        self._settled = view.settled(head.settled if head else Epoch(0))
-        self._published = frozenset(epoch for epoch in view.marks if view.has(epoch, Mark.PUBLISHED))
+        known = self.facts.manifests if self._ledger else ()
+        self.facts = read_log(self.log, known)
+        self._require_open()
+        floor = self.facts.view.floor
+        if self._ledger is None or self._ledger[0] != floor:
+            self._ledger = floor, newest(self.log.records())
         self.policies = self.policies_of(self.head)
 
-    def _has_all(self, view: LogView) -> bool:
-        """Read the manifests in `view`. False if one above its floor is missing."""
-        for epoch in view.manifests:
-            if epoch not in self._manifests:
-                with suppress(LogDamaged):
-                    self._manifests[epoch] = self.log.manifest(epoch)
-        return all(epoch in self._manifests for epoch in range(view.floor + 1, max((view.head, *view.marks)) + 1))
-
-    def _require_open(self, view: LogView) -> None:
-        """Raise LogDamaged if a manifest is missing without which nobody knows what is open."""
-        snapshot = max((epoch for epoch, one in self._manifests.items() if one.waiting is not None), default=view.floor)
-        for number in range(max(snapshot, view.floor) + 1, max((view.head, *view.marks)) + 1):
-            if number not in self._manifests:
-                self.log.manifest(Epoch(number))
+    def _require_open(self) -> None:
+        """Raise LogDamaged or NewerFormat if a manifest is missing without which nobody knows what is open."""
+        floor = self.facts.view.floor
+        snapshots = (manifest.epoch for manifest in self.facts.manifests if manifest.waiting is not None)
+        snapshot = max(snapshots, default=floor)
+        for epoch in sorted({*self.facts.unreadable, *self.facts.missing}):
+            if epoch > max(snapshot, floor):
+                raise self.facts.unreadable.get(epoch) or LogDamaged(
+                    self.log.location, f"the manifest of epoch {epoch} is missing"
+                )
 
     @property
     def head(self) -> Manifest | None:
-        return self._manifests[max(self._manifests)] if self._manifests else None
+        return self.facts.manifests[-1] if self.facts.manifests else None
 
     @property
     def open(self) -> OpenRows:
         """The partitions that no commit covers."""
-        rows = open_rows(self._manifests[epoch] for epoch in sorted(self._manifests, reverse=True))
-        return rows.renamed(self._table)
+        return self.facts.open_rows.renamed(self._table)
 
     @property
     def _table(self) -> str:
@@ -153,58 +135,58 @@ class LogFollower:
     def records(self) -> dict[PartitionKey, Recorded]:
         """The newest decided commit of each partition."""
         old = [] if self._ledger is None else self._ledger[1].values()
-        new = (one for manifest in self._manifests.values() for one in recorded(manifest))
+        new = (record for manifest in self.facts.manifests for record in recorded(manifest))
         return newest([*old, *new], self._table)
-
-    def states(self, now: datetime) -> list[PartitionState]:
-        """All partitions that have rows, sorted."""
-        records, buckets = self.records(), self.open.buckets
-        keys = sorted(records.keys() | buckets.keys())
-        decided = self._decided()
-        return [self._state(key, records.get(key), buckets.get(key), decided, now) for key in keys]
 
     @property
     def places(self) -> set[PartitionKey]:
         """The partitions that have rows, as far as the log still knows."""
         return self.records().keys() | self.open.buckets.keys()
 
+    def states(self, now: datetime) -> list[PartitionState]:
+        """All partitions that have rows, sorted."""
+        return self._states(sorted(self.places), now)
+
     def state(self, key: PartitionKey, now: datetime) -> PartitionState:
         """One partition, also one without rows."""
-        return self._state(key, self.records().get(key), self.open.buckets.get(key), self._decided(), now)
+        return self._states([key], now)[0]
+
+    def _states(self, keys: Sequence[PartitionKey], now: datetime) -> list[PartitionState]:
+        records, buckets, decided = self.records(), self.open.buckets, self._decided()
+        return [self._state(key, records.get(key), buckets.get(key), decided.get(key, {}), now) for key in keys]
 
     def _state(
         self,
         key: PartitionKey,
         record: Recorded | None,
         bucket: OpenBucket | None,
-        decided: Mapping[PartitionKey, Mapping[Epoch, int]],
+        decided: Mapping[Epoch, int],
         now: datetime,
     ) -> PartitionState:
         mark = self.head.watermark if self.head else None
         end = self.policies.rule.end(key)
         is_over = end is not None and mark is not None and mark.has_passed(end)
-        hidden = decided.get(key, {})
         waits_for = [
             f"{rows} rows are decided as epoch {epoch}, which isn't published as a whole yet: the job, or its next "
             "start, goes on with it; the job's log says what it waits for"
-            for epoch, rows in hidden.items()
+            for epoch, rows in decided.items()
         ]
         # One whose end nobody knows any more, as its pattern was changed, stays committed.
         if bucket is not None or not (is_over or (record and end is None)):
             at = self.head.at if self.head else now
             waits_for.append(why_open(key, bucket, mark, now, self.policies, at=at, has_record=record is not None))
-        elif not hidden and (unsettled := self._unsettled(key)):
+        elif not decided and (unsettled := self._unsettled(key)):
             what = f"committed as epoch {unsettled}, which isn't finished: the job's log says why"
             waits_for.append(f"its rows are readable, and {what}")
         # Without a record it is over, and has no rows at all.
         is_known = record is not None and not self._unsettled(key, commits=True)
         published = (bucket.published if bucket else 0) + (record.commit.rows if record and not is_known else 0)
-        waiting, decided_rows = bucket.rows if bucket else 0, sum(hidden.values())
+        decided_rows = sum(decided.values())
         return PartitionState(
             self.writer,
             *key,
             record if is_known else None,
-            waiting,
+            bucket.rows if bucket else 0,
             decided_rows,
             max(0, published - decided_rows),
             "; ".join(waits_for) or None,
@@ -212,19 +194,17 @@ class LogFollower:
 
     def _decided(self) -> dict[PartitionKey, dict[Epoch, int]]:
         """The rows in parts that their epochs must still publish."""
-        open_epochs = (self._manifests[epoch] for epoch in sorted(self._manifests) if epoch > self._settled)
-        found: dict[PartitionKey, dict[Epoch, int]] = {}
-        for manifest, part in live_parts(open_epochs):
-            if manifest.epoch not in self._published:
-                epochs = found.setdefault(part.key, {})
+        rows: dict[PartitionKey, dict[Epoch, int]] = {}
+        for manifest, part in live_parts(self.facts.open):
+            if not self.facts.is_published(manifest.epoch):
+                epochs = rows.setdefault(part.key, {})
                 epochs[manifest.epoch] = epochs.get(manifest.epoch, 0) + part.rows
-        return found
+        return rows
 
     def _unsettled(self, key: PartitionKey, *, commits: bool = False) -> Epoch | None:
         """The newest epoch that commits the partition, or else publishes rows of it, and isn't settled."""
-        for epoch in sorted((one for one in self._manifests if one > self._settled), reverse=True):
-            manifest = self._manifests[epoch]
+        for manifest in reversed(self.facts.open):
             published = set() if commits else {part.key for part in manifest.add}
             if key in published | {commit.key for commit in manifest.commits}:
-                return epoch
+                return manifest.epoch
         return None
