@@ -14,14 +14,13 @@ from hivesink.core.manifest import REPLAYS
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable
-from hivesink.sink.inspect.status import LogStatus, WriterStatus, log_status, writer_status
+from hivesink.sink.inspect.status import WriterStatus, log_status, writer_status
 from hivesink.tables.opened import LogsAlone, OpenedTable, logs_without_metastore, open_table
 from hivesink.tables.rejects import not_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from hivesink.core.epoch import LastBatch
     from hivesink.sink.inspect.partitions import PartitionState
 
 Log = Annotated[
@@ -58,48 +57,43 @@ def _status_of_logs(logs: LogsAlone) -> Report:
     """What can be told while the metastore is away."""
     about = f"the metastore doesn't answer: this is what the logs in {logs.root} say"
     blocks: list[Line | Grid] = [Line(f"{about}; files and partitions weren't looked at", "bold yellow")]
-    data = []
-    for writer, log in logs.read():
-        one = log_status(log, writer, logs.table)
-        waiting = [
-            (*key, bucket.rows, f"{bucket.last:%Y-%m-%d %H:%M:%S}")
-            for key, bucket in sorted(log.open_rows.buckets.items())
-        ]
-        blocks.append(Grid(f"writer {writer}", ("what", "value"), list(_status_rows(one))))
-        blocks.append(
-            Grid("rows that wait to be rolled", ("table", "partition", "rows", "newest (UTC)"), waiting[:_OPEN])
-        )
-        if len(waiting) > _OPEN:
-            blocks.append(Line(f"and {count(len(waiting) - _OPEN, 'more partition')}"))
-        rows = [{"table": name, "partition": partition, "rows": count} for name, partition, count, _ in waiting]
-        data.append({**asdict(one), "last_batch": _batch_data(one.last_batch), "waiting_in": rows})
-    if not data:
+    writers = []
+    for name, log in logs.read():
+        buckets = sorted(log.open_rows.buckets.items())
+        rows = [(*key, bucket.rows, f"{bucket.last:%Y-%m-%d %H:%M:%S}") for key, bucket in buckets]
+        data = [{"table": key[0], "partition": key[1], "rows": bucket.rows} for key, bucket in buckets]
+        status = log_status(log, name, logs.table)
+        writers.append({**_data(status), "waiting_in": data})
+        blocks += [_grid(status), Grid("rows that wait", ("table", "partition", "rows", "newest (UTC)"), rows[:_OPEN])]
+        blocks += _more(len(rows), "--json has them all")
+    if not writers:
         blocks.append(Line(f"no writer has a log in {logs.root}"))
-    return Report({"table": logs.table, "log": logs.root, "metastore_away": True, "writers": data}, blocks)
+    return Report({"table": logs.table, "log": logs.root, "metastore_away": True, "writers": writers}, blocks)
 
 
 def _status(opened: OpenedTable) -> Report:
-    statuses = [writer_status(context, writer, opened.name) for writer, context in opened.writers.items()]
     writers = []
     blocks: list[Line | Grid] = [Line(f"{opened.name} at {opened.live.location}", "bold")]
-    if not statuses:
+    if not opened.writers:
         blocks.append(Line(str(opened.folder_gone or _NO_WRITER)))
-    for one in statuses:
-        open_ones, unknown = _incomplete(opened, one.writer)
-        altered, refusal = _start(opened, one.writer)
+    for name, context in opened.writers.items():
+        status = writer_status(context, name, opened.name)
+        incomplete, unknown = _incomplete(opened, name)
+        altered, refusal = _start(opened, name)
         more = {
-            "last_batch": _batch_data(one.last_batch),
-            "incomplete": None if open_ones is None else [state.data for state in open_ones],
-            "altered": [{"name": name, "run": run, "table": now} for name, (run, now) in altered.items()],
+            "incomplete": None if incomplete is None else [state.data for state in incomplete],
+            "altered": [{"name": setting, "run": run, "table": now} for setting, (run, now) in altered.items()],
             "no_start": refusal and str(refusal),
         }
-        writers.append({**asdict(one), **more})
-        blocks.append(Grid(f"writer {one.writer}", ("what", "value"), list(_status_rows(one))))
-        gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in one.unregistered]
-        blocks.append(Grid("unregistered partitions", ("table", "partition", "since epoch", "folder"), gaps))
+        writers.append({**_data(status), **more})
+        gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in status.unregistered or ()]
+        blocks += [
+            _grid(status),
+            Grid("unregistered partitions", ("table", "partition", "since epoch", "folder"), gaps),
+        ]
         if unknown is not None:
             blocks.append(Line(f"what its partitions wait for isn't known: {unknown}", "yellow"))
-        blocks += [*_open_blocks(opened.name, open_ones or ()), *_altered_lines(altered)]
+        blocks += [*_open_blocks(opened.name, incomplete or ()), *_altered_lines(altered)]
         blocks += [Line(f"no job can start: {refusal}", "red")] if refusal else []
     return Report({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks)
 
@@ -107,7 +101,7 @@ def _status(opened: OpenedTable) -> Report:
 def _incomplete(opened: OpenedTable, writer: str) -> tuple[Sequence[PartitionState] | None, InvalidOption | None]:
     """The partitions that no commit covers as they are; or why nobody knows."""
     try:
-        return [one for one in opened.states(writer, datetime.now(timezone.utc)) if not one.is_complete], None
+        return [state for state in opened.states(writer, datetime.now(timezone.utc)) if not state.is_complete], None
     except InvalidOption as error:
         return None, error
 
@@ -141,34 +135,47 @@ def _altered_lines(altered: Mapping[str, tuple[str | None, str | None]]) -> Iter
         yield Line(f"{name}: {what}, which counts from the job's next start on", "yellow")
 
 
-def _open_blocks(table: str, found: Sequence[PartitionState]) -> Iterator[Line | Grid]:
+def _open_blocks(table: str, incomplete: Sequence[PartitionState]) -> Iterator[Line | Grid]:
     rows = [
-        (one.table, one.partition, one.open_rows, one.decided_rows, one.published_rows, one.waits_for)
-        for one in found[:_OPEN]
+        (state.table, state.partition, state.open_rows, state.decided_rows, state.published_rows, state.waits_for)
+        for state in incomplete[:_OPEN]
     ]
     counts = ("rows that wait", "decided", "readable")
     columns = ("table", "partition", *counts, "waits for")
     yield Grid("partitions that aren't complete", columns, rows, right=frozenset(counts))
-    if len(found) > _OPEN:
-        yield Line(f"and {len(found) - _OPEN} more; `hivesink partitions {table}` has them all")
+    yield from _more(len(incomplete), f"`hivesink partitions {table}` has them all")
 
 
-def _status_rows(status: LogStatus) -> Iterator[tuple[str, object]]:
+def _more(rows: int, where: str) -> list[Line]:
+    return [Line(f"and {rows - _OPEN} more; {where}")] if rows > _OPEN else []
+
+
+def _grid(status: WriterStatus) -> Grid:
+    return Grid(f"writer {status.writer}", ("what", "value"), list(_status_rows(status)))
+
+
+def _data(status: WriterStatus) -> dict[str, Any]:
+    """As JSON, with the last batch's offsets as in the manifest."""
+    batch = last_batch_fields(status.last_batch)
+    kept = batch and {name: value for name, value in batch.items() if name not in {"appended", "head"}}
+    return {**asdict(status), "last_batch": kept}
+
+
+def _status_rows(status: WriterStatus) -> Iterator[tuple[str, object]]:
     rows, last = status.rows, status.last_batch
     when = f" ({status.kind}, {status.at:%Y-%m-%d %H:%M:%S} UTC)" if status.at else ""
     yield "last epoch", f"{status.epoch}{when}"
     yield "rows read", rows.read
     yield "rows written", f"{rows.written}, of which {status.lost_rows} lost" if status.lost_rows else rows.written
     yield "rows rejected, dropped, late, skipped", f"{rows.rejected}, {rows.dropped}, {rows.late}, {rows.skipped}"
-    if isinstance(status, WriterStatus):
-        files = status.files
+    if (files := status.files) is not None:
         yield "files finished", f"{files.finished} ({count(files.finished_bytes, 'byte')})"
         yield "files pending, in progress", f"{files.pending}, {files.in_progress}"
     if (waiting := status.waiting).since is not None:
         where = f"in {count(waiting.buckets, 'bucket')}, {count(waiting.bytes, 'byte')}"
         since = f"{where}, since {waiting.since:%Y-%m-%d %H:%M:%S} UTC"
         yield "rows that wait to be rolled", f"{waiting.rows} ({since})"
-    if isinstance(status, WriterStatus):
+    if status.unregistered is not None:
         yield "unregistered partitions", len(status.unregistered)
     yield "unsettled epochs", ", ".join(map(str, status.unsettled)) or "none"
     if last is None:
@@ -178,11 +185,3 @@ def _status_rows(status: LogStatus) -> Iterator[tuple[str, object]]:
         yield "ended at", ", ".join(str(offset) for offset in last.ref.end)
     yield "tables", ", ".join(status.tables)
     yield "log", f"{status.log} (uid {status.uid}, floor {status.floor})"
-
-
-def _batch_data(last: LastBatch | None) -> dict[str, Any] | None:
-    """A batch as JSON, with its offsets as in the manifest."""
-    fields = last_batch_fields(last)
-    return (
-        None if fields is None else {name: value for name, value in fields.items() if name not in {"appended", "head"}}
-    )

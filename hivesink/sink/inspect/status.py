@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hivesink.core.epoch import Epoch
 from hivesink.core.partfile import Stage
 from hivesink.core.rolling import segment_epoch
 from hivesink.errors import UnknownTable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
-    from hivesink.core.epoch import Epoch, LastBatch
+    from hivesink.core.epoch import LastBatch
     from hivesink.core.manifest import Rows
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.core.rolling import OpenRows
@@ -45,22 +46,23 @@ class Waiting:
 
     @classmethod
     def of(cls, rows: OpenRows, times: Mapping[Epoch, datetime]) -> Waiting:
-        """`times` are those of the epochs that the log still has: a bucket is as old as its rows that are published."""
+        """`times` are those of the epochs that the log still has; a bucket's own also counts its published rows."""
         waiting = [bucket for bucket in rows.buckets.values() if bucket.slices]
-        oldest = []
-        for bucket in waiting:
-            epochs = (segment_epoch(part.segment) for part in bucket.slices)
-            epoch = min((epoch for epoch in epochs if epoch), default=None)
-            oldest.append(times.get(epoch, bucket.first) if epoch else bucket.first)
-        return cls(rows.rows, rows.bytes, len(waiting), min(oldest, default=None))
+        since = (
+            times.get(segment_epoch(part.segment) or Epoch(0), bucket.first)
+            for bucket in waiting
+            for part in bucket.slices
+        )
+        return cls(rows.rows, rows.bytes, len(waiting), min(since, default=None))
 
 
 @dataclass(frozen=True, slots=True)
-class LogStatus:
-    """One writer by its log. `rows` are totals since its first epoch; `lost_rows` those that were accepted as lost.
+class WriterStatus:
+    """One writer. `rows` are totals since its first epoch; `lost_rows` those that were accepted as lost.
 
     `at` is the last epoch's time (UTC). Epoch 0: nothing was committed yet. `unsettled` are decided epochs that wait to
-    be published, or for the look at the metastore after that.
+    be published, or for the look at the metastore after that. `files` and `unregistered` are None where only the log
+    was read.
     """
 
     writer: str
@@ -76,14 +78,8 @@ class LogStatus:
     waiting: Waiting
     unsettled: tuple[Epoch, ...]
     last_batch: LastBatch | None
-
-
-@dataclass(frozen=True, slots=True)
-class WriterStatus(LogStatus):
-    """One writer by its log, the files and the metastore."""
-
-    files: FileCounts
-    unregistered: tuple[Unregistered, ...]
+    files: FileCounts | None = None
+    unregistered: tuple[Unregistered, ...] | None = None
 
 
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
@@ -98,15 +94,14 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
     # Rows wait for a registered one too, until the metastore was looked at.
     live = listed(context, waiting)
     gaps = tuple(gap for place, gap in waiting.items() if place not in live)
-    by_log = {field.name: getattr(status, field.name) for field in fields(status)}
-    return WriterStatus(**by_log, files=_count(log, files), unregistered=gaps)
+    return replace(status, files=_count(log, files), unregistered=gaps)
 
 
-def log_status(log: LogFacts, writer: str, table: str) -> LogStatus:
+def log_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
     """What its log alone says. Raises LogDamaged, NewerFormat."""
     log.require_readable()
     head = log.head
-    return LogStatus(
+    return WriterStatus(
         writer=writer,
         uid=log.uid,
         log=log.location,

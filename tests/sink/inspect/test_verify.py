@@ -403,6 +403,7 @@ def test_a_leftover_among_dead_letters_names_their_table(site: Site) -> None:
 
 def test_status_and_clean_look_into_a_partition_that_was_moved_away(site: Site) -> None:
     part, before = site.part(), writer_status(site.context, "w", NAME).files
+    assert before is not None
     leftover = f".{part.name.replace('-2-', '-1-')}.pending"
     site.put(f"{part.folder}/{leftover}", b"1\n")
     for file in site.fs.list(part.folder):
@@ -459,6 +460,7 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Site) -> None:
     _open_epoch(site)
     status = writer_status(site.context, "w", NAME)
     assert status.unsettled == (4,)
+    assert status.files is not None
     assert status.files.pending > 0
     assert status.rows.written == 16
     assert status.last_batch is not None
@@ -469,7 +471,7 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Site) -> None:
     assert status.unregistered == ()
     part = site.part(4)
     site.metastore.drop_partition(TABLE, part.partition)
-    (waiting,) = writer_status(site.context, "w", NAME).unregistered
+    (waiting,) = writer_status(site.context, "w", NAME).unregistered or ()
     assert (waiting.partition, waiting.since) == (part.partition, 4)
 
 
