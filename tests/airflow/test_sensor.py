@@ -107,39 +107,6 @@ def test_the_triggerer_waits_in_place_of_a_worker(
     writer.close()
 
 
-TRIGGER = """
-import asyncio, json, os
-from hivesink.airflow import HivesinkPartitionSensor, PartitionTrigger
-
-what = json.loads(os.environ["WHAT"])
-trigger = PartitionTrigger(**what, poke_interval=1, until=2e10)
-again = PartitionTrigger(**trigger.serialize()[1])
-
-async def events():
-    return [event.payload async for event in again.run()]
-
-[event] = asyncio.run(events())
-try:
-    HivesinkPartitionSensor(task_id="it", table=what["table"], partition=what["partition"]).execute_complete({}, event)
-except Exception as error:
-    print(type(error).__name__, error, sep=": ")
-"""
-
-
-def test_a_table_that_is_dropped_meanwhile_fails_the_task(
-    airflow: Airflow, table: str, metastore: EmbeddedMetastore
-) -> None:
-    what = {"table": f"{table}s", "partition": DAY, "metastore": metastore.uri, "writer": None}
-    *_, said = airflow.run("-c", TRIGGER, WHAT=json.dumps(what)).splitlines()
-    assert said.startswith(f"AirflowFailException: table {table}s is not in the metastore")
-
-
-def test_a_look_never_blocks_the_triggerers_loop(airflow: Airflow) -> None:
-    *_, timed_out, first = airflow.run(HERE / "own_loop.py").splitlines()
-    assert timed_out.startswith("dt=1: timed out: the metastore at thrift://127.0.0.1:")
-    assert first == "asked"
-
-
 def _rows(returned: Any) -> int:
     [commit] = returned["commits"]
     return int(commit["commit"]["rows"])

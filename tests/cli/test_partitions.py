@@ -114,11 +114,6 @@ def test_a_partition_that_is_not_over_goes_along_with_its_renamed_table(
     assert told.out == "dt=2024-01-01: committed: revision 2 of writer ingest (2 rows)\n"
 
 
-def test_a_table_without_a_writer_has_none(days: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert hivesink(capsys, "partitions", days, "--json").data == {"table": days, "partitions": []}
-    assert f"no writer has rows of {days} yet" in hivesink(capsys, "partitions", days).out
-
-
 def test_a_committed_partition_ends_the_wait_at_once(
     days: str, writer: Daily, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,18 +175,6 @@ def test_what_can_never_be_is_refused(
     said = hivesink(capsys, "wait", days, *arguments)
     assert said.code == 2
     assert told.format(table=days) in said.error
-
-
-def test_status_has_what_is_not_complete_as_partitions_has_it(
-    days: str, writer: Daily, capsys: pytest.CaptureFixture[str]
-) -> None:
-    writer.read(1, 2, 3, mark=2)
-    listed = hivesink(capsys, "partitions", days, "--json").data["partitions"]
-    [status] = hivesink(capsys, "status", days, "--json").data["writers"]
-    assert status["altered"] == []
-    shown = [{**one, "waits_for": None} for one in status["incomplete"]]
-    assert shown == [{**one, "waits_for": None} for one in listed if not one["complete"]]
-    assert [one["partition"] for one in shown] == [DAY, "dt=2024-01-03"]
 
 
 def test_status_says_what_the_table_has_and_the_last_run_has_not(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.cli.show import bar, size
+from hivesink.cli.show import bar
 from hivesink.tables.picture import count_small
 from tests.cli.site import Ingest, hivesink
 from tests.tables import daily
@@ -158,11 +158,6 @@ def test_the_page_holds_everything_escaped_and_nothing_from_elsewhere(
     assert text.count("<rect") == 4
 
 
-def test_where_no_page_can_be(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "show", table, "--html", tmp_path / "none" / "page.html")
-    assert (said.code, "No such file or directory; name another file" in said.error) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("lengths", "small"),
     [
@@ -185,11 +180,3 @@ def test_which_files_are_small(lengths: list[int], small: int) -> None:
 )
 def test_bars(value: int | None, drawn: str) -> None:
     assert bar(value, 1000) == drawn
-
-
-@pytest.mark.parametrize(
-    ("length", "text"),
-    [(None, "-"), (0, "0 B"), (999, "999 B"), (1000, "1.0 KB"), (99_600, "100 KB"), (999_999, "1.0 MB")],
-)
-def test_sizes(length: int | None, text: str) -> None:
-    assert size(length) == text

@@ -22,7 +22,7 @@ from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import root_folder
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.tables.opened import open_table
-from tests.cli.site import Ingest, alter, hivesink
+from tests.cli.site import Ingest, hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,18 +118,6 @@ def test_verify_prints_some_notes_and_tells_of_more(
     assert said.out.count("and 2 more notes like these; --json has them all") == 2
 
 
-def test_verify_exits_with_1_on_an_error(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    part = _local(_part(ingest, 2).target)
-    twin = part.with_name(part.name.replace("t0-0-", "t9-0-"))
-    twin.write_bytes(part.read_bytes())
-    said = hivesink(capsys, "verify", table)
-    assert said.code == 1
-    assert f"error: epoch 2: {twin} is in no manifest" in said.out
-    found = hivesink(capsys, "verify", table, "--json")
-    assert found.code == 1
-    assert found.data["errors"] == 1
-
-
 def test_verify_reads_the_footers(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
     part = _local(_part(ingest, 2).target)
     part.write_bytes(b"x" * part.stat().st_size)
@@ -177,19 +165,6 @@ def test_recover_ends_an_epoch_with_the_settings_of_its_job(
     marks = sorted(ingest.location.glob("*/_*"))
     assert [(path.parent.name, path.name) for path in marks] == [("dt=2026-01-01", "_DONE"), ("dt=2026-01-02", "_DONE")]
     assert {path.stat().st_mode & 0o777 for path in marks} == {0o640}
-    ingest.close()
-
-
-def test_recover_takes_the_settings_of_the_table(uri: str, table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    ingest = Ingest(table, uri)
-    policy = {"sink.file.permission": "640", "sink.partition-commit.policy.kind": "metastore,success-file"}
-    alter(ingest, policy)
-    ingest.close()
-    ingest = Ingest(table, uri)
-    _open_epoch(ingest)
-    said = hivesink(capsys, "recover", table)
-    assert said.code == 0, said.err
-    assert [path.stat().st_mode & 0o777 for path in ingest.location.glob("*/_SUCCESS")] == [0o640, 0o640]
     ingest.close()
 
 

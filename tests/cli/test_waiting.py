@@ -15,7 +15,7 @@ import pytest
 
 from hivesink.core.log import Mark
 from hivesink.core.table import TableName
-from hivesink.errors import LogMissing, RowsHeldBack, StoreUnavailable
+from hivesink.errors import StoreUnavailable
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.storage.commit_log import RenameCommitLog
 from tests.cli.site import Ingest, alter, hivesink
@@ -89,28 +89,6 @@ def test_every_command_says_what_waits_and_recover_publishes_it(
     assert "nothing to recover" in hivesink(capsys, "recover", table).out
 
 
-def test_two_writers_wait_apart(waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    other = Ingest(table, uri, "other", options=WAIT)
-    other.commit()
-    assert hivesink(capsys, "verify", table).code == 0
-    found = {one["writer"]: one for one in hivesink(capsys, "status", table, "--json").data["writers"]}
-    assert {name: one["waiting"]["rows"] for name, one in found.items()} == {"ingest": 12, "other": 4}
-    other.committer.finish()
-    assert ids(waiting) == [0, 1, 2, 3]
-    assert len(segments(waiting)) == 3
-    waiting.commit()
-    waiting.committer.finish()
-    assert ids(waiting) == sorted([0, 1, 2, 3] * 5)
-    assert segments(waiting) == segments(other) == []
-    assert hivesink(capsys, "verify", table).code == 0
-    other.commit()
-    waiting.commit()
-    assert hivesink(capsys, "recover", table).code == 0
-    assert ids(waiting) == sorted([0, 1, 2, 3] * 7)
-    assert hivesink(capsys, "verify", table).code == 0
-    other.close()
-
-
 def test_rows_that_no_longer_fit_a_column_wait_until_they_do(
     waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,28 +115,6 @@ def test_rows_that_no_longer_fit_a_column_wait_until_they_do(
     assert hivesink(capsys, "recover", table).code == 0
     assert ids(waiting) == IDS
     assert hivesink(capsys, "verify", table).code == 0
-
-
-def test_a_column_is_changed_back_and_again_with_rows_of_both_types(
-    waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    waiting.commit(200)
-    change(waiting, note="string")
-    change(waiting, note="string", id="tinyint")
-    again = Ingest(table, uri, options=WAIT, batches=waiting.batches)
-    again.commit()
-    with pytest.raises(RowsHeldBack, match=r"it was bigint when they came and is tinyint today \(out of range for"):
-        again.committer.finish()
-    # Those that came since then are readable, and of the others those that fit.
-    assert sum(pq.read_metadata(path).num_rows for path in files(waiting)) == 16
-    assert "don't fit" in hivesink(capsys, "status", table).out
-    assert hivesink(capsys, "verify", table).code == 0
-    change(waiting, note="string", id="bigint")
-    assert hivesink(capsys, "recover", table).code == 0
-    assert sum(pq.read_metadata(path).num_rows for path in files(waiting)) == 216
-    assert segments(waiting) == []
-    assert hivesink(capsys, "verify", table).code == 0
-    again.close()
 
 
 def test_a_segment_that_is_lost_holds_back_its_own_rows_until_they_are_given_up(
@@ -234,14 +190,6 @@ def test_a_writer_that_is_refused_stops_no_other(
     other.close()
 
 
-def test_a_reset_beside_a_run_whose_rows_wait_is_told_as_that(
-    waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert hivesink(capsys, "reset", table, "--discard", "12", "--yes").code == 0
-    with pytest.raises(LogMissing):
-        waiting.committer.finish()
-
-
 @pytest.mark.parametrize(("closed", "code"), [("stderr", 75), ("stdout", 1)])
 def test_wait_goes_on_though_nobody_reads_what_it_says(waiting: Ingest, table: str, closed: str, code: int) -> None:
     command = [sys.executable, "-m", "hivesink.cli", "wait", table, "dt=2026-01-01", "--timeout", "1s"]
@@ -279,28 +227,6 @@ def test_the_users_own_rolling_class_need_not_be_importable_to_look(
     waited = hivesink(capsys, "wait", table, "dt=2026-01-01", "--timeout", "1s")
     assert (waited.code, told in waited.out) == (75, True)
     job.close()
-
-
-def test_columns_that_are_added_in_every_partition_are_null_in_what_waits(
-    waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    waiting.committer.finish()
-    waiting.commit()
-    name = TableName.parse(table)
-    connection = Connection(uri)
-    found = connection.read(lambda client: client.get_table(name.database, name.table))
-    found.sd.cols.append(type(found.sd.cols[0])("more", "int"))
-    connection.read(lambda client: client.alter_table_with_cascade(name.database, name.table, found, True))
-    connection.close()
-    waiting.commit()
-    waiting.committer.finish()
-    again = Ingest(table, uri, options=WAIT, batches=waiting.batches)
-    again.commit()
-    again.committer.finish()
-    assert ids(waiting) == sorted([0, 1, 2, 3] * 6)
-    assert segments(waiting) == []
-    assert hivesink(capsys, "verify", table).code == 0
-    again.close()
 
 
 @pytest.mark.parametrize("dropped", [False, True])

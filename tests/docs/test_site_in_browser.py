@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.test_page_in_browser import BROWSER
 from tests.docs.pages import ROOT
 from tests.docs.test_site import build_in
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 pytestmark = [
     pytest.mark.skipif(not BROWSER, reason="no Chromium on this machine: apt-get install chromium"),
     pytest.mark.skipif(sys.version_info < (3, 11), reason="the generator has no release for 3.10"),

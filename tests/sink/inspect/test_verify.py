@@ -104,13 +104,6 @@ def test_totals_go_back_to_the_floor(site: Site) -> None:
     assert (verdict.floor, verdict.head, verdict.totals.written) == (1, 3, 12)
 
 
-def test_a_part_that_a_user_removed_is_a_note(site: Site) -> None:
-    part = site.part()
-    site.fs.delete(part.target)
-    assert site.errors() == []
-    assert [part.target in note for note in site.notes()] == [True]
-
-
 def test_a_part_that_a_user_moved_is_a_note_and_a_second_copy_of_it_an_error(site: Site) -> None:
     part = site.part()
     data = site.fs.read(part.target)
@@ -179,6 +172,46 @@ DAMAGE: dict[str, tuple[Callable[[Site, PartEntry], object], str]] = {
 }
 
 
+def rename(site: Site, part: PartEntry) -> None:
+    """A user's RENAME of the partition of an external table: its files stay."""
+    site.metastore.drop_partition(TABLE, part.partition)
+    site.metastore.register(TABLE, "dt=other", part.folder)
+
+
+NOTED: dict[str, tuple[Callable[[Site, PartEntry], object], tuple[str, ...]]] = {
+    "a part that a user removed": (lambda site, part: site.fs.delete(part.target), ("{part.target}",)),
+    "a renamed partition": (
+        rename,
+        ("readers find the rows of {name} {part.partition} in {part.folder} as {name} dt=other",),
+    ),
+    "offsets without records": (lambda site, _: edit(site, 3, '"0": 12', '"0": 15'), ("7 Kafka offsets and 4 rows",)),
+    "somebody else's file": (lambda site, part: site.put(f"{part.folder}/000000_0", b"1\n"), ()),
+    "a copy in a hidden folder": (lambda site, part: site.put(f"{LOCATION}/.trash/{part.name}", b"1\n"), ()),
+    "what a run at work is writing": (
+        lambda site, part: site.put(f"{part.folder}/.{part.name.replace('-2-', '-4-')}.inprogress", b"half"),
+        ("of a run at work",),
+    ),
+    "a second history by append": (
+        lambda site, _: replace(
+            site.job, source=site.job.source.new_checkpoint("query-2"), history_policy=HistoryPolicy(append=Epoch(3))
+        ).run(batches=1),
+        ("query query-2 begins a new history",),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOTED)
+def test_what_users_may_do_is_a_note_or_nothing(site: Site, case: str) -> None:
+    act, want = NOTED[case]
+    part = site.part()
+    act(site, part)
+    assert site.errors() == []
+    assert [text.format(part=part, name=NAME) in note for text, note in zip(want, site.notes(), strict=True)] == [
+        True for _ in want
+    ]
+    assert find_leftovers(site.context, NAME) == ()
+
+
 @pytest.mark.parametrize("case", DAMAGE)
 def test_damage_is_an_error(site: Site, case: str) -> None:
     damage, want = DAMAGE[case]
@@ -221,17 +254,6 @@ def test_a_file_of_a_trimmed_epoch_is_not_judged(site: Site) -> None:
     assert site.errors() == []
 
 
-def test_a_file_that_somebody_else_put_there_is_theirs(site: Site) -> None:
-    site.put(f"{site.part().folder}/000000_0", b"1\n")
-    assert site.verify().findings == ()
-
-
-def test_a_copy_in_a_hidden_folder_is_not_read_and_not_judged(site: Site) -> None:
-    name = site.part().target.rpartition("/")[2]
-    site.put(f"{LOCATION}/.trash/{name}", b"1\n")
-    assert site.verify().findings == ()
-
-
 def test_a_lost_head_whose_marks_are_there_is_an_error(site: Site) -> None:
     site.fs.delete(f"{LOG}/manifests/0000000003.json")
     error, *others = site.errors()
@@ -257,14 +279,6 @@ def test_a_damaged_manifest_is_an_error_and_the_others_are_still_checked(site: S
     assert verdict.errors == 1
     assert "0000000002.json is damaged" in verdict.findings[0].text
     assert any(site.part(3).target in found.text for found in verdict.findings)
-
-
-def test_a_renamed_partition_is_a_note_that_names_it(site: Site) -> None:
-    part = site.part()
-    site.metastore.drop_partition(TABLE, part.partition)
-    site.metastore.register(TABLE, "dt=other", part.folder)
-    assert site.errors() == []
-    assert f"readers find the rows of {NAME} {part.partition} in {part.folder} as {NAME} dt=other" in site.notes()[0]
 
 
 def test_a_copied_partition_is_read_where_its_copy_is(site: Site) -> None:
@@ -414,14 +428,6 @@ def test_status_and_clean_look_into_a_partition_that_was_moved_away(site: Site) 
     assert find_leftovers(site.context, NAME) == (f"/elsewhere/{leftover}",)
 
 
-def test_clean_keeps_what_a_run_at_work_is_writing(site: Site) -> None:
-    name = site.part().target.rpartition("/")[2].replace(f"-{UID}-2-", f"-{UID}-4-")
-    path = f"{site.part().folder}/.{name}.inprogress"
-    site.put(path, b"half")
-    assert find_leftovers(site.context, NAME) == ()
-    assert any("of a run at work" in note for note in site.notes())
-
-
 def test_a_staged_file_of_a_writer_without_a_log_is_only_told(site: Site) -> None:
     name = site.part().target.rpartition("/")[2].replace(UID, "00deadbeef00")
     path = f"{site.part().folder}/.{name}.pending"
@@ -430,22 +436,6 @@ def test_a_staged_file_of_a_writer_without_a_log_is_only_told(site: Site) -> Non
     assert strangers(site.job.store, site.metastore, site.metastore.table(TABLE), lambda: {UID}) == (
         Stranger("00deadbeef00", (), (path,)),
     )
-
-
-def test_a_second_history_by_append_is_a_note(site: Site) -> None:
-    again = replace(
-        site.job, source=site.job.source.new_checkpoint("query-2"), history_policy=HistoryPolicy(append=Epoch(3))
-    )
-    again.run(batches=1)
-    assert site.errors() == []
-    (note,) = site.notes()
-    assert "query query-2 begins a new history" in note
-
-
-def test_offsets_without_records_are_a_note(site: Site) -> None:
-    edit(site, 3, '"0": 12', '"0": 15')
-    (note,) = site.notes()
-    assert "spans 7 Kafka offsets and 4 rows" in note
 
 
 def test_rows_that_do_not_add_up_are_errors(site: Site) -> None:
