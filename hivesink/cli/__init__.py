@@ -9,8 +9,8 @@ from typing import NoReturn
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command line, that of this process by default, and exit with its code."""
-    # Loading takes a second, in which Ctrl-C would end with a trace of Python's.
-    if is_heard := arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Ctrl-C ends it as the system does, without a trace of Python's: nothing that a command does needs tidying up.
+    if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from hivesink.cli.leaving import Leaving
 
@@ -20,8 +20,6 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     # The child of `hivesink run` imports this package too, and needs none of the commands.
     from hivesink.cli.app import call
 
-    if is_heard:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         leaving.code = call(sys.argv[1:] if arguments is None else arguments)
     except SystemExit as left:

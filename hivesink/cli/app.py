@@ -91,11 +91,6 @@ def call(arguments: list[str]) -> int:
         wrong = error if isinstance(error, WrongUsage) else WrongUsage((_usage(error),))
         output(as_json="--json" in arguments).fail(wrong)
         return ExitCode.USAGE
-    except typer.Abort:
-        print("hivesink: cancelled, nothing was changed", file=sys.stderr)
-        return ExitCode.FAILED
-    except KeyboardInterrupt:
-        return 130
     return code if isinstance(code, int) else ExitCode.DONE
 
 

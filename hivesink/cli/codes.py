@@ -119,30 +119,28 @@ def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tupl
     """What to report for a job that raised `error`, and the exit code. `stopped`: somebody had asked it to end."""
     if isinstance(error, KeyboardInterrupt):
         return JobFailed(job, _CUT_OFF), BY_SIGNAL + signal.SIGINT
-    if _has_ended_heap(error):
-        return JobFailed(job, f"{_HEAP_TOO_SMALL} (exit code {ExitCode.NEEDS_PERSON:d})"), ExitCode.NEEDS_PERSON
-    ours = next((cause for cause in _causes(error) if isinstance(cause, HiveSinkError)), None)
-    ours = ours or _carried_by_spark(error, job)
-    if ours is not None:
-        return ours, code_of(ours)
-    if stopped:
-        return JobFailed(job, _CUT_OFF), BY_SIGNAL + signal.SIGTERM
+    if not _has_ended_heap(error):
+        ours = next((cause for cause in _causes(error) if isinstance(cause, HiveSinkError)), None)
+        if ours := ours or _carried_by_spark(error, job):
+            return ours, code_of(ours)
+        if stopped:
+            return JobFailed(job, _CUT_OFF), BY_SIGNAL + signal.SIGTERM
     code = code_of(error)
     reason = f"{summary(error)} (exit code {code}; --debug shows the stack trace)"
     return JobFailed(job, reason, retryable=code == ExitCode.RETRY), code
 
 
 def summary(error: BaseException) -> str:
-    """An error that isn't the sink's, in one line: the root cause's class and first sentence."""
+    """An error that isn't the sink's: the root cause's class and first sentence."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from hivesink.spark.javaerrors import short_java_error
 
-    text, exit_code = _text(error), _jvm_exit(error)
     if _has_ended_heap(error):
         return _HEAP_TOO_SMALL
-    is_sparks = isinstance(error, (PySparkException, Py4JError))
+    exit_code, is_sparks = _jvm_exit(error), isinstance(error, (PySparkException, Py4JError))
+    text = _text(error)
     said = short_java_error(text) if is_sparks else text.strip().partition("\n")[0]
     died = "" if exit_code is None else f"the JVM of Spark's driver died, with exit code {exit_code}: "
     return died + (said if is_sparks and _CLASS.match(said) else f"{type(error).__name__}: {said}")

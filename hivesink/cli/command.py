@@ -41,20 +41,6 @@ def table_name(text: str | None) -> str | None:
     return text
 
 
-def existing(path: Path | None) -> Path | None:
-    """`path` as it is. Raises typer's error for a wrong argument if nothing is there, or this user may not look."""
-    try:
-        if path is not None:
-            path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        message = f"'{path}' does not exist"
-        raise typer.BadParameter(message) from None
-    except OSError as error:
-        message = f"'{path}' can't be used ({error.strerror}); give this user access"
-        raise typer.BadParameter(message) from None
-    return path
-
-
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document; errors are JSON too.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error, and what Spark logs.")]
 Metastore = Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.command import Metastore, command, existing
+from hivesink.cli.command import Metastore, command
 from hivesink.cli.output import Line, Output, Report
 from hivesink.config import options
 from hivesink.config.plugins import also_in
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ddl = typer.Typer(help="Declare tables: each DDL file has one Hive CREATE TABLE.")
 embedded = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or $HIVESINK_HOME.")
 
-DdlPath = Annotated[Path, typer.Argument(help="A .sql file, or a folder of them.", metavar="PATH", callback=existing)]
+DdlPath = Annotated[Path, typer.Argument(help="A .sql file, or a folder of them.", metavar="PATH", exists=True)]
 
 _ACTIONS = {Create: "create", Alter: "alter", Nothing: "nothing", Differs: "differs"}
 _STYLES = {Create: "green", Alter: "yellow"}

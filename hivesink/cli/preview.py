@@ -13,7 +13,7 @@ import typer
 
 from hivesink.cli.cells import plain, shown
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.command import Debug, Json, Metastore, existing, reporting, table_name
+from hivesink.cli.command import Debug, Json, Metastore, reporting, table_name
 from hivesink.cli.metastore import declared_in
 from hivesink.cli.output import Grid, Line, Report, tell
 from hivesink.config.options import OnBadRecord
@@ -53,8 +53,8 @@ OfDdl = Annotated[
         "--ddl",
         help="Instead of --table: a DDL file, applied or not.",
         metavar="FILE.sql",
+        exists=True,
         dir_okay=False,
-        callback=existing,
     ),
 ]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many records to read at most.")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from enum import Enum
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 
 from hivesink.cli.cells import plain, shown
 from hivesink.cli.codes import summary
-from hivesink.cli.command import Metastore, command, existing, given
+from hivesink.cli.command import Metastore, command, given
 from hivesink.cli.output import Grid, Line, Output, Report, tell
 from hivesink.config.site import Site
 from hivesink.core.progress import count
@@ -71,8 +70,8 @@ PasswordFile = Annotated[
         "--password-file",
         help=f"A file with the LDAP password. Or set {PASSWORD}.",
         metavar="FILE",
+        exists=True,
         dir_okay=False,
-        callback=existing,
     ),
 ]
 Service = Annotated[
@@ -151,8 +150,6 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Answer:
     os.environ["TZ"] = "UTC"
     time.tzset()
     spark = session("hivesink query", metastore=metastore, quiet=True)
-    # Py4J would log a trace; the JVM ends with this process.
-    heard = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         frame = spark.sql(sql)
         types, rows = answer(frame, most)
@@ -161,7 +158,6 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Answer:
         raise QueryFailed(summary(error)) from error
     finally:
         spark.stop()
-        signal.signal(signal.SIGINT, heard)
 
 
 def _ask_hiveserver2(hive: Hive, sql: str, most: int) -> Answer:

@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed, is_by_signal, meaning
-from hivesink.cli.command import Metastore, command, existing, given
+from hivesink.cli.command import Metastore, command, given
 from hivesink.cli.output import Output, Report, tell
 from hivesink.cli.screen import is_live
 from hivesink.core.log import require_writer_name
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 def _python(path: Path) -> Path:
-    existing(path)
     if path.suffix != ".py":
         message = f"'{path}' is not a .py file: a job is a Python program"
         raise typer.BadParameter(message)
@@ -38,7 +37,7 @@ def _python(path: Path) -> Path:
 
 Job = Annotated[
     Path,
-    typer.Argument(metavar="JOB.py", help="The job file.", dir_okay=False, readable=True, callback=_python),
+    typer.Argument(metavar="JOB.py", help="The job file.", exists=True, dir_okay=False, callback=_python),
 ]
 Arguments = Annotated[
     list[str] | None,

@@ -113,7 +113,7 @@ def test_a_newer_manifest_is_named_by_file_and_version(
     ("command", "code", "told"),
     [
         (["status", "demo.events"], 65, "{closed}/metastore/server.json can't be used (Permission denied; HIVESINK_HO"),
-        (["run", "{closed}/job.py"], 2, "'{closed}/job.py' can't be used (Permission denied); give this user access"),
+        (["run", "{closed}/job.py"], 2, "'{closed}/job.py' does not exist"),
     ],
     ids=["metastore", "job"],
 )
