@@ -36,6 +36,7 @@ DdlPath = Annotated[Path, typer.Argument(help="A .sql file, or a folder of them.
 
 _ACTIONS = {Create: "create", Alter: "alter", Nothing: "nothing", Differs: "differs"}
 _STYLES = {Create: "green", Alter: "yellow"}
+_DONE = {Create: "d", Alter: " (done)"}
 
 
 @ddl.command()
@@ -92,14 +93,8 @@ def _plan_report(plans: Sequence[Plan], *, done: bool) -> Report:
         {"table": str(step.name), "action": _ACTIONS[type(step)], "detail": str(step).splitlines()} for step in plans
     ]
     shown = [step for step in plans if not isinstance(step, Differs)]
-    lines = [Line(_sentence(step) if done else str(step), _STYLES.get(type(step), "")) for step in shown]
+    lines = [Line(f"{step}{_DONE.get(type(step), '') if done else ''}", _STYLES.get(type(step), "")) for step in shown]
     return Report({"done": done, "tables": tables}, lines)
-
-
-def _sentence(step: Plan) -> str:
-    if isinstance(step, Create):
-        return f"{step.name}: created"
-    return f"{step} (done)" if isinstance(step, Alter) else str(step)
 
 
 @embedded.command()
@@ -129,14 +124,14 @@ def status(out: Output) -> None:
 
     Example: hivesink metastore status
     """
-    found = _serve(out, server.status)
-    if not found.running:
+    server_status = _serve(out, server.status)
+    if not server_status.running:
         raise typer.Exit(ExitCode.FAILED)
 
 
 def _serve(out: Output, act: Callable[[], server.MetastoreStatus]) -> server.MetastoreStatus:
-    found, text = act(), "is stopped"
-    if found.running:
-        text = f"is running at {found.uri} (process {found.pid}), warehouse {found.warehouse}"
-    out.show(Report(asdict(found), [Line(f"the metastore of {found.home} {text}")]))
-    return found
+    server_status, text = act(), "is stopped"
+    if server_status.running:
+        text = f"is running at {server_status.uri} (process {server_status.pid}), warehouse {server_status.warehouse}"
+    out.show(Report(asdict(server_status), [Line(f"the metastore of {server_status.home} {text}")]))
+    return server_status

@@ -75,10 +75,10 @@ def wait(
 
 def _seconds(text: str, option: str) -> float:
     try:
-        found: timedelta = interval(text)
+        length: timedelta = interval(text)
     except ValueError as error:
         raise WrongUsage((f"{option} = {text!r}: {error}",)) from error
-    return found.total_seconds()
+    return length.total_seconds()
 
 
 def _row(state: PartitionState) -> tuple[object, ...]:

@@ -21,16 +21,16 @@ def prepare(out: Output) -> None:
     """
     connector = jars.kafka_connector(importlib.metadata.version("pyspark"))
     sets = (connector, jars.HIVE_CLIENT)
-    for one in sets:
-        if not jars.fetched(one):
-            tell(f"fetching {one.name}: {len(one.coordinates)} jars")
-            jars.fetch(one)
+    for jar_set in sets:
+        if not jars.fetched(jar_set):
+            tell(f"fetching {jar_set.name}: {len(jar_set.coordinates)} jars")
+            jars.fetch(jar_set)
     # All else that a start writes into the cache, which may be read-only later.
     loopback_classes()
     for kind in LOGGING:
         log4j_file(kind)
     tell("writing an archive of Spark's classes, which takes half a minute")
     path = archive.make(jars.fetched(connector))
-    names = [one.name for one in sets]
+    names = [jar_set.name for jar_set in sets]
     lines = (f"ready: {', '.join(names)}", f"ready: {path} ({path.stat().st_size >> 20} MB)")
     out.show(Report({"jars": names, "archive": str(path)}, tuple(Line(line) for line in lines)))

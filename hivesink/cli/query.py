@@ -102,33 +102,27 @@ def query(
 
     Example: hivesink query "SELECT count(*) FROM demo.flights"
     """
-    _require_agreement(engine, hiveserver2)
-    if hiveserver2 is not None:
-        with given():
-            hive = connect(hiveserver2, _login(auth, user, password_file, kerberos_service))
-        by, answer = Engine.HIVESERVER2, _ask_hiveserver2(hive, sql, limit + 1)
-    elif engine is None:
-        by, answer = _ask_either(sql, metastore, limit + 1)
-    else:
-        by, answer = engine, _ASK[engine](sql, metastore, limit + 1)
-    tell(f"engine: {by.value}")
-    out.show(_report(by, answer, limit))
-
-
-def _require_agreement(engine: Engine | None, hiveserver2: str | None) -> None:
-    """Raises WrongUsage where the two options contradict each other."""
     if hiveserver2 is None and engine is Engine.HIVESERVER2:
         raise WrongUsage(("--engine hiveserver2 needs an address: add --hiveserver2 HOST:PORT",))
     if hiveserver2 is not None and engine not in {None, Engine.HIVESERVER2}:
         raise WrongUsage((f"--hiveserver2 asks HiveServer2, not {engine.value}: leave out one of the two options",))
-
-
-def _ask_either(sql: str, metastore: str | None, most: int) -> tuple[Engine, Answer]:
-    try:
-        return Engine.DUCKDB, _ask_duckdb(sql, metastore, most)
-    except NotCovered as error:
-        tell(f"duckdb doesn't answer this, and Spark starts: {error.reason}")
-        return Engine.SPARK, _ask_spark(sql, metastore, most)
+    by = engine or Engine.DUCKDB
+    if hiveserver2 is not None:
+        with given():
+            hive = connect(hiveserver2, _login(auth, user, password_file, kerberos_service))
+        by, answer = Engine.HIVESERVER2, _ask_hiveserver2(hive, sql, limit + 1)
+    elif by is Engine.SPARK:
+        answer = _ask_spark(sql, metastore, limit + 1)
+    else:
+        try:
+            answer = _ask_duckdb(sql, metastore, limit + 1)
+        except NotCovered as error:
+            if engine is not None:
+                raise
+            tell(f"duckdb doesn't answer this, and Spark starts: {error.reason}")
+            by, answer = Engine.SPARK, _ask_spark(sql, metastore, limit + 1)
+    tell(f"engine: {by.value}")
+    out.show(_report(by, answer, limit))
 
 
 def _ask_duckdb(sql: str, metastore: str | None, most: int) -> Answer:
@@ -167,25 +161,20 @@ def _ask_hiveserver2(hive: Hive, sql: str, most: int) -> Answer:
     return Answer(columns, [known_type(column.type) for column in result.columns], result.rows)
 
 
-_ASK = {Engine.DUCKDB: _ask_duckdb, Engine.SPARK: _ask_spark}
-
-
 def _login(auth: Auth | None, user: str | None, password_file: Path | None, service: str | None) -> Login:
     """The login from the options, else from the site. A password comes only from a file or the environment."""
     site = Login.of(Site.load(os.environ).hive)
-    kind = auth.value if auth else site.auth
-    kerberos = (service or site.kerberos_service_name or "hive") if kind == Auth.KERBEROS.value else service
-    password = _password(password_file) if kind in {Auth.LDAP.value, Auth.CUSTOM.value} or password_file else None
-    return Login(kind, user, password, kerberos)
-
-
-def _password(file: Path | None) -> str | None:
-    if file is None:
-        return os.environ.get(PASSWORD)
-    try:
-        return file.read_text(encoding="utf-8").rstrip("\r\n")
-    except OSError as error:
-        raise WrongUsage((f"--password-file {file}: {error.strerror}",)) from error
+    kind, password = auth.value if auth else site.auth, None
+    if kind == Auth.KERBEROS.value:
+        service = service or site.kerberos_service_name or "hive"
+    if password_file is not None:
+        try:
+            password = password_file.read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise WrongUsage((f"--password-file {password_file}: {error.strerror}",)) from error
+    elif kind in {Auth.LDAP.value, Auth.CUSTOM.value}:
+        password = os.environ.get(PASSWORD)
+    return Login(kind, user, password, service)
 
 
 def _report(by: Engine, answer: Answer, limit: int) -> Report:

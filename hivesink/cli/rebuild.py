@@ -14,7 +14,6 @@ from hivesink.sink.commit.observe import load
 from hivesink.spark.rebuild import batch_to_rebuild, checkpoint_folder, rebuild
 
 if TYPE_CHECKING:
-    from hivesink.core.epoch import LastBatch
     from hivesink.tables.opened import OpenedTable
 
 Checkpoint = Annotated[
@@ -32,7 +31,8 @@ def rebuilt(opened: OpenedTable, writer: str | None, checkpoint: str, *, dry_run
 
     Raises InvalidOption, Unsupported, LogDamaged, StoreUnavailable, NotWritable.
     """
-    lasts = _last_batches(opened)
+    heads = {name: load(context).head for name, context in opened.writers.items() if name != REPLAYS}
+    lasts = {name: head.last_batch for name, head in heads.items() if head and head.last_batch}
     chosen = {name: lasts[name] for name in opened.chosen(writer) if name in lasts}
     queries = {last.ref.query for last in chosen.values()}
     if not queries:
@@ -52,9 +52,3 @@ def rebuilt(opened: OpenedTable, writer: str | None, checkpoint: str, *, dry_run
         lines.insert(0, Line(f"what a refused start left there {becomes} put aside in {aside}"))
     data = {"checkpoint": folder, "query": last.ref.query, "batch": last.ref.batch, "put_aside": aside}
     return Report({"table": opened.name, "dry_run": dry_run, **data}, lines)
-
-
-def _last_batches(opened: OpenedTable) -> dict[str, LastBatch]:
-    """The last batch of each writer's log that holds one of a query."""
-    heads = {name: load(context).head for name, context in opened.writers.items() if name != REPLAYS}
-    return {name: head.last_batch for name, head in heads.items() if head and head.last_batch}

@@ -62,7 +62,9 @@ def reset(
         if not yes:
             confirm(out, lines, "Are the jobs stopped, and do you want this?", "; ".join(lines))
         names = [planned.writer for planned in resets]
-        lines += [f"put aside as {folder}" for folder in _done(opened, names, uids)]
+        lines += [
+            f"put aside as {folder}" for folder in reset_writers(owner, live, names, uids, datetime.now(timezone.utc))
+        ]
     data = {
         "table": opened.name,
         "done": bool(lines) and not dry_run,
@@ -87,10 +89,6 @@ def _chosen(opened: OpenedTable, writer: str | None) -> Mapping[str, CommitLog]:
     if is_made_again(opened.owner, opened.live):
         raise WrongUsage((f"{opened.name} was made again: leave --writer out, since no writer's log is this table's",))
     return {writer: logs[writer]}
-
-
-def _done(opened: OpenedTable, writers: list[str], uids: tuple[str, ...]) -> list[str]:
-    return reset_writers(opened.owner, opened.live, writers, uids, datetime.now(timezone.utc))
 
 
 def _about(planned: Reset) -> str:

@@ -86,7 +86,7 @@ def _status(opened: OpenedTable) -> Report:
             "no_start": refusal and str(refusal),
         }
         writers.append({**_data(status), **more})
-        gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in status.unregistered or ()]
+        gaps = [(gap.table, gap.partition, gap.since, gap.location) for gap in status.unregistered]
         blocks += [
             _grid(status),
             Grid("unregistered partitions", ("table", "partition", "since epoch", "folder"), gaps),
@@ -176,7 +176,7 @@ def _status_rows(status: WriterStatus) -> Iterator[tuple[str, object]]:
         where = f"in {count(waiting.buckets, 'bucket')}, {count(waiting.bytes, 'byte')}"
         since = f"{where}, since {waiting.since:%Y-%m-%d %H:%M:%S} UTC"
         yield "rows that wait to be rolled", f"{waiting.rows} ({since})"
-    if status.unregistered is not None:
+    if files is not None:
         yield "unregistered partitions", len(status.unregistered)
     yield "unsettled epochs", ", ".join(map(str, status.unsettled)) or "none"
     if last is None:

@@ -110,18 +110,18 @@ def _blocks(verdict: Verdict, last: int) -> Iterator[Line | Grid]:
     counts = ", ".join(f"{name} {getattr(verdict.totals, name)}" for name in _COUNTS)
     yield Line(f"writer {verdict.writer}, all epochs: {counts}")
     levels = (Level.ERROR, Level.NOTE)
-    errors, notes = ([found for found in verdict.findings if found.level is level] for level in levels)
-    for found in errors:
-        yield _line(found, "red")
+    errors, notes = ([finding for finding in verdict.findings if finding.level is level] for level in levels)
+    for finding in errors:
+        yield _line(finding, "red")
     kinds: dict[str, list[Finding]] = {}
-    for found in notes:
-        kinds.setdefault(_SUBJECT.sub("", found.text), []).append(found)
+    for finding in notes:
+        kinds.setdefault(_SUBJECT.sub("", finding.text), []).append(finding)
     for alike in kinds.values():
-        yield from (_line(found, "yellow") for found in alike[:_NOTES])
+        yield from (_line(finding, "yellow") for finding in alike[:_NOTES])
         if len(alike) > _NOTES:
             yield Line(f"and {count(len(alike) - _NOTES, 'more note')} like these; --json has them all", "yellow")
 
 
-def _line(found: Finding, colour: str) -> Line:
-    epoch = f"epoch {found.epoch}: " if found.epoch else ""
-    return Line(f"{found.level.value}: {epoch}{found.text}", colour)
+def _line(finding: Finding, colour: str) -> Line:
+    epoch = f"epoch {finding.epoch}: " if finding.epoch else ""
+    return Line(f"{finding.level.value}: {epoch}{finding.text}", colour)

@@ -63,14 +63,14 @@ class RootRecord:
     @classmethod
     def decode(cls, data: bytes, file: str) -> RootRecord:
         """The inverse of `encode`. Raises LogDamaged, NewerFormat, which name `file`."""
-        way = "restore it from a backup, or delete it: the table's newest files then show whose log it is"
+        advice = "restore it from a backup, or delete it: the table's newest files then show whose log it is"
         try:
-            found = json.loads(data)
+            fields = json.loads(data)
         except ValueError as error:
-            raise LogDamaged(file, f"not JSON ({error})", way) from error
-        match found:
+            raise LogDamaged(file, f"not JSON ({error})", advice) from error
+        match fields:
             case {"format": int(version)} if version != FORMAT:
-                raise NewerFormat(file, version, FORMAT, way)
+                raise NewerFormat(file, version, FORMAT, advice)
             case {
                 "table_id": str(table_id),
                 "metastore": str(metastore),
@@ -78,7 +78,7 @@ class RootRecord:
                 "location": str(location),
             }:
                 return cls(table_id, metastore, table, location)
-        raise LogDamaged(file, "it doesn't say whose log this is", way)
+        raise LogDamaged(file, "it doesn't say whose log this is", advice)
 
 
 def default_root(table_location: str, table: TableName) -> str:
@@ -129,14 +129,14 @@ def same_table(
     agrees, is_there = table_id == record.table_id, location == record.location
     if agrees and is_there and name == record.table:
         return Verdict.OURS
-    known = evidence()
-    if known.named_by:
+    shown = evidence()
+    if shown.named_by:
         return Verdict.COPY
-    is_in_place, is_same_place = known.parts is Parts.IN_PLACE, is_there or not known.left_behind
+    is_in_place, is_same_place = shown.parts is Parts.IN_PLACE, is_there or not shown.left_behind
     if agrees:
         return Verdict.OURS if is_in_place or is_same_place else Verdict.COPY
     # An id can only get lost before the first file is published if nothing has happened yet.
-    is_new = known.parts is Parts.NONE and not known.pending and is_same_place
+    is_new = shown.parts is Parts.NONE and not shown.pending and is_same_place
     return Verdict.SET_AGAIN if is_in_place or is_new else Verdict.MADE_AGAIN
 
 

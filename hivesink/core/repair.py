@@ -57,7 +57,7 @@ def requeueable(history: History, snapshot: Snapshot) -> Mapping[tuple[Epoch, Pa
     live = {part.name: part for _, part in history.live_parts}
     buckets = {}
     for epoch, key in snapshot.rolled:
-        roll = next(one.manifest for one in history.open if one.manifest.epoch == epoch)
+        roll = next(begun.manifest for begun in history.open if begun.manifest.epoch == epoch)
         names = {part.name for part in roll.created if part.key == key}
         if names & missing and not names & begun and names <= live.keys():
             buckets[epoch, key] = [live[name] for name in sorted(names)]
@@ -102,7 +102,10 @@ def rolled_buckets(
 
 def _removing(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntry]) -> Manifest:
     """An epoch that takes `parts` out of the history, and out of what is committed or published."""
-    gone, commits, committed_at = list(parts), history.commits, _committed_at(history)
+    gone, commits = list(parts), history.commits
+    # The newest open epoch that commits each partition, but for those that repeat or correct commits.
+    manifests = (epoch.manifest for epoch in history.open if not epoch.manifest.remove)
+    committed_at = {commit.key: manifest.epoch for manifest in manifests for commit in manifest.commits}
     created_at = {part.name: epoch.manifest.epoch for epoch in history.open for part in epoch.manifest.created}
     covered: dict[PartitionKey, list[PartEntry]] = {}
     for part in gone:
@@ -116,9 +119,3 @@ def _removing(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEnt
         commits=tuple(commit_without(commit, covered[key]) for key, commit in commits.items() if key in covered),
         waiting=history.rows.without(part for part in gone if part not in corrected),
     )
-
-
-def _committed_at(history: History) -> dict[PartitionKey, Epoch]:
-    """The newest open epoch that commits each partition, but for those that repeat or correct commits."""
-    manifests = (epoch.manifest for epoch in history.open if not epoch.manifest.remove)
-    return {commit.key: manifest.epoch for manifest in manifests for commit in manifest.commits}

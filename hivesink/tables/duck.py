@@ -55,8 +55,13 @@ def ask(sql: str, address: Callable[[], str], site: Site, most: int) -> Answer:
                     _register(connection, f"hivesink_{number}", table, registrar, site)
             limited = tree if tree.args.get("limit") else tree.limit(most)
             answer = connection.execute(limited.sql("duckdb", identify=True, unsupported_level=ErrorLevel.RAISE))
-            columns = [(name, _hive_type(kind)) for name, kind, *_ in answer.description]
-            return [name for name, _ in columns], [kind for _, kind in columns], answer.fetchmany(most)
+            names, kinds = (
+                [column[0] for column in answer.description],
+                [str(column[1]) for column in answer.description],
+            )
+            # By these a FLOAT in the answer gets its own digits.
+            hive = [exp.DataType.build(kind, dialect="duckdb", udt=True).sql("hive") for kind in kinds]
+            return names, [known_type(kind) for kind in hive], answer.fetchmany(most)
         except (SqlglotError, duckdb.Error, pa.ArrowException, FileNotFoundError, InvalidOption, Unsupported) as error:
             raise NotCovered(str(error).strip().partition("\n")[0]) from error
 
@@ -153,8 +158,3 @@ def _conditions(table: exp.Table, columns: Collection[str]) -> list[exp.Expr]:
     parts = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
     named = [(part, list(part.find_all(exp.Column))) for part in parts if not part.find(exp.Query)]
     return [part.copy() for part, inner in named if inner and all(map(is_own, inner))]
-
-
-def _hive_type(kind: Any) -> HiveType | None:
-    """By it a FLOAT in the answer gets its own digits."""
-    return known_type(exp.DataType.build(str(kind), dialect="duckdb", udt=True).sql("hive"))

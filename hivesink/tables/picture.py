@@ -20,7 +20,6 @@ from hivesink.sink.task.commit_rule import time_extractor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hivesink.core.manifest import Manifest
     from hivesink.core.partfile import Finished
     from hivesink.core.partition_time import TimeExtractor
     from hivesink.ports import FileStore
@@ -103,7 +102,8 @@ def picture_of(opened: OpenedTable, now: datetime, limit: int | None) -> Picture
     logs = {writer: read_log(context.log) for writer, context in opened.writers.items()}
     for log in logs.values():
         log.require_readable()
-    config = opened.of_last_run(max((log.head for log in logs.values() if log.head), key=_at, default=None))
+    heads = [log.head for log in logs.values() if log.head]
+    config = opened.of_last_run(max(heads, key=lambda head: head.at, default=None))
     file_size: int = config["sink.rolling-policy.file-size"]
     waiting: dict[str, list[PartitionState]] = {}
     for state in (state for writer in logs for state in opened.states(writer, now) if state.table == opened.name):
@@ -142,10 +142,6 @@ def picture_of(opened: OpenedTable, now: datetime, limit: int | None) -> Picture
         epochs=tuple(epoch for writer, log in logs.items() for epoch in _epochs(writer, log)),
         rejected=sum(log.totals.rejected for log in logs.values()),
     )
-
-
-def _at(manifest: Manifest) -> datetime:
-    return manifest.at
 
 
 def _by_time(partitions: Iterable[str], extractor: TimeExtractor | None) -> list[str]:

@@ -86,11 +86,11 @@ class Repair:
 
     @property
     def _accepted(self) -> Accepted:
-        return Accepted(self.partitions, self._confirm)
+        def confirm(lost: Sequence[Loss]) -> None:
+            self.ask(lost)
+            self.losses += lost
 
-    def _confirm(self, lost: Sequence[Loss]) -> None:
-        self.ask(lost)
-        self.losses += lost
+        return Accepted(self.partitions, confirm)
 
     def _recover(
         self, kind: type[PlanRunner], context: CommitContext, config: SinkConfig, head: Manifest | None

@@ -116,19 +116,19 @@ def find_strays(context: CommitContext, table: str) -> tuple[Stray, ...]:
     return tuple(sorted(inside, key=lambda stray: stray.path))
 
 
-def throw_away(context: CommitContext, table: str, found: Sequence[Stray]) -> tuple[tuple[str, str], ...]:
+def throw_away(context: CommitContext, table: str, wanted: Sequence[Stray]) -> tuple[tuple[str, str], ...]:
     """Move strays to the trash; return each that was there, with its new path. Hive counts their partitions itself.
 
     A second look must show them again, otherwise they stay. Raises Unsupported if there is no trash, StoreUnavailable,
     LogDamaged, NewerFormat, and the metastore's errors before any file goes.
     """
-    if not found:
+    if not wanted:
         return ()
     # A part that a job was moving during the first look had one name too many, or wasn't in the log yet.
     again = set(find_strays(context, table))
-    found = [stray for stray in found if stray in again]
-    live = context.lookup((table, stray.partition) for stray in found)
+    strays_left = [stray for stray in wanted if stray in again]
+    live = context.lookup((table, stray.partition) for stray in strays_left)
     trusted = [partition for (_, partition), home in live.items() if home.accurate]
     context.registrar.clear_accurate(context.table(table), trusted)
-    moved = ((stray.path, context.store.trash(stray.path)) for stray in found)
+    moved = ((stray.path, context.store.trash(stray.path)) for stray in strays_left)
     return tuple((path, trashed) for path, trashed in moved if trashed is not None)

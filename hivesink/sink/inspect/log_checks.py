@@ -103,7 +103,9 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
             else:
                 written += opened.slice.rows
         # Beside each row of a replay is one that says so, among the dead letters.
-        marks = manifest.rows.written if _replays(manifest) else 0
+        last = manifest.last_batch
+        is_replay = last is not None and last.epoch == manifest.epoch and last.ref.query.startswith(QUERY)
+        marks = manifest.rows.written if is_replay else 0
         for what, counted, held in (
             ("written", manifest.rows.written, written),
             ("rejected", manifest.rows.rejected, rejected - marks),
@@ -141,12 +143,6 @@ def segments(evidence: Evidence) -> Iterator[Finding]:
         recover = f"hivesink recover {evidence.log.tables[0]} --forget PARTITION"
         advice = f"restore it from a backup, or accept the loss with `{recover}`"
         yield error(segment_epoch(name), f"{path} {state}, and rows wait in it; {advice}")
-
-
-def _replays(manifest: Manifest) -> bool:
-    """Whether the epoch replayed dead letters."""
-    last = manifest.last_batch
-    return last is not None and last.epoch == manifest.epoch and last.ref.query.startswith(QUERY)
 
 
 def _figures(rows: Rows) -> str:

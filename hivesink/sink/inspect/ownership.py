@@ -159,8 +159,11 @@ class Ownership:
 
     def _evidence(self, live: LiveTable, record: RootRecord) -> Evidence:
         logs = [read_log(log) for log in self.root.logs().values()]
+        for facts in logs:
+            facts.require_readable()
         newest = [parts for facts in logs if (parts := newest_parts(facts))]
-        state = Parts.NONE if not any(map(_has_published, logs)) else Parts.GONE
+        has_published = newest or any(facts.floor and facts.floor.files for facts in logs)
+        state = Parts.GONE if has_published else Parts.NONE
         if newest and all(parts_are_here(self.store, self.registrar, live, parts) for parts in newest):
             state = Parts.IN_PLACE
         return Evidence(
@@ -185,11 +188,6 @@ def was_written(owner: Ownership, live: LiveTable, writer: str, batch: BatchRef)
 
 def _statement(name: TableName, address: LogAddress) -> str:
     return f"ALTER TABLE {name} SET TBLPROPERTIES ('{PROPERTY}'='{address}')"
-
-
-def _has_published(facts: LogFacts) -> bool:
-    facts.require_readable()
-    return bool(newest_parts(facts)) or (facts.floor is not None and facts.floor.files > 0)
 
 
 def unpublished_rows(facts: LogFacts) -> int:

@@ -61,8 +61,7 @@ class WriterStatus:
     """One writer. `rows` are totals since its first epoch; `lost_rows` those that were accepted as lost.
 
     `at` is the last epoch's time (UTC). Epoch 0: nothing was committed yet. `unsettled` are decided epochs that wait to
-    be published, or for the look at the metastore after that. `files` and `unregistered` are None where only the log
-    was read.
+    be published, or for the look at the metastore after that. Without `files` only the log was read.
     """
 
     writer: str
@@ -79,7 +78,7 @@ class WriterStatus:
     unsettled: tuple[Epoch, ...]
     last_batch: LastBatch | None
     files: FileCounts | None = None
-    unregistered: tuple[Unregistered, ...] | None = None
+    unregistered: tuple[Unregistered, ...] = ()
 
 
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:

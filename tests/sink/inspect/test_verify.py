@@ -461,7 +461,7 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Site) -> None:
     assert status.unregistered == ()
     part = site.part(4)
     site.metastore.drop_partition(TABLE, part.partition)
-    (waiting,) = writer_status(site.context, "w", NAME).unregistered or ()
+    (waiting,) = writer_status(site.context, "w", NAME).unregistered
     assert (waiting.partition, waiting.since) == (part.partition, 4)
 
 
