@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 100
 _NAME = re.compile(r"\w(?:[\w.-]*[\w-])?", re.ASCII)
-_ODD = re.compile(r"[^\w.-]+", re.ASCII)
 _RESET = re.compile(r"\.(?=reset-\d{8}T\d{6}Z\Z)", re.ASCII)
 
 
@@ -133,30 +132,12 @@ def reset_writer(name: str) -> str | None:
     return name[: found.start()] if found else None
 
 
-def name_problem(name: str) -> str | None:
-    """Why no writer can be called `name`, None if one can: its log's folder and files beside it have this name."""
-    if len(name) > LONGEST_NAME:
-        return f"it has {len(name)} characters, the most is {LONGEST_NAME}"
-    if not _NAME.fullmatch(name):
-        return "use letters (a-z, A-Z), digits, `_` and `-`, with `.` only inside and no `-` at its beginning"
-    if _RESET.search(name):
-        return "names of this form are those of logs that `hivesink reset` put aside"
-    return None
-
-
-def suggest_name(name: str) -> str:
-    """The valid name nearest to `name`."""
-    text = _ODD.sub("-", name).lstrip(".-")[:LONGEST_NAME].rstrip(".")
-    return _RESET.sub("-", text) or "writer"
-
-
 def require_writer_name(name: str) -> None:
-    """Raise InvalidOption, with a name that would do, if no writer can be called `name`."""
-    reason = name_problem(name)
-    if reason is not None:
-        message = (
-            f"the writer's name {name!r} can't be used: {reason}; set another with writer= in the job or --writer on "
-            f"the command line, for example {suggest_name(name)!r}. To keep the log that was written under the old "
-            'name, rename its folder: see "Renaming a writer" in docs/operations.md'
+    """Raise InvalidOption if no writer can be called `name`: its log's folder and files beside it have this name."""
+    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name) or _RESET.search(name):
+        rule = (
+            f"up to {LONGEST_NAME} letters (a-z, A-Z), digits, `_` and `-`, with `.` only inside, `-` not first, and "
         )
-        raise InvalidOption((message,))
+        rule += "not the form of a log that `hivesink reset` put aside"
+        way = 'to keep a log of an older name, rename its folder: see "Renaming a writer" in docs/operations.md'
+        raise InvalidOption((f"the writer's name {name!r} can't be used: use {rule}; {way}",))

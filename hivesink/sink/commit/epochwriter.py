@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 METASTORE_TROUBLE = (errors.MetastoreUnreachable, errors.RegistrationFailed, errors.RegistrationUnknown)
 
-_TRIES = 3
-"""Tries at one epoch while partitions keep turning out to live elsewhere."""
-
 _PLACED = 100
 """Epochs after one with a dead letter in which records come with their places again: that costs less than a try."""
 
@@ -47,11 +44,11 @@ class Written:
 
     @property
     def opened(self) -> tuple[Opened, ...]:
-        return tuple(one for report in self.reports for one in report.opened)
+        return tuple(opened for report in self.reports for opened in report.opened)
 
     @property
     def left(self) -> tuple[LeftSlice, ...]:
-        return tuple(one for report in self.reports for one in report.left)
+        return tuple(left for report in self.reports for left in report.left)
 
     @property
     def rows(self) -> Rows:
@@ -79,23 +76,20 @@ class EpochWriter:
 
         Raises BadRecord, TaskFailed, EpochTaken, StoreUnavailable, PartitionElsewhere, and what `tolerate` raises.
         """
-        for left in reversed(range(_TRIES)):
-            plan, reports = self._try(epoch, shape, write, late)
+        for last in (False, False, True):
+            attempt, reports = self._try(epoch, shape, write, late)
             watch.lap("write")
-            self._require_good(reports)
             parts = tuple(part for report in reports for part in report.parts)
             live = self._look(parts)
             watch.lap("lookup")
             self._require_format(live or {})
             elsewhere = {} if live is None else self._elsewhere(parts, live)
-            if not elsewhere or not left:
-                parts = self._set_aside(parts, live, plan.attempt)
-            vanished = self._vanished(parts, plan.epoch)
-            if not elsewhere and vanished is None:
-                return Written(plan.attempt, reports, parts, live)
-            if not left and vanished is None:
+            if last or not elsewhere:
+                parts = self._set_aside(parts, live, attempt)
+            vanished = self._vanished(parts, epoch)
+            if vanished is None and (last or not elsewhere):
                 # They keep moving: after the decision, a move epoch takes the parts to the right folder.
-                return Written(plan.attempt, reports, parts, None)
+                return Written(attempt, reports, parts, None if elsewhere else live)
             self.context.store.discard(part.staged for part in parts)
             self._require_reachable(elsewhere)
             self._moved.update(elsewhere)
@@ -107,24 +101,37 @@ class EpochWriter:
 
     def _try(
         self, epoch: Epoch, shape: InputShape, write: Write, late: datetime | None
-    ) -> tuple[TaskPlan, tuple[TaskReport, ...]]:
-        """A plan and what its tasks report: mostly without the places of records, which few batches need."""
+    ) -> tuple[str, tuple[TaskReport, ...]]:
+        """An attempt and what its tasks report: mostly without the places of records, which few batches need."""
         plan = self._plan(epoch, shape, late)
         reports = self._reports(write, plan)
         self._placed = max(0, self._placed - 1)
         if any(report.unplaced or report.rows.rejected for report in reports):
             self._placed = _PLACED
         if any(report.unplaced for report in reports):
-            self.context.store.discard(part.staged for report in reports for part in report.parts)
+            self._discard(reports)
             plan = self._plan(epoch, shape, late)
             reports = self._reports(write, plan)
-        return plan, reports
+        bad = next((report.bad for report in reports if report.bad), None)
+        if bad is not None:
+            self._discard(reports)
+            raise errors.BadRecord(self.spec.target.name, bad.position, bad.field, bad.reason)
+        for report in reports:
+            if not report.rows.balanced:
+                message = f"task {report.task} reports {report.rows}, which don't add up"
+                raise AssertionError(message)
+        return plan.attempt, reports
+
+    def _discard(self, reports: Iterable[TaskReport]) -> None:
+        self.context.store.discard(part.staged for report in reports for part in report.parts)
 
     def _look(self, parts: Sequence[PartEntry]) -> Mapping[PartitionKey, LivePartition] | None:
         try:
             return self.context.lookup(part.key for part in parts)
         except errors.UnknownTable as error:
-            self._withdraw(parts, self.spec.tables[error.table])
+            # Best effort: an error here must not hide that the table is gone.
+            with suppress(errors.HiveSinkError):
+                self._withdraw(parts, self.spec.tables[error.table])
             raise
         except METASTORE_TROUBLE as error:
             self.tolerate(error)
@@ -135,14 +142,12 @@ class EpochWriter:
 
         RENAME has moved a managed table's folder, and can't move it back to where there is one again.
         """
-        # Best effort: an error here must not hide that the table is gone.
-        with suppress(errors.HiveSinkError):
-            self.context.store.discard(part.staged for part in parts)
-            # It moves only folders of the table's name. Another one is somebody's own.
-            if normal(gone.location).endswith(f"/{gone.spec.name.table}"):
-                names = [part.partition.split("/") for part in parts if part.table == gone.name]
-                paths = {path for own in names for path in accumulate(own, "{}/{}".format)}
-                self.context.prune(folder(gone.location, path) for path in {"", *paths})
+        self.context.store.discard(part.staged for part in parts)
+        # It moves only folders of the table's name. Another one is somebody's own.
+        if normal(gone.location).endswith(f"/{gone.spec.name.table}"):
+            names = [part.partition.split("/") for part in parts if part.table == gone.name]
+            paths = {path for own in names for path in accumulate(own, "{}/{}".format)}
+            self.context.prune(folder(gone.location, path) for path in {"", *paths})
 
     def _set_aside(
         self, parts: Sequence[PartEntry], live: Mapping[PartitionKey, LivePartition] | None, attempt: str
@@ -177,7 +182,10 @@ class EpochWriter:
     def _reports(self, write: Write, plan: TaskPlan) -> tuple[TaskReport, ...]:
         try:
             reports = tuple(write(plan))
-            _require_no_failure(reports)
+            # The other tasks' parts are left to the next sweep: now the store may fail here too.
+            failure = next((report.failure for report in reports if report.failure), None)
+            if failure is not None:
+                raise errors.TaskFailed(failure.message, retryable=failure.retryable)  # noqa: TRY301  handled below
         except Exception as error:
             # A run that starts beside this one shuts out this try and sweeps its files. The errors that tasks then
             # fail with don't say so.
@@ -231,20 +239,3 @@ class EpochWriter:
                 way = f"if it holds no files, run: ALTER TABLE {table} PARTITION (…) SET FILEFORMAT {wanted}; "
                 way += 'otherwise see "A partition of another format" in docs/operations.md'
                 raise errors.Unsupported(what, f"the table is STORED AS {wanted}", way)
-
-    def _require_good(self, reports: tuple[TaskReport, ...]) -> None:
-        bad = next((report.bad for report in reports if report.bad), None)
-        if bad is not None:
-            self.context.store.discard(part.staged for report in reports for part in report.parts)
-            raise errors.BadRecord(self.spec.target.name, bad.position, bad.field, bad.reason)
-        for report in reports:
-            if not report.rows.balanced:
-                message = f"task {report.task} reports {report.rows}, which don't add up"
-                raise AssertionError(message)
-
-
-def _require_no_failure(reports: Iterable[TaskReport]) -> None:
-    """Raises TaskFailed. The other tasks' parts are left to the next sweep: now the store may fail here too."""
-    failure = next((report.failure for report in reports if report.failure), None)
-    if failure is not None:
-        raise errors.TaskFailed(failure.message, retryable=failure.retryable)

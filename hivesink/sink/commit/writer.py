@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink import errors
 from hivesink.config.columns import require_columns
 from hivesink.config.plugins import load_plugin
+from hivesink.core.column_source import misfit
 from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.plan import Policy
 from hivesink.core.roll_policy import BucketRolling, RollingPolicy
 from hivesink.core.watermark import WatermarkPolicy
-from hivesink.sink.task.assign import assigner_for
-from hivesink.sink.task.column_sources import require_sources
+from hivesink.errors import InvalidOption
+from hivesink.sink.task.assign import assigner_for, row_columns
 from hivesink.sink.task.commit_rule import commit_rule
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 
@@ -127,6 +127,23 @@ def watermark_policy(config: SinkConfig) -> WatermarkPolicy:
     return WatermarkPolicy(*(config[f"sink.partition-commit.{name}"] for name in ("watermark-delay", "idle-timeout")))
 
 
+def require_sources(spec: TableSpec, config: SinkConfig) -> None:
+    """Raise InvalidOption with each source of a column that the rows don't fill, or that can't have its type."""
+    every = {column.name for column in (*spec.columns, *spec.partition_columns)}
+    kinds = {column.name: column.type for column in row_columns(spec, config)}
+    problems = []
+    for name, source in config.sources.items():
+        option = f"sink.column.{name}.from = {config.text(f'sink.column.{name}.from')!r}"
+        if name not in every:
+            problems.append(f"{option}: {spec.name} has no column {name}; it has {', '.join(sorted(every))}")
+        elif name not in kinds:
+            problems.append(f"{option}: {name} is made of a time (sink.bucket.time-pattern); remove one of them")
+        elif types := misfit(source, kinds[name]):
+            problems.append(f"{option}: {name} is {kinds[name]}; declare it as {types}")
+    if problems:
+        raise InvalidOption(tuple(problems))
+
+
 def problems_of(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
     """All that is wrong with a table's settings as a whole."""
     checks = (assigner_for, require_columns, require_sources, commit_rule, policy_of, rolling_class)
@@ -136,6 +153,6 @@ def problems_of(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
 def _problems(check: Callable[[], object]) -> tuple[str, ...]:
     try:
         check()
-    except errors.InvalidOption as error:
+    except InvalidOption as error:
         return error.problems
     return ()

@@ -240,10 +240,6 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
     return OwnAssigner(made, f"sink.bucket.assigner = {kind!r}", len(names))
 
 
-_TIMELY = frozenset({"dt", "ds", "date", "day", "hour"})
-"""Usual names of partition columns that a time fills."""
-
-
 def time_patterns(spec: TableSpec, config: SinkConfig) -> dict[str, TimePattern]:
     """The partition columns that are made of a time, each with its pattern, in the order of the table.
 
@@ -257,10 +253,8 @@ def time_patterns(spec: TableSpec, config: SinkConfig) -> dict[str, TimePattern]
     if set(patterns) == {""}:
         if len(names) > 1:
             text = config.text(option)
-            example = next((name for name in names if name in _TIMELY), names[-1])
-            problem = f"{option} = {text!r} names no column, and {spec.name} has several partition columns, "
-            problem += f"{', '.join(names)}: name those that the time fills, such as {example}={text}; the others "
-            raise InvalidOption((f"{problem}come from the rows",))
+            problem = f"{option} = {text!r} names no column, and {spec.name} has several partition columns: name those "
+            raise InvalidOption((f"{problem}that the time fills, such as {names[-1]}={text}",))
         return {names[0]: patterns[""]}
     if others := [name for name in patterns if name not in names]:
         problem = f"{option} names {', '.join(others)}, no partition column of {spec.name}; it has {', '.join(names)}"

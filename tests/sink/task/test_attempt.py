@@ -77,13 +77,6 @@ def test_parts_are_pending_and_named_after_the_attempt() -> None:
     assert part.target == "/w/t/dt=a/part-0123456789ab-1-00ff00ff00t7-0-0.snappy.parquet"
 
 
-def test_the_compression_shows_in_the_name() -> None:
-    made = make()
-    made.options = {**made.options, "parquet.compression": "gzip"}
-    (part,) = made(raw([GOOD])).parts
-    assert part.target.rpartition("/")[2] == "part-0123456789ab-1-00ff00ff00t7-0-0.gz.parquet"
-
-
 @pytest.mark.parametrize(("value", "field"), [(BAD, "id"), (b"{", None), (UNFIT, "dt")])
 def test_a_bad_record_stops_the_task_and_leaves_nothing(tmp_path: Path, value: bytes, field: str | None) -> None:
     made = make(RenameFileStore(LocalFileSystem()), on_bad_record="fail", task_memory="1")
@@ -128,13 +121,6 @@ def test_the_first_bad_record_of_a_batch_is_the_one_that_is_told() -> None:
     _, report = run([GOOD, UNFIT, BAD])
     assert report.bad is not None
     assert report.bad.field == "dt"
-
-
-def test_dropped_records_are_counted() -> None:
-    made, report = run([GOOD, BAD, UNFIT, TOMBSTONE, b"{"], on_bad_record="drop")
-    assert balanced(report)
-    assert (report.rows.written, report.rows.dropped, report.rows.skipped) == (1, 3, 1)
-    assert rows_of(made, report) == [{"id": 1}]
 
 
 def test_dead_letters_keep_the_bytes_the_reason_and_the_place() -> None:
@@ -279,19 +265,6 @@ def test_a_streams_own_time_column_beside_decoded_rows() -> None:
     assert list(folders(report)) == ["dt=2026-01-01--10", "dt=2026-01-01--11"]
 
 
-def test_a_retried_task_assigns_the_same_buckets() -> None:
-    made = make()
-    made.options = {"sink.bucket.assigner": "date-time"}
-    once, again = (made(raw([GOOD, BAD.replace(b'"x"', b"2")])) for made in (made, make_again(made)))
-    assert list(folders(once)) == list(folders(again)) == ["dt=2026-11-21--23"]
-
-
-def make_again(made: Run) -> Run:
-    other = make()
-    other.options = made.options
-    return other
-
-
 def test_rows_are_routed_by_their_partitions_and_stay_as_they_came() -> None:
     values = [GOOD, BAD, b'{"id": 2, "dt": "b"}', TOMBSTONE, UNFIT, b'{"id": 3}', GOOD]
     made = make(on_bad_record="drop")
@@ -342,15 +315,6 @@ def test_a_task_that_dies_half_way_leaves_no_part(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt, match="goes away"):
         run_task(batches(), plan, made.tools(plan), task=0, task_attempt=0)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_memory_stays_capped_over_the_buckets_of_both_tables() -> None:
-    made = make(on_bad_record="dead-letter", task_memory="1kb")
-    values = [value for n in range(50) for value in (f'{{"id": {n}, "dt": "{n % 7}"}}'.encode(), BAD)]
-    report = made(*(raw([*values[at : at + 10]]) for at in range(0, 100, 10)))
-    assert balanced(report)
-    assert sorted(row["id"] for row in rows_of(made, report)) == list(range(50))
-    assert len(rows_of(made, report, "db.t__rejected")) == 50
 
 
 @given(

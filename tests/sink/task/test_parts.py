@@ -142,13 +142,6 @@ def test_rows_with_columns_that_are_gone_have_an_open_file_of_their_own(store: F
     assert [part.rows for part in parts.finish()] == [1000, 1000]
 
 
-def test_a_bucket_larger_than_the_cap_is_written_at_once(store: FileStore) -> None:
-    parts, _ = parts_of(store, memory=1000)
-    parts.add(target("/t"), "dt=1", rows(0, 1000))
-    assert parts._held == 0
-    assert ids_of(store, parts.finish()) == list(range(1000))
-
-
 def test_a_full_row_group_is_written_while_there_is_memory_left(store: FileStore) -> None:
     parts, _ = parts_of(store)
     spy = Spy(SCHEMA, row_group=20_000)
@@ -235,17 +228,6 @@ def test_over_the_cap_each_row_group_is_sorted(store: FileStore) -> None:
     # As many rows as fit into memory are sorted across row groups.
     runs = sum(before[-1] > after[0] for before, after in pairwise(groups))
     assert runs < len(groups) / 2
-
-
-def test_files_of_sorted_rows_have_the_declared_size_too(store: FileStore) -> None:
-    parts, _ = parts_of(store, file_size=100_000)
-    place = sorted_target(SortKey("id"), row_group=60_000)
-    for table in shuffled(40_000):
-        parts.add(place, "dt=1", table)
-    done = parts.finish()
-    assert len(done) > 3
-    assert all(100_000 <= part.length < 200_000 for part in done[:-1])
-    assert ids_of(store, done) == list(range(40_000))
 
 
 @pytest.mark.parametrize("descending", [False, True])
