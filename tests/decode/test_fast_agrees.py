@@ -1,4 +1,4 @@
-"""The fast decoder against the exact one: the same rows, bit by bit, and the same bad records, on any input."""
+"""The decoder against the exact one: the same rows, bit by bit, and the same bad records, on any input."""
 
 from __future__ import annotations
 

@@ -1,247 +1,147 @@
-"""How each column becomes Arrow: from values that msgspec has decoded, or from where they are in a chunk's text."""
+"""Columns of a table from where their JSON values are in a text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from msgspec import UNSET
 
-from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, Varchar
-from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
+from hivesink.core.table import Char, Column, Decimal, Primitive, Varchar
+from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type
 from hivesink.decode.clocks import Mask, bounded, counted, dates, nulls, parse_each, patterned, timestamps
 from hivesink.decode.json.nested import nested_reader
 from hivesink.decode.json.spans import Spans, booleans, decimals, floats, integers, raw_values, texts_of
 from hivesink.decode.values import InvalidValue, binary_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
-    from hivesink.decode.json.exact import Branch, ValueParser
-
-
-def msgspec_type(kind: HiveType, *, epoch: bool) -> type | None:
-    """The Python type that msgspec decodes a column of `kind` to without loss; None if none does."""
-    match kind:
-        case Primitive.BOOLEAN:
-            return bool
-        case Primitive.FLOAT | Primitive.DOUBLE:
-            return float
-        case Primitive.DATE | Primitive.TIMESTAMP if epoch:
-            return int
-        case Primitive():
-            return int if kind in INTEGER_BITS else str
-        case Varchar() | Char():
-            return str
-        case _:
-            return None
-
-
-@dataclass(slots=True)
-class Converted:
-    """`arrays` mean nothing where `doubt` is set; `quotes` is how many quotes the values have in the input.
-
-    There is one array for each column that is read.
-    """
-
-    arrays: tuple[pa.Array, ...]
-    doubt: Mask
-    quotes: int
-    absent: int
+    from hivesink.decode.json.exact import Branch, ExactDecoder, ValueParser
 
 
 class ColumnReader:
-    """A field that is the value of one column, decoded by its msgspec type, or kept as JSON text (raw)."""
+    """A field that is the value of one column."""
 
-    def __init__(self, name: str, index: int, column: Column, parser: ValueParser) -> None:
-        self.name = name
+    def __init__(self, index: int, column: Column, parser: ValueParser) -> None:
         self.indexes = (index,)
-        self.column = column
-        self.kind = column.type
-        self.arrow = arrow_type(column.type)
-        self.parser = parser
-        self.type = msgspec_type(column.type, epoch=parser.times.unit is not None)
+        self.is_required = not column.nullable
+        self._kind = column.type
+        self._arrow = arrow_type(column.type)
+        self._parser = parser
         self._nested = nested_reader(column.type)
 
-    def convert(self, values: list[Any], *, raw: bool, escapes: bool) -> Converted:
-        """`values` has a value, None, or UNSET for each row; `escapes`: whether the input holds a backslash."""
-        if raw:
-            converted = self._raw(values)
-        elif self.type is str:
-            converted = self._texts(values, escapes=escapes)
-        else:
-            converted = self._numbers(values)
-        return self._required(converted)
+    def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
+        """The column, and the rows in doubt, whose values mean nothing: `spans` may be no JSON."""
+        array, doubt = self._read(spans)
+        return [array], doubt | nulls(array) if self.is_required and array.null_count else doubt
 
-    def convert_spans(self, spans: Spans) -> Converted:
-        """As `convert`, of values that may be no JSON: these are in doubt."""
-        if isinstance(self.kind, Decimal):
-            array, doubt = decimals(spans, self.kind, self.arrow)
-        elif self.type is str:
-            texts, doubt = texts_of(spans)
-            array, more = self._from_texts(texts)
-            doubt |= more
-        elif self.type is bool:
-            array, doubt = booleans(spans)
-        elif self._nested and (column := self._nested(spans)) is not None:
-            array, doubt = column
-        elif self.type is None:
-            values, doubt = raw_values(spans)
-            array, more = self._parsed(values)
-            doubt |= more
-        else:
-            array, doubt = self._numeric(*(integers(spans, self._number) if self.type is int else floats(spans)))
-        return self._required(Converted((array,), doubt, 0, 0))
+    def _read(self, spans: Spans) -> tuple[pa.Array, Mask]:  # noqa: PLR0911 -- one for each kind of type
+        kind, times = self._kind, self._parser.times
+        match kind:
+            case Decimal():
+                return decimals(spans, kind, self._arrow)
+            case Primitive.BOOLEAN:
+                return booleans(spans)
+            case Primitive.FLOAT | Primitive.DOUBLE:
+                doubles, doubt = floats(spans)
+                array = doubles.cast(self._arrow, safe=False)
+                return array, doubt | np.isinf(array.fill_null(0).to_numpy(zero_copy_only=False))
+            case Primitive.TIMESTAMP | Primitive.DATE if times.unit is not None:
+                numbers, doubt = integers(spans, pa.int64())
+                of_unit = counted(numbers, times.unit, self._arrow, times)
+                return of_unit.clocks, doubt | of_unit.doubt
+            case Primitive() if kind in INTEGER_BITS:
+                return integers(spans, self._arrow)
+            case Primitive() | Varchar() | Char():
+                return self._from_texts(spans)
+        column = self._nested(spans) if self._nested else None
+        return self._parsed(spans) if column is None else column
 
-    @property
-    def is_required(self) -> bool:
-        """Whether a record without the field is bad."""
-        return not self.column.nullable
-
-    def _required(self, converted: Converted) -> Converted:
-        (array,) = converted.arrays
-        if self.is_required and array.null_count:
-            converted.doubt |= nulls(array)
-        return converted
-
-    def _numbers(self, values: list[Any]) -> Converted:
-        kind = self._number
-        doubt = np.zeros(len(values), dtype=np.bool_)
-        absent = 0
-        try:
-            array = pa.array(values, kind)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            values, absent = _present(values)
-            try:
-                array = pa.array(values, kind)
-            except (pa.ArrowInvalid, OverflowError):
-                limit = 1 << (kind.bit_width - 1)
-                for row, value in enumerate(values):
-                    doubt[row] = value is not None and not -limit <= value < limit
-                array = pa.array(values, kind, mask=doubt)
-        array, doubt = self._numeric(array, doubt)
-        return Converted((array,), doubt, 0, absent)
-
-    @property
-    def _number(self) -> pa.DataType:
-        """The type in which numbers for the column are read."""
-        return pa.int64() if self.type is int and self.kind not in INTEGER_BITS else self.arrow
-
-    def _numeric(self, array: pa.Array, doubt: Mask) -> tuple[pa.Array, Mask]:
-        """Numbers as the column has them."""
-        if self.type is float:
-            array = array.cast(self.arrow, safe=False)
-            doubt |= np.isinf(array.fill_null(0).to_numpy(zero_copy_only=False))
-        elif self.type is int and self.kind not in INTEGER_BITS and (unit := self.parser.times.unit):
-            of_unit = counted(array, unit, self.arrow, self.parser.times)
-            return of_unit.clocks, doubt | of_unit.doubt
-        return array, doubt
-
-    def _texts(self, values: list[Any], *, escapes: bool) -> Converted:
-        absent = 0
-        try:
-            texts = pa.array(values, pa.string())
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            values, absent = _present(values)
-            texts = pa.array(values, pa.string())
-        quotes = 2 * (len(texts) - texts.null_count)
-        if escapes:
-            quotes += pc.sum(pc.count_substring(texts, '"')).as_py() or 0
-        array, doubt = self._from_texts(texts)
-        return Converted((array,), doubt, quotes, absent)
-
-    def _from_texts(self, texts: pa.Array) -> tuple[pa.Array, Mask]:
-        match self.kind:
-            case Primitive.TIMESTAMP | Primitive.DATE if self.parser.times.pattern is not None:
-                return patterned(texts, self.kind, self.parser.times)
+    def _from_texts(self, spans: Spans) -> tuple[pa.Array, Mask]:
+        kind, times = self._kind, self._parser.times
+        texts, doubt = texts_of(spans, any_value=kind is Primitive.STRING or isinstance(kind, Varchar | Char))
+        match kind:
+            case Primitive.TIMESTAMP | Primitive.DATE if times.pattern is not None:
+                array, unfit = patterned(texts, kind, times)
             case Primitive.TIMESTAMP:
-                return timestamps(texts, self.parser.times)
+                array, unfit = timestamps(texts, times)
             case Primitive.DATE:
-                return dates(texts)
+                array, unfit = dates(texts)
             case Primitive.BINARY:
-                return parse_each(texts.to_pylist(), binary_of, self.arrow)
+                array, unfit = parse_each(texts.to_pylist(), binary_of, self._arrow)
             case Varchar() | Char():
-                return bounded(texts, self.kind)
+                array, unfit = bounded(texts, kind)
             case _:
-                return texts, np.zeros(len(texts), dtype=np.bool_)
+                return texts, doubt
+        return array, doubt | unfit
 
-    def _raw(self, values: list[Any]) -> Converted:
-        raws, quotes, absent = _raws(values)
-        array, doubt = self._parsed(raws)
-        return Converted((array,), doubt, quotes, absent)
-
-    def _parsed(self, raws: list[bytes | None]) -> tuple[pa.Array, Mask]:
-        parse, kind = self.parser.parse, self.kind
-        return parse_each(raws, lambda raw: parse(raw.decode(), kind), self.arrow)
+    def _parsed(self, spans: Spans) -> tuple[pa.Array, Mask]:
+        raws, doubt = raw_values(spans)
+        parse, kind = self._parser.parse, self._kind
+        array, unfit = parse_each(raws, lambda raw: parse(raw.decode(), kind), self._arrow)
+        return array, doubt | unfit
 
 
 class PathsReader:
     """A field that several columns read, or that a path leads into: its JSON text is looked through once."""
 
-    type = None
-
-    def __init__(self, name: str, branch: Branch, columns: Sequence[Column], parsers: Sequence[ValueParser]) -> None:
-        self.name = name
+    def __init__(self, branch: Branch, exact: ExactDecoder) -> None:
         self.indexes = branch.all_columns()
         self._branch = branch
-        self._columns = [columns[index] for index in self.indexes]
-        self._parsers = [parsers[index] for index in self.indexes]
+        self._columns = [(exact.columns[index], exact.parsers[index]) for index in self.indexes]
+        self.is_required = not all(column.nullable for column, _ in self._columns)
 
-    def convert(self, values: list[Any], *, raw: bool, escapes: bool) -> Converted:  # noqa: ARG002 -- as the other's
-        """As `ColumnReader.convert`; `values` are always raw."""
-        raws, quotes, absent = _raws(values)
-        arrays, doubt = self._picked(raws)
-        return Converted(arrays, doubt, quotes, absent)
-
-    def convert_spans(self, spans: Spans) -> Converted:
-        values, doubt = raw_values(spans)
-        arrays, more = self._picked(values)
-        return Converted(arrays, doubt | more, 0, 0)
-
-    @property
-    def is_required(self) -> bool:
-        return not all(column.nullable for column in self._columns)
-
-    def _picked(self, raws: list[bytes | None]) -> tuple[tuple[pa.Array, ...], Mask]:
-        doubt = np.zeros(len(raws), dtype=np.bool_)
+    def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
+        """As `ColumnReader.read`."""
+        raws, doubt = raw_values(spans)
         cells: list[list[Any]] = [[None] * len(raws) for _ in self.indexes]
-        for row, text in enumerate(raws):
+        for row, raw in enumerate(raws):
             texts: dict[int, str] = {}
             try:
-                if text is not None:
-                    self._branch.pick(text.decode(), texts)
+                if raw is not None:
+                    self._branch.pick(raw.decode(), texts)
                 for place, index in enumerate(self.indexes):
                     cells[place][row] = self._value(place, texts.get(index, "null"))
             except InvalidValue:
                 doubt[row] = True
-        kinds = [arrow_type(column.type) for column in self._columns]
-        return tuple(pa.array(own, kind) for own, kind in zip(cells, kinds, strict=True)), doubt
+        kinds = [arrow_type(column.type) for column, _ in self._columns]
+        return [pa.array(values, kind) for values, kind in zip(cells, kinds, strict=True)], doubt
 
     def _value(self, place: int, raw: str) -> Any:
-        column = self._columns[place]
+        column, parser = self._columns[place]
         if raw == "null" and not column.nullable:
             raise InvalidValue(reason="null")
-        return self._parsers[place].parse(raw, column.type)
+        return parser.parse(raw, column.type)
 
 
-def _raws(values: list[Any]) -> tuple[list[bytes | None], int, int]:
-    """JSON texts, the quotes in them, and how many are absent."""
-    values, absent = _present(values)
-    raws = [None if value is None else bytes(value) for value in values]
-    return raws, b"".join(raw for raw in raws if raw is not None).count(b'"'), absent
+class JsonColumns:
+    """All columns of a table, from the fields of records."""
+
+    def __init__(self, exact: ExactDecoder) -> None:
+        self.schema = arrow_schema(exact.columns)
+        self.ignore_unknown = exact.ignore_unknown
+        self.readers = {str(name): _reader(branch, exact) for name, branch in exact.read.below.items()}
+        """By the field's name in lower case."""
+
+    def read(self, fields: Mapping[str, Spans], rows: int) -> tuple[pa.RecordBatch, Mask]:
+        """The columns of `rows` records that have the same `fields`, by their names, and the records in doubt."""
+        doubt = np.zeros(rows, dtype=np.bool_)
+        arrays: dict[int, pa.Array] = {}
+        for name, reader in self.readers.items():
+            if name in fields:
+                columns, unfit = reader.read(fields[name])
+                arrays.update(zip(reader.indexes, columns, strict=True))
+                doubt |= unfit
+            else:
+                doubt |= reader.is_required
+        kinds = enumerate(self.schema.types)
+        columns = [arrays[index] if index in arrays else pa.nulls(rows, kind) for index, kind in kinds]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema), doubt
 
 
-def _present(values: list[Any]) -> tuple[list[Any], int]:
-    """UNSET as None, and how many there were."""
-    return [None if value is UNSET else value for value in values], sum(value is UNSET for value in values)
-
-
-def quotes_in(value: Any) -> int:
-    r"""How many quotes `value` has in the input, provided that none is written as `\u0022`."""
-    if isinstance(value, str):
-        return 2 + value.count('"')
-    return bytes(value).count(b'"') if isinstance(value, msgspec.Raw) else 0
+def _reader(branch: Branch, exact: ExactDecoder) -> ColumnReader | PathsReader:
+    if branch.below or len(branch.columns) > 1:
+        return PathsReader(branch, exact)
+    (index,) = branch.columns
+    return ColumnReader(index, exact.columns[index], exact.parsers[index])

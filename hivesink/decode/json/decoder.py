@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from hivesink.config.options import OnTombstone
-from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.decode.json.columns import JsonColumns
 from hivesink.decode.json.exact import ExactDecoder
-from hivesink.decode.json.fast import FastDecoder
+from hivesink.decode.json.keyed import KeyedDecoder
 from hivesink.decode.json.shaped import ShapedDecoder
 from hivesink.decode.values import DecodeOptions, InvalidValue
 from hivesink.ports import BadRow, DecodedRows
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hivesink.core.table import Column
+    from hivesink.decode.json.shaped import Piece
 
 # A chunk fits into a core's cache, unless its fixed cost would be too much for so few rows.
 _MOST_ROWS, _FEW_ROWS = 16384, 8192
 _CACHE_BYTES, _MOST_BYTES = 2 << 20, 8 << 20
 Rows: TypeAlias = "NDArray[np.int64]"
-Piece: TypeAlias = "tuple[Rows, pa.RecordBatch]"
-"""Some rows of a chunk, and where they are in it."""
 
 
 class JsonDecoder:
@@ -42,12 +41,12 @@ class JsonDecoder:
             message = "a table without columns has no rows"
             raise ValueError(message)
         self._options = options
-        self.schema = arrow_schema(columns)
         self._exact = ExactDecoder(columns, options)
-        self._fast = FastDecoder(self._exact)
-        self._shaped = ShapedDecoder(self._fast.readers, self.schema, ignore_unknown=self._exact.ignore_unknown)
+        reader = JsonColumns(self._exact)
+        self.schema = reader.schema
+        self._shaped, self._keyed = ShapedDecoder(reader), KeyedDecoder(reader)
         self._mostly_bad = False
-        """Whether of the last records without a shape most were bad: the fast decoder would read such ones in vain."""
+        """Whether of the last records without a shape most were bad: the keyed decoder would read such ones in vain."""
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodedRows:
         """`values` are binary, string or their large forms; null is a tombstone. Raises TypeError for other types."""
@@ -74,7 +73,7 @@ class JsonDecoder:
 
     def _chunk(self, records: pa.StringArray, rows: Rows, bad: list[BadRow]) -> tuple[pa.RecordBatch, Rows]:
         """The good rows of `records`, whose input rows are `rows`, and their input rows; the others go to `bad`."""
-        pieces = [(proved.rows, self._batch(proved.columns)) for proved in self._shaped.decode(records)]
+        pieces = self._shaped.decode(records)
         if sum(len(places) for places, _ in pieces) < len(records):
             rest = np.ones(len(records), dtype=np.bool_)
             for places, _ in pieces:
@@ -89,19 +88,20 @@ class JsonDecoder:
         order = np.concatenate([places for places, _ in pieces])
         both = pa.Table.from_batches([batch for _, batch in pieces], self.schema)
         merged = both.take(pa.array(np.argsort(order, kind="stable"))).combine_chunks()
-        return self._batch([column.chunk(0) for column in merged.columns]), rows[np.sort(order)]
+        (batch,) = merged.to_batches()
+        return batch, rows[np.sort(order)]
 
     def _unshaped(self, records: pa.StringArray, places: Rows, rows: Rows, bad: list[BadRow]) -> list[Piece]:
         """The good rows of `records`, which are those at `places` of a chunk."""
         pieces: list[Piece] = []
         doubtful = np.arange(len(records))
         if not self._mostly_bad:
-            arrays, doubt = self._fast.decode(records)
+            batch, doubt = self._keyed.decode(records)
             sure, doubtful = np.flatnonzero(~doubt), np.flatnonzero(doubt)
             if not len(doubtful):
-                return [(places, self._batch(arrays))]
+                return [(places, batch)]
             if len(sure):
-                pieces.append((places[sure], self._batch(arrays).take(pa.array(sure))))
+                pieces.append((places[sure], batch.take(pa.array(sure))))
         exact: list[list[Any]] = []
         fitting: list[int] = []
         again = records.view(pa.binary()).take(pa.array(doubtful)).to_pylist()
@@ -113,9 +113,6 @@ class JsonDecoder:
                 bad.append(error.bad_row(int(rows[place])))
         self._mostly_bad = 2 * (len(doubtful) - len(fitting)) > len(records)
         return [*pieces, (np.array(fitting, np.int64), exact_batch(exact, self.schema))] if exact else pieces
-
-    def _batch(self, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(list(arrays), schema=self.schema)
 
 
 def exact_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:

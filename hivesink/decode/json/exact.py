@@ -1,6 +1,6 @@
 """The exact decoder: one record at a time in plain Python, the reference for what every input means.
 
-`docs/types.md` lists its decisions. The fast decoder passes on every record that it has doubts about.
+`docs/types.md` lists its decisions. The other decoders pass on every record that they doubt.
 """
 
 from __future__ import annotations

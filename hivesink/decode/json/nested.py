@@ -20,7 +20,8 @@ from msgspec import Meta
 
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_type
-from hivesink.decode.json.spans import REFUSED, joined
+from hivesink.decode.json.spans import REFUSED
+from hivesink.decode.json.text import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +66,9 @@ def _map_reader(kind: Map, value: Any) -> ReadNested:
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, value | None])
     arrow = arrow_type(kind)
 
-    def read(spans: Spans) -> tuple[pa.Array, Mask]:
+    def read(spans: Spans) -> tuple[pa.Array, Mask] | None:
+        if spans.keys is None:
+            return None
         doubt = np.zeros(len(spans), dtype=np.bool_)
         entries: list[dict[str, Any] | None] = []
         for row, raw in enumerate(spans.raw()):

@@ -1,31 +1,35 @@
 r"""The fastest decoder: records that differ in nothing but their values, all of a chunk at once.
 
-Where a record has no backslash and no control character, each quote begins or ends a text, and a text is a key if, and
-only if, a colon follows it. So the places of all keys are known without parsing. A record is of a shape if it has as
-many keys, and the same bytes around its values, from its beginning to its end. What is left to prove is that each value
-is one JSON value: a text has two quotes, its first and its last byte; numbers and words are matched as a whole.
+Each quote without a backslash before it begins or ends a text, and a text is a key if, and only if, a colon follows it.
+So the places of all keys are known without parsing. A record is of a shape if it has as many keys, and the same bytes
+around its values, from its beginning to its end. What is left to prove is that each value is one JSON value: a text has
+two quotes, its first and its last byte, and what is escaped in it is right; numbers and words are matched as a whole.
 
-A record that isn't proved goes to the fast decoder, which knows nothing of shapes.
+A record that isn't proved goes to the keyed decoder, which knows nothing of shapes.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from hivesink.decode.clocks import not_utf8
-from hivesink.decode.json.scan import NotJson, document, members, unquote
-from hivesink.decode.json.spans import LONGEST, Places, Spans, Text, is_valid
+from hivesink.decode.json.scan import STRING, NotJson, document, members, unquote
+from hivesink.decode.json.spans import Spans, is_valid
+from hivesink.decode.json.text import BACKSLASH, LONGEST, QUOTE, Places, Text, counts
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Container, Iterator
+
+    from numpy.typing import NDArray
 
     from hivesink.decode.clocks import Mask
-    from hivesink.decode.json.columns import ColumnReader, PathsReader
+    from hivesink.decode.json.columns import JsonColumns
 
 _SHAPES = 8
 """Shapes that are remembered, and most that are learnt of one chunk."""
@@ -33,7 +37,12 @@ _FEW = 16
 """A chunk is compared with no further shape where no more than one record in so many is left."""
 _REST = 64
 """Most chunks that aren't tried after one in which most records had no shape."""
-_QUOTE, _COLON, _BACKSLASH, _SPACE, _ASCII = 34, 58, 92, 32, 128
+_COLON, _ASCII = 58, 128
+_KEY = re.compile(f"{STRING}(:?)")
+
+
+Piece: TypeAlias = "tuple[Places, pa.RecordBatch]"
+"""Some rows of a chunk, and where they are in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ class Shape:
 
     @classmethod
     def of(cls, record: bytes, known: Container[str], *, ignore_unknown: bool) -> Shape | None:
-        """The shape of `record`, which is UTF-8 without backslashes and control characters.
+        """The shape of `record`, which is UTF-8.
 
         None if it is no object or an empty one, if two of its fields have one name, if it has a field that is not in
         `known` (names in lower case) where these aren't ignored, or if there is too much white space in it.
@@ -83,52 +92,34 @@ class Shape:
                 return None
             names.add(lower)
             fields.append(Field(lower, text[end:begin].encode(), len(text[end:key].encode()), keys))
-            keys += 1 + _keys(value)
+            keys += 1 + len("".join(_KEY.findall(value)))
             end = begin + len(value)
         after = text[end:].encode()
         is_short = all(len(literal) <= LONGEST for literal in (after, *(field.before for field in fields)))
         return cls(tuple(fields), after, keys) if fields and is_short else None
 
 
-def _keys(value: str) -> int:
-    """How many of a value's texts are followed by a colon."""
-    return sum(after.startswith(":") for after in value.split('"')[2::2])
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Records that are proved: their rows in the chunk, and the columns of the table."""
-
-    rows: Places
-    columns: list[pa.Array]
-
-
 class ShapedDecoder:
     """Remembers the shapes of a stream; what it remembers changes its speed, never its results."""
 
-    def __init__(
-        self, readers: Sequence[ColumnReader | PathsReader], schema: pa.Schema, *, ignore_unknown: bool
-    ) -> None:
-        self._readers = {reader.name: reader for reader in readers}
-        self._schema = schema
-        self._ignore_unknown = ignore_unknown
-        self._required = {reader.name for reader in readers if reader.is_required}
+    def __init__(self, columns: JsonColumns) -> None:
+        self._columns = columns
         self._shapes: list[Shape] = []
         self._rest, self._next_rest = 0, 1
 
-    def decode(self, records: pa.StringArray) -> list[Found]:
+    def decode(self, records: pa.StringArray) -> list[Piece]:
         """The records that it can prove, which may be none. `records` may hold any bytes but no nulls."""
         if self._rest:
             self._rest -= 1
             return []
-        proved = list(self._found(_Chunk.of(records)))
-        if 2 * sum(len(part.rows) for part in proved) < len(records):
+        proved = list(self._proved(_Chunk.of(records)))
+        if 2 * sum(len(rows) for rows, _ in proved) < len(records):
             self._rest, self._next_rest = self._next_rest - 1, min(2 * self._next_rest, _REST)
         else:
             self._next_rest = 1
         return proved
 
-    def _found(self, chunk: _Chunk) -> Iterator[Found]:
+    def _proved(self, chunk: _Chunk) -> Iterator[Piece]:
         for shape in tuple(self._shapes):
             if not chunk.few_are_left:
                 yield from self._of_shape(chunk, shape)
@@ -141,33 +132,21 @@ class ShapedDecoder:
             chunk.left[first] = False
 
     def _learn(self, record: bytes) -> Shape | None:
-        """The shape of `record`; None if it has none that could be of use."""
-        shape = Shape.of(record, self._readers, ignore_unknown=self._ignore_unknown)
-        if shape is None or not self._required <= {field.name for field in shape.fields}:
-            return None
-        self._shapes = [shape, *(other for other in self._shapes if other != shape)][:_SHAPES]
+        shape = Shape.of(record, self._columns.readers, ignore_unknown=self._columns.ignore_unknown)
+        if shape is not None:
+            self._shapes = [shape, *(other for other in self._shapes if other != shape)][:_SHAPES]
         return shape
 
-    def _of_shape(self, chunk: _Chunk, shape: Shape) -> Iterator[Found]:
+    def _of_shape(self, chunk: _Chunk, shape: Shape) -> Iterator[Piece]:
         rows, values = chunk.of_shape(shape)
         if not len(rows):
             return
-        doubt = np.zeros(len(rows), dtype=np.bool_)
-        arrays: dict[int, pa.Array] = {}
-        for field, spans in zip(shape.fields, values, strict=True):
-            reader = self._readers.get(field.name)
-            if reader is None:
-                doubt |= ~is_valid(spans)
-                continue
-            converted = reader.convert_spans(spans)
-            doubt |= converted.doubt
-            arrays.update(zip(reader.indexes, converted.arrays, strict=True))
-        kinds = enumerate(self._schema.types)
-        columns = [arrays[index] if index in arrays else pa.nulls(len(rows), kind) for index, kind in kinds]
-        if doubt.any():
-            sure = pa.array(~doubt)
-            rows, columns = rows[~doubt], [column.filter(sure) for column in columns]
-        yield Found(rows, columns)
+        fields = {field.name: spans for field, spans in zip(shape.fields, values, strict=True)}
+        batch, doubt = self._columns.read(fields, len(rows))
+        for name in fields.keys() - self._columns.readers.keys():
+            doubt |= ~is_valid(fields[name])
+        if not doubt.all():
+            yield (rows[~doubt], batch.filter(pa.array(~doubt))) if doubt.any() else (rows, batch)
 
 
 @dataclass(slots=True)
@@ -196,17 +175,16 @@ class _Chunk:
         octets = text.octets[: text.length]
         if octets.max(initial=0) >= _ASCII:
             left &= ~not_utf8(records)
-        if octets.min(initial=_ASCII) < _SPACE or (octets == _BACKSLASH).any():
-            odd = np.flatnonzero((octets < _SPACE) | (octets == _BACKSLASH))
-            left[np.searchsorted(offsets, odd, side="right") - 1] = False
-        quotes = np.flatnonzero(octets == _QUOTE)
-        counts = _counts(quotes, offsets)
-        left &= counts % 2 == 0
+        quotes = np.flatnonzero(octets == QUOTE)
+        if len(text.odd):
+            quotes = quotes[~_are_escaped(quotes, octets)]
+        each = counts(quotes, offsets)
+        left &= each % 2 == 0
         if not left.all():
-            quotes, counts = quotes[np.repeat(left, counts)], np.where(left, counts, 0)
+            quotes, each = quotes[np.repeat(left, each)], np.where(left, each, 0)
         keys = np.flatnonzero(text.octets[quotes[1::2] + 1] == _COLON)
-        next_pair = np.cumsum(counts) // 2
-        key_counts = _counts(keys, np.concatenate([[0], next_pair]))
+        next_pair = np.cumsum(each) // 2
+        key_counts = counts(keys, np.concatenate([[0], next_pair]))
         return cls(text, offsets, left, quotes[0::2], keys, key_counts, np.cumsum(key_counts), next_pair)
 
     @property
@@ -240,12 +218,13 @@ class _Chunk:
         return rows, [Spans(self.text, *places) for places in spans]
 
 
-def _counts(places: Places, offsets: Places) -> Places:
-    """How many of `places` are between each offset and the next."""
-    count = len(offsets) - 1
-    each, more = divmod(len(places), count)
-    if each and not more:
-        rows = places.reshape(count, each)
-        if (rows[:, 0] >= offsets[:-1]).all() and (rows[:, -1] < offsets[1:]).all():
-            return np.full(count, each)
-    return np.diff(np.searchsorted(places, offsets))
+def _are_escaped(quotes: Places, octets: NDArray[np.uint8]) -> Mask:
+    """Which have an odd number of backslashes before them."""
+    slashes = np.flatnonzero(octets == BACKSLASH)
+    escaped: Mask = np.zeros(len(quotes), dtype=np.bool_)
+    behind = np.flatnonzero((octets[quotes - 1] == BACKSLASH) & (quotes > 0))
+    last = np.searchsorted(slashes, quotes[behind]) - 1
+    numbers = np.arange(len(slashes))
+    first = np.maximum.accumulate(np.where(np.diff(slashes, prepend=-2) != 1, numbers, 0))
+    escaped[behind] = (last - first[last]) % 2 == 0
+    return escaped

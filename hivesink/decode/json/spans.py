@@ -13,22 +13,21 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from hivesink.decode.clocks import Mask, nulls, parse_each
+from hivesink.decode.json.text import QUOTE, Places, Text
 from hivesink.decode.values import decimal_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hivesink.core.table import Decimal
 
-Places = NDArray[np.int64]
 REFUSED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 """What msgspec raises for input that isn't what it was told to expect."""
 _RAW = msgspec.json.Decoder(msgspec.Raw)
-_WORD = 8
-LONGEST = 240
-"""Bytes of the longest literal that is looked for."""
-_QUOTE, _MINUS, _ZERO, _ONE, _NINE = b'"-019'
+_TEXT, _TEXTS = msgspec.json.Decoder(str), msgspec.json.Decoder(list[str])
+_MINUS, _ZERO, _ONE, _NINE = b"-019"
 _INTEGER = r"^-?(?:0|[1-9][0-9]{0,17})$"
 # Not the integer -0, which is 0: a double can be less than that.
 _NUMBER = r"^(?:0|-?[1-9][0-9]*|-?(?:0|[1-9][0-9]*)\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
@@ -38,72 +37,22 @@ _DIGITS = 38
 
 
 @dataclass(frozen=True)
-class Text:
-    """Bytes, and zeros behind them, enough for any literal that begins before their end."""
-
-    octets: NDArray[np.uint8]
-    length: int
-
-    @classmethod
-    def of(cls, records: pa.StringArray) -> tuple[Text, Places]:
-        """All records behind each other, and where each begins; the last place is the end. No record is null."""
-        _, places, content = records.buffers()
-        offsets = np.frombuffer(places, np.int32, len(records) + 1, 4 * records.offset).astype(np.int64)
-        first, length = int(offsets[0]), int(offsets[-1] - offsets[0])
-        octets = np.zeros(length + LONGEST + _WORD, np.uint8)
-        if length:
-            octets[:length] = np.frombuffer(content, np.uint8, length, first)
-        return cls(octets, length), offsets - first
-
-    @cached_property
-    def buffer(self) -> pa.Buffer:
-        return pa.py_buffer(self.octets)
-
-    @cached_property
-    def words(self) -> NDArray[np.uint64]:
-        """The eight bytes from each place on, the first in the lowest bits."""
-        return np.ndarray((self.length + LONGEST + 1,), "<u8", self.octets, strides=(1,))
-
-    def has(self, literal: bytes, at: Places) -> Mask:
-        """Where `literal`, of at most `LONGEST` bytes and no zero, is at the places `at`.
-
-        Places before the beginning count from the end.
-        """
-        found = np.ones(len(at), dtype=np.bool_)
-        for start in range(0, len(literal), _WORD):
-            # The last word may overlap the one before it.
-            start = max(0, min(start, len(literal) - _WORD))  # noqa: PLW2901
-            part = literal[start : start + _WORD]
-            words = self.words[at + start]
-            if len(part) < _WORD:
-                words = words & np.uint64((1 << 8 * len(part)) - 1)
-            found &= words == np.uint64(int.from_bytes(part, "little"))
-        return found
-
-    def cut(self, begins: Places, ends: Places, absent: Mask | None = None) -> pa.StringArray:
-        """The texts between the places, null where they are `absent`. No text begins before the last one's end."""
-        count = len(begins)
-        offsets = np.empty(2 * count + 1, np.int32)
-        offsets[0:-1:2], offsets[1::2], offsets[-1] = begins, ends, self.length
-        both = pa.StringArray.from_buffers(2 * count, pa.py_buffer(offsets), self.buffer)
-        return both.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=absent))
-
-
-def joined(texts: pa.StringArray, separator: str) -> pa.Buffer:
-    """All of them behind each other. None is null."""
-    every = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
-    return pc.binary_join(every, separator)[0].as_buffer()
-
-
-@dataclass(frozen=True)
 class Spans:
-    """One value of each record. None is empty. `texts` is how many pairs of quotes it has, `keys` how many keys."""
+    """One value of each record. None is empty.
+
+    `texts` is how many pairs of quotes it has, `keys` how many keys each has; None: any number.
+    """
 
     text: Text
     begins: Places
     ends: Places
     texts: Places
-    keys: int
+    keys: int | None
+
+    @classmethod
+    def of(cls, text: Text, begins: Places, ends: Places) -> Spans:
+        """Of values of a text that `is_json`, without white space around them."""
+        return cls(text, begins, ends, (text.octets[begins] == QUOTE).astype(np.int64), None)
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -120,8 +69,8 @@ class Spans:
     @cached_property
     def quoted(self) -> Mask:
         """Where they are a text."""
-        is_one: Mask = (self.texts == 1) & (self.first == _QUOTE)
-        is_one &= self.text.octets[self.ends - 1] == _QUOTE
+        is_one: Mask = (self.texts == 1) & (self.first == QUOTE)
+        is_one &= self.text.octets[self.ends - 1] == QUOTE
         is_one &= self.ends - self.begins > 1
         return is_one
 
@@ -134,8 +83,9 @@ class Spans:
         maybe: Mask = self.first == word[0]
         if not maybe.any():
             return None
-        maybe &= self.ends - self.begins == len(word)
-        maybe &= self.text.has(word, self.begins)
+        if not self.text.is_json:
+            maybe &= self.ends - self.begins == len(word)
+            maybe &= self.text.has(word, self.begins)
         return maybe
 
     def raw(self) -> list[bytes | None]:
@@ -149,12 +99,41 @@ class Spans:
         return (self.begins, self.ends) if quoted is None else (self.begins + quoted, self.ends - quoted)
 
 
-def texts_of(spans: Spans) -> tuple[pa.StringArray, Mask]:
-    """The contents of texts; whatever else is in doubt."""
-    other = ~spans.quoted
-    if not other.any():
-        return spans.text.cut(*spans.inside()), other
-    return spans.text.cut(*spans.inside(), other), other if spans.absent is None else other & ~spans.absent
+def texts_of(spans: Spans, *, any_value: bool) -> tuple[pa.StringArray, Mask]:
+    """The contents of texts; whatever else is in doubt, or, with `any_value`, has its JSON text if it is valid."""
+    other = ~spans.quoted if spans.absent is None else ~(spans.quoted | spans.absent)
+    texts, doubt = spans.text.cut(*spans.inside(), spans.absent), other
+    if not any_value and other.any():
+        texts = pc.if_else(pa.array(other), None, texts)
+    elif other.any():
+        doubt = other & ~is_valid(spans)
+    if len(spans.text.odd):
+        odd = _are_odd(spans) & spans.quoted
+        if odd.any():
+            places = np.flatnonzero(odd)
+            quoted = spans.text.cut(spans.begins[places], spans.ends[places])
+            contents, wrong = _unquoted(quoted.view(pa.binary()).to_pylist())
+            texts = pc.replace_with_mask(texts, pa.array(odd), contents)
+            doubt[places] |= wrong
+    return texts, doubt
+
+
+def _unquoted(values: list[bytes]) -> tuple[pa.StringArray, Mask]:
+    """The contents of texts, with what is escaped in them, and those that are no JSON."""
+    wrong = np.zeros(len(values), dtype=np.bool_)
+    try:
+        # Each ends with a quote that isn't escaped, or begins another text, which no comma would follow.
+        contents = _TEXTS.decode(b"[" + b",".join(values) + b"]")
+    except REFUSED:
+        contents = []
+    if len(contents) != len(values):
+        contents = [""] * len(values)
+        for row, value in enumerate(values):
+            try:
+                contents[row] = _TEXT.decode(value)
+            except REFUSED:  # noqa: PERF203 -- one value that doesn't fit must not keep the others back
+                wrong[row] = True
+    return pa.array(contents, pa.string()), wrong
 
 
 def integers(spans: Spans, kind: pa.DataType) -> tuple[pa.Array, Mask]:
@@ -184,7 +163,13 @@ def integers(spans: Spans, kind: pa.DataType) -> tuple[pa.Array, Mask]:
 
 def floats(spans: Spans) -> tuple[pa.Array, Mask]:
     """Numbers, and texts that hold one, as DOUBLE. Those that are too large are infinite."""
-    numbers, doubt = _matching(spans.text.cut(*spans.inside(), spans.absent), _NUMBER)
+    numbers = spans.text.cut(*spans.inside(), spans.absent)
+    plain = (spans.first >= _ZERO) & (spans.first <= _NINE)
+    if spans.absent is not None:
+        plain |= spans.absent
+    if spans.text.is_json and plain.all():
+        return numbers.cast(pa.float64()), ~plain
+    numbers, doubt = _matching(numbers, _NUMBER)
     return numbers.cast(pa.float64()), doubt
 
 
@@ -211,7 +196,7 @@ def decimals(spans: Spans, kind: Decimal, arrow: pa.DataType) -> tuple[pa.Array,
 def raw_values(spans: Spans) -> tuple[list[bytes | None], Mask]:
     """The JSON text of each, without white space around it; None for null."""
     values = spans.raw()
-    return values, _not_json(values)
+    return values, np.zeros(len(values), dtype=np.bool_) if spans.text.is_json else _not_json(values)
 
 
 def _not_json(values: list[bytes | None]) -> Mask:
@@ -231,7 +216,10 @@ def _not_json(values: list[bytes | None]) -> Mask:
 
 def is_valid(spans: Spans) -> Mask:
     """Which of them are known to be JSON values."""
-    valid = spans.quoted | spans.are(b"true") | spans.are(b"false")
+    if spans.text.is_json:
+        return np.ones(len(spans), dtype=np.bool_)
+    valid = spans.are(b"true") | spans.are(b"false")
+    valid |= spans.quoted & ~_are_odd(spans) if len(spans.text.odd) else spans.quoted
     if spans.absent is not None:
         valid |= spans.absent
     if not valid.all():
@@ -243,6 +231,12 @@ def is_valid(spans: Spans) -> Mask:
             doubt[nested] = _not_json(others.take(pa.array(nested)).view(pa.binary()).to_pylist())
         valid[rest] = ~doubt
     return valid
+
+
+def _are_odd(spans: Spans) -> Mask:
+    """Which of them hold a backslash or a control character."""
+    odd: Mask = np.searchsorted(spans.text.odd, spans.begins) != np.searchsorted(spans.text.odd, spans.ends)
+    return odd
 
 
 def _matching(numbers: pa.StringArray, pattern: str) -> tuple[pa.StringArray, Mask]:
