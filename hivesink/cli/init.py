@@ -72,7 +72,7 @@ def init(
         ddl = Path("ddl", f"{name.table}.sql")
         if taken := [str(path) for path in (ddl, job) if path.exists()]:
             raise WrongUsage((f"{' and '.join(taken)}: init overwrites nothing; move it away, or name another table",))
-        sample = taken_from(origin, _RECORDS, site, ends=True)
+        sample = taken_from(origin, _RECORDS, site)
         proposal = propose(sample, name, source, datetime.now(timezone.utc), time=time_column, every=every)
         text = job_text(job, origin, proposal.spec, settings_of(proposal.spec))
         files = [(ddl, proposal.ddl), (job, text)]

@@ -94,12 +94,12 @@ def preview(
             raise typer.Exit(ExitCode.NEEDS_PERSON)
 
 
-def taken_from(source: FilesSource | TopicSource, most: int, site: Site, *, ends: bool = False) -> Sample:
+def taken_from(source: FilesSource | TopicSource, most: int, site: Site) -> Sample:
     """A sample. In a terminal a line says before it that Spark starts for a topic."""
     from hivesink.sample.source import TopicSource
 
     if not isinstance(source, TopicSource):
-        return source.sample(most, site, ends=ends)
+        return source.sample(most, site)
     from hivesink.sample.kafka import sample
 
     if sys.stderr.isatty():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from contextlib import suppress
-from enum import Enum
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
@@ -30,35 +29,17 @@ _LONGEST_COMMENT = 255
 _MANY_KEYS = 20
 _FIELD = re.compile(r"[a-z_][a-z0-9_]*")
 """Names of STRUCT fields: Spark reads no others in the type's text that the metastore keeps."""
-
-
-class Kind(Enum):
-    """What a JSON value can become; the value is its plural, for comments."""
-
-    BOOLEAN = "booleans"
-    WHOLE = "whole numbers"
-    LARGE = "whole numbers beyond 2^53"
-    FRACTION = "fractions"
-    BEYOND = "numbers beyond BIGINT or DOUBLE"
-    TEXT = "texts"
-    TIMESTAMP = "timestamps"
-    DATE = "dates"
-    OBJECT = "objects"
-    ARRAY = "arrays"
-
-
+_LARGE = 1 << 53
+"""A DOUBLE holds all whole numbers up to here."""
 _TYPES = {
-    (Kind.BOOLEAN,): Primitive.BOOLEAN,
-    (Kind.WHOLE,): Primitive.BIGINT,
-    (Kind.LARGE,): Primitive.BIGINT,
-    (Kind.LARGE, Kind.WHOLE): Primitive.BIGINT,
-    (Kind.FRACTION,): Primitive.DOUBLE,
-    (Kind.FRACTION, Kind.WHOLE): Primitive.DOUBLE,
-    (Kind.TEXT,): Primitive.STRING,
-    (Kind.TIMESTAMP,): Primitive.TIMESTAMP,
-    (Kind.DATE,): Primitive.DATE,
+    "booleans": Primitive.BOOLEAN,
+    "whole numbers": Primitive.BIGINT,
+    "fractions": Primitive.DOUBLE,
+    "texts": Primitive.STRING,
+    "timestamps": Primitive.TIMESTAMP,
+    "dates": Primitive.DATE,
 }
-"""The type of values of these kinds, by name; every other mix is STRING."""
+"""By the kind of all values."""
 
 
 def infer(records: Iterable[dict[str, Any]]) -> tuple[tuple[Column, ...], dict[str, str]]:
@@ -77,11 +58,10 @@ def infer(records: Iterable[dict[str, Any]]) -> tuple[tuple[Column, ...], dict[s
         notes: list[str] = []
         column = name if name in taken else _name_like(name, taken)
         form = _time_format(name, values)
-        kind = type_of(form) if form else _type(values, "", 1, notes)
         if form:
-            written = form.value if isinstance(form, EpochUnit) else form.pattern
-            formats.append(f"{column}={written}")
-            notes.append(written)
+            notes.append(form.value if isinstance(form, EpochUnit) else form.pattern)
+            formats.append(f"{column}={notes[0]}")
+        kind = type_of(form) if form else _type(values, "", 1, notes)
         if column != name:
             taken.add(column)
             properties[f"sink.column.{column}.from"] = json_path(name)
@@ -105,12 +85,12 @@ def _time_format(name: str, values: list[Any]) -> EpochUnit | TextPattern | None
     """How times are written that aren't ISO 8601, of a field of that name in lower case."""
     scalars = [value for value in values if value is not None]
     kinds = set(map(_kind, scalars))
-    if kinds and kinds <= {Kind.WHOLE, Kind.LARGE, Kind.FRACTION}:
+    if kinds and kinds <= {"whole numbers", "fractions"}:
         return unit_of_numbers(name, scalars)
-    return pattern_of_texts(scalars) if kinds == {Kind.TEXT} else None
+    return pattern_of_texts(scalars) if kinds == {"texts"} else None
 
 
-def _type(values: list[Any], path: str, depth: int, notes: list[str]) -> HiveType:
+def _type(values: list[Any], path: str, depth: int, notes: list[str]) -> HiveType:  # noqa: PLR0911  one for each kind
     """The type of the values at `path` from the column; adds to `notes` what isn't certain."""
 
     def text(note: str) -> Primitive:
@@ -119,22 +99,26 @@ def _type(values: list[Any], path: str, depth: int, notes: list[str]) -> HiveTyp
 
     values = [value for value in values if value is not None]
     counts = Counter(map(_kind, values))
-    kinds = tuple(sorted(counts, key=lambda kind: kind.name))
-    if kinds in _TYPES:
-        return _TYPES[kinds]
-    if kinds == (Kind.ARRAY,) and depth <= _DEEPEST:
+    if not counts:
+        return text("only null in the sample")
+    if counts.keys() == {"whole numbers", "fractions"}:
+        is_exact = all(isinstance(value, float) or abs(value) <= _LARGE for value in values)
+        return Primitive.DOUBLE if is_exact else text("fractions and whole numbers beyond 2^53")
+    if len(counts) > 1:
+        return text("mixed: " + ", ".join(f"{kind} ({number:,})" for kind, number in counts.most_common()))
+    (kind,) = counts
+    if kind in _TYPES:
+        return _TYPES[kind]
+    if kind == "arrays" and depth <= _DEEPEST:
         return Array(_type([*chain.from_iterable(values)], f"{path}[]", depth + 1, notes))
-    if kinds == (Kind.OBJECT,) and depth <= _DEEPEST:
+    if kind == "objects" and depth <= _DEEPEST:
         fields = _fields(values)
         if why := _why_map(values, fields):
             text(f"a map, since {why}")
             items = [item for value in values for item in value.values()]
             return Map(Primitive.STRING, _type(items, f"{path}.*", depth + 1, notes))
         return Struct(tuple((name, _type(fields[name], f"{path}.{name}", depth + 1, notes)) for name in fields))
-    if not counts:
-        return text("only null in the sample")
-    described = ", ".join(f"{kind.value} ({number:,})" for kind, number in counts.most_common())
-    return text(f"mixed: {described}" if len(counts) > 1 else described)
+    return text(kind)
 
 
 def _why_map(objects: list[dict[str, Any]], fields: dict[str, list[Any]]) -> str | None:
@@ -150,25 +134,27 @@ def _why_map(objects: list[dict[str, Any]], fields: dict[str, list[Any]]) -> str
     return f"{len(fields):,} keys come seldom" if is_seldom and len(set(map(_kind, values))) == 1 else None
 
 
-def _kind(value: Any) -> Kind:  # noqa: PLR0911  one for each kind
+def _kind(value: Any) -> str:  # noqa: PLR0911  one for each kind
+    """What a JSON value can become, in the plural."""
     match value:
         case bool():
-            return Kind.BOOLEAN
-        case int():
-            is_bigint = -(1 << 63) <= value < 1 << 63
-            return Kind.WHOLE if abs(value) <= 1 << 53 else Kind.LARGE if is_bigint else Kind.BEYOND
-        case float():
-            return Kind.FRACTION if abs(value) < float("inf") else Kind.BEYOND
+            return "booleans"
+        case int() if -(1 << 63) <= value < 1 << 63:
+            return "whole numbers"
+        case float() if abs(value) < float("inf"):
+            return "fractions"
+        case int() | float():
+            return "numbers beyond BIGINT or DOUBLE"
         case dict():
-            return Kind.OBJECT
+            return "objects"
         case list():
-            return Kind.ARRAY
+            return "arrays"
     if is_timestamp(value):
-        return Kind.TIMESTAMP
+        return "timestamps"
     with suppress(InvalidValue):
         date_of(value)
-        return Kind.DATE
-    return Kind.TEXT
+        return "dates"
+    return "texts"
 
 
 def _can_be_column(name: str) -> bool:

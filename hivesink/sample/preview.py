@@ -15,7 +15,6 @@ from hivesink import wiring
 from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import JsonPath, stream_column
 from hivesink.core.epoch import Epoch
-from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
 from hivesink.errors import InvalidOption
 from hivesink.sink.commit.writer import problems_of
 from hivesink.sink.task.assign import assigner_for, row_columns
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
 class Preview:
     """`rows` are those that the table would get, in the sample's order, and `partitions` the partition of each.
 
-    `bad` are sorted by record. `unknown` counts the records that have a field which the table lacks, by the field's
-    path in lower case. `skipped` are the tombstones.
+    `bad` are sorted by record. `unknown` counts the fields that the table lacks, by their names in lower case.
+    `skipped` are the tombstones.
     """
 
     rows: pa.Table
@@ -88,33 +87,9 @@ def objects(sample: Sample) -> Iterator[dict[str, Any]]:
 
 
 def _unknown_fields(records: Iterable[dict[str, Any]], spec: TableSpec, config: SinkConfig) -> Counter[str]:
-    """Counts records by field. What lies below a field that only a path reads isn't judged."""
     paths = (source for source in config.sources.values() if isinstance(source, JsonPath))
-    fields: dict[str, HiveType] = {str(path.steps[0]): Primitive.STRING for path in paths}
-    fields |= {column.name: column.type for column in row_columns(spec, config) if column.name not in config.sources}
-    counts: Counter[str] = Counter()
-    for record in records:
-        # A lone surrogate can't be printed: it is shown as the record has it.
-        names = {
-            name.encode("utf-8", "backslashreplace").decode() for name in _unknown(record, Struct((*fields.items(),)))
-        }
-        counts.update(names)
-    return counts
-
-
-def _unknown(value: Any, kind: HiveType | None, path: str = "") -> Iterator[str]:
-    match kind, value:
-        case Struct(fields), dict():
-            types = dict(fields)
-            for name, item in value.items():
-                below = f"{path}{name.lower()}"
-                if name.lower() not in types:
-                    yield below
-                else:
-                    yield from _unknown(item, types[name.lower()], f"{below}.")
-        case Map(_, kind_of_value), dict():
-            for item in value.values():
-                yield from _unknown(item, kind_of_value, path)
-        case Array(element), list():
-            for item in value:
-                yield from _unknown(item, element, path)
+    columns = {column.name for column in row_columns(spec, config)} - config.sources.keys()
+    taken = columns | {str(path.steps[0]) for path in paths}
+    # A lone surrogate can't be printed: it is shown as the record has it.
+    shown = (name.lower().encode("utf-8", "backslashreplace").decode() for record in records for name in record)
+    return Counter(name for name in shown if name not in taken)

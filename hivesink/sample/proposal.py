@@ -25,17 +25,15 @@ _PERIODS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "month": timed
 FULL = 256 << 20
 """Bytes of JSON that are worth a partition: tens of megabytes as Parquet."""
 _LIKELIEST = re.compile(r"^(?:ts|time|timestamp)$|event|occurred")
-_FEW = 0.05
-"""The part of records without a time from which the time is less likely to be the event's."""
 _PARTITION_NAMES = ("dt", "event_dt", "partition_dt", "hivesink_dt")
 
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """What can decide the partition: a column, RECORD or ARRIVAL; the first and last time, of arrival None."""
+    """What can decide the partition: a column, RECORD or ARRIVAL; and from the first time to the last."""
 
     name: str
-    span: timedelta | None
+    span: timedelta = timedelta(days=1)
     missing: int = 0
     is_day: bool = False
 
@@ -50,13 +48,12 @@ class Proposal:
     notes: tuple[str, ...]
 
 
-def granularity(size: int, span: timedelta | None) -> str:
+def granularity(size: int, span: timedelta) -> str:
     """`hour`, `day` or `month`, the shortest that brings FULL bytes of JSON; `none` if not even a month does.
 
-    `size` is that of the whole source, `span` from its first to its last time. Without a span, as by the time of
-    arrival, all of the source is taken for a day's.
+    `size` is that of the whole source, `span` from its first to its last time. All that arrives is taken for a day's.
     """
-    span = _PERIODS["day"] if span is None else max(span, _PERIODS["hour"])
+    span = max(span, _PERIODS["hour"])
     return next((name for name, period in _PERIODS.items() if size * (period / span) >= FULL), "none")
 
 
@@ -80,7 +77,7 @@ def propose(
     if chosen is None:
         names = ", ".join(each.name for each in times)
         raise WrongUsage((f"--time-column {time}: write one of {names}",))
-    rate = granularity(sample.size, chosen.span)
+    rate = granularity(sample.size, chosen.span * sample.stretch)
     if chosen.is_day and rate == "hour":
         rate = "day"
     # Who names the time wants partitions.
@@ -107,20 +104,19 @@ def propose(
 def _times(sample: Sample, spec: TableSpec, arrival: datetime) -> list[Time]:
     """What can decide the partition, the likeliest first: columns that most records have, RECORD, ARRIVAL, others."""
     rows = preview(sample, spec, settings_of(spec), arrival).rows
-    times: list[tuple[tuple[float, ...], Time]] = [((2,), Time(ARRIVAL, None))]
-    # A column that is called as Kafka's time hides it.
-    if sample.shape.timestamp and RECORD not in {column.name for column in spec.columns}:
-        times.append(((1,), Time(RECORD, _span(sample.batch.column(RECORD).to_pylist()))))
+    columns = []
     for column in spec.columns:
         values = rows.column(column.name)
-        missing = values.null_count
-        if column.type in {Primitive.TIMESTAMP, Primitive.DATE} and missing < len(values):
+        if column.type in {Primitive.TIMESTAMP, Primitive.DATE} and values.null_count < len(values):
             is_day = column.type is Primitive.DATE
-            tier = 3 if 2 * missing > len(values) else 0
-            rank = (tier, missing > _FEW * len(values), not _LIKELIEST.search(column.name), is_day)
-            times.append((rank, Time(column.name, _span(values.to_pylist()), missing, is_day)))
+            columns.append(Time(column.name, _span(values.to_pylist()), values.null_count, is_day))
     # Sorting is stable: of two alike the first column is the likelier.
-    return [time for _, time in sorted(times, key=lambda item: item[0])]
+    columns.sort(key=lambda time: (20 * time.missing > len(rows), not _LIKELIEST.search(time.name), time.is_day))
+    usual = [time for time in columns if 2 * time.missing <= len(rows)]
+    # A column that is called as Kafka's time hides it.
+    if sample.shape.timestamp and RECORD not in {column.name for column in spec.columns}:
+        usual.append(Time(RECORD, _span(sample.batch.column(RECORD).to_pylist())))
+    return [*usual, Time(ARRIVAL), *(time for time in columns if time not in usual)]
 
 
 def _span(values: list[Any]) -> timedelta:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/\s]+)/(?P<topic>[A-Za-z0-9._-]+)/?")
 _MOST_FILES = 100
-_TAIL = 256 << 10
-"""Bytes at the end of a file in which its last lines are looked for."""
 _INFLATES = 5
 """How much longer JSON is than the same compressed."""
 _BOM = b"\xef\xbb\xbf"
@@ -44,20 +42,22 @@ _UNPACK: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
 }
 
 Place = dict[str, "str | int"]
-"""Where a record is: `file` and `line` (-1 is the last one), or `topic`, `partition` and `offset`."""
+"""Where a record is: `file` and `line`, or `topic`, `partition` and `offset`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Records of a source, in the columns in which Spark reads them (`shape`), and where each came from.
 
-    `size` estimates how many bytes of JSON the whole source holds.
+    `size` estimates how many bytes of JSON the whole source holds, `stretch` how many times longer its
+    times last than the sample's.
     """
 
     batch: pa.RecordBatch
     shape: InputShape
     places: tuple[Place, ...]
     size: int
+    stretch: float = 1.0
 
     def records(self) -> list[bytes | None]:
         """The raw records; None is a tombstone."""
@@ -85,8 +85,8 @@ class FilesSource:
     lengths: Mapping[str, int]
     is_deep: bool = False
 
-    def sample(self, most: int, site: Site, *, ends: bool) -> Sample:
-        """Up to `most` lines, a like share of each file; with `ends` half of them are an uncompressed file's last.
+    def sample(self, most: int, site: Site) -> Sample:
+        """Up to `most` lines, a like share of each file.
 
         Raises InvalidOption for a damaged file, StoreUnavailable.
         """
@@ -98,7 +98,7 @@ class FilesSource:
         for at, name in enumerate(sorted(chosen, key=lambda name: self.lengths[name])):
             path, share = join(self.folder, name), (most - len(taken)) // (len(chosen) - at)
             try:
-                taken += ((path, number, line) for number, line in _read(store, path, share, ends=ends))
+                taken += ((path, number, line) for number, line in _read(store, path, share))
             except (OSError, EOFError, zlib.error) as error:
                 raise InvalidOption((f"{path} can't be read: {error}",)) from error
         taken.sort(key=lambda line: line[0])
@@ -109,14 +109,11 @@ class FilesSource:
         }
         places = tuple[Place, ...]({"file": path, "line": number} for path, number, _ in taken)
         shape = InputShape(value="value", path=PATH, line=LINE)
-        return Sample(pa.RecordBatch.from_pydict(columns), shape, places, self._size(taken))
-
-    def _size(self, taken: list[tuple[str, int, bytes]]) -> int:
-        packed = {name for name in self.lengths if PurePosixPath(name).suffix in _UNPACK}
-        if len(self.lengths) == len(packed) == 1:
-            # Its end can't be read, so the sample's times belong to what was read of it.
-            return sum(len(line) + 1 for *_, line in taken)
-        return sum(length * (_INFLATES if name in packed else 1) for name, length in self.lengths.items())
+        packed = {name for name in names if PurePosixPath(name).suffix in _UNPACK}
+        size = sum(length * (_INFLATES if name in packed else 1) for name, length in self.lengths.items())
+        read = sum(len(line) + 1 for *_, line in taken)
+        stretch = max(1.0, size / read) if read and len(names) == 1 else 1.0
+        return Sample(pa.RecordBatch.from_pydict(columns), shape, places, size, stretch)
 
 
 def source_of(text: str, site: Site) -> FilesSource | TopicSource:
@@ -154,25 +151,15 @@ def _visible(store: FileStore, place: str, folders: Iterable[str]) -> dict[str, 
     return {file.path.removeprefix(base): file.length for folder in shown for file in store.visible(folder)}
 
 
-def _read(store: FileStore, path: str, share: int, *, ends: bool) -> Iterator[tuple[int, bytes]]:
+def _read(store: FileStore, path: str, share: int) -> Iterator[tuple[int, bytes]]:
     """Lines with their numbers, split at CR, LF or both as Hadoop does, without the file's byte order mark."""
     unpack = _UNPACK.get(PurePosixPath(path).suffix)
     with store.open(path) as raw:
-        stream = cast("BinaryIO", unpack(raw) if unpack else raw)
         # Latin-1 keeps every byte as it is.
-        text = io.TextIOWrapper(stream, "latin-1", newline=None)
-        wants_tail = ends and not unpack
-        taken = 0
-        for number, line in enumerate(islice(text, (share + 1) // 2 if wants_tail else share), 1):
-            taken += len(line) + 1
+        text = io.TextIOWrapper(cast("BinaryIO", unpack(raw) if unpack else raw), "latin-1", newline=None)
+        for number, line in enumerate(islice(text, share), 1):
             value = line.removesuffix("\n").encode("latin-1")
             yield number, value.removeprefix(_BOM) if number == 1 else value
-        if wants_tail and share > 1:
-            length = raw.seek(0, io.SEEK_END)
-            raw.seek(min(length, max(taken, length - _TAIL) - 1 if taken else 0))
-            # The first of these lines isn't whole, or was taken already.
-            last = raw.read().splitlines()[1:][-(share // 2) :]
-            yield from zip(range(-len(last), 0), last, strict=True)
 
 
 def _address(path: str) -> str:

@@ -67,12 +67,9 @@ def test_golden(name: str) -> None:
         (1000, timedelta(0), "none"),
         (100 << 20, timedelta(seconds=1), "day"),
         (300 << 20, timedelta(minutes=1), "hour"),
-        # By arrival: a day's.
-        (1 << 20, None, "none"),
-        (300 << 20, None, "day"),
     ],
 )
-def test_a_partition_holds_megabytes(size: int, span: timedelta | None, expected: str) -> None:
+def test_a_partition_holds_megabytes(size: int, span: timedelta, expected: str) -> None:
     assert granularity(size, span) == expected
 
 
