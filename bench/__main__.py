@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import cases, flink
-from bench.chart import svg
 from bench.contenders import BEFORE
 from bench.ground import Ground
 from bench.race import Place, race
@@ -132,16 +131,15 @@ def beside(folder: Path, checkout: Path) -> Path:
 
 
 def report(chosen: Sequence[Case], runs: Mapping[str, Sequence[Run]], told: Mapping[str, object]) -> None:
-    """The tables and, as the last lines, the ratios; and in files, with the chart."""
+    """The tables and, as the last lines, the ratios; and in files."""
     found = [ratio for case in chosen for ratio in ratios(case, runs[case.name])]
     text = "\n\n".join(markdown(case, runs[case.name]) for case in chosen)
     all_runs = [asdict(run) for case in chosen for run in runs[case.name]]
     whole = {"told": told, "ratios": [asdict(ratio) for ratio in found], "runs": all_runs}
     (DATA / "results.md").write_text(text + "\n", encoding="utf-8")
     (DATA / "results.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    (DATA / "results.svg").write_text(svg(found), encoding="utf-8")
     print(text)
-    print(f"\nalso in {DATA}: results.md, results.json, results.svg")
+    print(f"\nalso in {DATA}: results.md, results.json")
     print(*found, sep="\n")
 
 

@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from jobs.cluster.kafka import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROWS_A_DAY = 400
+SCHEMA = pa.schema([("id", pa.int64()), ("pad", pa.string()), ("dt", pa.string())])
 
 
 def day(number: int) -> str:
@@ -27,6 +30,12 @@ def day(number: int) -> str:
 def record(number: int, pad: int = 0) -> dict[str, Any]:
     # The pad doesn't compress, so that a part is more than one packet.
     return {"id": number, "pad": random.Random(number).randbytes(pad // 2).hex(), "dt": day(number)}  # noqa: S311
+
+
+def rows(first: int, count: int) -> pa.RecordBatch:
+    """The same rows without pads, for a sink that no Spark feeds."""
+    numbers = range(first, first + count)
+    return pa.RecordBatch.from_pylist([{"id": n, "pad": "", "dt": day(n)} for n in numbers], schema=SCHEMA)
 
 
 @dataclass

@@ -110,11 +110,6 @@ class Target:
         """Files that no reader sees: orphans, where no job runs."""
         return self.files(self.folder, hidden=True)
 
-    def empty_files(self) -> list[str]:
-        return [
-            one.path for one in self.client.list_status(self.folder, recursive=True) if not one.isdir and one.length
-        ]
-
     def _read(self, path: str) -> list[int]:
         # A finished part never changes.
         if path not in self._ids:
@@ -130,10 +125,3 @@ class Target:
         assert not lost, f"lost {len(lost)}: {lost[:10]}"
         assert not doubled, f"doubled {len(doubled)}: {doubled[:10]}"
         assert found.total() == rows
-
-    def drop(self) -> None:
-        """As DROP TABLE does it; the files of an external table stay."""
-        database, table = self.name.split(".")
-        connection = Connection(self.cluster.metastore_uri)
-        connection.read(lambda client: client.drop_table(database, table, False))
-        connection.close()

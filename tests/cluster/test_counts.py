@@ -1,4 +1,4 @@
-"""`count(*)` answered from statistics is the real count at every moment of several commits to one partition.
+"""What Hive answers from statistics, of columns too, is right at every moment of several commits to one partition.
 
 Hive answers from statistics only for managed tables. The metastore makes an external table of any non-ACID one
 that is created; `'EXTERNAL'='FALSE'` makes it managed again.
@@ -45,14 +45,15 @@ class Reader:
 
     def look(self, moment: str) -> None:
         """Fails where the two differ. Without statistics to answer from, both must have the same plan."""
-        count = f"SELECT count(*) FROM {self.table} {self.where}"
+        count = f"SELECT count(*), min(id), max(id), count(id) FROM {self.table} {self.where}"
         plan = self.trusting.explain(count)
         trusted = "TableScan" not in plan
         # A fetch reads the files themselves, without an engine's start.
-        real = len(self.scanning.ask(f"SELECT id FROM {self.table} {self.where}"))
+        found = [number for (number,) in self.scanning.ask(f"SELECT id FROM {self.table} {self.where}")]
+        real = len(found)
         if trusted:
             assert "Fetch Operator" in plan
-            assert self.trusting.one(count) == real, f"{moment}, after {self.seen}"
+            assert self.trusting.ask(count) == [(real, min(found), max(found), real)], f"{moment}, after {self.seen}"
         else:
             assert plan == self.scanning.explain(count), moment
         self.seen.append((moment, trusted, real))
@@ -122,7 +123,8 @@ def watched(ingest: Ingest, reader: Reader, at: dict[str, Callable[[], Any]] | N
 
 def analyze(reader: Reader) -> None:
     partition = f"PARTITION (dt = '{DAY}')" if reader.where else ""
-    reader.scanning.ask(f"ANALYZE TABLE {reader.table} {partition} COMPUTE STATISTICS")
+    for what in ("", "FOR COLUMNS"):
+        reader.scanning.ask(f"ANALYZE TABLE {reader.table} {partition} COMPUTE STATISTICS {what}")
 
 
 @pytest.mark.long

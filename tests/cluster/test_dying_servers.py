@@ -13,9 +13,8 @@ from hivesink.hive import Login
 from hivesink.metastore import connect
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import WINDOW
-from tests.cluster.feed import Feed
+from tests.cluster.feed import Feed, rows
 from tests.cluster.target import DATABASE, Target, own
-from tests.cluster.test_bad_input import rows
 from tests.cluster.underfire import Stage, executors, on_cluster, suppress_gone
 
 if TYPE_CHECKING:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink import errors
 from hivesink.core.ownership import PROPERTY
 from tests.cli.site import hivesink
-from tests.integration.stage import ON_EPOCH, Stage, hive_reader, table_ddl
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.integration.stage import ON_EPOCH, Stage, hive_reader
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 
@@ -34,11 +30,6 @@ def two_epochs(stage: Stage) -> list[int]:
     return list(range(20))
 
 
-def make_anew(stage: Stage, location: Path | None = None) -> None:
-    stage.query(f"DROP TABLE {stage.table}")
-    stage.create(location=location)
-
-
 def renamed(stage: Stage) -> Stage:
     name = f"{stage.table}_renamed"
     stage.query(f"ALTER TABLE {stage.table} RENAME TO {name}")
@@ -46,27 +37,20 @@ def renamed(stage: Stage) -> Stage:
 
 
 @pytest.mark.parametrize("external", [False, True], ids=["managed", "external"])
-@pytest.mark.parametrize("waits", [False, True], ids=["settled", "waiting"])
 def test_a_job_goes_on_under_its_tables_new_name(
-    stage: Stage, external: bool, waits: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    stage: Stage, external: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
     stage.create(location=stage.folder / "table" if external else None)
     two_epochs(stage)
     stage.put(range(20, 30))
-    waiting = {"sink.rolling-policy.on-epoch": str(not waits).lower()}
-    query = stage.begin(stage.sink(options=waiting), trigger="100 milliseconds")
+    query = stage.begin(stage.sink(options={"sink.rolling-policy.on-epoch": "false"}), trigger="100 milliseconds")
     query.processAllAvailable()
-    if not waits:
-        query.stop()
     new = renamed(stage)
-    if waits:
-        with pytest.raises(errors.UnknownTable, match="start the job with that"):
-            query.stop()
+    with pytest.raises(errors.UnknownTable, match="start the job with that"):
+        query.stop()
     with pytest.raises(errors.UnknownTable):
         stage.sink()
-    for command in ("status", "verify"):
-        assert hivesink(capsys, command, new.table).code == 0
     new.put(range(30, 40))
     new.drain()
     assert new.ids() == list(range(40))
@@ -120,99 +104,45 @@ def test_dead_letters_go_along_to_a_table_of_a_wider_type(
     assert hivesink(capsys, "verify", wide.table).code == 0
 
 
-@pytest.mark.parametrize("anew", [False, True], ids=["the old checkpoint", "a new one"])
 def test_a_table_made_again_is_refused_until_reset_and_then_the_checkpoint_is(
-    stage: Stage, anew: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
     stage.create()
     two_epochs(stage)
-    make_anew(stage)
+    stage.query(f"DROP TABLE {stage.table}")
+    stage.create()
     stage.put(range(20, 30))
     for _ in range(2):
-        with pytest.raises(errors.TableMadeAgain, match=f"`hivesink reset {stage.table}`"):
+        with pytest.raises(errors.TableMadeAgain):
             stage.drain()
     assert stage.ids() == []
     assert hivesink(capsys, "reset", stage.table, "--yes").code == 0
     with pytest.raises(errors.LogMissing, match="append=0"):
         stage.drain()
-    if anew:
-        stage.forget_checkpoint()
     stage.drain(stage.sink(append=0))
     stage.put(range(30, 40))
     stage.drain()
-    assert stage.ids() == list(range(0 if anew else 20, 40))
+    assert stage.ids() == list(range(20, 40))
     assert hivesink(capsys, "verify", stage.table).code == 0
 
 
-def test_an_external_table_made_anew_over_its_files_goes_on(
-    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
-    place = stage.folder / "table"
-    stage.create(location=place)
-    two_epochs(stage)
-    make_anew(stage, place)
-    stage.put(range(20, 30))
-    stage.drain()
-    stage.query(f"MSCK REPAIR TABLE {stage.table}")
-    assert stage.ids() == list(range(30))
-    assert hivesink(capsys, "verify", stage.table).code == 0
-
-
-def test_a_table_made_anew_in_the_middle_of_a_run_stops_it(stage: Stage) -> None:
+def test_what_users_do_to_the_same_table_is_no_new_table(stage: Stage) -> None:
     stage.create()
-    stage.put(range(10))
-    query = stage.begin(stage.sink(), trigger={"processingTime": "0 seconds"})
-    query.processAllAvailable()
-    make_anew(stage)
-    stage.put(range(10, 20))
-    with pytest.raises(errors.TableMadeAgain):
-        query.processAllAvailable()
-    with pytest.raises(errors.TableMadeAgain):
-        query.stop()
-    with pytest.raises(errors.TableMadeAgain):
-        stage.drain()
-    assert stage.ids() == []
-
-
-@pytest.mark.parametrize(
-    "act",
-    [
-        "ALTER TABLE {table} SET TBLPROPERTIES ('mine'='1')",
-        "ALTER TABLE {table} ADD COLUMNS (late STRING)",
-        "TRUNCATE TABLE {table}",
-        "MSCK REPAIR TABLE {table}",
-    ],
-    ids=["properties", "columns", "truncate", "msck"],
-)
-def test_what_users_do_to_the_same_table_is_no_new_table(stage: Stage, act: str) -> None:
-    stage.create()
-    rows = [] if act.startswith("TRUNCATE") else list(range(20))
-    two_epochs(stage)
-    stage.query(act.format(table=stage.table))
-    stage.put(range(20, 30))
-    stage.drain()
-    assert stage.ids() == [*rows, *range(20, 30)]
-
-
-def test_a_log_that_was_moved_away_is_missed(
-    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
-    stage.create(table_ddl(stage.table))
     rows = two_epochs(stage)
-    kept = stage.folder / "kept"
-    stage.log().rename(kept)
-    stage.forget_checkpoint()
-    with pytest.raises(errors.FilesUnknown):
+    for number, act in enumerate(
+        (
+            "ALTER TABLE {table} SET TBLPROPERTIES ('mine'='1')",
+            "ALTER TABLE {table} ADD COLUMNS (late STRING)",
+            "TRUNCATE TABLE {table}",
+            "MSCK REPAIR TABLE {table}",
+        )
+    ):
+        stage.query(act.format(table=stage.table))
+        rows = [*([] if act.startswith("TRUNCATE") else rows), 20 + number]
+        stage.put([20 + number])
         stage.drain()
-    assert hivesink(capsys, "verify", stage.table).code == 1
-    kept.rename(stage.log())
-    assert hivesink(capsys, "verify", stage.table).code == 0
-    with pytest.raises(errors.ForeignHistory):
-        stage.drain()
-    assert stage.ids() == rows
+        assert stage.ids() == rows
 
 
 def test_a_column_that_is_added_does_not_turn_rows_into_records(stage: Stage) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from hivesink.errors import BadRecord, InvalidOption
+from hivesink.errors import InvalidOption
 from hivesink.spark import sources
 from hivesink.tables.opened import open_table
 from hivesink.tables.rejects import Census, DeadLetters, Wanted
 from hivesink.tables.replay import Replay
 from tests.cli.site import hivesink
-from tests.integration.stage import AVAILABLE_NOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,43 +104,6 @@ def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: 
     assert row.arrived == arrived[0].arrived
 
 
-def test_a_stream_that_lacks_what_a_column_comes_from(stage: Stage, topic: Topic) -> None:
-    stage.create(columns=COLUMNS, partitioned=PARTITIONED, properties=PROPERTIES)
-    with pytest.raises(InvalidOption) as told:
-        stage.begin(stage.sink(), topic.stream(stage.spark), trigger=AVAILABLE_NOW)
-    both = "sink.column.headers.from = 'kafka.headers', sink.column.trace.from = 'kafka.headers.trace-id'"
-    assert f"{both}: the stream has no column headers" in str(told.value)
-    assert 'options={"includeHeaders": "true"}' in str(told.value)
-    decoded = topic.stream(stage.spark).selectExpr("1 AS userid", "'a' AS first_sku", "length(key) AS key")
-    with pytest.raises(InvalidOption) as told:
-        stage.begin(stage.sink(), decoded, trigger=AVAILABLE_NOW)
-    assert "sink.column.userid.from = '$.user.id'" in str(told.value)
-    assert str(told.value).count("the stream has no raw records in a column value") == 1
-    assert "no column key of type binary or string (as int)" in str(told.value)
-    assert not stage.checkpoint.exists()
-
-
-def test_metadata_beside_columns_of_the_query_and_alone(stage: Stage, topic: Topic) -> None:
-    sources = {"device": "kafka.key", "place": "kafka.offset", "dt": "kafka.topic"}
-    properties = {f"sink.column.{name}.from": source for name, source in sources.items()}
-    stage.create(columns="id INT, device STRING, place STRING", properties=properties)
-    send(topic, (b"phone", {"id": 1}, []))
-    query = topic.stream(stage.spark).selectExpr(
-        "get_json_object(string(value), '$.id') AS id", "key", "offset", "topic"
-    )
-    stage.drain(events=query.selectExpr("int(id) AS Id", "key", "offset", "topic"))
-    assert [tuple(row) for row in stage.query(f"SELECT * FROM {stage.table}")] == [(1, "phone", "0", topic.name)]
-
-
-def test_a_table_of_metadata_alone_takes_records_of_any_form(stage: Stage, topic: Topic) -> None:
-    sources = {"id": "kafka.offset", "size": "kafka.partition", "dt": "kafka.topic"}
-    properties = {f"sink.column.{name}.from": source for name, source in sources.items()}
-    stage.create(columns="id BIGINT, size INT", properties=properties)
-    topic.put_raw([(0, b"no JSON"), (0, None)])
-    stage.drain(events=topic.stream(stage.spark))
-    assert stage.ids() == [0, 1]
-
-
 def test_the_example_of_the_docs(stage: Stage, topic: Topic) -> None:
     example = re.search(r"```sql\n(CREATE TABLE demo.orders .*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     assert example
@@ -153,7 +114,7 @@ def test_the_example_of_the_docs(stage: Stage, topic: Topic) -> None:
     assert tuple(row) == (1, "a", "tv", "t1", {"trace-id": "t1", "n": "1"}, "eu", "2024-01-02")
 
 
-def test_the_file_of_a_row_and_settings_that_change_between_two_runs(
+def test_the_file_of_a_row_is_the_one_that_preview_shows(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage.create(properties={"sink.column.name.from": "file.path"})
@@ -169,13 +130,6 @@ def test_the_file_of_a_row_and_settings_that_change_between_two_runs(
     there, previewed = (re.sub("^file:/+", "/", text) for text in (row.name, seen[0]["row"]["name"]))
     assert (row.id, there) == (0, previewed)
     assert there.startswith(f"{stage.source}/an%20ä%2541%20%C2%A0%23'")
-    with open_table(stage.table, stage.uri) as opened:
-        assert opened.altered("stage") == {}
-        text = "sink.column.name.from"
-        live = replace(opened.live, spec=replace(opened.live.spec, properties=((text, "$.name"),)))
-        assert replace(opened, live=live).altered("stage") == {text: ("file.path", "$.name")}
-        bare = replace(opened.live, spec=replace(opened.live.spec, properties=()))
-        assert replace(opened, live=bare).altered("stage") == {text: ("file.path", None)}
 
 
 @pytest.fixture
@@ -222,14 +176,6 @@ def test_the_line_of_a_row(stage: Stage, small_blocks: None, shuffled: str) -> N
         assert Replay(dead).run(Wanted(mended={ids[BAD[60]]: b'{"id": 60}'}), Census()).rows == 1
     stage.spark.catalog.refreshTable(stage.table)
     assert [row.place for row in stage.query(f"SELECT place FROM {stage.table} WHERE id = 60")] == [60]
-
-
-def test_the_error_of_a_record_names_its_line(stage: Stage, small_blocks: None) -> None:
-    assert small_blocks is None
-    stage.create()
-    put_lines(stage, "a.json")
-    with pytest.raises(BadRecord, match=r"a\.json line (7|60|99)[,:] "):
-        stage.drain()
 
 
 def test_lines_that_a_query_changes_are_not_counted(stage: Stage, small_blocks: None) -> None:

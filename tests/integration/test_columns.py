@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 # ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
-import inspect
 import json
 from datetime import date, datetime
 from decimal import Decimal as Number
@@ -12,18 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.core.table import Column
-from hivesink.core.typetext import parse_type
-from hivesink.decode.arrowtypes import check_types
-from hivesink.errors import ColumnsDontFit, HiveSinkError
 from hivesink.spark.sink import HiveSink
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from hivesink.embedded.metastore import EmbeddedMetastore
 
@@ -91,29 +84,6 @@ def test_decoded_rows_reach_the_table_exactly(spark: SparkSession, tmp_path: Pat
     (letter,) = rows_of(warehouse, "exact__rejected")
     assert (letter["field"], letter["reason"]) == ("userid", "out of range for int")
     assert json.loads(letter["value"])["userId"] == 3_000_000_000
-
-
-def test_a_column_type_that_can_not_fit_is_one_clear_error(spark: SparkSession, tmp_path: Path) -> None:
-    create(spark, "refused", on_bad_record="drop")
-    events = stream(spark, tmp_path / "in", QUERY.format(user="'seven'"))
-    sink = HiveSink.for_table(spark, "decoded.refused", writer="refused")
-    with pytest.raises(HiveSinkError, match="userid: string can't be int; cast it in the query"):
-        run(sink, events, tmp_path / "checkpoint")
-
-
-def test_the_driver_can_tell_from_the_streams_schema(spark: SparkSession) -> None:
-    columns = [Column(name, parse_type(kind)) for name, kind in COLUMNS.items()]
-    check_types(arrow_schema_of(spark.sql(QUERY.format(user="7L")).schema), columns)
-    with pytest.raises(ColumnsDontFit, match="userid: string can't be int"):
-        check_types(arrow_schema_of(spark.sql(QUERY.format(user="'seven'")).schema), columns)
-
-
-def arrow_schema_of(schema: StructType) -> pa.Schema:
-    """Spark 4 wants to be told the zone of timestamps; 3.5 has no such parameter."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    asks = "timezone" in inspect.signature(to_arrow_schema).parameters
-    return to_arrow_schema(schema, timezone="UTC") if asks else to_arrow_schema(schema)
 
 
 @pytest.fixture

@@ -66,15 +66,6 @@ def test_kafka_goes_in_once_and_a_second_run_takes_the_news_only(stage: Stage, t
     assert stage.staged() == []
 
 
-def test_decoded_columns_match_without_regard_to_case(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(12))
-    events = stage.spark.readStream.schema("ID BIGINT, Name STRING, dt STRING, more INT").json(str(stage.source))
-    stage.drain(events=events)
-    rows = stage.query(f"SELECT id, name, dt FROM {stage.table} ORDER BY id")
-    assert [tuple(row) for row in rows] == [tuple(event(number).values()) for number in range(12)]
-
-
 def test_plain_foreach_batch_with_one_sink_object_over_two_runs_and_two_checkpoints(stage: Stage) -> None:
     stage.create()
     sink = stage.sink()
@@ -113,67 +104,6 @@ def test_an_unpartitioned_table(stage: Stage) -> None:
     stage.drain()
     stage.drain()
     assert stage.ids() == list(range(10))
-
-
-@pytest.mark.kafka
-def test_userinfo_goes_to_the_hour_of_the_kafka_record_in_the_declared_zone(stage: Stage, topic: Topic) -> None:
-    stage.create(
-        columns="userid INT, username STRING",
-        properties={
-            "sink.bucket.assigner": "date-time",
-            "sink.bucket.time-column": "timestamp",
-            "sink.bucket.time-pattern": "yyyy-MM-dd--HH",
-            "sink.bucket.time-zone": "Europe/Berlin",
-        },
-    )
-    # Summer time ends at 01:00 UTC: the hour from 02:00 to 03:00 comes twice.
-    for hour in (0, 1, 2):
-        record = json.dumps({"userId": hour, "userName": f"u{hour}"}).encode()
-        topic.put_raw([(hour % 2, record)], datetime(2024, 10, 27, hour, 30, tzinfo=timezone.utc))
-    stage.drain(events=topic.stream(stage.spark))
-    rows = stage.query(f"SELECT userid, username, dt FROM {stage.table} ORDER BY userid")
-    assert [tuple(row) for row in rows] == [
-        (0, "u0", "2024-10-27--02"),
-        (1, "u1", "2024-10-27--02"),
-        (2, "u2", "2024-10-27--03"),
-    ]
-
-
-BY_BROWSER = {
-    "sink.bucket.assigner": "date-time",
-    "sink.bucket.time-column": "at",
-    "sink.bucket.time-pattern": "dt=yyyy-MM-dd",
-    "sink.on-bad-record": "drop",
-}
-VISITS = """\
-{"id": 1, "at": "2024-01-02 03:00:00", "Browser": "fire fox", "Build": 7}
-{"id": 2, "at": "2024-01-02 23:00:00", "browser": "fire fox", "build": 8}
-{"id": 3, "at": "2024-01-03 23:30:00", "build": 7}
-{"id": 4, "at": "2024-01-02 23:30:00", "browser": "x/é", "build": 7, "dt": "1999-01-01"}
-"""
-
-
-@pytest.mark.parametrize("is_raw", [True, False], ids=["raw", "decoded"])
-def test_a_partition_of_columns_and_of_time(stage: Stage, *, is_raw: bool) -> None:
-    stage.create(
-        columns="id BIGINT, at TIMESTAMP",
-        partitioned="PARTITIONED BY (browser STRING, dt STRING, build INT)",
-        properties=BY_BROWSER,
-    )
-    stage.put_text(VISITS)
-    events = stage.lines()
-    if not is_raw:
-        schema = "id BIGINT, at TIMESTAMP_NTZ, browser STRING, build INT"
-        events = events.selectExpr(f"from_json(replace(value, 'B', 'b'), '{schema}') AS v")
-        events = events.selectExpr("v.id", "v.at", "v.browser AS Browser", "v.build")
-    stage.drain(events=events)
-    found = [tuple(row) for row in stage.query(f"SELECT id, browser, dt, build FROM {stage.table} ORDER BY id")]
-    assert found == [
-        (1, "fire fox", "2024-01-02", 7),
-        (2, "fire fox", "2024-01-02", 8),
-        (3, "__HIVE_DEFAULT_PARTITION__", "2024-01-03", 7),
-        (4, "x/é", "2024-01-02", 7),
-    ]
 
 
 @pytest.mark.kafka

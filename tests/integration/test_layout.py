@@ -102,26 +102,6 @@ def test_hives_own_properties_count_and_a_jobs_options_win(stage: Stage) -> None
         assert {column["compression"] for column in columns.values()} == {"ZSTD"}
 
 
-@pytest.mark.parametrize(
-    ("option", "columns", "problem"),
-    [
-        ("sink.sort-by", "nope", "names 'nope', which is no column of {table}"),
-        ("sink.sort-by", "tags desc", "names 'tags', which is array<string>: write columns that are not nested"),
-        ("sink.sort-by", "dt", "names 'dt', a partition column: it has one value for all rows of a file"),
-    ],
-)
-def test_a_column_that_can_not_be_used_is_refused_at_the_start(
-    stage: Stage, option: str, columns: str, problem: str
-) -> None:
-    stage.create(columns=COLUMNS)
-    with pytest.raises(errors.InvalidOption) as refused:
-        stage.sink(options={option: columns})
-    said = str(refused.value)
-    assert f"{option} {problem.format(table=stage.table)}" in said
-    assert "\n" not in said
-    assert not stage.log().exists()
-
-
 SHUFFLED = {"sink.shuffle-by-partition.enable": "true"}
 
 
@@ -139,8 +119,7 @@ def decoded(stage: Stage) -> DataFrame:
     return rows.withColumn("price", functions.col("price").cast("DECIMAL(9,2)"))
 
 
-@pytest.mark.parametrize("settings", [ON_EPOCH, ROLLED], ids=["on epoch", "rolled"])
-@pytest.mark.parametrize("stream", [raw, decoded])
+@pytest.mark.parametrize(("stream", "settings"), [(raw, ROLLED), (decoded, ON_EPOCH)])
 def test_shuffled_rows_of_a_partition_are_in_one_task_and_all_are_counted(
     stage: Stage, stream: Callable[[Stage], DataFrame], settings: Mapping[str, str]
 ) -> None:

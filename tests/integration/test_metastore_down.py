@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink import errors
-from hivesink.cli.codes import ExitCode
 from hivesink.core.table import TableName
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.metastore.thrift_connection import Connection
@@ -124,32 +119,6 @@ def test_a_metastore_that_stops_in_the_last_epoch_makes_the_run_fail_and_the_nex
     assert apart.staged() == []
 
 
-def test_with_no_metastore_there_a_sink_says_so_and_nothing_happens(apart: Stage, mortal: EmbeddedMetastore) -> None:
-    mortal.stop()
-    with pytest.raises(errors.MetastoreUnreachable, match="is it running") as told:
-        apart.sink()
-    assert "\n" not in str(told.value)
-
-
-def test_a_metastore_that_is_down_too_long_fails_the_query(
-    apart: Stage, stage: Stage, mortal: EmbeddedMetastore
-) -> None:
-    apart.put(range(10))
-    sink = apart.sink(options={"sink.rolling-policy.check-interval": "100ms", "sink.registration.max-delay": "500ms"})
-    query = apart.begin(sink, trigger=ALWAYS)
-    query.processAllAvailable()
-    mortal.stop()
-    apart.put_text(NEW_DAY)
-    with pytest.raises(errors.MetastoreUnreachable):
-        query.awaitTermination()
-    assert not query.isActive
-    with pytest.raises(errors.MetastoreUnreachable):
-        query.stop()
-    mortal.start()
-    apart.drain()
-    assert readable(apart, stage) == [*range(10), 100]
-
-
 def refuse(_real: Any, table: Any, *_: Any) -> None:
     what, why = "register partitions", "refused by the test"
     raise errors.RegistrationFailed(str(table.spec.name), what, why)
@@ -195,54 +164,3 @@ def test_a_publish_that_fails_in_the_last_epoch_is_raised_and_finished_by_the_ne
     stage.drain()
     assert stage.ids() == list(range(10))
     assert stage.staged() == []
-
-
-def test_under_plain_foreach_batch_a_failed_registration_raises_at_once(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(10))
-    stage.put(range(10, 20))
-    sink = stage.sink()
-    wrap(sink, "registrar", add=refuse)
-    writer = stage.lines().writeStream.foreachBatch(sink).option("checkpointLocation", str(stage.checkpoint))
-    with pytest.raises(Exception, match="refused by the test"):
-        writer.trigger(availableNow=True).start().awaitTermination()
-    assert sink.committer.head == 1
-    stage.drain()
-    assert stage.ids() == list(range(20))
-
-
-def test_a_job_whose_last_registration_failed_has_an_exit_code_that_is_not_0(
-    stage: Stage, metastore: EmbeddedMetastore
-) -> None:
-    stage.create()
-    stage.put(range(10))
-
-    def run(*, refused: bool) -> subprocess.CompletedProcess[str]:
-        order = {
-            "table": stage.table,
-            "source": str(stage.source),
-            "checkpoint": str(stage.checkpoint),
-            "refused": refused,
-            "spark": {"spark.local.dir": str(stage.folder / "scratch")},
-        }
-        return subprocess.run(
-            [
-                sys.executable, "-m", "hivesink.cli", "run", "--writer", "stage", "--metastore", metastore.uri,
-                str(Path(__file__).with_name("refused_job.py")), "--", json.dumps(order),
-            ],
-            text=True,
-            capture_output=True,
-            check=False,
-            env={**os.environ, "HIVESINK_HOME": str(stage.folder / "home")},
-        )  # fmt: skip
-
-    failed = run(refused=True)
-    assert failed.returncode == ExitCode.RETRY, failed.stderr
-    assert "Traceback" not in failed.stderr
-    (line,) = [line for line in failed.stderr.splitlines() if line.startswith("hivesink: ")]
-    assert "refused by the test" in line
-    assert stage.table in line
-    assert stage.ids() == []
-    mended = run(refused=False)
-    assert mended.returncode == ExitCode.DONE, mended.stderr
-    assert stage.ids() == list(range(10))

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink import errors, sources
-from hivesink.spark.sourcefiles import SourceFiles
 from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, Stage, event, wrap
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
     from hivesink.sink.commit.committed import Committed
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 
-SCHEMA = "ID BIGINT, Name STRING, dt STRING"
 IGNORE = {"sink.on-missing-file": "ignore"}
 
 
@@ -79,17 +74,6 @@ def test_a_planned_file_that_vanishes_stops_the_query_until_it_is_back_or_given_
     assert stage.ids() == [*range(20), *range(30, 33)]
 
 
-def test_a_file_that_vanishes_before_its_turn_stops_the_query(stage: Stage) -> None:
-    stage.create()
-    first, second = stage.put(range(10)), stage.put(range(10, 20))
-    os.utime(first, (0, second.stat().st_mtime - 60))
-    # `availableNow` lists all files once, then takes them one by one.
-    with pytest.raises(errors.SourceFilesMissing, match=second.name):
-        stage.drain(stage.sink(on_commit=lambda _: second.unlink()))
-    assert stage.ids() == list(range(10))
-    assert first.exists()
-
-
 def test_a_file_that_vanishes_before_its_tasks_read_it_stops_the_query(stage: Stage) -> None:
     stage.create()
     path = stage.put(range(10))
@@ -110,22 +94,19 @@ def test_a_file_that_vanishes_before_its_tasks_read_it_stops_the_query(stage: St
     assert (stage.ids(), stage.staged()) == (list(range(10)), [])
 
 
-@pytest.mark.parametrize("option", ["ignoreCorruptFiles", "ignoreMissingFiles"])
-def test_an_option_by_which_spark_leaves_out_rows_is_refused(stage: Stage, option: str) -> None:
+def test_an_option_by_which_spark_leaves_out_rows_is_refused(stage: Stage) -> None:
     stage.create()
     stage.put(range(10))
-    ignoring = sources.lines(stage.spark, str(stage.source), options={option: "true"})
-    with pytest.raises(errors.Unsupported, match=f"{option} is not supported: Spark leaves out"):
-        stage.drain(events=ignoring)
+    for option in ("ignoreCorruptFiles", "ignoreMissingFiles"):
+        ignoring = sources.lines(stage.spark, str(stage.source), options={option: "true"})
+        with pytest.raises(errors.Unsupported, match=option):
+            stage.drain(events=ignoring)
     assert stage.ids() == []
-    stage.drain()
-    assert stage.ids() == list(range(10))
 
 
-@pytest.mark.parametrize("name", ["one.json", "with blank; length=3;.json"])
-def test_a_file_that_another_takes_the_place_of_while_its_batch_is_read_is_read_again(stage: Stage, name: str) -> None:
+def test_a_file_that_another_takes_the_place_of_while_its_batch_is_read_is_read_again(stage: Stage) -> None:
     stage.create()
-    path = stage.put(range(10), name)
+    path = stage.put(range(10), "with blank; length=3;.json")
     stage.put(range(10, 20))
     sink = stage.sink()
 
@@ -144,59 +125,6 @@ def test_a_file_that_another_takes_the_place_of_while_its_batch_is_read_is_read_
     stage.drain()
     assert stage.ids() == [*range(10, 20), *range(100, 130)]
     assert stage.staged() == []
-
-
-def test_a_file_that_is_deleted_once_its_batch_was_read_is_no_change(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage.create()
-    path, changed = stage.put(range(10)), SourceFiles.changed
-
-    def delete(files: SourceFiles) -> list[str]:
-        path.unlink()
-        return changed(files)
-
-    monkeypatch.setattr(SourceFiles, "changed", delete)
-    stage.drain()
-    assert stage.ids() == list(range(10))
-    assert not path.exists()
-
-
-def test_every_file_source_of_a_query_counts_and_nothing_else(stage: Stage) -> None:
-    """Two folders, one of them twice in the plan, and a table of files that is no stream."""
-    stage.create()
-    stage.spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "2")
-    also, static = (replace(stage, folder=stage.folder / name) for name in ("also", "static"))
-    for one in (also, static):
-        one.folder.mkdir()
-    static.put(range(100))
-
-    def events() -> DataFrame:
-        def read(folder: Path) -> DataFrame:
-            folder.mkdir(exist_ok=True)
-            return stage.spark.readStream.schema(SCHEMA).json(str(folder))
-
-        one, two = read(stage.source), read(also.source)
-        names = stage.spark.read.schema(SCHEMA).json(str(static.source)).select("ID")
-        halves = one.where("ID % 2 = 0").union(one.where("ID % 2 = 1"))
-        return halves.union(two).union(read(stage.source).where("false")).join(names, "ID")
-
-    try:
-        for number in range(3):
-            stage.put(range(number * 10, number * 10 + 5), f"{number}.json")
-            also.put(range(number * 10 + 5, number * 10 + 10), f"{number}.json")
-            stage.drain(events=events())
-        assert stage.ids() == list(range(30))
-        stage.put(range(30, 35), "3.json")
-        lost = also.put(range(35, 40), "lost.json")
-        plan_only(stage, events())
-        lost.unlink()
-        with pytest.raises(errors.SourceFilesMissing) as told:
-            stage.drain(events=events())
-        assert f"are gone: {lost.as_uri()}. " in str(told.value)
-    finally:
-        stage.spark.conf.unset("spark.sql.streaming.fileSource.log.compactInterval")
-    assert stage.ids() == list(range(30))
 
 
 def test_files_that_spark_cleans_away_are_not_missed(stage: Stage) -> None:

@@ -77,19 +77,6 @@ def test_two_calls_in_one_batch_are_refused_until_the_second_has_a_writer(stage:
     assert stage.ids() == [*range(0, 10, 2), *range(10, 30)]
 
 
-def test_the_same_rows_twice_are_refused_too(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(3))
-    sink = stage.sink()
-
-    def twice(batch: DataFrame, number: int) -> None:
-        sink(batch, number)
-        sink(batch, number)
-
-    refused(stage, twice)
-    assert stage.ids() == [0, 1, 2]
-
-
 def test_a_new_run_in_the_same_process_is_a_replay(stage: Stage) -> None:
     stage.create()
     stage.put(range(10))

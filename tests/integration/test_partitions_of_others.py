@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink import errors
-from tests.integration.stage import ON_EPOCH, once, once_after, wrap
+from tests.integration.stage import ON_EPOCH, once, wrap
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hivesink.embedded.metastore import EmbeddedMetastore
     from tests.integration.stage import Stage
 
 pytestmark = pytest.mark.spark
@@ -41,21 +37,6 @@ def register_elsewhere(stage: Stage) -> Path:
 
 
 @pytest.mark.main_path
-def test_a_partition_dropped_between_two_runs_begins_anew(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(9))
-    stage.drain()
-    drop(stage)
-    stage.drain()
-    assert stage.ids(DAY) == []
-    stage.put(range(9, 18))
-    stage.drain()
-    # What the user dropped stays dropped.
-    assert stage.ids(DAY) == [10, 13, 16]
-    assert stage.ids(f"NOT {DAY}") == [number for number in range(18) if number % 3 != 1]
-
-
-@pytest.mark.main_path
 def test_a_partition_dropped_while_the_job_runs_begins_anew(stage: Stage) -> None:
     stage.create()
     stage.put(range(9))
@@ -71,44 +52,6 @@ def test_a_partition_dropped_while_the_job_runs_begins_anew(stage: Stage) -> Non
     finally:
         query.stop()
     assert stage.ids(DAY) == [10, 13, 16, 19, 22, 25]
-
-
-def test_a_partition_dropped_once_its_files_are_published_is_registered_anew(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(9))
-    stage.drain()
-    stage.put(range(9, 18))
-    sink = stage.sink()
-    wrap(sink, "log", mark=once(lambda: drop(stage)))
-    stage.drain(sink)
-    # The drop took the files that were there with it, as the user wished.
-    assert stage.ids(DAY) == []
-    stage.put(range(18, 27))
-    stage.drain()
-    assert stage.ids(DAY) == [19, 22, 25]
-    assert stage.ids(f"NOT {DAY}") == [number for number in range(27) if number % 3 != 1]
-
-
-def test_a_partition_dropped_with_decided_rows_in_it_is_a_loss_that_a_person_accepts(
-    stage: Stage, metastore: EmbeddedMetastore
-) -> None:
-    stage.create()
-    stage.put(range(9))
-    stage.drain()
-    stage.put(range(9, 18))
-    sink = stage.sink()
-    # Decided, and not published yet: Hive deletes hidden files too.
-    wrap(sink, "log", create=once_after(lambda: drop(stage)))
-    for again in (sink, None):
-        with pytest.raises(errors.PartLost, match="--forget") as told:
-            stage.drain(again)
-        assert "\n" not in str(told.value)
-    command = ("recover", stage.table, "--forget", "all", "--yes", "--metastore", metastore.uri)
-    subprocess.run([sys.executable, "-m", "hivesink.cli", *command], check=True, capture_output=True)
-    stage.put(range(18, 27))
-    stage.drain()
-    assert stage.ids(DAY) == [19, 22, 25]
-    assert stage.ids(f"NOT {DAY}") == [number for number in range(27) if number % 3 != 1]
 
 
 @pytest.mark.main_path

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.stage import ON_EPOCH, wait_until
+from tests.integration.stage import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 SOON = {
     **WAIT,
-    "sink.rolling-policy.rollover-interval": "2s",
+    "sink.rolling-policy.inactivity-interval": "1s",
     "sink.rolling-policy.check-interval": "200ms",
 }
 
@@ -63,12 +63,8 @@ def test_the_rows_of_many_epochs_become_one_file_a_partition(stage: Stage) -> No
     assert stage.ids() == list(range(36))
 
 
-@pytest.mark.parametrize("settings", [SOON, {**SOON, "sink.rolling-policy.rollover-interval": "1h"}])
-def test_rows_become_readable_while_no_more_come(stage: Stage, settings: Mapping[str, str]) -> None:
-    stage.create()
-    stage.put(range(9))
-    inactive = {**settings, "sink.rolling-policy.inactivity-interval": "2s"}
-    query = stage.begin(stage.sink(options=inactive), trigger="100 milliseconds")
+def test_rows_become_readable_while_no_more_come(stage: Stage) -> None:
+    query = waits(stage, range(9), SOON)
     try:
         # On a local disk Hadoop's listing fails beside a rename, so nobody reads meanwhile.
         wait_until(lambda: len(files(stage)) == 3)
@@ -79,25 +75,6 @@ def test_rows_become_readable_while_no_more_come(stage: Stage, settings: Mapping
         query.stop()
     assert stage.ids() == list(range(18))
     assert waiting(stage) == []
-
-
-def test_the_next_start_goes_on_with_what_waits(stage: Stage) -> None:
-    wait_through_a_kill(stage, range(9))
-    assert stage.ids() == []
-    assert waiting(stage)
-    stage.put(range(9, 18))
-    stage.drain(stage.sink(options=WAIT))
-    assert stage.ids() == list(range(18))
-    assert len(files(stage)) == 3
-
-
-def test_dead_letters_wait_and_roll_too(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(9))
-    stage.put_text("no json\n")
-    stage.drain(stage.sink(options={**WAIT, "sink.on-bad-record": "dead-letter"}))
-    assert stage.ids() == list(range(9))
-    assert [row.value for row in stage.query(f"SELECT value FROM {stage.table}__rejected")] == [b"no json"]
 
 
 def test_a_column_that_is_added_while_rows_wait_is_null_in_them(stage: Stage) -> None:
@@ -115,25 +92,3 @@ def test_a_stopped_query_may_keep_what_waits(stage: Stage) -> None:
     assert stage.ids() == []
     stage.drain(stage.sink(options=keeps))
     assert stage.ids() == list(range(9))
-
-
-def test_back_on_epoch_a_query_publishes_what_waits_though_no_row_comes(stage: Stage) -> None:
-    waits(stage, range(9), {**WAIT, "sink.on-stop": "keep"}).stop()
-    assert waiting(stage)
-    at_once = {"sink.rolling-policy.on-epoch": "true", "sink.rolling-policy.check-interval": "200ms"}
-    query = stage.begin(stage.sink(options=at_once), trigger="100 milliseconds")
-    try:
-        wait_until(lambda: len(files(stage)) == 3)
-    finally:
-        query.stop()
-    assert stage.ids() == list(range(9))
-    assert waiting(stage) == []
-
-
-def test_back_on_epoch_a_stopped_query_has_nothing_to_keep(stage: Stage) -> None:
-    keeps = {"sink.on-stop": "keep"}
-    waits(stage, range(9), {**WAIT, **keeps}).stop()
-    assert waiting(stage)
-    stage.begin(stage.sink(options={**ON_EPOCH, **keeps}), trigger="100 milliseconds").stop()
-    assert stage.ids() == list(range(9))
-    assert waiting(stage) == []

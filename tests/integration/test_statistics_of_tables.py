@@ -85,18 +85,6 @@ def test_a_users_flag_goes_with_the_next_epoch_and_at_the_end(stage: Stage, over
     check_estimates(over, stage)
 
 
-def test_an_unpartitioned_table_has_estimates_too(stage: Stage, over: OverThrift) -> None:
-    stage.create(columns="id BIGINT", partitioned="")
-    for number in range(2):
-        stage.put(range(number * 10, number * 10 + 10))
-    stage.drain()
-    assert FLAG not in parameters(over, stage, "")
-    (described,) = [
-        row.data_type for row in stage.query(f"DESCRIBE EXTENDED {stage.table}") if row.col_name == "Statistics"
-    ]
-    assert "20 rows" in described
-
-
 def test_raw_bytes_are_what_hive_2_3_finds(stage: Stage, over: OverThrift) -> None:
     """ANALYZE sums up what the reader of each file says (StatsNoJobTask); that one is here, the task's jars aren't."""
     stage.create()

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.content import differences, total
+from bench.content import differences
 from bench.records import all_due, chunks, due
 from bench.topics import partitions
-from bench.workloads import ALL_FLIGHTS, WORKLOADS, Workload
-from jobs.demo.flights import Flights
+from bench.workloads import WORKLOADS, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,34 +63,6 @@ def test_one_changed_value_is_found() -> None:
     assert differences(wanted, wanted) == []
     (wrong,) = differences(due(replace(chunk, rows=changed), WORKLOADS["wide"]), wanted)
     assert wrong.startswith("customer hash is ")
-
-
-def test_figures_of_parts_add_up() -> None:
-    workload = WORKLOADS["narrow"]
-    whole = all_due(workload, ROWS)
-    assert total(due(chunk, workload) for chunk in chunks(replace(workload, chunk=1_000), ROWS)) == whole
-
-
-def test_flights_are_the_real_ones_repeated() -> None:
-    workload = WORKLOADS["flights"]
-    assert workload.rows == 30 * Flights.load().total
-    first, second, third = chunks(workload, 2 * ALL_FLIGHTS + 10)
-    assert first.texts == second.texts
-    assert third.texts == first.texts[:10]
-    one = json.loads(first.texts[0])
-    assert (one["year"], one["month"], one["time_hour"]) == (2013, 1, "2013-01-01T10:00:00Z")
-    assert due(third, workload)["flight sum"] == sum(json.loads(text)["flight"] for text in third.texts)
-
-
-def test_sizes_are_what_the_docs_say() -> None:
-    narrow, wide = WORKLOADS["narrow"], WORKLOADS["wide"]
-    assert 73 < sum(map(len, texts(narrow))) / ROWS < 77
-    size = sum(map(len, texts(wide))) / ROWS
-    assert 1_400 < size < 1_600
-    assert size * wide.rows < 4e9
-    assert len(wide.fields) == 60
-    nulls = sum(text.count(b":null") for text in texts(wide)) / ROWS
-    assert 1 < nulls < 2
 
 
 def test_nine_tenths_of_a_skewed_topic_are_in_one_partition() -> None:

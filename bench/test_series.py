@@ -14,42 +14,18 @@ CASE = replace(CASES["narrow"], contenders=("hivesink", "spark-sink"))
 RUN = Run("narrow", 0, "hivesink", 10, 1.5, [700, 800], {"write": 900}, 2.0, 3.0, 100, 50, 8, 1_000)
 
 
-def test_a_start_with_the_same_arguments_goes_on(tmp_path: Path) -> None:
+def test_a_start_with_the_same_arguments_and_code_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "data" / "runs"
     first = Series(path, TOLD)
     assert first.missing(CASE, 2) == [(0, "hivesink"), (0, "spark-sink"), (1, "spark-sink"), (1, "hivesink")]
     first.add(RUN)
-    again = Series(path, TOLD)
-    assert again.runs == [RUN]
-    assert again.missing(CASE, 2) == [(0, "spark-sink"), (1, "spark-sink"), (1, "hivesink")]
-    again.add(replace(RUN, contender="spark-sink"))
-    assert Series(path, TOLD).missing(CASE, 1) == []
-
-
-def test_other_arguments_or_other_code_begin_anew(tmp_path: Path) -> None:
-    path = tmp_path / "runs"
-    Series(path, TOLD).add(RUN)
-    assert Series(path, {**TOLD, "code": "b"}).runs == []
-    # The earlier runs are gone for good, not mixed in again.
-    assert Series(path, TOLD).runs == []
-
-
-def test_a_line_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "runs"
-    Series(path, TOLD).add(RUN)
     with path.open("a") as file:
         file.write('{"case": "narrow", "rou')
     again = Series(path, TOLD)
     assert again.runs == [RUN]
-    again.add(replace(RUN, round=1))
-    assert [run.round for run in Series(path, TOLD).runs] == [0, 1]
-
-
-def test_the_end_makes_room_for_a_new_series(tmp_path: Path) -> None:
-    path = tmp_path / "runs"
-    series = Series(path, TOLD)
-    series.add(RUN)
-    series.end()
+    assert again.missing(CASE, 2) == [(0, "spark-sink"), (1, "spark-sink"), (1, "hivesink")]
+    # The earlier runs are gone for good, not mixed in again.
+    assert Series(path, {**TOLD, "code": "b"}).runs == []
     assert Series(path, TOLD).runs == []
 
 
