@@ -13,31 +13,34 @@ from hivesink.cli.command import reporting
 from tests.cli.site import Ingest, hivesink
 from tests.contracts.manifests import edited
 
-COMMANDS = [["status"], ["show"], ["verify"], ["recover"], ["clean"]]
+COMMANDS = ("status", "show", "verify", "recover", "clean")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_missing_table(command: list[str], uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, *command, "demo.nowhere")
-    assert said.code == 65
-    assert said.error.startswith(f"hivesink: table demo.nowhere is not in the metastore at {uri}")
-    assert "hivesink ddl apply" in said.error
+def test_what_each_command_says_of_a_table_that_is_not_there(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in COMMANDS:
+        said = hivesink(capsys, command, "demo.nowhere")
+        assert said.code == 65
+        assert said.error.startswith(f"hivesink: table demo.nowhere is not in the metastore at {uri}")
+        away = hivesink(capsys, command, "demo.events", "--metastore", "thrift://127.0.0.1:1")
+        assert (away.code, "thrift://127.0.0.1:1 doesn't answer" in away.error) == (75, True)
+    traced = hivesink(capsys, "status", "demo.nowhere", "--debug")
+    assert traced.err.startswith("Traceback (most recent call last)")
+    assert traced.err.splitlines()[-1].startswith("hivesink: table demo.nowhere is not in the metastore")
+    as_json = hivesink(capsys, "status", "demo.nowhere", "--json")
+    assert (as_json.out, '"type": "UnknownTable"' in as_json.error) == ("", True)
 
 
-def test_a_table_without_its_database_is_told_so(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert uri
-    said = hivesink(capsys, "status", "events")
-    assert "; if it is in another database, write database.table; else create it with" in said.error
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_an_unreachable_metastore_is_worth_a_retry(
-    command: list[str], uri: str, capsys: pytest.CaptureFixture[str]
+def test_a_manifest_that_cannot_be_read_stays_as_it_is(
+    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert uri
-    said = hivesink(capsys, *command, "demo.events", "--metastore", "thrift://127.0.0.1:1")
-    assert said.code == 75
-    assert "thrift://127.0.0.1:1 doesn't answer" in said.error
+    path = ingest.log / "manifests" / "0000000003.json"
+    newer = edited(path.read_bytes(), b'"format": 1', b'"format": 2')
+    for content, told in ((b'{"format": 2, "wri', f"{path} is damaged"), (newer, f"{path} has format version 2")):
+        path.write_bytes(content)
+        for command in COMMANDS:
+            said = hivesink(capsys, command, table)
+            assert (said.code, told in said.out + said.err) == (1 if command == "verify" else 65, True)
+            assert path.read_bytes() == content
 
 
 def test_no_metastore_at_all(
@@ -83,32 +86,6 @@ def test_an_address_that_is_none_is_wrong_usage_only_where_it_was_given(
     assert (said.code, "it as thrift://host:port" in said.error) == (65, True)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_damaged_manifest_stays_as_it_is(
-    command: list[str], ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = _manifest(ingest, 3)
-    path.write_bytes(b'{"format": 2, "wri')
-    said = hivesink(capsys, *command, table)
-    assert said.code == (1 if command == ["verify"] else 65)
-    assert f"{path} is damaged" in said.out + said.err
-    assert "restore it from a snapshot or backup" in said.out + said.err
-    assert path.read_bytes() == b'{"format": 2, "wri'
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_newer_manifest_is_named_by_file_and_version(
-    command: list[str], ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = _manifest(ingest, 3)
-    newer = edited(path.read_bytes(), b'"format": 1', b'"format": 2')
-    path.write_bytes(newer)
-    said = hivesink(capsys, *command, table)
-    assert said.code == (1 if command == ["verify"] else 65)
-    assert f"{path} has format version 2, this hivesink knows 1" in said.out + said.err
-    assert path.read_bytes() == newer
-
-
 @pytest.mark.parametrize(
     ("command", "code", "told"),
     [
@@ -136,13 +113,6 @@ def test_what_a_user_may_not_look_into_is_named(command: list[str], code: int, t
     assert told.format(closed=closed) in line
 
 
-def test_debug_shows_the_trace_and_then_the_line(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert uri
-    said = hivesink(capsys, "status", "demo.nowhere", "--debug")
-    assert said.err.startswith("Traceback (most recent call last)")
-    assert said.err.splitlines()[-1].startswith("hivesink: table demo.nowhere is not in the metastore")
-
-
 def test_debug_has_spark_log_in_this_process_and_in_a_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HIVESINK_DEBUG", raising=False)
     with reporting(as_json=False, debug=False):
@@ -150,26 +120,6 @@ def test_debug_has_spark_log_in_this_process_and_in_a_jobs(monkeypatch: pytest.M
     monkeypatch.setenv("HIVESINK_DEBUG", "")
     with reporting(as_json=False, debug=True):
         assert os.environ["HIVESINK_DEBUG"] == "1"
-
-
-def test_json_errors_leave_standard_output_empty(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert uri
-    said = hivesink(capsys, "status", "demo.nowhere", "--json")
-    assert said.out == ""
-    assert '"type": "UnknownTable"' in said.error
-
-
-def test_a_hiveserver2_is_named_as_host_and_port(capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "query", "SELECT 1", "--hiveserver2", ":x")
-    assert said.code == 2
-    assert "host:port" in said.error
-
-
-def test_a_hiveserver2_that_is_not_there_is_worth_a_retry(capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "query", "SELECT 1", "--hiveserver2", "127.0.0.1:1", "--auth", "NOSASL")
-    assert said.code == 75
-    assert "HiveServer2 at 127.0.0.1:1" in said.error
-    assert "NOSASL" in said.error
 
 
 def test_a_password_comes_from_a_file_or_the_environment(
@@ -185,7 +135,3 @@ def test_a_password_comes_from_a_file_or_the_environment(
     for said in (from_file, hivesink(capsys, *ldap)):
         assert said.code == 75
         assert "hush" not in said.error
-
-
-def _manifest(ingest: Ingest, epoch: int) -> Path:
-    return ingest.log / "manifests" / f"{epoch:010d}.json"

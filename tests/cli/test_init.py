@@ -93,14 +93,6 @@ def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str])
     assert not (folder / "ddl").exists()
 
 
-def test_the_job_of_a_table_named_as_a_module_of_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "init", "--from", "events", "--table", "a.queue", "--json")
-    assert (said.code, said.data["records"], said.data["fit"], len(said.data["bad_records"])) == (0, 5, 3, 2)
-    written = {"ddl/queue.sql", "jobs/queue_job.py"}
-    assert said.data["files"].keys() == written
-    assert all((folder / name).read_text() == text for name, text in said.data["files"].items())
-
-
 @pytest.mark.parametrize(
     ("source", "table"),
     [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.site import DDL, hivesink
+from tests.cli.site import hivesink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,14 +64,6 @@ def test_rows_partitions_bad_records_and_unknown_fields(tmp_path: Path, capsys: 
     assert "a job stops at the first bad record" in text.out
 
 
-def test_a_name_that_can_not_be_written_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    events = _events(tmp_path, '{"id": 1, "\\ud800": 1}')
-    said = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events, "--json")
-    assert (said.code, said.data["unknown_fields"]) == (0, {"\\ud800": 1})
-    text = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events)
-    assert (text.code, "│ \\ud800 │ 1" in text.out) == (0, True)
-
-
 def test_the_tables_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = _events(tmp_path, '{"id": 1, "more": 1}', '{"id": 2}', '{"id": 3, "ts": 1704150000000}')
     strict = f"{BY_DAY},'sink.on-unknown-field'='bad-record','sink.bucket.on-null'='bad-record'"
@@ -98,11 +90,6 @@ def test_a_table_of_the_metastore(table: str, tmp_path: Path, capsys: pytest.Cap
     assert said.code == 0, said.err
     assert said.data["partitions"] == {"dt=__HIVE_DEFAULT_PARTITION__": 1, "dt=a%2Fb": 1}
     assert "not in the metastore" in hivesink(capsys, "preview", "--table", "a.b", "--from", events).error
-
-
-def test_no_records_are_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", _events(tmp_path))
-    assert (said.code, said.out.strip()) == (0, "0 of 0 records fit")
 
 
 @pytest.mark.parametrize(
@@ -132,12 +119,6 @@ def test_what_it_can_not_do_is_one_line(
     assert (said.code, expected[1] in said.error) == (expected[0], True)
 
 
-def test_it_takes_the_ddl_that_apply_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "t.sql").write_text(DDL.format(name="a.b", location="relative"))
-    said = hivesink(capsys, "preview", "--ddl", tmp_path / "t.sql", "--from", tmp_path)
-    assert "t.sql:4: LOCATION 'relative' is not absolute" in said.error
-
-
 def test_columns_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = _events(tmp_path, '{"user": {"id": 7, "more": 1}, "uid": 1, "other": 2}')
     paths = "'sink.column.uid.from'='$.user.id','sink.column.file.from'='file.path','sink.column.n.from'='batch.id'"
@@ -151,13 +132,3 @@ def test_columns_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
     said = hivesink(capsys, "preview", "--ddl", ddl, "--from", events)
     assert (said.code, len(said.err.splitlines())) == (65, 1)
     assert "sink.column.uid.from = 'kafka.key': records of this sample have no such thing" in said.err
-
-
-def test_numbers_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ddl = tmp_path / "numbers.sql"
-    ddl.write_text("CREATE TABLE demo.n (x DOUBLE, f FLOAT, d DECIMAL(9,2), i INT) STORED AS PARQUET")
-    events = _events(tmp_path, '{"x": 0.25, "f": -1.5, "d": 2.5, "i": 7}', '{"x": 0}')
-    shown = hivesink(capsys, "preview", "--ddl", ddl, "--from", events).out
-    assert [cell.strip() for cell in shown.splitlines()[4].strip("│").split("│")] == ["", "0.25", "-1.5", "2.50", "7"]
-    rows = hivesink(capsys, "preview", "--ddl", ddl, "--from", events, "--json").data["rows"]
-    assert rows[0]["row"] == {"x": 0.25, "f": -1.5, "d": "2.50", "i": 7}

@@ -9,22 +9,14 @@ import subprocess
 import sys
 from contextlib import closing
 from copy import copy
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.table import TableName
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.sink.commit.runner import PlanRunner
-from hivesink.sink.task.rejects import ADDED, SCHEMA
-from hivesink.sink.task.replay import run_replay
-from hivesink.tables.opened import open_table
-from hivesink.tables.rejects import Census, DeadLetters, Wanted
-from hivesink.tables.replay import Replay
 from tests.cli.site import Ingest, alter, hivesink, rename
 
 if TYPE_CHECKING:
@@ -97,11 +89,6 @@ def test_the_dead_letter_table_is_not_the_one_to_name(
     assert said.error == f"hivesink: {told}"
 
 
-def test_a_file_that_is_not_there_is_named_once(letters: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "rejects", "replay", letters.table, "--mended", "nope.jsonl")
-    assert (said.code, said.error) == (2, "hivesink: --mended nope.jsonl: No such file or directory")
-
-
 def test_what_does_not_fit_the_table_of_today_fails_again_and_says_why(
     letters: Ingest, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,32 +140,6 @@ def test_after_the_table_was_mended(letters: Ingest, capsys: pytest.CaptureFixtu
     assert [row["id"] for file in home.glob("part-*") for row in pq.read_table(file).to_pylist()] == [None] * 3
     assert hivesink(capsys, "rejects", letters.table, "--json").data["replayed"] == 3
     assert len(values(letters)) == len(before) + 3
-
-
-def test_records_of_older_versions_go_by_their_offset_and_the_table_by_its_new_columns(
-    letters: Ingest, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = next(letters.location.with_name("events__rejected").glob("dt=*"))
-    old = {"value": b"{}", "reason": "old", "topic": "t", "partition_id": 3, "arrived_at": datetime(2026, 1, 1)}  # noqa: DTZ001  UTC
-    rows = [{**old, "record_offset": 7}, {**old, "record_offset": 7}, {**old, "record_offset": None}]
-    table = pa.Table.from_pylist(rows, schema=pa.schema([SCHEMA.field(name) for name in {**old, "record_offset": 0}]))
-    pq.write_table(table, folder / "old.parquet")
-    assert "t-3-7" in _ids(letters.table, uri)
-    said = hivesink(capsys, "rejects", letters.table)
-    assert "1 are there twice, and count once" in said.out
-    assert "1 can't be replayed: they have no id (an older version wrote them) and lie in another" in said.out
-    name = TableName.parse(letters.table)
-    with closing(Connection(uri)) as connection:
-        found = connection.read(lambda client: client.get_table(name.database, f"{name.table}__rejected"))
-        found.sd.cols = [column for column in found.sd.cols if column.name not in ADDED]
-        connection.read(lambda client: client.alter_table(name.database, f"{name.table}__rejected", found))
-    refused = hivesink(capsys, "rejects", "replay", letters.table, "--yes")
-    assert (
-        f"run: ALTER TABLE {letters.table}__rejected ADD COLUMNS (id string, replayed_at timestamp, " in refused.error
-    )
-    # A job goes on writing into the table as it is.
-    with closing(Ingest(letters.table, uri, "second", options={"sink.on-bad-record": "dead-letter"})) as writer:
-        assert writer.commit().rows.rejected == 1
 
 
 def test_a_job_goes_on_beside_it_and_its_dead_letters_are_the_next_ones(
@@ -263,77 +224,6 @@ def test_a_table_is_mended_a_replay_is_killed_and_the_next_command_finishes_it(
     assert values(letters).count(-1) == 4
 
 
-class _Killed(BaseException):
-    pass
-
-
-def _replay(table: str, uri: str, values_: dict[str, bytes]) -> int:
-    with open_table(table, uri) as opened:
-        return Replay(DeadLetters(opened)).run(Wanted(mended=values_), Census()).rows
-
-
-def _ids(table: str, uri: str) -> list[str]:
-    with open_table(table, uri) as opened:
-        letters = DeadLetters(opened)
-        return [one for _, batch in letters.read(Wanted(), Census()) for one in batch.column("id").to_pylist()]
-
-
-@pytest.mark.parametrize("step", ["decide", "finish"])
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_kill_at_any_step_loses_and_doubles_nothing(
-    letters: Ingest, uri: str, step: str, moment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = values(letters)
-    mended = dict.fromkeys(_ids(letters.table, uri), b'{"id": 77, "dt": "2026-01-09"}')
-    real = getattr(PlanRunner, step)
-    calls = 0
-
-    def killed(self: PlanRunner, *args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        # The first `finish` is that of the start.
-        if calls <= (step == "finish"):
-            return real(self, *args, **kwargs)
-        if moment == "after":
-            real(self, *args, **kwargs)
-        raise _Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(PlanRunner, step, killed)
-        with pytest.raises(_Killed):
-            _replay(letters.table, uri, mended)
-    _replay(letters.table, uri, mended)
-    assert values(letters) == sorted([*before, 77, 77, 77])
-    assert _ids(letters.table, uri) == []
-
-
-def test_of_two_replays_at_once_one_is_shut_out(
-    letters: Ingest, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before, file = values(letters), tmp_path / "mend.jsonl"
-    assert hivesink(capsys, "rejects", letters.table, "--export", file).code == 0
-    mend(file, '{"id": 77, "dt": "2026-01-09"}')
-    mended = dict.fromkeys(_ids(letters.table, uri), b'{"id": 77, "dt": "2026-01-09"}')
-    real, entered = run_replay, False
-
-    def beside(*args: Any) -> Any:
-        nonlocal entered
-        report = real(*args)
-        if not entered:
-            entered = True
-            assert _replay(letters.table, uri, mended) == 3
-        return report
-
-    monkeypatch.setattr("hivesink.tables.replay.run_replay", beside)
-    again = "rejects", "replay", letters.table, "--mended", file, "--yes"
-    said = hivesink(capsys, *again)
-    assert f"another replay of {letters.table} has just run; run this one again" in said.error
-    assert said.code == 75
-    assert values(letters) == sorted([*before, 77, 77, 77])
-    assert hivesink(capsys, *again).code == 0
-    assert values(letters) == sorted([*before, 77, 77, 77])
-
-
 def test_filters_that_match_nothing_say_what_there_is(letters: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
     (one,) = hivesink(capsys, "rejects", letters.table, "--field", "ID", "--json").data["rejects"]
     assert (one["field"], one["records"]) == ("id", 3)
@@ -351,22 +241,6 @@ def test_filters_that_match_nothing_say_what_there_is(letters: Ingest, capsys: p
     assert hivesink(capsys, "rejects", "replay", letters.table, "--yes").code == 0
     said = hivesink(capsys, "rejects", "replay", letters.table, "--day", day)
     assert f"nothing matches --day {day}: no record is left that wasn't replayed" in said.out
-
-
-def test_a_mended_file_with_a_mark_of_the_byte_order_and_one_that_is_ambiguous(
-    letters: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = tmp_path / "mend.jsonl"
-    hivesink(capsys, "rejects", letters.table, "--export", file)
-    mend(file, '{"id": 77, "note": "mended", "dt": "2026-01-09"}')
-    lines = file.read_text().splitlines()
-    file.write_text("\n".join([*lines[:2], lines[2].replace('"value"', '"base64": "e30=", "value"')]))
-    refused = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes")
-    assert (refused.code, f"{file} line 3 has both `value` and `base64`; leave one" in refused.error) == (65, True)
-    file.write_text("\n".join(lines), encoding="utf-8-sig")
-    said = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes")
-    assert (said.code, said.err) == (0, "")
-    assert values(letters).count(77) == 3
 
 
 def test_after_the_table_was_made_anew_a_replay_says_how_to_go_on(

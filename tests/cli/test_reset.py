@@ -9,7 +9,7 @@ import pytest
 
 from hivesink.core.ownership import PROPERTY, LogAddress
 from hivesink.core.table import TableName
-from hivesink.errors import LogOfAnotherTable, TableMadeAgain
+from hivesink.errors import TableMadeAgain
 from hivesink.metastore import connect
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import Ingest, hivesink, rename
@@ -146,20 +146,6 @@ def test_status_verify_and_recover_follow_a_renamed_table(
     assert len(list(ingest.location.rglob("part-*"))) == 2
     with closing(Ingest(new, uri, batches=1)) as again:
         assert again.commit().epoch > 1
-
-
-def test_two_tables_with_one_log_location_and_a_reset_of_the_second(
-    ingest: Ingest, table: str, uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root, other = ingest.log.parent, f"{table}_too"
-    text = ddl.read_text().replace(table, other).replace(str(ingest.location), f"{ingest.location}-too")
-    ddl.write_text(text.replace("TBLPROPERTIES (", f"TBLPROPERTIES ('sink.log-location'='file:{root}', "))
-    assert hivesink(capsys, "ddl", "apply", ddl).code == 0
-    with pytest.raises(LogOfAnotherTable, match=f"belongs to {table} at "):
-        Ingest(other, uri)
-    refused = hivesink(capsys, "reset", other, "--yes")
-    assert (refused.code, f"{root} belongs to {table}" in refused.error) == (65, True)
-    assert ingest.commit().epoch == 4
 
 
 def test_a_log_is_moved_with_its_setting(

@@ -39,9 +39,6 @@ print("ended by itself", flush=True)
 """
 POLLS = JOB.replace("query.awaitTermination()", "import time\nwhile query.isActive: time.sleep(0.2)")
 STARTED, _ = JOB.split("query =")
-AWAITS_NOTHING = JOB.replace('"processingTime": "1 second"', '"availableNow": True').replace(
-    "query.awaitTermination()", ""
-)
 LEAVES_ITS_OWN = f"""{STARTED}
 write = sources.lines(spark, folder).writeStream.foreachBatch(lambda batch, number: sink(batch, number))
 query = write.option("checkpointLocation", checkpoint).start()
@@ -132,25 +129,12 @@ def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
     assert "\tat " not in err
 
 
-def test_a_query_that_ends_by_itself_is_awaited(
-    table: str, tmp_path: Path, java_home: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "events").mkdir()
-    _feed(tmp_path, "one.json", *({"id": number, "dt": "2026-01-01"} for number in range(5)))
-    with _start(tmp_path, table, java_home, AWAITS_NOTHING) as process:
-        out, err = process.communicate()
-    assert (process.returncode, out) == (0, "ended by itself\nepoch 1\n"), err
-    (writer,) = _status(capsys, table).data["writers"]
-    assert writer["rows"]["written"] == 5
-    assert "rows that wait to be rolled" not in hivesink(capsys, "status", table).out
-
-
 def _kill_jvm(job: int) -> None:
     (jvm,) = [one for one in psutil.Process(job).children(recursive=True) if one.name() == "java"]
     jvm.kill()
 
 
-@pytest.mark.parametrize("stop", ["the job", "two signals", "the JVM's death"])
+@pytest.mark.parametrize("stop", [pytest.param("the job", marks=pytest.mark.long), "two signals", "the JVM's death"])
 def test_a_batch_that_a_stop_cuts_off_is_told_as_that(table: str, tmp_path: Path, java_home: str, stop: str) -> None:
     (tmp_path / "events").mkdir()
     _feed(tmp_path, "one.json", {"id": 1, "dt": "2026-01-01"})
@@ -300,6 +284,7 @@ def test_query_through_hiveserver2(
     assert "nowhere" in said.error
 
 
+@pytest.mark.long
 def test_ctrl_c_of_a_statement_in_spark_ends_it_in_silence_with_its_jvm(uri: str) -> None:
     # What runs in the background may ignore it.
     heard = ["env", "--default-signal=INT", sys.executable]

@@ -58,32 +58,6 @@ def test_partitions_over_time_and_the_last_epochs(days: Daily, capsys: pytest.Ca
     assert all(char.isprintable() or char == "\n" for char in said.out)
 
 
-def test_json_has_what_is_drawn(days: Daily, capsys: pytest.CaptureFixture[str]) -> None:
-    found = hivesink(capsys, "show", days.table, "--json").data
-    first, *_, waits = found["partitions"]
-    assert first.pop("bytes") > 0
-    assert first == {
-        "partition": "dt=2024-01-01",
-        "registered": True,
-        "rows": 1,
-        "files": 1,
-        "small_files": 1,
-        "waiting_rows": 0,
-        "waits_for": None,
-    }
-    reason = waits.pop("waits_for")
-    assert reason.startswith("writer ingest: ")
-    assert waits == {
-        "partition": "dt=2024-01-06",
-        "registered": False,
-        "rows": None,
-        "bytes": None,
-        "files": None,
-        "small_files": 0,
-        "waiting_rows": 1,
-    }
-
-
 def test_the_newest_and_all(days: Daily, capsys: pytest.CaptureFixture[str]) -> None:
     found = hivesink(capsys, "show", days.table, "--limit", "2", "--json").data
     assert [one["partition"] for one in found["partitions"]] == ["dt=2024-01-04", "dt=2024-01-06"]

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from hive_metastore.ttypes import FieldSchema, NoSuchObjectException
 
-from hivesink import wiring
 from hivesink.cli import verify
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
@@ -233,22 +232,6 @@ def test_a_column_more_in_the_table_of_dead_letters_is_null_and_one_less_is_refu
     metastore.close()
 
 
-def test_where_the_table_of_dead_letters_can_not_be_made_its_ddl_is_told(uri: str, table: str) -> None:
-    dead = Ingest(table, uri, options={"sink.on-bad-record": "dead-letter"})
-    rejected = TableName.parse(table).rejected
-    metastore = Connection(uri)
-    metastore.read(lambda client: client.drop_table(rejected.database, rejected.table, False))
-    # As through HiveServer2.
-    unable = wiring.remaker(
-        wiring.MetastoreAddress(dead.setup.context.registrar, None), dead.setup.context.table(table)
-    )
-    context = replace(dead.setup.context, remake=unable, _tables={})
-    with pytest.raises(Unsupported, match=rf"run: CREATE TABLE `{rejected.database}`.`{rejected.table}` "):
-        context.table(str(rejected))
-    metastore.close()
-    dead.close()
-
-
 def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,30 +302,6 @@ def test_clean_removes_leftovers_and_only_those(ingest: Ingest, table: str, caps
     assert foreign.exists()
     assert f"kept {foreign}: its writer has no log here" in done.out.replace("file:", "")
     assert part.exists()
-
-
-def test_a_doubled_file_is_told_and_stays_where_there_is_no_trash(
-    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    part = _local(_part(ingest, 2).target)
-    twin = part.with_name(part.name.replace("-2-", "-2-beef", 1))
-    twin.write_bytes(part.read_bytes())
-    assert "clean --strays" in hivesink(capsys, "verify", table).out
-    dry = hivesink(capsys, "clean", table, "--strays", "--dry-run", "--json")
-    assert dry.data["trashed"] == {str(twin): "the trash"}
-    said = hivesink(capsys, "clean", table, "--strays")
-    assert said.code != 0
-    assert "local disks have no trash" in said.error
-    assert twin.exists()
-
-
-@pytest.mark.usefixtures("ingest")
-def test_a_writer_can_be_chosen(table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert hivesink(capsys, "verify", table, "--writer", "ingest").code == 0
-    said = hivesink(capsys, "verify", table, "--writer", "nobody")
-    assert said.code == 65
-    assert "no writer 'nobody'" in said.error
-    assert "known: ingest" in said.error
 
 
 class Answer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from hivesink.core.table import TableName
 from hivesink.errors import StoreUnavailable
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.storage.commit_log import RenameCommitLog
-from tests.cli.site import Ingest, alter, hivesink
+from tests.cli.site import Ingest, hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,29 +149,6 @@ def test_a_segment_that_is_lost_holds_back_its_own_rows_until_they_are_given_up(
     again.close()
 
 
-def test_what_stops_one_writer_is_no_matter_of_the_others(
-    waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = Ingest(table, uri, "other", options=WAIT)
-    other.commit()
-    lost = min((waiting.log / "segments").glob("1-*"))
-    lost.unlink()
-    planned = hivesink(capsys, "recover", table, "--dry-run")
-    assert (planned.code, planned.out.count("writer ingest: can't all be rolled")) == (65, 2)
-    said = hivesink(capsys, "recover", table, "--json")
-    assert (said.code, str(lost) in said.error) == (65, True)
-    assert list(said.data["not_done"]) == ["ingest"]
-    # Of each partition, what isn't lost.
-    rolled = [one["subject"] for one in said.data["writers"][0]["actions"] if one["what"] == "roll"]
-    assert rolled == [f"{table} dt=2026-01-0{day} (4 rows)" for day in (1, 2)]
-    shown = hivesink(capsys, "recover", table)
-    assert f"writer ingest: not done: {lost} holds committed rows" in shown.out
-    assert "writer other: nothing to recover" in shown.out
-    assert ids(waiting) == sorted([0, 1, 2, 3] * 3)
-    assert segments(other) == []
-    other.close()
-
-
 def test_a_writer_that_is_refused_stops_no_other(
     waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,13 +176,6 @@ def test_wait_goes_on_though_nobody_reads_what_it_says(waiting: Ingest, table: s
         assert read
         read.close()
         assert process.wait() == code
-
-
-def test_recover_tells_only_what_it_has_rolled(waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    change(waiting, id="bigint", note="varchar(1)")
-    said = hivesink(capsys, "recover", table, "--forget", "dt=2026-01-02", "--yes")
-    assert (said.code, "6 rows in 3 files forgotten" in said.out, "roll " in said.out) == (65, True, False)
-    assert ids(waiting) == []
 
 
 def test_the_users_own_rolling_class_need_not_be_importable_to_look(
@@ -252,30 +221,6 @@ def test_dead_letters_that_wait_are_published_though_none_are_written_any_more(
     after.close()
 
 
-def test_recover_publishes_by_the_name_of_the_dead_letters_too(
-    table: str, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ingest = Ingest(table, uri, options={**WAIT, "sink.on-bad-record": "dead-letter"})
-    ingest.commit()
-    ingest.close()
-    assert hivesink(capsys, "recover", f"{table}__rejected").code == 0
-    assert ids(ingest) == [0, 1, 2, 3]
-    assert [path.name for path in Path(f"{ingest.location}__rejected").rglob("part-*")]
-    assert hivesink(capsys, "verify", table).code == 0
-
-
-def test_the_table_of_dead_letters_has_no_settings_that_were_altered(
-    table: str, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with closing(Ingest(table, uri, batches=0)) as before:
-        alter(before, {"sink.on-bad-record": "dead-letter"})
-    with closing(Ingest(table, uri)) as ingest:
-        ingest.commit()
-        ingest.committer.finish()
-    (status,) = hivesink(capsys, "status", f"{table}__rejected", "--json").data["writers"]
-    assert status["altered"] == []
-
-
 @pytest.fixture
 def taken(waiting: Ingest, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """A roll dies after its renames, before its mark. Then something takes the files that readers could see."""
@@ -308,16 +253,3 @@ def test_what_readers_may_have_had_is_gone_once_a_person_says_so(
     assert ids(waiting) == []
     assert "of which 12 lost" in hivesink(capsys, "status", table).out
     assert hivesink(capsys, "verify", table).code == 0
-
-
-def test_a_dry_run_names_settings_that_the_real_one_refuses(
-    waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name, connection = TableName.parse(table), Connection(waiting.metastore)
-    found = connection.read(lambda client: client.get_table(name.database, name.table))
-    found.parameters["sink.sort-by"] = "nowhere"
-    connection.read(lambda client: client.alter_table(name.database, name.table, found))
-    connection.close()
-    for dry in (["--dry-run"], []):
-        said = hivesink(capsys, "recover", table, *dry)
-        assert (said.code, "nowhere" in said.error) == (65, True), said

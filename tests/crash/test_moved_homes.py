@@ -9,12 +9,10 @@ import pytest
 from hivesink.core.log import StagingIntent
 from hivesink.errors import NotWritable
 from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays, throw_away
-from hivesink.sink.inspect.findings import Level
-from hivesink.sink.inspect.verify import verify
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import PLAIN, Site
 from tests.inmemory.filesystem import MemoryFileSystem
-from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Source, events, measure_lines
+from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Source, events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,18 +87,6 @@ def test_an_empty_folder_that_may_not_be_removed_stops_nobody() -> None:
     assert site.fs.is_folder(ANOTHERS)
 
 
-def test_an_empty_folder_that_may_not_be_removed_keeps_no_other_from_clean() -> None:
-    site = Site(Source(events(12, partitions=1)), fs=Sticky())
-    site.job().run()
-    mine = f"{LOCATION}/dt=mine"
-    for folder in (ANOTHERS, mine):
-        site.fs.write_new(f"{folder}/.part-{UID}-1-aaaaaaaaaat9-0-0.snappy.parquet.pending", b"1\n")
-    context = site.job().context
-    assert clean(context, find_leftovers(context, NAME), NAME) == (mine,)
-    assert site.staged() == set()
-    assert site.fs.is_folder(ANOTHERS)
-
-
 @pytest.mark.parametrize("home", HOMES)
 def test_clean_finds_what_a_late_task_left(home: str) -> None:
     """It outlived its driver by more epochs than recovery looks back."""
@@ -163,23 +149,6 @@ def test_strays_where_a_partition_was_moved_by_copying_it_are_never_what_readers
     site.check(range(8))
     throw_strays(site)
     site.check(range(8))
-
-
-def test_a_partition_that_is_copied_after_a_death_at_any_call_is_no_error_to_verify() -> None:
-    probe = site_at(HOMES[0], 4)
-    counting = FaultyFileSystem(probe.fs)
-    probe.job(counting).run()
-    for call in counting.calls:
-        if not call.changes:
-            continue
-        site = site_at(HOMES[0], 4)
-        with pytest.raises(Kill):
-            site.job(FaultyFileSystem(site.fs, Plan(call.number, Mode.AFTER))).run()
-        site.move(DAY, ELSEWHERE, copy=True)
-        site.job().run()
-        site.check_rows(range(4), call)
-        findings = verify(site.job().context, "w", NAME, measure_lines).findings
-        assert [found.text for found in findings if found.level is Level.ERROR] == [], call
 
 
 @pytest.mark.parametrize("spec", [SPEC, PLAIN], ids=["partitioned", "plain"])

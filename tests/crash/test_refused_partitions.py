@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +16,7 @@ from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import Site, forget
 from tests.crash.test_metastore_faults import EVENTS
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, TABLE, Event, Source
+from tests.sink.harness import LOCATION, TABLE, Source
 from tests.sink.recoveries import by_hand
 
 if TYPE_CHECKING:
@@ -61,48 +60,6 @@ def test_rows_of_all_others_are_there() -> None:
     assert site.rows() == OTHERS
 
 
-def test_once_it_is_registered_by_hand_its_rows_come() -> None:
-    site = stuck()
-    site.metastore.register(TABLE, REFUSED, f"{LOCATION}/{REFUSED}")
-    site.job().run()
-    site.check(range(8))
-
-
-@pytest.mark.parametrize("renamed", [("dt=a",), ("dt=a", REFUSED)], ids=["and one is refused", "both"])
-def test_a_kill_between_two_publishes_and_renames_in_place_end_in_one_error(renamed: tuple[str, ...]) -> None:
-    """A part that readers find under its partition's new name holds up nothing, and nothing waits for it in a loop."""
-
-    def begun() -> Site:
-        site = Site(Source([Event(0, "b")]), metastore=MemoryMetastore() if REFUSED in renamed else Choosy())
-        for partition in renamed:
-            site.metastore.register(TABLE, partition, f"{LOCATION}/{partition}")
-        if REFUSED in renamed:
-            site.job().run()  # The folder that it takes along holds a file.
-        site.source.events[:] = [Event(0, "b"), Event(1, "a"), Event(2, "b")][REFUSED not in renamed :]
-        return site
-
-    probe = begun()
-    counting = FaultyFileSystem(probe.fs)
-    with contextlib.suppress(HiveSinkError):
-        probe.job(counting).run()
-    published = next(call for call in counting.calls if "/dt=a/part-" in call.path.partition(".pending -> ")[2])
-    site = begun()
-    with pytest.raises(Kill):
-        site.job(FaultyFileSystem(site.fs, Plan(published.number, Mode.AFTER))).run()
-    seen = site.rows()
-    for partition in renamed:
-        home = site.places(TABLE)[partition]
-        site.metastore.drop_partition(TABLE, partition)
-        site.metastore.register(TABLE, f"{partition}-renamed", home)
-    for _ in range(2):
-        with pytest.raises(RegistrationFailed, match=f"'{REFUSED}'"):
-            site.job().run()
-    assert site.rows() == seen
-    site.metastore.register(TABLE, REFUSED, "/elsewhere/b")
-    site.job().run()
-    assert site.rows() == sorted({*seen, *(event.id for event in site.source.events)})
-
-
 def test_a_folder_that_a_renamed_partition_took_along_is_not_read_twice() -> None:
     site = Site(Source(list(EVENTS[:4])))
     site.job().run()
@@ -111,28 +68,6 @@ def test_a_folder_that_a_renamed_partition_took_along_is_not_read_twice() -> Non
     site.metastore.register(TABLE, "dt=renamed", home)  # as ALTER TABLE … RENAME of an external table does
     site.source.events += EVENTS[4:]
     with pytest.raises(RegistrationFailed, match=f"{home} is also the folder of dt=renamed"):
-        site.job().run()
-    site.check_rows([0, 1, 2, 3, 6, 7])
-    site.move("dt=renamed", f"{LOCATION}/dt=renamed")
-    site.job().run()
-    site.check(range(8))
-
-
-def test_what_was_published_before_a_rename_is_settled_and_blocks_nobody() -> None:
-    """Killed between publish and the last look, then RENAME of an external table's partition."""
-    site = Site(Source(list(EVENTS[:4])))
-    steps = itertools.count(1)
-    while "0000000001.published" not in str(sorted(site.fs._files)):
-        site = Site(Source(list(EVENTS[:4])))
-        with contextlib.suppress(Kill):
-            site.job(FaultyFileSystem(site.fs, Plan(next(steps), Mode.AFTER))).run()
-    home = f"{LOCATION}/{REFUSED}"
-    site.metastore.drop_partition(TABLE, REFUSED)
-    site.metastore.register(TABLE, "dt=renamed", home)
-    site.job().run()
-    site.check(range(4))
-    site.source.events += EVENTS[4:]
-    with pytest.raises(RegistrationFailed, match="also the folder of dt=renamed"):
         site.job().run()
     site.check_rows([0, 1, 2, 3, 6, 7])
     site.move("dt=renamed", f"{LOCATION}/dt=renamed")
@@ -228,21 +163,6 @@ def test_what_is_visible_is_the_users_own_while_another_is_refused(size: int, da
     site.metastore.register(TABLE, REFUSED, f"{LOCATION}/{REFUSED}")
     site.job().run()
     site.check([*expected, *THEIRS])
-
-
-def test_each_epoch_goes_its_way_while_another_partition_is_refused() -> None:
-    site = Site(Source([Event(number, "ab"[number % 2]) for number in range(12)]), metastore=Choosy())
-    job = site.job()
-    job.committer.recover()
-    for batch in range(1, 4):
-        job.step(4)
-        # All but what is refused, which has an epoch of its own.
-        history = load(job.context)
-        assert {part.partition for _, part in history.live_parts} == {REFUSED}
-        assert history.epoch == 2 * batch
-    site.metastore.refused = ""  # type: ignore[attr-defined]
-    site.job().run()
-    site.check(range(12))
 
 
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER, Mode.LOST, Mode.LATE, Mode.TORN])

@@ -40,3 +40,8 @@ def test_links(page: Path) -> None:
 def test_a_link_that_leads_nowhere_is_found() -> None:
     assert "your-own-data-in-five-minutes" in anchors(ROOT / "README.md")
     assert "the-life-of-a-dog" not in anchors(ROOT / "README.md")
+
+
+def test_every_page_is_in_the_sites_navigation() -> None:
+    listed = re.findall(r'"(\w+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
-import subprocess
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.checkout import copy_to, newcomers, shell
+from tests.docs.checkout import copy_to, shell
 from tests.docs.pages import PAGES, ROOT, block, blocks_run_by, make_commands
 
 if TYPE_CHECKING:
@@ -44,20 +41,6 @@ def test_every_target_of_the_readme_is_run_or_says_why_not() -> None:
     # `QUICK=1` and the like choose among figures.
     named = {re.sub(r"^(make bench) .*", r"\1", command) for command in named}
     assert named - set(NOT_RUN) <= set(TARGETS)
-
-
-def test_the_first_demo_says_what_it_does_before_it_does_it(tmp_path: Path) -> None:
-    checkout = copy_to(tmp_path / "hivesink")
-    run = subprocess.Popen(
-        ["make", "demo"], cwd=checkout, env=newcomers(), stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert run.stdout is not None
-    with run.stdout as said:
-        first, stands = said.readline(), (checkout / ".venv" / "bin" / "pip").exists()
-        os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
-    assert re.fullmatch(r"make venv: making \.venv with \S+\n", first)
-    assert not stands
 
 
 @pytest.fixture

@@ -41,14 +41,6 @@ def test_the_cells_print_what_the_notebook_shows(tmp_path: Path) -> None:
     assert list(map(essentials, printed)) == list(map(essentials, kept))
 
 
-def test_the_notebook_is_one_and_was_run_from_top_to_bottom() -> None:
-    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    assert (notebook["nbformat"], set(notebook["metadata"])) == (4, {"kernelspec", "language_info"})
-    assert [cell["execution_count"] for cell in CELLS] == list(range(1, len(CELLS) + 1))
-    assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
-    assert not any(cell["metadata"] for cell in notebook["cells"])
-
-
 def test_its_outputs_tell_nothing_of_the_machine() -> None:
     kept = "\n".join(json.dumps(output, ensure_ascii=False) for cell in CELLS for output in cell["outputs"])
     assert "2024-01-04" in kept

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import TopicPartition
 
@@ -37,15 +36,6 @@ def test_each_new_topic_can_be_used_at_once(kafka: str) -> None:
     for number in range(5):
         assert create_topic(kafka, f"at-once-{number}", 8)
         assert asked_once(kafka, f"at-once-{number}", 8) == [0] * 8
-
-
-def test_a_topic_is_created_once_and_keeps_its_records(kafka: str) -> None:
-    assert create_topic(kafka, "made-once", 2)
-    producer = Producer({"bootstrap.servers": kafka})
-    producer.produce("made-once", b"1", partition=1)
-    assert producer.flush(60) == 0
-    assert not create_topic(kafka, "made-once", 2)
-    assert end_offsets(kafka, "made-once", 2) == {0: 0, 1: 1}
 
 
 def test_a_partition_without_a_leader_is_named_in_one_line(kafka: str, capfd: pytest.CaptureFixture[str]) -> None:
