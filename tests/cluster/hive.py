@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 FROM_STATISTICS = {"hive.compute.query.using.stats": "true"}
 BY_SCAN = {"hive.compute.query.using.stats": "false"}
-NO_FETCH = {"hive.fetch.task.conversion": "none"}
-"""Every SELECT runs on the engine, none as a mere fetch of files."""
 
 
 class Hive:

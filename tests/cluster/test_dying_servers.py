@@ -218,6 +218,7 @@ def test_hiveserver2_dies_under_a_sink_that_registers_through_it(mortal: Cluster
     assert target.staged() == []
 
 
+@pytest.mark.long
 def test_files_are_written_while_the_namenode_still_counts_on_a_dead_datanode(
     mortal: Cluster, addresses: Addresses
 ) -> None:

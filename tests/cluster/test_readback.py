@@ -116,7 +116,9 @@ def _order(value: Any) -> Any:
 LAID_OUT = {"sink.sort-by": f"id,{','.join(SCALARS)}"}
 
 
-@pytest.mark.parametrize("options", [{}, LAID_OUT], ids=["plain", "laid out"])
+@pytest.mark.parametrize(
+    "options", [pytest.param({}, id="plain"), pytest.param(LAID_OUT, id="laid out", marks=pytest.mark.long)]
+)
 def test_every_type(addresses: Addresses, place: Place, hive: Hive, options: Mapping[str, str]) -> None:
     """Fetched from the files, and by the engine: vectorized and row by row, value by value and aggregated."""
     count = everything(addresses, place, hive, options)
@@ -231,7 +233,7 @@ def test_hive_itself_keeps_to_the_same_partitions(addresses: Addresses, place: P
     assert len(hive.ask(f"SELECT id FROM {place.table} WHERE n IS NULL")) == 3 * rows["n"].null_count
 
 
-@pytest.mark.parametrize("cascade", ["", "CASCADE"])
+@pytest.mark.parametrize("cascade", [pytest.param("", marks=pytest.mark.long), "CASCADE"])
 def test_a_table_after_add_columns(addresses: Addresses, place: Place, hive: Hive, cascade: str) -> None:
     hive.ask(place.ddl("id BIGINT", "dt STRING"))
     ingest = addresses.ingest(place.table)
@@ -264,7 +266,7 @@ def test_a_table_after_add_columns(addresses: Addresses, place: Place, hive: Hiv
     ]
 
 
-@pytest.mark.parametrize("cascade", ["", "CASCADE"])
+@pytest.mark.parametrize("cascade", [pytest.param("", marks=pytest.mark.long), "CASCADE"])
 def test_a_table_after_its_structs_have_got_fields(
     addresses: Addresses, place: Place, hive: Hive, cascade: str
 ) -> None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tests.cluster.conftest import Place
     from tests.cluster.ingest import Addresses
 
-pytestmark = pytest.mark.spark
+# Each run of the suite has two writers in one process: tests/cli/test_waiting.py, tests/contracts/test_registrar.py.
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 WRITERS = ("left", "right")
 EPOCHS, EVENTS = 6, 300

@@ -102,7 +102,10 @@ User = "Callable[[Site, int], None]"
 
 @dataclass
 class Site:
-    """`user` is called before each call of the metastore that a job makes, with the call's number."""
+    """`user` is called before each call of the metastore that a job makes, with the call's number.
+
+    Without `connect`, by which a new process comes to its files, all are in `fs`. `root` is what they are below.
+    """
 
     source: Source
     spec: TableSpec = SPEC
@@ -112,35 +115,42 @@ class Site:
     fs: MemoryFileSystem = field(default_factory=MemoryFileSystem)
     metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
     clock: Clock = field(default_factory=Clock)
+    connect: Callable[[], FileSystem] | None = None
+    root: str = ""
+    tasks: int = 2
 
     def __post_init__(self) -> None:
-        self.metastore.create(self.spec)
+        self.metastore.create(replace(self.spec, location=f"{self.root}{self.spec.location}"))
         if self.dead:
             self.metastore.create(DEAD)
             self.options = {"sink.on-bad-record": "dead-letter", **self.options}
 
+    def files(self) -> FileSystem:
+        return self.connect() if self.connect else self.fs
+
     @property
     def store(self) -> RenameFileStore:
-        return RenameFileStore(self.fs)
+        return RenameFileStore(self.files())
 
     @property
     def log(self) -> RenameCommitLog:
-        return RenameCommitLog(self.fs, LOG)
+        return RenameCommitLog(self.files(), f"{self.root}{LOG}")
 
     @property
     def tables(self) -> tuple[TableName, ...]:
         return (TABLE, TABLE.rejected) if self.dead else (TABLE,)
 
     def job(self, fs: FileSystem | None = None, registrar: Metastore | None = None, **more: Any) -> SiteJob:
-        files = fs or self.fs
+        files = fs or self.files()
         return SiteJob(
-            log=RenameCommitLog(files, LOG),
+            log=RenameCommitLog(files, f"{self.root}{LOG}"),
             store=RenameFileStore(files),
             registrar=registrar or self.metastore,
             source=more.pop("source", self.source),
             clock=self.clock,
             options=self.options,
             dead=self.dead,
+            tasks=self.tasks,
             **more,
         )
 
@@ -195,8 +205,9 @@ class Site:
         self.metastore.register(TABLE, partition, location)
 
     def staged(self) -> set[str]:
-        folders = [folder for root in ("/warehouse", "/elsewhere") for folder in self.store.walk(root)]
-        return {path for folder in folders for path in self.store.staged(folder)}
+        store = self.store
+        folders = [folder for name in ("warehouse", "elsewhere") for folder in store.walk(f"{self.root}/{name}")]
+        return {path for folder in folders for path in store.staged(folder)}
 
     def waiting(self) -> set[str]:
         """The staged files that a decided epoch still needs."""

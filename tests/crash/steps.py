@@ -1,24 +1,20 @@
-"""The enumeration of crashes over any file system: what outlives a process, and how one case goes."""
+"""The enumeration of crashes over any file system: how one case goes."""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hivesink.core.ownership import default_root
 from hivesink.errors import HiveSinkError
-from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
-from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Job, Source, events, partitions, readable
+from tests.crash.site import Site
+from tests.sink.harness import Source, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hivesink.core.manifest import Manifest
     from hivesink.storage.fs import FileSystem
     from tests.crash.faults import Call
 
@@ -50,77 +46,27 @@ ROLLING = by_count(3)
 """Rows wait, and some buckets are rolled in the middle of a run, the others at its end."""
 
 
-@dataclass
-class Site:
-    """What outlives a process: the files, the metastore, the source with Spark's checkpoint, and time.
+def new_site(
+    options: dict[str, str],
+    count: int = EVENTS,
+    tasks: int = 2,
+    connect: Callable[[], FileSystem] | None = None,
+    root: str = "",
+) -> Site:
+    return Site(Source(events(count)), options=dict(options), connect=connect, root=root, tasks=tasks)
 
-    `connect` is how a new process comes to the files; `root` is the folder, or file system, that they are in.
-    """
 
-    connect: Callable[[], FileSystem]
-    root: str = ""
-    count: int = EVENTS
-    tasks: int = 2
-    registrar: MemoryMetastore = field(default_factory=MemoryMetastore)
-    source: Source = field(init=False)
-    clock: Clock = field(default_factory=Clock)
-    faults: Callable[[FileSystem, Plan | None], FaultyFileSystem] = FaultyFileSystem
-    options: dict[str, str] = field(default_factory=dict)
+def check(site: Site, case: object = "") -> None:
+    """Every row once, no staged file that the log doesn't list, and no row that still waits."""
+    site.check(range(len(site.source.events)), case)
+    assert site.log.segments.lengths() == {}, case
 
-    def __post_init__(self) -> None:
-        self.source = Source(events(self.count))
-        self.registrar.create(replace(SPEC, location=self.location))
 
-    @property
-    def location(self) -> str:
-        return f"{self.root}{LOCATION}"
-
-    def log(self, fs: FileSystem | None = None) -> RenameCommitLog:
-        return RenameCommitLog(fs or self.connect(), f"{default_root(self.location, TABLE)}/w")
-
-    def job(self, fs: FileSystem | None = None) -> Job:
-        files = fs or self.connect()
-        return Job(
-            log=self.log(files),
-            store=RenameFileStore(files),
-            registrar=self.registrar,
-            source=self.source,
-            clock=self.clock,
-            tasks=self.tasks,
-            options=self.options,
-        )
-
-    def faulty(self, plan: Plan | None = None) -> FaultyFileSystem:
-        return self.faults(self.connect(), plan)
-
-    def run(self) -> None:
-        self.job().run(BATCH)
-
-    def dies(self, fs: FaultyFileSystem) -> BaseException | None:
-        """Run until the fault: a death, or an error that stops the query."""
-        died: BaseException | None = None
-        try:
-            self.job(fs).run(BATCH)
-        except (Kill, HiveSinkError) as error:
-            died = error
-        fs.release()
-        return died
-
-    def check(self, case: object = "") -> None:
-        """Every row once, no staged file that the log doesn't list, and no row that still waits."""
-        store = RenameFileStore(self.connect())
-        found = readable(store, self.registrar, partitions(self.source.events))
-        assert found == list(range(self.count)), case
-        staged = {path for folder in store.walk(self.location) for path in store.staged(folder)}
-        assert staged <= self._listed(), case
-        assert self.log().segments.lengths() == {}, case
-
-    def _listed(self) -> set[str]:
-        head: Manifest | None = None
-        log = self.log()
-        with contextlib.suppress(HiveSinkError):
-            head = log.manifest(log.view().head)
-        return {part.staged for part in head.add} if head else set()
+def dies(site: Site, fs: FaultyFileSystem) -> None:
+    """Run until the fault: a death, or an error that stops the query."""
+    with contextlib.suppress(Kill, HiveSinkError):
+        site.job(fs).run(BATCH)
+    fs.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +80,9 @@ class Case:
 
 def calls_of(site: Site) -> list[Call]:
     """The calls of a run without faults."""
-    faulty = site.faulty()
+    faulty = FaultyFileSystem(site.files())
     site.job(faulty).run(BATCH)
-    site.check()
+    check(site)
     return faulty.calls
 
 
@@ -148,15 +94,14 @@ def cases(call: Call) -> Iterator[Case]:
         yield from (Case(call, Mode.LATE, late_first) for late_first in (True, False))
 
 
-def play(site: Site, case: Case) -> None:
+def play(site: Site, case: Case, faults: type[FaultyFileSystem] = FaultyFileSystem) -> None:
     """Fail, start again, and again; then all must be as if nothing had happened."""
-    faulty = site.faulty(Plan(case.call.number, case.mode))
-    died = site.dies(faulty)
-    names = [call.name for call in faulty.calls]
-    assert names[case.call.number - 1 : case.call.number] == [case.call.name], (case, repr(died))
+    faulty = faults(site.files(), Plan(case.call.number, case.mode))
+    dies(site, faulty)
+    assert [call.name for call in faulty.calls][case.call.number - 1] == case.call.name, case
     if case.late_first:
         faulty.apply_late()
-    site.run()
+    site.job().run(BATCH)
     faulty.apply_late()
-    site.run()
-    site.check(case)
+    site.job().run(BATCH)
+    check(site, case)

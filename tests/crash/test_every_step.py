@@ -6,17 +6,18 @@ there; the job is started again, and the table must read as if nothing had happe
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tests.crash.faults import Call, Mode, Plan
-from tests.crash.steps import ROLLING, Site, calls_of, cases, play
+from tests.crash.faults import Call, FaultyFileSystem, Mode, Plan
+from tests.crash.site import Site
+from tests.crash.steps import BATCH, ROLLING, calls_of, cases, check, dies, new_site, play
 from tests.inmemory.filesystem import MemoryFileSystem
+from tests.sink.harness import Source, events
 
-
-def new_site(options: dict[str, str]) -> Site:
-    fs = MemoryFileSystem()
-    return Site(connect=lambda: fs, options=options)
-
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 WAYS = {"on epoch": {}, "rolling": ROLLING}
 CALLS = [(way, call) for way, options in WAYS.items() for call in calls_of(new_site(options))]
@@ -31,14 +32,36 @@ def test_a_fault_of_the_storage_at_any_call_loses_and_doubles_nothing(way: str, 
 @pytest.mark.parametrize(("way", "step"), [(way, call.number) for way, call in CALLS if call.number % 3 == 1])
 def test_a_second_death_during_recovery_changes_nothing(way: str, step: int) -> None:
     site = new_site(WAYS[way])
-    site.dies(site.faulty(Plan(step, Mode.AFTER)))
+    dies(site, FaultyFileSystem(site.fs, Plan(step, Mode.AFTER)))
     again = 1
     while True:
-        faulty = site.faulty(Plan(again, Mode.AFTER))
-        site.dies(faulty)
+        faulty = FaultyFileSystem(site.fs, Plan(again, Mode.AFTER))
+        dies(site, faulty)
         if not faulty.dead:
             break
         # Each of these starts leaves a fence, which the next one reads twice.
         again += 3
-    site.run()
-    site.check()
+    site.job().run(BATCH)
+    check(site)
+
+
+class Short(MemoryFileSystem):
+    """The first part to be closed loses its last byte, and nobody is told."""
+
+    torn = False
+
+    def sync_close(self, stream: BinaryIO, path: str) -> None:
+        super().sync_close(stream, path)
+        data = self.read(path) or b""
+        if data and not self.torn:
+            self.torn = True
+            self.delete(path)
+            self.write_new(path, data[:-1])
+
+
+def test_a_part_that_was_cut_short_before_the_decision_is_written_again() -> None:
+    fs = Short()
+    site = Site(Source(events(12)), fs=fs)
+    site.job().run(BATCH)
+    assert fs.torn
+    check(site)

@@ -17,8 +17,7 @@ from hivesink.config.site import Site as Hadoop
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
 from tests.crash.faults import FaultyFileSystem, Mode
-from tests.crash.steps import BATCH, ROLLING, Case, Site, calls_of, cases, play
-from tests.inmemory.filesystem import MemoryFileSystem
+from tests.crash.steps import BATCH, ROLLING, Case, calls_of, cases, new_site, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from hivesink.storage.hdfs_address import Address
     from jobs.cluster import Cluster
     from tests.crash.faults import Call
+    from tests.crash.site import Site
 
 SHORT = 2 * BATCH
 """Two epochs: one that begins partitions, one that goes on with them."""
@@ -77,9 +77,8 @@ class Sites:
     def new(self, count: int, tasks: int, options: dict[str, str]) -> Site:
         with self._lock:
             number = next(self._numbers)
-        root = f"{self.root}/{number}"
         connect = partial(new_client, self.hadoop.hadoop)
-        return Site(connect, root, count, tasks, faults=Abandoning, options=options)
+        return new_site(options, count, tasks, connect, f"{self.root}/{number}")
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +88,13 @@ def sites(cluster: Cluster) -> Sites:
 
 def in_memory(count: int, tasks: int, options: dict[str, str]) -> list[Call]:
     """What a job asks of any file system."""
-    fs = MemoryFileSystem()
-    return calls_of(Site(lambda: fs, count=count, tasks=tasks, options=options))
+    return calls_of(new_site(options, count, tasks))
 
 
 def play_all(sites: Sites, found: Iterable[Case], count: int, tasks: int, options: dict[str, str]) -> int:
     """Side by side: most of a case is waiting for the NameNode."""
     with ThreadPoolExecutor(4) as pool:
-        return len(list(pool.map(lambda case: play(sites.new(count, tasks, options), case), found)))
+        return len(list(pool.map(lambda case: play(sites.new(count, tasks, options), case, Abandoning), found)))
 
 
 def decides_or_publishes(call: Call) -> bool:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -62,58 +60,6 @@ def create_table(server: Any, database: str, location: str) -> None:
             tableType="MANAGED_TABLE",
         )
     )
-
-
-def partition(database: str, location: str, number: int) -> ttypes.Partition:
-    value = f"{number:04}"
-    return ttypes.Partition(
-        values=[value], dbName=database, tableName="t", sd=storage(f"{location}/t/dt={value}"), parameters={}
-    )
-
-
-@pytest.mark.long
-def test_it_takes_a_thousand_partitions_at_once(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
-    with client(metastore.uri) as server:
-        create_table(server, "bulk", tmp_path.as_uri())
-        assert server.add_partitions([partition("bulk", tmp_path.as_uri(), n) for n in range(1000)]) == 1000
-        names = [f"dt={n:04}" for n in range(1000)]
-        assert len(server.get_partitions_by_names("bulk", "t", names)) == 1000
-
-
-def test_it_serves_clients_at_once(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
-    place = tmp_path.as_uri()
-    with client(metastore.uri) as server:
-        create_table(server, "many", place)
-
-    def add(worker: int) -> None:
-        with client(metastore.uri) as server:
-            for n in range(worker * 10, worker * 10 + 10):
-                server.add_partition(partition("many", place, n))
-
-    with ThreadPoolExecutor(8) as workers:
-        list(workers.map(add, range(8)))
-    with client(metastore.uri) as server:
-        assert server.get_partition_names("many", "t", -1) == [f"dt={n:04}" for n in range(80)]
-
-
-def test_it_listens_on_the_loopback_alone(metastore: EmbeddedMetastore) -> None:
-    port = int(metastore.uri.rpartition(":")[2])
-    # All of 127/8 is this machine, but only one address of it was asked for.
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.2", port)).close()
-
-
-@pytest.mark.long
-def test_its_tables_are_there_after_a_restart_at_the_same_address(tmp_path: Path) -> None:
-    server = EmbeddedMetastore(tmp_path / "server", tmp_path / "warehouse", durable=False)
-    with server:
-        uri = server.uri
-        with client(uri) as c:
-            create_table(c, "kept", tmp_path.as_uri())
-    with server:
-        assert server.uri == uri
-        with client(uri) as c:
-            assert c.get_all_tables("kept") == ["t"]
 
 
 def test_a_damaged_database_is_an_error_that_names_the_log(tmp_path: Path) -> None:

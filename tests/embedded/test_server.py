@@ -50,11 +50,6 @@ def test_it_runs_in_its_block(tmp_path: Path) -> None:
     assert server.address == f"{HOST}:{port}", "who knew the address still does"
 
 
-def test_it_has_no_address_before_its_first_start(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="the test server was not started yet"):
-        _ = Listener(tmp_path).address
-
-
 def test_killed_it_comes_back_at_its_port(tmp_path: Path) -> None:
     with Listener(tmp_path) as server:
         pid, port = server.pid, server.port

@@ -60,21 +60,6 @@ def test_the_local_maven_repository_comes_first(cache: Path, tmp_path: Path, mon
     assert path.read_bytes() == b"mine"
 
 
-def test_one_module_may_come_with_several_classifiers(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path / ".m2" / "repository" / "org" / "x" / "own" / "1"
-    place.mkdir(parents=True)
-    for name in ("own-1.jar", "own-1-linux.jar", "own-1-tests.jar"):
-        (place / name).write_text(name)
-    monkeypatch.setenv("HIVESINK_MAVEN_URL", "http://127.0.0.1:9/")
-    paths = fetch(JarSet("own", ("org.x:own:1", "org.x:own:1:linux", "org.x:own:1:tests")))
-    assert {path.name: path.read_text() for path in paths} == {
-        name: name for name in ("own-1-linux.jar", "own-1-tests.jar", "own-1.jar")
-    }
-    assert paths[0].is_relative_to(cache)
-
-
 @pytest.mark.parametrize("jars", [HDFS_JARS, HIVE_JARS, KAFKA_JARS], ids=lambda jars: jars.name)
 def test_a_list_pins_each_jar_once_at_one_version(jars: JarSet) -> None:
     assert all(re.fullmatch(r"[\w.-]+:[\w.-]+:[\w.-]*\d[\w.-]*(:[\w.-]+)?", line) for line in jars.coordinates)
