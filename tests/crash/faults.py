@@ -59,19 +59,17 @@ class Plan:
     mode: Mode
 
 
-class FaultyFileSystem:
-    """Implements `storage.fs.FileSystem` over `inner`. `calls` records each call that was begun.
+class Faulty:
+    """`calls` records each call that was begun, numbered from 1.
 
     Once killed it stays dead: every later call raises Kill too, as a dead process makes none.
     """
 
-    def __init__(self, inner: FileSystem, plan: Plan | None = None) -> None:
-        self.inner = inner
+    def __init__(self, plan: Plan | None) -> None:
         self.plan = plan
         self.calls: list[Call] = []
         self.dead = False
         self._late: list[Callable[[], Any]] = []
-        self._streams: list[BinaryIO] = []
         self._lock = threading.Lock()
 
     def apply_late(self) -> int:
@@ -81,6 +79,26 @@ class FaultyFileSystem:
             with contextlib.suppress(OSError, HiveSinkError, ValueError):
                 effect()
         return len(held)
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        with self._lock:
+            if self.dead:
+                raise Kill
+            self.calls.append(Call(len(self.calls) + 1, name, path, changes))
+            return self.plan.mode if self.plan and self.plan.step == len(self.calls) else None
+
+    def _die(self) -> None:
+        self.dead = True
+        raise Kill
+
+
+class FaultyFileSystem(Faulty):
+    """Implements `storage.fs.FileSystem` over `inner`."""
+
+    def __init__(self, inner: FileSystem, plan: Plan | None = None) -> None:
+        super().__init__(plan)
+        self.inner = inner
+        self._streams: list[BinaryIO] = []
 
     def release(self) -> None:
         """Close the handles that a killed run left open, without writing what is still in their buffers."""
@@ -191,17 +209,6 @@ class FaultyFileSystem:
                 self._late.append(late or call)
                 raise OutcomeUnknown(name, path, "no reply yet")
         return call()
-
-    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
-        with self._lock:
-            if self.dead:
-                raise Kill
-            self.calls.append(Call(len(self.calls) + 1, name, path, changes))
-            return self.plan.mode if self.plan and self.plan.step == len(self.calls) else None
-
-    def _die(self) -> None:
-        self.dead = True
-        raise Kill
 
 
 class Stalling(FaultyFileSystem):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hivesink.errors import HiveSinkError, MetastoreUnreachable, RegistrationUnknown
-from tests.crash.faults import Call, Kill, Mode, Plan
+from hivesink.errors import MetastoreUnreachable, RegistrationUnknown
+from tests.crash.faults import Faulty, Mode, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,32 +16,20 @@ if TYPE_CHECKING:
     from hivesink.ports import LiveTable, Metastore
 
 
-class FaultyMetastore:
-    """Implements `ports.Metastore` over `inner`; `calls` records each call that was begun, numbered from 1.
+class FaultyMetastore(Faulty):
+    """Implements `ports.Metastore` over `inner`.
 
-    Reads know BEFORE, AFTER and LOST (MetastoreUnreachable). TORN applies the first half of the partitions,
-    then dies: calls are made in chunks. Once killed it stays dead.
+    Reads know BEFORE, AFTER and LOST (MetastoreUnreachable). TORN applies the first half of the partitions, then dies:
+    calls are made in chunks.
     """
 
     def __init__(self, inner: Metastore, plan: Plan | None = None) -> None:
+        super().__init__(plan)
         self.inner = inner
-        self.plan = plan
-        self.calls: list[Call] = []
-        self.dead = False
-        self._late: list[Callable[[], Any]] = []
-        self._lock = threading.Lock()
 
     @property
     def address(self) -> str:
         return self.inner.address
-
-    def apply_late(self) -> int:
-        """Let what was held back take place now, or fail unheard. Returns how many calls were held back."""
-        held, self._late = self._late, []
-        for effect in held:
-            with contextlib.suppress(HiveSinkError):
-                effect()
-        return len(held)
 
     def table(self, name: TableName) -> LiveTable:
         found: LiveTable = self._look("table", str(name), partial(self.inner.table, name))
@@ -65,19 +51,7 @@ class FaultyMetastore:
 
     def set_property(self, name: TableName, key: str, value: str) -> None:
         # One call that is made whole or not at all.
-        match self._begin("set_property", str(name), changes=True):
-            case Mode.BEFORE | Mode.TORN:
-                self._die()
-            case Mode.AFTER:
-                self.inner.set_property(name, key, value)
-                self._die()
-            case Mode.LOST:
-                self.inner.set_property(name, key, value)
-                raise RegistrationUnknown(str(name), "set_property", "the reply is lost")
-            case Mode.LATE:
-                self._late.append(partial(self.inner.set_property, name, key, value))
-                raise RegistrationUnknown(str(name), "set_property", "no reply yet")
-        self.inner.set_property(name, key, value)
+        self._call("set_property", str(name), partial(self.inner.set_property, name, key, value))
 
     def tables_with(self, key: str) -> Mapping[TableName, str]:
         found: Mapping[TableName, str] = self._look("tables_with", key, partial(self.inner.tables_with, key))
@@ -103,32 +77,24 @@ class FaultyMetastore:
             raise MetastoreUnreachable(self.address, "the reply is lost")
         return call()
 
-    def _do(self, name: str, table: LiveTable, call: Callable[[LiveTable, Any], Any], items: Sequence[Any]) -> Any:
-        subject = str(table.spec.name)
+    def _do(self, name: str, table: LiveTable, call: Callable[[LiveTable, Any], Any], items: Sequence[Any]) -> None:
+        torn = partial(call, table, items[: len(items) // 2])
+        self._call(name, str(table.spec.name), partial(call, table, items), torn)
+
+    def _call(self, name: str, subject: str, call: Callable[[], Any], torn: Callable[[], Any] = lambda: None) -> None:
         match self._begin(name, subject, changes=True):
             case Mode.BEFORE:
                 self._die()
             case Mode.AFTER:
-                call(table, items)
+                call()
                 self._die()
             case Mode.TORN:
-                call(table, items[: len(items) // 2])
+                torn()
                 self._die()
             case Mode.LOST:
-                call(table, items)
+                call()
                 raise RegistrationUnknown(subject, name, "the reply is lost")
             case Mode.LATE:
-                self._late.append(partial(call, table, items))
+                self._late.append(call)
                 raise RegistrationUnknown(subject, name, "no reply yet")
-        return call(table, items)
-
-    def _begin(self, name: str, subject: str, *, changes: bool) -> Mode | None:
-        with self._lock:
-            if self.dead:
-                raise Kill
-            self.calls.append(Call(len(self.calls) + 1, name, subject, changes))
-            return self.plan.mode if self.plan and self.plan.step == len(self.calls) else None
-
-    def _die(self) -> None:
-        self.dead = True
-        raise Kill
+        call()

@@ -1,6 +1,6 @@
-"""A job whose tasks fail, straggle or lose their shuffle: run by test_retries.py in a process of its own.
+"""A job whose tasks lose their shuffle: run by test_retries.py in a process of its own.
 
-`trouble` sits before the sink in the tasks, so that an attempt fails when the sink has written some of its rows.
+`trouble` sits before the sink in the tasks, so that the sink has written some of an attempt's rows by then.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def trouble(kind: str, folder: str) -> Any:
-    """For mapInArrow: pass the rows on, in two halves, with trouble in between.
+def trouble(folder: str) -> Any:
+    """For mapInArrow: pass the rows on in two halves.
 
-    `failure`: each task's first attempt fails. `straggler`: the first attempt of task 0 waits until another one has
-    begun. `shuffle`: it deletes the shuffle's files first, so that Spark runs both stages again beside it.
+    In between, the first attempt of task 0 deletes the shuffle's files, so that Spark runs both stages again beside it,
+    and waits until its other attempt has begun.
     """
 
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -44,14 +44,10 @@ def trouble(kind: str, folder: str) -> Any:
         for batch in batches:
             half = batch.num_rows // 2
             yield batch.slice(0, half)
-            if kind == "failure" and context.attemptNumber() == 0:
-                message = "this attempt fails"
-                raise RuntimeError(message)
-            if kind == "shuffle" and first:
-                for path in Path(folder, "scratch").rglob("shuffle_*"):
-                    path.unlink(missing_ok=True)
+            for path in Path(folder, "scratch").rglob("shuffle_*") if first else ():
+                path.unlink(missing_ok=True)
             deadline = time.monotonic() + 60
-            while kind in {"straggler", "shuffle"} and first and len(begun()) == 1 and time.monotonic() < deadline:
+            while first and len(begun()) == 1 and time.monotonic() < deadline:
                 time.sleep(0.05)
             yield batch.slice(half)
 
@@ -60,12 +56,16 @@ def trouble(kind: str, folder: str) -> Any:
 
 def main() -> None:
     order = json.loads(sys.argv[1])
-    settings = {"spark.sql.warehouse.dir": Path(order["warehouse"]).as_uri(), **order["spark"]}
-    spark = session("retried job", metastore=order["metastore"], extra={**settings, "spark.ui.enabled": "false"})
-    events = sources.lines(spark, order["source"])
-    if order["shuffle"]:
-        events = events.repartition(6, "value")
-    troubled = events.mapInArrow(trouble(order["trouble"], order["folder"]), events.schema)
+    settings = {
+        "spark.master": "local[2,4]",
+        "spark.local.dir": f"{order['folder']}/scratch",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": Path(order["warehouse"]).as_uri(),
+        "spark.ui.enabled": "false",
+    }
+    spark = session("retried job", metastore=order["metastore"], extra=settings)
+    events = sources.lines(spark, order["source"]).repartition(6, "value")
+    troubled = events.mapInArrow(trouble(order["folder"]), events.schema)
     sink = HiveSink.for_table(spark, order["table"], writer="stage")
     query = sink.start(troubled, checkpoint=order["checkpoint"], trigger={"availableNow": True})
     query.awaitTermination()

@@ -75,8 +75,8 @@ def test_arguments_of_a_start(stage: Stage) -> None:
     cases: list[tuple[dict[str, Any], type[errors.HiveSinkError], str]] = [
         *(({"trigger": given}, errors.InvalidOption, "such as '5 seconds'") for given in (5, "5 bananas")),
         ({"trigger": {"processingTime": ""}}, errors.InvalidOption, "trigger"),
-        ({"trigger": {"availableNow": False}}, errors.InvalidOption, "trigger"),
-        ({"trigger": {"once": 1, "x": 2}}, errors.InvalidOption, "trigger"),
+        ({"trigger": {"availableNow": False}}, errors.HiveSinkError, "trigger"),
+        ({"trigger": {"once": 1, "x": 2}}, errors.HiveSinkError, "trigger"),
         # Without micro-batches.
         ({"trigger": {"continuous": "1 second"}}, errors.Unsupported, "continuous"),
         ({"trigger": {"realTime": "5 minutes"}}, errors.Unsupported, "realTime"),

@@ -216,18 +216,6 @@ def test_the_slowest_kafka_partition_decides(stage: Stage, topic: Topic) -> None
     assert {1, 2, 3} <= set(stage.ids())
 
 
-def test_late_rows_become_dead_letters(stage: Stage) -> None:
-    stage.create(columns=COLUMNS, properties=HOURLY | {"sink.late-rows": "dead-letter"})
-    # One file a run: of two that are equally old, Spark may read either first.
-    for text in (line(1, "03:10:00"), line(2, "04:10:00"), line(3, "03:20:00") + line(4, "04:20:00")):
-        stage.put_text(text)
-        stage.drain(stage.sink())
-    assert stage.ids() == [1, 2, 4]
-    [letter] = stage.query(f"SELECT value, reason FROM {stage.table}__rejected")
-    assert json.loads(letter.value)["id"] == 3
-    assert letter.reason == "late: dt=2024-01-02--03 was over at 2024-01-02 04:00 UTC"
-
-
 def test_a_trigger_that_can_not_be_reached_is_refused_at_the_start(stage: Stage) -> None:
     properties = {**HOURLY, "sink.partition-commit.delay": "1h", "sink.bucket.assigner": "partition-columns"}
     del properties["sink.bucket.time-column"]
