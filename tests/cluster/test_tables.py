@@ -100,43 +100,6 @@ def test_a_partition_that_was_moved(place: Place, hive: Hive, job: Ingest) -> No
     sound(job, stranded=1)
 
 
-def test_a_partition_of_an_external_table_that_was_renamed(addresses: Addresses, place: Place, hive: Hive) -> None:
-    """Hive leaves it where it was, in the folder of its old name, which is not registered a second time."""
-    hive.ask(place.ddl("id BIGINT", "dt STRING"))
-    job = addresses.ingest(place.table)
-    job.put(rows(0))
-    hive.ask(f"ALTER TABLE {place.table} PARTITION ({FIRST}) RENAME TO PARTITION (dt = 'renamed')")
-    job.put(rows(9))
-    with pytest.raises(errors.FolderTaken, match=f"dt={DAYS[0]} is also the folder of dt=renamed"):
-        job.finish()
-    others = [number for number in range(18) if number % 3]
-    assert ids(hive, place) == sorted([0, 3, 6, *others])
-    hive.ask(f"ALTER TABLE {place.table} PARTITION (dt = 'renamed') RENAME TO PARTITION ({FIRST})")
-    job = job.again()
-    job.finish()
-    assert ids(hive, place) == list(range(18))
-    sound(job)
-
-
-STEPS = {
-    "before the manifest": ("log", "create", once),
-    "before the publish": ("log", "create", once_after),
-    "before the second look": ("log", "mark", once),
-}
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_partition_that_moves_within_a_commit(place: Place, hive: Hive, job: Ingest, step: str) -> None:
-    port, method, when = STEPS[step]
-    job.wrap(port, **{method: when(lambda: set_location(hive, place))})
-    job.put(rows(9))
-    job.put(rows(18))
-    assert ids(hive, place, FIRST) == [9, 12, 15, 18, 21, 24]
-    assert ids(hive, place, f"NOT {FIRST}") == [number for number in range(27) if number % 3]
-    job.finish()
-    sound(job, stranded=1)
-
-
 DELETIONS: dict[str, Callable[[Place], str]] = {
     "TRUNCATE": lambda place: f"TRUNCATE TABLE {place.table} PARTITION ({FIRST})",
     "DROP": lambda place: f"ALTER TABLE {place.table} DROP PARTITION ({FIRST})",

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 
-from hivesink.cli.codes import code_of
 from hivesink.errors import SourceFilesMissing
 from tests.integration.stage import wrap
 from tests.integration.statestores import STORES
@@ -188,26 +185,6 @@ def test_a_kill_while_the_first_batch_was_planned_leaves_nothing_in_the_way(stag
     stage.put(range(10, 20))
     stage.drain(events=both(stage)[0].dropDuplicates(["id"]))
     assert (offsets / ".1.3b1f.tmp").exists()
-
-
-def test_a_state_that_is_missing_or_damaged_needs_a_person(stage: Stage) -> None:
-    stage.create()
-    events = both(stage)[0].dropDuplicates(["id"])
-    for number in (0, 1):
-        stage.put(left(number))
-        stage.drain(events=events)
-    before = stage.ids()
-    stage.put(left(2))
-    delta = next(stage.checkpoint.glob("state/0/*/2.delta"))
-    delta.write_bytes(b"")
-    delta.with_name(".2.delta.crc").unlink()
-    for is_gone in (False, True):
-        if is_gone:
-            delta.unlink()
-        with pytest.raises((PySparkException, Py4JJavaError)) as told:
-            stage.drain(events=events)
-        assert code_of(told.value) == 65
-    assert stage.ids() == before
 
 
 def test_a_replay_without_state_reads_nothing(stage: Stage) -> None:
