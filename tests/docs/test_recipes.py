@@ -112,6 +112,7 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_csv(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
     sh = Shell(tmp_path, metastore, "recipes_csv")
     settings = "'sink.on-bad-record'='dead-letter'"
@@ -132,6 +133,7 @@ def test_csv(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_moving_and_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
     new, old = tmp_path / "new" / "events", metastore.warehouse / "recipes_moved.db" / "events"
     link = tmp_path / "old"
@@ -168,6 +170,7 @@ def test_moving_and_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) 
 
 @pytest.mark.spark
 @pytest.mark.kafka
+@pytest.mark.long
 def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_path: Path) -> None:
     topic = f"recipes-{tmp_path.name}"
     create_topic(kafka, topic)
