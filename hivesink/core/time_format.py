@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hivesink.core.bucket import tokens
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 FIRST_MICROS = -62_135_596_800_000_000  # 0001-01-01T00:00:00
 LAST_MICROS = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999
 _DAY_MICROS = 86_400_000_000
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _NEAR = 50
 """Days. A time of today in seconds, read as milliseconds, lies within 20 days of 1970; the same for the finer units."""
 
@@ -59,6 +60,12 @@ class EpochUnit(Enum):
     def near_micros(self) -> int:
         """`near`, in microseconds."""
         return self.near * self._nanos // 1000
+
+    def unfit(self, numbers: Any) -> list[tuple[Any, str]]:
+        """Which of `numbers`, a NumPy array of int64, can't be of this unit, and why."""
+        near = (numbers != 0) & (numbers > -self.near) & (numbers < self.near)
+        far = (numbers < max(self.lowest, _LEAST)) | (numbers > min(self.highest, _MOST))
+        return [(near, self.too_near), (far, self.too_far)]
 
     @property
     def micros(self) -> int:

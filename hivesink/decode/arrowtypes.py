@@ -83,32 +83,40 @@ def check_types(stream: pa.Schema, columns: Sequence[Column], options: DecodeOpt
         raise ColumnsDontFit(tuple(problems))
 
 
-def mismatches(path: str, given: pa.DataType, kind: HiveType, *, epoch: bool) -> list[str]:
-    """Why values of type `given` can't be a Hive `kind`, each with its path; empty where they can."""
+def mismatches(
+    path: str, given: pa.DataType, kind: HiveType, *, epoch: bool = False, refits: bool = False
+) -> list[str]:
+    """Why values of type `given` can't be a Hive `kind`, each with its path; empty where they can.
+
+    `epoch`: whole numbers may be times. `refits`: fields of structs may be missing, and whole numbers may be texts.
+    """
+    more = {"epoch": epoch, "refits": refits}
     match kind:
         case _ if types.is_null(given):
             return []
         case Array() if is_list(given):
-            return mismatches(f"{path}.element", given.value_type, kind.element, epoch=epoch)
+            return mismatches(f"{path}.element", given.value_type, kind.element, **more)
         case Map() if types.is_map(given):
-            keys = mismatches(f"{path}.key", given.key_type, kind.key, epoch=epoch)
-            return keys + mismatches(f"{path}.value", given.item_type, kind.value, epoch=epoch)
+            keys = mismatches(f"{path}.key", given.key_type, kind.key, **more)
+            return keys + mismatches(f"{path}.value", given.item_type, kind.value, **more)
         case Struct() if types.is_struct(given):
-            return _struct_mismatches(path, given, kind, epoch=epoch)
+            return _struct_mismatches(path, given, kind, **more)
         case Array() | Map() | Struct():
             fits = False
+        case Primitive.STRING if refits and types.is_integer(given):
+            fits = True
         case _:
             fits = _fits(given, kind, epoch=epoch)
     return [] if fits else [f"{path}: {spark_name(given)} can't be {kind}; cast it in the query"]
 
 
-def _struct_mismatches(path: str, given: pa.StructType, kind: Struct, *, epoch: bool) -> list[str]:
+def _struct_mismatches(path: str, given: pa.StructType, kind: Struct, **more: bool) -> list[str]:
     problems = []
     for name, field in kind.fields:
         indexes = field_indexes(given, name)
         if len(indexes) == 1:
-            problems += mismatches(f"{path}.{name}", given.field(indexes[0]).type, field, epoch=epoch)
-        else:
+            problems += mismatches(f"{path}.{name}", given.field(indexes[0]).type, field, **more)
+        elif indexes or not more["refits"]:
             problems.append(f"{path}.{name}: {'two fields differ only in case' if indexes else 'missing'}")
     return problems
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_]
 Micros = NDArray[np.int64]
 
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 FIRST_DAY = FIRST_MICROS // 86_400_000_000
 DAY = 86_400_000_000
 # No zone changes its offset twice within a quarter of an hour.
@@ -177,29 +175,17 @@ def patterned(texts: pa.Array, kind: Primitive, rules: TimeRules) -> tuple[pa.Ar
     return clocks, doubt | np.asarray(other.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Numbers of a unit since 1970 as wall clocks, and the rows whose number isn't of the unit."""
+def counted(
+    counts: pa.Array, unit: EpochUnit, kind: pa.DataType, rules: TimeRules
+) -> tuple[pa.Array, list[tuple[Mask, str]]]:
+    """int64 counts of `unit` since 1970-01-01 UTC as the wall clock, or its date, in the zone.
 
-    clocks: pa.Array
-    near: Mask
-    far: Mask
-    beyond: Mask
-    """The wall clock is outside of the calendar."""
-    finer: Mask
-
-    @property
-    def doubt(self) -> Mask:
-        return self.near | self.far | self.beyond | self.finer
-
-
-def counted(counts: pa.Array, unit: EpochUnit, kind: pa.DataType, rules: TimeRules) -> Counted:
-    """int64 counts of `unit` since 1970-01-01 UTC as the wall clock, or its date, in the zone; null is in no mask."""
+    With the rows that don't fit, each with why; null is none of them.
+    """
     absent = nulls(counts)
     numbers = counts.fill_null(0).to_numpy(zero_copy_only=False)
-    near = (numbers != 0) & (numbers > -unit.near) & (numbers < unit.near)
-    far = (numbers < max(unit.lowest, _LEAST)) | (numbers > min(unit.highest, _MOST))
-    numbers = np.where(far, 0, numbers)
+    unfit = unit.unfit(numbers)
+    numbers = np.where(unfit[-1][0], 0, numbers)
     finer = np.zeros(len(numbers), dtype=np.bool_)
     if unit is EpochUnit.DAYS:
         walls, beyond = numbers * DAY, np.zeros(len(numbers), dtype=np.bool_)
@@ -214,4 +200,5 @@ def counted(counts: pa.Array, unit: EpochUnit, kind: pa.DataType, rules: TimeRul
         clocks = pa.array((walls // DAY).astype(np.int32), pa.int32(), mask=absent).cast(kind)
     else:
         clocks = _clocks(walls, absent)
-    return Counted(clocks, near, far, beyond & ~absent, finer)
+    name = "date" if pa.types.is_date(kind) else "timestamp"
+    return clocks, [(finer, "finer than microseconds"), (beyond & ~absent, f"out of range for {name}"), *unfit]

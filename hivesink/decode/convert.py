@@ -17,7 +17,9 @@ from hivesink.decode.clocks import DAY, Mask, Micros, nulls
 from hivesink.decode.values import InvalidValue, TimeRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from hivesink.core.table import Column
 
 _MICROS_PER = {"s": 1_000_000, "ms": 1000, "us": 1}
 
@@ -110,7 +112,8 @@ def _clocks(array: pa.Array, times: TimeRules, kind: HiveType) -> Converted:
         days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
         return _without(array, (days < clocks.FIRST_DAY) | (days > LAST_MICROS // DAY), f"out of range for {kind}")
     if types.is_integer(array.type):
-        return _counted(array.cast(pa.int64()), times, kind)
+        shown, unfit = clocks.counted(array.cast(pa.int64()), times.unit or EpochUnit.MILLIS, arrow_type(kind), times)
+        return shown, {row: InvalidValue(why) for mask, why in unfit for row in np.flatnonzero(mask).tolist()}
     numbers = pc.cast(array, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     micros, fine = _in_micros(numbers, array.type.unit)
     outside = (micros < FIRST_MICROS) | (micros > LAST_MICROS)
@@ -127,18 +130,6 @@ def _clocks(array: pa.Array, times: TimeRules, kind: HiveType) -> Converted:
     return shown, beyond | finer
 
 
-def _counted(array: pa.Array, times: TimeRules, kind: HiveType) -> Converted:
-    unit = times.unit or EpochUnit.MILLIS
-    of_unit = clocks.counted(array, unit, arrow_type(kind), times)
-    reasons = (
-        (of_unit.finer, "finer than microseconds"),
-        (of_unit.beyond, f"out of range for {kind}"),
-        (of_unit.far, unit.too_far),
-        (of_unit.near, unit.too_near),
-    )
-    return of_unit.clocks, {row: InvalidValue(why) for mask, why in reasons for row in np.flatnonzero(mask).tolist()}
-
-
 def _in_micros(numbers: Micros, unit: str) -> tuple[Micros, Mask]:
     """Microseconds, cut, and which of `numbers` are finer."""
     if unit == "ns":
@@ -150,7 +141,7 @@ def _in_micros(numbers: Micros, unit: str) -> tuple[Micros, Mask]:
     return product, np.zeros(len(numbers), dtype=np.bool_)
 
 
-class Entries:
+class _Entries:
     """The items of the lists or maps in `array`: `offsets` begin at 0, and are null for a null list."""
 
     def __init__(self, array: pa.Array) -> None:
@@ -172,14 +163,14 @@ class Entries:
 
 
 def _lists(array: pa.Array, kind: Array, times: TimeRules) -> Converted:
-    entries = Entries(array)
+    entries = _Entries(array)
     items, bad = convert(entries.of(array.values), kind.element, times)
     lists = pa.ListArray.from_arrays(entries.offsets, items).cast(arrow_type(kind))
     return lists, entries.rows(bad, lambda _, index: str(index))
 
 
 def _maps(array: pa.Array, kind: Map, times: TimeRules) -> Converted:
-    entries = Entries(array)
+    entries = _Entries(array)
     given = entries.of(array.keys)
 
     def name(item: int, _: int) -> str:
@@ -200,7 +191,21 @@ def _structs(array: pa.Array, kind: Struct, times: TimeRules) -> Converted:
     children = array.flatten()
     fields, bad = [], dict[int, InvalidValue]()
     for name, field in kind.fields:
-        values, wrong = convert(children[field_indexes(array.type, name)[0]], field, times)
+        indexes = field_indexes(array.type, name)
+        values, wrong = convert(children[indexes[0]] if indexes else pa.nulls(len(array)), field, times)
         fields.append(values)
         bad = {row: error.within(name.lower()) for row, error in wrong.items()} | bad
     return pa.StructArray.from_arrays(fields, fields=list(arrow_type(kind)), mask=pa.array(nulls(array))), bad
+
+
+def converted(given: Iterable[tuple[Column, Converted]]) -> tuple[dict[str, pa.Array], dict[int, InvalidValue]]:
+    """Columns by their names, and why some rows don't fit; the first column that is wrong counts."""
+    arrays: dict[str, pa.Array] = {}
+    bad: dict[int, InvalidValue] = {}
+    for column, (array, wrong) in given:
+        name = column.name.lower()
+        arrays[name] = array
+        if not column.nullable and array.null_count:
+            wrong = {row: InvalidValue("null") for row in np.flatnonzero(nulls(array)).tolist()} | wrong  # noqa: PLW2901
+        bad = {row: error.within(name) for row, error in wrong.items()} | bad
+    return arrays, bad

@@ -14,7 +14,7 @@ from hivesink.core.column_source import Header, JsonPath, Metadata, stream_colum
 from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.clocks import nulls
-from hivesink.decode.convert import Converted, convert
+from hivesink.decode.convert import Converted, convert, converted
 from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.values import DecodeOptions, InvalidValue
 
@@ -44,20 +44,12 @@ class MetadataReader:
         }
 
     def read(self, batch: pa.RecordBatch, good: pa.Array | None) -> tuple[dict[str, pa.Array], dict[int, InvalidValue]]:
-        """The columns by name, for the `good` rows of `batch` (None: for all), and why some of these don't fit.
-
-        Bad rows are counted among the good ones; the first column that is wrong counts.
-        """
-        arrays: dict[str, pa.Array] = {}
-        bad: dict[int, InvalidValue] = {}
+        """As `converted`, for the `good` rows of `batch` (None: for all), which count from 0."""
         rows = batch.num_rows if good is None else len(good)
-        for column, source in self.columns.items():
-            array, wrong = self._read(column, source, self._given(batch, good, source, rows))
-            arrays[column.name] = array
-            if not column.nullable and array.null_count:
-                wrong = {int(row): InvalidValue(reason="null") for row in np.flatnonzero(nulls(array))} | wrong
-            bad = {row: error.within(column.name) for row, error in wrong.items()} | bad
-        return arrays, bad
+        return converted(
+            (column, self._read(column, source, self._given(batch, good, source, rows)))
+            for column, source in self.columns.items()
+        )
 
     def _given(self, batch: pa.RecordBatch, good: pa.Array | None, source: ColumnSource, rows: int) -> pa.Array:
         name, _ = stream_column(source) or (None, None)

@@ -8,19 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from hivesink.decode.arrowtypes import arrow_schema, check_types
-from hivesink.decode.clocks import nulls
-from hivesink.decode.convert import convert
+from hivesink.decode.convert import convert, converted
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.metadata import MetadataReader
 from hivesink.errors import InvalidOption
-from hivesink.ports import BadRow, DecodedRows
+from hivesink.ports import DecodedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from hivesink.core.table import Column
-    from hivesink.decode.values import DecodeOptions
+    from hivesink.decode.values import DecodeOptions, InvalidValue
     from hivesink.ports import Decoder
 
 
@@ -58,18 +57,21 @@ class RowsReader:
         return self._with_metadata(batch, decoded) if self._metadata.columns else decoded
 
     def _with_metadata(self, batch: pa.RecordBatch, decoded: DecodedRows) -> DecodedRows:
-        good = np.arange(batch.num_rows) if decoded.good is None else decoded.good.to_numpy()
         columns, wrong = self._metadata.read(batch, decoded.good)
         arrays = {**dict(zip(decoded.table.column_names, decoded.table.columns, strict=True)), **columns}
         table = pa.Table.from_arrays([arrays[name] for name in self._schema.names], schema=self._schema)
-        if not wrong:
-            return DecodedRows(table, decoded.good, decoded.bad, decoded.skipped)
-        bad = [*decoded.bad, *(error.bad_row(int(good[row])) for row, error in wrong.items())]
-        kept = np.delete(np.arange(len(good)), list(wrong))
-        rows = pa.array(good[kept], pa.int32())
-        return DecodedRows(
-            table.take(pa.array(kept)), rows, tuple(sorted(bad, key=lambda row: row.index)), decoded.skipped
-        )
+        return _without(wrong, DecodedRows(table, decoded.good, decoded.bad, decoded.skipped))
+
+
+def _without(wrong: Mapping[int, InvalidValue], rows: DecodedRows) -> DecodedRows:
+    """`rows`, those that are `wrong` among the bad ones; `wrong` counts good rows."""
+    if not wrong:
+        return rows
+    good = np.arange(rows.table.num_rows) if rows.good is None else rows.good.to_numpy()
+    bad = [*rows.bad, *(error.bad_row(int(good[row])) for row, error in wrong.items())]
+    kept = np.delete(np.arange(len(good)), list(wrong))
+    in_order = tuple(sorted(bad, key=lambda row: row.index))
+    return DecodedRows(rows.table.take(pa.array(kept)), pa.array(good[kept], pa.int32()), in_order, rows.skipped)
 
 
 def _decoder(columns: Sequence[Column], options: DecodeOptions) -> Decoder:
@@ -98,19 +100,9 @@ class ColumnsReader:
             check_types(batch.schema, self._columns, self._options)
             self._checked = batch.schema
         indexes = {name.lower(): index for index, name in enumerate(batch.schema.names)}
-        bad: dict[int, BadRow] = {}
-        arrays = []
-        for column in self._columns:
-            name = column.name.lower()
-            array, wrong = convert(batch.column(indexes[name]), column.type, self._options.times(name))
-            arrays.append(array)
-            for index, error in wrong.items():
-                bad.setdefault(index, error.within(name).bad_row(index))
-            if not column.nullable and array.null_count:
-                for index in np.flatnonzero(nulls(array)).tolist():
-                    bad.setdefault(index, BadRow(index, name, "null"))
-        table = pa.Table.from_arrays(arrays, schema=self._schema)
-        if not bad:
-            return DecodedRows(table, None, (), 0)
-        good = pa.array(np.delete(np.arange(table.num_rows), list(bad)), pa.int32())
-        return DecodedRows(table.take(good), good, tuple(bad[row] for row in sorted(bad)), 0)
+        arrays, wrong = converted(
+            (column, convert(batch.column(indexes[name]), column.type, self._options.times(name)))
+            for column, name in zip(self._columns, self._schema.names, strict=True)
+        )
+        table = pa.Table.from_arrays(list(arrays.values()), schema=self._schema)
+        return _without(wrong, DecodedRows(table, None, (), 0))

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyarrow import types
 
-from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
-from hivesink.decode.arrowtypes import arrow_schema, arrow_type, field_indexes, is_list, mismatches, spark_name
-from hivesink.decode.clocks import nulls
-from hivesink.decode.convert import Entries, convert
+from hivesink.decode.arrowtypes import arrow_schema, arrow_type, mismatches, spark_name
+from hivesink.decode.convert import convert
 from hivesink.decode.values import TimeRules
 from hivesink.errors import RowsUnfit
 
@@ -44,41 +41,13 @@ def refit(rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey) ->
 
 
 def _column(array: pa.Array, column: Column, key: PartitionKey) -> pa.Array:
-    shaped = _shaped(array, column.type)
     # TIMESTAMP_NTZ is Spark's name of Hive's TIMESTAMP.
     kinds = spark_name(array.type).replace("timestamp_ntz", "timestamp"), str(column.type)
-    if problems := mismatches(column.name, shaped.type, column.type, epoch=False):
+    if problems := mismatches(column.name, array.type, column.type, refits=True):
         path = problems[0].partition(": ")[0]
         raise RowsUnfit(*key, path, kinds, "hivesink doesn't convert between these types")
-    fitting, bad = convert(shaped, column.type, _EXACT)
+    fitting, bad = convert(array, column.type, _EXACT)
     for row in sorted(bad)[:1]:
         path = ".".join((column.name, *bad[row].path))
         raise RowsUnfit(*key, path, kinds, bad[row].reason)
     return fitting
-
-
-def _shaped(array: pa.Array, kind: HiveType) -> pa.Array:
-    """`array` with the struct fields that `kind` has, and texts for integers where it has a STRING."""
-    match kind:
-        case Primitive.STRING if types.is_integer(array.type):
-            return array.cast(pa.string())
-        case Array() if is_list(array.type):
-            entries = Entries(array)
-            return pa.ListArray.from_arrays(entries.offsets, _shaped(entries.of(array.values), kind.element))
-        case Map() if types.is_map(array.type):
-            entries = Entries(array)
-            keys, items = entries.of(array.keys), entries.of(array.items)
-            return pa.MapArray.from_arrays(entries.offsets, _shaped(keys, kind.key), _shaped(items, kind.value))
-        case Struct() if types.is_struct(array.type):
-            return _struct(array, kind)
-        case _:
-            return array
-
-
-def _struct(array: pa.Array, kind: Struct) -> pa.Array:
-    children, fields = array.flatten(), dict[str, pa.Array]()
-    for name, field in kind.fields:
-        indexes = field_indexes(array.type, name)
-        known = _shaped(children[indexes[0]], field) if indexes else pa.nulls(len(array), arrow_type(field))
-        fields[name.lower()] = known
-    return pa.StructArray.from_arrays(list(fields.values()), names=list(fields), mask=pa.array(nulls(array)))

@@ -49,8 +49,8 @@ class ColumnReader:
                 return array, doubt | np.isinf(array.fill_null(0).to_numpy(zero_copy_only=False))
             case Primitive.TIMESTAMP | Primitive.DATE if times.unit is not None:
                 numbers, doubt = integers(spans, pa.int64())
-                of_unit = counted(numbers, times.unit, self._arrow, times)
-                return of_unit.clocks, doubt | of_unit.doubt
+                clocks, unfit = counted(numbers, times.unit, self._arrow, times)
+                return clocks, np.logical_or.reduce([doubt, *(mask for mask, _ in unfit)])
             case Primitive() if kind in INTEGER_BITS:
                 return integers(spans, self._arrow)
             case Primitive() | Varchar() | Char():

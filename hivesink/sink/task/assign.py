@@ -93,7 +93,7 @@ class ByTime:
             local = moment.arrival.astimezone(self.zone)
             return [pa.repeat(pattern.format(local), rows.num_rows) for pattern in self.patterns.values()]
         if pa.types.is_integer(times.type):
-            times = counted(times, self.unit).times
+            times, _ = counted(times, self.unit)
         clock = self._clock(times.type)
         return [_formatted(times, pattern, clock) for pattern in self.patterns.values()]
 
@@ -102,9 +102,8 @@ class ByTime:
         times = self._given(rows, moment)
         if times is None or not pa.types.is_integer(times.type):
             return []
-        counts = counted(times, self.unit)
-        reasons = (counts.near, self.unit.too_near), (counts.far, self.unit.too_far)
-        return [BadRow(row, self.column, why) for mask, why in reasons for row in np.flatnonzero(mask).tolist()]
+        _, unfit = counted(times, self.unit)
+        return [BadRow(row, self.column, why) for mask, why in unfit for row in np.flatnonzero(mask).tolist()]
 
     def _given(self, rows: pa.Table, moment: Moment) -> pa.Array | pa.ChunkedArray | None:
         if self.column is None:

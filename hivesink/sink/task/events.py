@@ -52,7 +52,7 @@ class EventTimes:
         if not (pa.types.is_timestamp(times.type) or pa.types.is_date(times.type) or pa.types.is_int64(times.type)):
             raise _unfit(name, f"is of type {times.type}, not {TIMES_TEXT}")
         if pa.types.is_int64(times.type):
-            times = counted(times, unit_of(self.plan.config["sink.timestamp-format"], name)).times
+            times, _ = counted(times, unit_of(self.plan.config["sink.timestamp-format"], name))
         sources = self._sources(batch, good)
         seen = {source: self._micros(newest) for source, newest in _newest(times, sources)}
         if any(at is not None and at > self._limit for at in seen.values()):
