@@ -53,14 +53,13 @@ class Drain:
 class Drained:
     """`batch_ms` are Spark's own times for each micro-batch; `step_ms` are hivesink's for its parts, summed.
 
-    A contender that measures its own CPU, in seconds, says so in `cpu`. `rows` are those that a floor has read.
+    `rows` are those that a floor has read.
     """
 
     seconds: float
     batch_ms: list[int]
     step_ms: dict[str, int]
     rows: int | None = None
-    cpu: float | None = None
 
 
 FEW = 10_000

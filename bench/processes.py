@@ -84,10 +84,10 @@ class Process:
 
 
 class Python(Process):
-    """`bench.runner` or `bench.floors`, with the hivesink of the folder `code`, by default this one's."""
+    """`bench.runner`, with the hivesink of the folder `code`, by default this one's."""
 
-    def __init__(self, module: str, ground: Ground, log: Path, code: Path | None = None) -> None:
-        super().__init__([sys.executable, "-m", module, json.dumps(asdict(ground))], log, code)
+    def __init__(self, ground: Ground, log: Path, code: Path | None = None) -> None:
+        super().__init__([sys.executable, "-m", "bench.runner", json.dumps(asdict(ground))], log, code)
 
     @cached_property
     def ready(self) -> str:

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from bench import flink, floors
+from bench import flink
 from bench.cases import REGISTERED as REGISTERS
 from bench.cases import WRITERS, Case
 from bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, OWN, Drain, Drained
@@ -47,9 +47,7 @@ class Place:
     def process(self, contender: str) -> Process:
         if contender in {flink.HIVE, flink.FILES}:
             return Flink(self.ground, self.log, self.data / contender)
-        if contender in floors.FLOORS:
-            return Python("bench.floors", self.ground, self.log)
-        return Python("bench.runner", self.ground, self.log, self.before if contender == BEFORE else None)
+        return Python(self.ground, self.log, self.before if contender == BEFORE else None)
 
     def topic(self, case: Case, contender: str, rows: int) -> Topic:
         return topic(self.servers, self.data / "topics", case.workload_of(contender), rows)
@@ -121,7 +119,7 @@ class Race:
             seconds=drained.seconds,
             batch_ms=drained.batch_ms,
             step_ms=drained.step_ms,
-            cpu=meter.cpu if drained.cpu is None else drained.cpu,
+            cpu=meter.cpu,
             machine=meter.machine,
             peak=meter.peak,
             task_peak=meter.task_peak,
@@ -134,8 +132,7 @@ class Race:
         with self.place.process(drain.contender) as process, Meter([process.pid]) as meter:
             drained = process.drain(drain)
             seconds = perf_counter() - begun
-        # What measures its own CPU does other things beside.
-        return (drained if drained.cpu is not None else replace(drained, seconds=seconds)), meter
+        return replace(drained, seconds=seconds), meter
 
     def _in_its_turn(self, drain: Drain) -> tuple[Drained, Meter]:
         process = self._warm[drain.contender]

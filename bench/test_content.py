@@ -3,12 +3,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from pyarrow import parquet
 
-from bench.contenders import Drain
 from bench.content import differences, land
-from bench.floors import PYARROW, write
 from bench.ground import DATABASE, Ground
-from bench.records import all_due
+from bench.records import all_due, chunks
 from bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -22,14 +21,14 @@ def test_rows_written_from_memory_pass_the_check_and_missing_ones_do_not(tmp_pat
     workload = WORKLOADS[name]
     # No contender that registers: nobody calls this metastore.
     ground = Ground("thrift://127.0.0.1:1", tmp_path.as_uri(), (tmp_path / "checkpoints").as_uri())
-    drain = Drain(PYARROW, name, "t", ROWS, ROWS, servers="", topic="")
-    drained = write(drain, ground)
+    folder = tmp_path / f"{DATABASE}.db" / "t"
+    for chunk in chunks(workload, ROWS):
+        parquet.write_to_dataset(chunk.rows, folder, partition_cols=[workload.partition.column])
     due = all_due(workload, ROWS)
     landed = land(ground, "t", workload, registered=False)
-    files = sorted((tmp_path / f"{DATABASE}.db" / "t").rglob("*.parquet"))
+    files = sorted(folder.rglob("*.parquet"))
     assert differences(landed.figures, due) == []
     assert (landed.files, landed.bytes) == (len(files), sum(file.stat().st_size for file in files))
-    assert drained.cpu is not None
     # A hidden file is none of readers' business; one that is gone is missed.
     files[0].rename(files[0].with_name(".hidden"))
     fewer = differences(land(ground, "t", workload, registered=False).figures, due)
