@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hivesink.errors import FileSystemUnknown, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 DEFAULT_PORT = 8020
 _ACTIVE_ONLY = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
@@ -68,11 +68,6 @@ def client_properties(properties: Mapping[str, str], address: Address, rounds: i
         f"dfs.client.failover.proxy.provider.{address.authority}": _ACTIVE_ONLY,
         "dfs.client.failover.max.attempts": str(len(names) * (rounds + 1) - 1),
     }
-
-
-def answering_first(namenodes: tuple[str, ...], accepts: Callable[[str], bool]) -> tuple[str, ...]:
-    """`namenodes`, those that accept connections first: others may keep a call waiting for minutes."""
-    return namenodes if len(namenodes) == 1 else tuple(sorted(namenodes, key=lambda server: not accepts(server)))
 
 
 def accepts(namenode: str) -> bool:
@@ -156,16 +151,10 @@ def _server(text: str) -> str | None:
     return None if parts is None else f"{parts['host'].lower()}:{parts['port'] or DEFAULT_PORT}"
 
 
-def known_servers(properties: Mapping[str, str]) -> frozenset[str]:
-    """The NameNodes, as host:port, that the site's files name: by `dfs.namenode.rpc-address`, or `fs.defaultFS`.
-
-    That only with a port: without one it may be a nameservice.
-    """
-    named = [value.strip() for name, value in properties.items() if name.startswith("dfs.namenode.rpc-address")]
-    default = _LOCATION.fullmatch(properties.get("fs.defaultFS", ""))
-    authority = (default and default["authority"]) or ""
-    named += [authority] if ":" in authority else []
-    return frozenset(server for server in map(_server, named) if server)
+def is_named(address: Address, properties: Mapping[str, str]) -> bool:
+    """Whether a value of the site's files is one of the NameNodes, with its port."""
+    values = {value.strip().removeprefix("hdfs://").rstrip("/") for value in properties.values()}
+    return not values.isdisjoint(address.namenodes)
 
 
 def nameservices(properties: Mapping[str, str]) -> tuple[str, ...]:

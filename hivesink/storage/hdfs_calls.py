@@ -12,24 +12,14 @@ import os
 import random
 import threading
 import time
-import weakref
-from collections import deque
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from hdfs_native import Client
 
 from hivesink.errors import FileSystemUnknown, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.hdfs_address import (
-    Address,
-    accepts,
-    answering_first,
-    client_properties,
-    known_servers,
-    nameservices,
-)
+from hivesink.storage.hdfs_address import Address, accepts, client_properties, is_named, nameservices
 from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, CallAbandoned, Failure, Kind, judge
 
 if TYPE_CHECKING:
@@ -82,37 +72,22 @@ class RetryPolicy:
         return whole * (1 - chance / 2)
 
 
+def _answer(call: Callable[[], _T], answer: Future[_T]) -> None:
+    try:
+        answer.set_result(call())
+    except BaseException as error:  # noqa: BLE001  raised again in the calling thread
+        answer.set_exception(error)
+    finally:
+        # The error's traceback holds this frame, and must not keep a client alive with its threads and connections.
+        del call, answer
+
+
 class Failed(Exception):
     """A call that failed for good, or was repeated for the whole window."""
 
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
         super().__init__(failure.reason)
-
-
-class _Worker(threading.Thread):
-    """Makes the calls in its inbox. A daemon, so that a hanging one doesn't keep the process alive."""
-
-    def __init__(self, idle: deque[_Worker]) -> None:
-        super().__init__(name="hivesink-hdfs", daemon=True)
-        self._idle = idle
-        self.inbox: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
-
-    def run(self) -> None:
-        while (order := self.inbox.get()) is not None:
-            call, answer = order
-            try:
-                answer.set_result(call())
-            except BaseException as error:  # noqa: BLE001  raised again in the calling thread
-                answer.set_exception(error)
-            # An idle worker must not keep a client alive, with its threads and connections.
-            del call, answer, order
-            self._idle.append(self)
-
-
-def _dismiss(idle: deque[_Worker]) -> None:
-    while idle:
-        idle.pop().inbox.put(None)
 
 
 @dataclass(eq=False)
@@ -126,27 +101,18 @@ class HdfsCalls:
     sleep: Callable[[float], None] = time.sleep
     chance: Callable[[], float] = random.random
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _idle: deque[_Worker] = field(default_factory=deque)
     _clients: dict[int, Client] = field(default_factory=dict)
     _answered: bool = False
     _first: str = ""
     _hung: str = ""
     _warned: float = -_WARN_AGAIN
 
-    def __post_init__(self) -> None:
-        # Without it their threads would outlive it.
-        weakref.finalize(self, _dismiss, self._idle)
-
     def bounded(self, call: Callable[[], _T], seconds: float | None = None) -> _T:
         """The result of `call`. Raises what it raises, or CallAbandoned after `seconds` (default: the time-out)."""
         limit = self.retry_policy.timeout if seconds is None else seconds
-        try:
-            worker = self._idle.pop()
-        except IndexError:
-            worker = _Worker(self._idle)
-            worker.start()
         answer: Future[_T] = Future()
-        worker.inbox.put((call, answer))
+        # A daemon, so that a hanging call doesn't keep the process alive.
+        threading.Thread(target=_answer, args=(call, answer), name="hivesink-hdfs", daemon=True).start()
         # `result` alone can't tell its own time-out from one that the call raised.
         if not wait([answer], limit).done:
             message = f"no answer within {limit:g} s"
@@ -161,14 +127,14 @@ class HdfsCalls:
         return self._persist(0, call, self.retry_policy.timeout, repeatable=repeatable)
 
     def judged(self, error: BaseException) -> Failure:
-        """As `judge`, but a host without an address is down where something says that there is such a host.
+        """As `judge`, but a host that has answered, or that the site names with its port, is down without an address.
 
-        The name of a container that restarts is unknown for a moment. It is known to be right after an answer, or where
-        the site's own files have it. Elsewhere the name may be a nameservice whose site's files are missing.
+        So is a container that restarts. Any other name may be a nameservice whose site's files are missing.
         """
         failure = judge(error)
-        known = self._answered or not known_servers(self.properties).isdisjoint(self.address.namenodes)
-        return replace(failure, kind=Kind.NOT_TAKEN) if failure.kind is Kind.UNKNOWN_HOST and known else failure
+        if failure.kind is Kind.UNKNOWN_HOST and (self._answered or is_named(self.address, self.properties)):
+            return replace(failure, kind=Kind.NOT_TAKEN)
+        return failure
 
     def refusal(self, action: str, path: str, failure: Failure, *, changing: bool) -> Exception:
         """The error for a call that failed. `changing` calls without an answer are OutcomeUnknown."""
@@ -186,19 +152,18 @@ class HdfsCalls:
             case Kind.UNANSWERED if changing:
                 return OutcomeUnknown(action, path, f"{server}: {reason}")
         advice = _ADVICE.get(failure.kind, "{server} says: {reason}")
-        return StoreUnavailable(
-            action, path, advice.format(server=server, reason=reason, window=self.retry_policy.window)
-        )
+        advice = advice.format(server=server, reason=reason, window=self.retry_policy.window)
+        return StoreUnavailable(action, path, advice)
 
-    def pauses(self) -> Iterator[None]:
-        """Wait between tries of several calls, longer each time, until the window ends."""
+    def pauses(self) -> Iterator[float]:
+        """Wait between tries, longer each time, until the window ends. Yields the seconds that are left of it."""
         until = self.tick() + self.retry_policy.window
         for tries in itertools.count():
             pause = self.retry_policy.wait(tries, self.chance())
             if self.tick() + pause > until:
                 return
             self.sleep(pause)
-            yield
+            yield until - self.tick()
 
     def create(self, call: Callable[[Client], _T]) -> _T:
         """As `ask`, for a file to write. Its client waits for NameNodes that restart."""
@@ -207,8 +172,7 @@ class HdfsCalls:
 
     def _persist(self, rounds: int, call: Callable[[Client], _T], seconds: float, *, repeatable: bool) -> _T:
         """`rounds`: how often the client itself asks all NameNodes again."""
-        until = self.tick() + self.retry_policy.window
-        tries = 0
+        pauses = self.pauses()
         while True:
             asked = self._open(rounds)
             try:
@@ -221,20 +185,13 @@ class HdfsCalls:
                 self._answered = True
                 return answer
             again = failure.kind in PASSING or (repeatable and failure.kind in UNCERTAIN)
-            pause = self.retry_policy.wait(tries, self.chance())
-            if not again or self.tick() + pause > until:
+            left = next(pauses, None) if again else None
+            if left is None:
                 raise Failed(failure)
-            self._warn(failure, until)  # A silent job looks idle.
-            self.sleep(pause)
-            tries += 1
-
-    def _warn(self, failure: Failure, until: float) -> None:
-        now = self.tick()
-        with self._lock:
-            if until - now > self.retry_policy.window - _QUIET or now - self._warned < _WARN_AGAIN:
-                return
-            self._warned = now
-        logger.warning("%s: %s; asked again for %.0f s more", self.address, failure.reason, until - now)
+            if left < self.retry_policy.window - _QUIET and self.tick() - self._warned >= _WARN_AGAIN:
+                # A silent job looks idle.
+                self._warned = self.tick()
+                logger.warning("%s: %s; asked again for %.0f s more", self.address, failure.reason, left)
 
     def _open(self, rounds: int) -> Client:
         with self._lock:
@@ -243,7 +200,10 @@ class HdfsCalls:
             return self._clients[rounds]
 
     def _new(self, rounds: int) -> Client:
-        order = answering_first(self.address.namenodes, lambda server: server != self._hung and accepts(server))
+        order = self.address.namenodes
+        if len(order) > 1:
+            # One that doesn't even accept a connection may keep a call waiting for minutes.
+            order = tuple(sorted(order, key=lambda server: server == self._hung or not accepts(server)))
         self._first = order[0]
         if "SPARK_USER" in os.environ:
             # Act as the user who submitted the job, as Spark's executors do. This is the only way to give hdfs-native a

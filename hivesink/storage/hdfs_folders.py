@@ -1,4 +1,4 @@
-"""Folders of HDFS: made as needed, with the modes of folders and of the files in them.
+"""Places in HDFS, and folders made as needed, with the modes of folders and of the files in them.
 
 HDFS limits the ACL that a new file or folder inherits by the mode that the client sends. Java's client also sends the
 mode before the umask, hdfs-native does not: so the umask applies here only without a default ACL (HDFS-6962).
@@ -6,17 +6,22 @@ mode before the umask, hdfs-native does not: so the umask applies here only with
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from posixpath import basename, dirname
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from hivesink.storage.fs import folder_permission
+from hivesink.errors import HiveSinkError
+from hivesink.storage.fs import TRIES, folder_permission
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls
-from hivesink.storage.hdfs_failures import ABSENT
+from hivesink.storage.hdfs_failures import ABSENT, Failure, Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from hdfs_native import Client
 
+_T = TypeVar("_T")
 _SHARED = ".hivesink"
 """Holds the logs of every table of a folder, whoever writes them."""
 _OWNER_WRITES = 0o200
@@ -108,3 +113,63 @@ class Folders:
         mode = (parent.mode if shared else parent.mode & ~0o1002) | 0o700
         self.calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
         return Folder(mode, parent.inherits)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A location, its `path` in the file system, and how to ask about it, with hivesink's errors."""
+
+    location: str
+    path: str
+    calls: HdfsCalls
+    folders: Folders
+
+    def ask(self, action: str, call: Callable[[Client, str], _T], *, changing: bool = False) -> _T | None:
+        """The answer about `path`, or None where there is nothing."""
+        with self.refusing(action, changing=changing):
+            try:
+                return self.calls.ask(lambda client: call(client, self.path), repeatable=not changing)
+            except Failed as error:
+                if error.failure.kind not in ABSENT:
+                    raise
+        return None
+
+    def make(self, call: Callable[[], _T]) -> _T:
+        """The result of `call`, which makes this name. Others may prune its folder before that. Raises Failed."""
+        folder = dirname(self.path)
+        for _ in range(TRIES):
+            try:
+                return call()
+            except Failed as error:  # noqa: PERF203 - to try again
+                if error.failure.kind is not Kind.NO_PARENT:
+                    raise
+                self.folders.forget(folder)
+                self.folders.need(folder)
+        raise Failed(Failure(Kind.REFUSED, f"the folder {folder} keeps vanishing"))
+
+    def delete(self, action: str = "delete") -> bool:
+        """Delete the file or the empty folder. False where there is none."""
+        with self.refusing(action, changing=True):
+            try:
+                return self.calls.ask(lambda client: client.delete(self.path, recursive=False), repeatable=False)
+            except Failed as error:
+                if error.failure.kind not in {*ABSENT, Kind.EXISTS}:
+                    raise
+        return False
+
+    def remove(self) -> bool:
+        """Whether the file is surely gone, after another try to delete it."""
+        with suppress(HiveSinkError):
+            return self.delete() or self.ask("look at", lambda client, path: client.get_file_info(path)) is None
+        return False
+
+    @contextmanager
+    def refusing(self, action: str, *, changing: bool = False) -> Iterator[None]:
+        """Raise hivesink's error instead of Failed."""
+        try:
+            yield
+        except Failed as error:
+            raise self.refusal(error.failure, action, changing=changing) from error
+
+    def refusal(self, failure: Failure, action: str, *, changing: bool = False) -> Exception:
+        return self.calls.refusal(action, self.location, failure, changing=changing)

@@ -7,47 +7,45 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import StoreUnavailable
-from hivesink.storage.hdfs_failures import Unreported
+from hivesink.storage.hdfs_failures import CallAbandoned, Failure, Kind, Unreported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hdfs_native import Client, FileReader, FileWriter
 
+    from hivesink.storage.hdfs_folders import Place
+
 _BUFFER = 1 << 18
+_STEP = 300.0
+"""Seconds for one step of a write: hdfs-native gives DataNodes a minute each before it goes on without them."""
+
+_CUT = Failure(Kind.REFUSED, "a step was cut short")
 
 
 class NewFile(io.RawIOBase):
-    """A file that is being written; small writes are joined. Only `finish` completes it.
+    """A file at `place` that is being written; small writes are joined. Only `finish` completes it.
 
-    `call` runs a step of the writer and raises hivesink's errors. Closing without `finish` leaves an incomplete file,
-    which its writer deletes.
+    Closing without `finish` leaves an incomplete file, which its writer deletes.
     With the first packet hdfs-native connects to the DataNodes that the NameNode names, and fails if one of them is
-    dead: `anew`, given that error, begins the file once more, or raises it.
-    At the end of each block of `block` bytes the file is closed and `append`ed to: HDFS answers
+    dead: then the file is deleted and created anew for a while, until the NameNode names others.
+    At the end of each block of `block` bytes the file is closed and appended to: HDFS answers
     NotReplicatedYetException while no DataNode has reported the last block, and hdfs-native takes that for the end.
     """
 
-    def __init__(
-        self,
-        writer: FileWriter,
-        call: Callable[[Callable[[], Any]], Any],
-        append: Callable[[], FileWriter],
-        anew: Callable[[StoreUnavailable], FileWriter],
-        block: int,
-    ) -> None:
+    def __init__(self, place: Place, create: Callable[[], FileWriter], block: int) -> None:
         super().__init__()
-        self._writer: FileWriter | None = writer
-        self._call = call
-        self._append = append
-        self._anew = anew
+        self._place = place
+        self._create = create
         self._block = block
+        self._writer: FileWriter | None = create()
+        self._pauses = place.calls.pauses()
         self._sent = 0
         self._waiting = bytearray()
         # The data sent until the first packet is certainly written; then None.
         self._kept: list[bytes] | None = []
         self._length = 0
-        self._broken = False
+        self._broken: Failure | None = None
 
     def writable(self) -> bool:
         return True
@@ -78,11 +76,11 @@ class NewFile(io.RawIOBase):
         while True:
             try:
                 act()
-            except StoreUnavailable as error:  # noqa: PERF203 - to try again
-                if self._kept is None:
+            except StoreUnavailable:  # noqa: PERF203 - to try again
+                unreached = self._broken is not None and self._broken.kind is Kind.NO_DATA
+                if self._kept is None or not unreached or not any(self._place.remove() for _ in self._pauses):
                     raise
-                self._writer = self._anew(error)
-                self._broken = False
+                self._writer, self._broken = self._create(), None
                 self._waiting[:0] = b"".join(self._kept)
                 self._kept, self._sent = [], 0
             else:
@@ -102,7 +100,10 @@ class NewFile(io.RawIOBase):
             filled = self._sent % self._block
             if self._sent and not filled:
                 self._step(methodcaller("close"))
-                self._writer = self._append()
+                self._broken = _CUT
+                with self._place.refusing("write"):
+                    self._writer = self._place.calls.create(lambda client: client.append(self._place.path))
+                self._broken = None
             piece, data = data[: self._block - filled], data[self._block - filled :]
             self._step(methodcaller("write", piece))
             self._sent += len(piece)
@@ -115,18 +116,32 @@ class NewFile(io.RawIOBase):
             # hdfs-native would complete the file without the lost block.
             message = "an earlier write of this file has failed"
             raise ValueError(message)
-        self._broken = True
-        self._call(lambda: step(writer))
-        self._broken = False
+        self._broken = _CUT
+        try:
+            self._place.calls.bounded(lambda: step(writer), _STEP)
+        except (OSError, RuntimeError, NotImplementedError, CallAbandoned) as error:
+            self._broken = _in_a_write(self._place.calls.judged(error))
+            raise self._place.refusal(self._broken, "write") from error
+        self._broken = None
+
+
+def _in_a_write(failure: Failure) -> Failure:
+    match failure.kind:
+        case Kind.MISSING:
+            return Failure(Kind.REFUSED, f"somebody deleted it meanwhile: {failure.reason}")
+        case Kind.NOT_TAKEN:
+            # Most likely by a DataNode: the client of a write waits for NameNodes by itself.
+            return Failure(Kind.NO_DATA, failure.reason)
+    return failure
 
 
 class StoredFile(io.RawIOBase):
     """A file to read, seekable. Each read asks for a range, so it can be repeated."""
 
-    def __init__(self, reader: FileReader, call: Callable[[Callable[[], bytes]], bytes]) -> None:
+    def __init__(self, place: Place, reader: FileReader) -> None:
         super().__init__()
+        self._place = place
         self._reader = reader
-        self._call = call
         self._length = len(reader)
         self._at = 0
 
@@ -149,7 +164,8 @@ class StoredFile(io.RawIOBase):
         if wanted <= 0:
             return 0
         at = self._at
-        data = self._call(lambda: self._reader.read_range(at, wanted))
+        with self._place.refusing("read"):
+            data = self._place.calls.ask(lambda _: self._reader.read_range(at, wanted), repeatable=True)
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +13,8 @@ from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_address import Address
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls, RetryPolicy
 from hivesink.storage.hdfs_failures import Kind
+from hivesink.storage.hdfs_folders import Folders, Place
+from hivesink.storage.hdfs_streams import NewFile
 from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
@@ -128,8 +128,9 @@ def test_a_host_that_is_surely_one_may_lose_its_name_for_a_while(site: Mapping[s
     assert told.value.failure.kind is Kind.NOT_TAKEN
     assert clock.sleeps
     # In a write it is a DataNode's.
+    place = Place("hdfs://nohost:8020/a", "/a", calls, Folders(calls, None, 0o022, as_folder=False))
     with pytest.raises(StoreUnavailable, match="DataNodes"):
-        HdfsFileSystem(site)._stream(calls, "hdfs://nohost:8020/a", lambda: look_up(None))
+        NewFile(place, lambda: None, 1 << 20)._step(look_up)  # type: ignore[arg-type,return-value]
 
 
 def _nameservice(first: str, second: str) -> dict[str, str]:
@@ -163,30 +164,9 @@ def test_on_hdfs_a_nameservice_whose_other_namenode_does_not_answer(
 
 
 def test_a_call_that_hangs_keeps_nobody_else(silent: str) -> None:
-    """Each call has a thread of its own, taken up again by the next one."""
     fs = file_system({}, Clock(), timeout=0.2)
     before = threading.active_count()
     for _ in range(3):
         with pytest.raises(OutcomeUnknown):
             fs.delete(f"hdfs://{silent}/a")
     assert threading.active_count() <= before + 3
-
-
-class Held:
-    """Stands for a client: threads and connections go once nobody holds it."""
-
-    def length(self) -> int:
-        return 1
-
-
-def test_an_idle_worker_keeps_nothing_of_its_last_call() -> None:
-    address = Address("nn:8020", ("nn:8020",))
-    calls = HdfsCalls(address, {}, RetryPolicy(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.5)
-    held = Held()
-    gone = weakref.ref(held)
-    assert calls.bounded(held.length, 5) == 1
-    del held
-    until = time.monotonic() + 5
-    while gone() is not None and time.monotonic() < until:
-        time.sleep(0.01)
-    assert gone() is None
