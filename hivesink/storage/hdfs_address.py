@@ -119,30 +119,28 @@ def _default(location: str, properties: Mapping[str, str]) -> str:
 
 
 def _address(location: str, authority: str, properties: Mapping[str, str]) -> Address:
-    namenodes = _namenodes(authority, properties)
-    if namenodes:
+    addresses = _addresses(authority, properties)
+    if namenodes := tuple(filter(None, addresses.values())):
         return Address(authority, namenodes)
-    if _split(properties.get(f"dfs.ha.namenodes.{authority}", "")):
-        raise FileSystemUnknown(location, f"{', '.join(_address_names(authority, properties))} are not set")
+    if f"dfs.ha.namenodes.{authority}" in properties:
+        raise FileSystemUnknown(location, f"{', '.join(addresses)} are not set")
     place = _server(authority)
     if place is None:
         raise FileSystemUnknown(location, f"{authority!r} is neither a nameservice nor host:port")
     # Partitions older than the nameservice are registered at one of its NameNodes, the same file system.
     for name in nameservices(properties):
-        if place in {_server(server) for server in _namenodes(name, properties)}:
-            return Address(name, _namenodes(name, properties))
+        namenodes = tuple(filter(None, _addresses(name, properties).values()))
+        if place in map(_server, namenodes):
+            return Address(name, namenodes)
     return Address(place, (place,))
 
 
-def _address_names(authority: str, properties: Mapping[str, str]) -> list[str]:
-    name = f"dfs.namenode.rpc-address.{authority}"
-    namenodes = _split(properties.get(f"dfs.ha.namenodes.{authority}", ""))
-    return [f"{name}.{namenode}" for namenode in namenodes] or [name]
-
-
-def _namenodes(nameservice: str, properties: Mapping[str, str]) -> tuple[str, ...]:
-    servers = (properties.get(name, "").strip() for name in _address_names(nameservice, properties))
-    return tuple(server for server in servers if server)
+def _addresses(nameservice: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties with the addresses of a nameservice's NameNodes; an empty one isn't set."""
+    name = f"dfs.namenode.rpc-address.{nameservice}"
+    namenodes = _split(properties.get(f"dfs.ha.namenodes.{nameservice}", ""))
+    names = [f"{name}.{namenode}" for namenode in namenodes] or [name]
+    return {name: properties.get(name, "").strip() for name in names}
 
 
 def _server(text: str) -> str | None:

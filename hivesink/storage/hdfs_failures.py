@@ -14,14 +14,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class CallAbandoned(Exception):
-    """A call that didn't end in time; it may still take effect."""
-
-
-class Unreported(RuntimeError):
-    """A closed file whose last block no DataNode has reported yet, so readers see only the others."""
-
-
 class Kind(Enum):
     """What a failure says about the call."""
 
@@ -41,6 +33,18 @@ class Kind(Enum):
     REFUSED = "refused for another reason"
 
 
+class CallAbandoned(Exception):
+    """A call that didn't end in time; it may still take effect."""
+
+    kind = Kind.UNANSWERED
+
+
+class Unreported(RuntimeError):
+    """A closed file whose last block no DataNode has reported yet, so readers see only the others."""
+
+    kind = Kind.NO_DATA
+
+
 PASSING = frozenset({Kind.NOT_TAKEN, Kind.SAFE_MODE})
 """Not done, and the same call may succeed soon."""
 UNCERTAIN = frozenset({Kind.UNANSWERED, Kind.NO_DATA})
@@ -58,50 +62,42 @@ class Failure:
 
 
 _VARIANT = re.compile(r'(?P<variant>\w+)\((?:"(?P<first>(?:[^"\\]|\\.)*)")?(?:, "(?P<second>.*)")?', re.DOTALL)
-_RPC = {
-    "AccessControlException": Kind.DENIED,
-    "ParentNotDirectoryException": Kind.NOT_A_FOLDER,
-    "NSQuotaExceededException": Kind.QUOTA,
-    "DSQuotaExceededException": Kind.QUOTA,
-    "QuotaByStorageTypeExceededException": Kind.QUOTA,
-    "SafeModeException": Kind.SAFE_MODE,
-    "RetriableException": Kind.NOT_TAKEN,
-    "StandbyException": Kind.NOT_TAKEN,
-    "ObserverRetryOnActiveException": Kind.NOT_TAKEN,
-    "PathIsNotEmptyDirectoryException": Kind.EXISTS,
-    "LeaseExpiredException": Kind.MISSING,
-}
 _PARENT = ("rename destination parent", "Parent directory")
 _DATA = frozenset({"DataTransferError", "BlocksNotFound", "ChecksumError", "OperationFailed", "ErasureCodingError"})
-_BY_TEXT = (
-    (Kind.NOT_A_FOLDER, {"AccessControlException"}, re.compile(r"\(is not a directory\)")),
-    (Kind.SAFE_MODE, {"RetriableException"}, re.compile(r"[Ss]afe ?[Mm]ode")),
-    (Kind.NO_ROOM, {"IOException"}, re.compile(r"could only be (?:written|replicated) to \d+ ")),
-    (Kind.EXISTS, {"IOException"}, re.compile(r"must both be directories")),
-    (Kind.UNSUPPORTED, set[str](), re.compile(r"encryption zone")),
+_OF_THE_SERVER = (
+    ("AccessControlException", r"\(is not a directory\)", Kind.NOT_A_FOLDER),
+    ("AccessControlException", "", Kind.DENIED),
+    ("ParentNotDirectoryException", "", Kind.NOT_A_FOLDER),
+    (r"\w*Quota\w*ExceededException", "", Kind.QUOTA),
+    ("SafeModeException", "", Kind.SAFE_MODE),
+    ("RetriableException", "[Ss]afe ?[Mm]ode", Kind.SAFE_MODE),
+    ("RetriableException|StandbyException|ObserverRetryOnActiveException", "", Kind.NOT_TAKEN),
+    ("PathIsNotEmptyDirectoryException", "", Kind.EXISTS),
+    ("LeaseExpiredException", "", Kind.MISSING),
+    ("IOException", r"could only be (?:written|replicated) to \d+ ", Kind.NO_ROOM),
+    ("IOException", "must both be directories", Kind.EXISTS),
+    (r"\w+", "encryption zone", Kind.UNSUPPORTED),
 )
-"""Kinds that only the text of an exception shows; an empty set of classes matches any."""
+"""The class of an exception, a part of its text, and what they say; the first that fits."""
 
 
 def judge(error: BaseException) -> Failure:
     """What `error` means. Only for what hdfs-native and `HdfsCalls` raise; an unknown text is REFUSED."""
     text = str(error)
+    line = _line(text)
     match error:
-        case CallAbandoned():
-            failure = Failure(Kind.UNANSWERED, text)
-        case Unreported():
-            failure = Failure(Kind.NO_DATA, text)
+        case CallAbandoned() | Unreported():
+            return Failure(error.kind, text)
         case FileExistsError():
-            failure = Failure(Kind.EXISTS, _line(text))
+            return Failure(Kind.EXISTS, line)
         case FileNotFoundError():
-            failure = Failure(Kind.NO_PARENT if text.startswith(_PARENT) else Kind.MISSING, _line(text))
+            return Failure(Kind.NO_PARENT if text.startswith(_PARENT) else Kind.MISSING, line)
         case NotImplementedError():
-            failure = Failure(Kind.UNSUPPORTED, _line(text))
+            return Failure(Kind.UNSUPPORTED, line)
         case OSError():
-            failure = Failure(_of_connection(text), _line(text))
+            return Failure(_of_connection(text), line)
         case _:
-            failure = _of_variant(text)
-    return failure
+            return _of_variant(text)
 
 
 def _of_connection(text: str) -> Kind:
@@ -117,18 +113,15 @@ def _of_variant(text: str) -> Failure:
     if parts is None:
         return Failure(Kind.REFUSED, _line(text))
     if parts["variant"] in {"RPCError", "FatalRPCError"}:
-        return _of_server((parts["first"] or "").rpartition(".")[2], _line(parts["second"] or ""))
+        java, reason = (parts["first"] or "").rpartition(".")[2], _line(parts["second"] or "")
+        for classes, pattern, kind in _OF_THE_SERVER:
+            if re.fullmatch(classes, java) and re.search(pattern, reason):
+                return Failure(kind, reason)
+        return Failure(Kind.REFUSED, f"{java}: {reason}")
     kind = Kind.NO_DATA if parts["variant"] in _DATA else Kind.REFUSED
     if "no KMS provider is configured" in text:
         kind = Kind.UNSUPPORTED
     return Failure(kind, f"{parts['variant']}: {_line(parts['first'] or text)}")
-
-
-def _of_server(java: str, reason: str) -> Failure:
-    for kind, classes, pattern in _BY_TEXT:
-        if (not classes or java in classes) and pattern.search(reason):
-            return Failure(kind, reason)
-    return Failure(_RPC[java], reason) if java in _RPC else Failure(Kind.REFUSED, f"{java}: {reason}")
 
 
 def _line(text: str) -> str:

@@ -130,7 +130,7 @@ def test_a_host_that_is_surely_one_may_lose_its_name_for_a_while(site: Mapping[s
     # In a write it is a DataNode's.
     place = Place("hdfs://nohost:8020/a", "/a", calls, Folders(calls, None, 0o022, as_folder=False))
     with pytest.raises(StoreUnavailable, match="DataNodes"):
-        NewFile(place, lambda: None, 1 << 20)._step(look_up)  # type: ignore[arg-type,return-value]
+        NewFile(place, object, 1 << 20)._step(look_up)  # type: ignore[arg-type]
 
 
 def _nameservice(first: str, second: str) -> dict[str, str]:
