@@ -304,24 +304,6 @@ def test_a_torn_touched_list_names_no_folder(fs: FileSystem, log: CommitLog) -> 
     assert log.folders(torn) == ("/w/t/dt=1",)
 
 
-def test_a_folder_is_renamed_with_all_that_is_in_it_and_never_over_anything(
-    fs: FileSystem, log: CommitLog, folder: str
-) -> None:
-    filled(log, 2)
-    fs.rename_folder(folder, f"{folder}.reset-x")
-    assert log.view().head == 0
-    aside = RenameCommitLog(fs, f"{folder}.reset-x")
-    assert (aside.view().head, aside.manifest(Epoch(2))) == (2, small(2))
-    with pytest.raises(FileNotFoundError):
-        fs.rename_folder(folder, f"{folder}.reset-y")
-    log.uid("0a1b2c3d")
-    log.create(small(1))
-    with pytest.raises(FileExistsError):
-        fs.rename_folder(folder, f"{folder}.reset-x")
-    assert log.view().head == 1
-    assert aside.view().head == 2
-
-
 @pytest.mark.parametrize(
     ("data", "error"),
     [(b"{", LogDamaged), (b"[]", LogDamaged), (b'{"format": 1}', LogDamaged), (b'{"format": 2}', NewerFormat)],

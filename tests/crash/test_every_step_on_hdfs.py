@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,15 +13,13 @@ from typing import TYPE_CHECKING, BinaryIO
 import pytest
 
 from hivesink.config.site import Site as Hadoop
-from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
 from tests.crash.faults import FaultyFileSystem, Mode
 from tests.crash.steps import BATCH, ROLLING, Case, calls_of, cases, new_site, play
+from tests.storage.realhdfs import apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from hivesink.storage.hdfs_address import Address
     from jobs.cluster import Cluster
     from tests.crash.faults import Call
     from tests.crash.site import Site
@@ -50,21 +47,6 @@ class Abandoning(FaultyFileSystem):
         """Nothing is closed: who is dead closes nothing."""
 
 
-def new_client(properties: Mapping[str, str]) -> HdfsFileSystem:
-    """As a process of its own has it: leases are a client's, and one that lives on would take them along."""
-    found: list[HdfsCalls] = []
-
-    def connect(address: Address, given: Mapping[str, str]) -> HdfsCalls:
-        if not found:
-            calls = HdfsCalls(
-                address, given, RetryPolicy(), tick=time.monotonic, sleep=time.sleep, chance=random.random
-            )
-            found.append(calls)
-        return found[0]
-
-    return HdfsFileSystem(properties, connect=connect)
-
-
 @dataclass
 class Sites:
     """Sites of their own folders on one HDFS."""
@@ -77,7 +59,8 @@ class Sites:
     def new(self, count: int, tasks: int, options: dict[str, str]) -> Site:
         with self._lock:
             number = next(self._numbers)
-        connect = partial(new_client, self.hadoop.hadoop)
+        # As processes of their own have them: leases are a client's, and a client that lives on would take them along.
+        connect = partial(apart, self.hadoop.hadoop)
         return new_site(options, count, tasks, connect, f"{self.root}/{number}")
 
 

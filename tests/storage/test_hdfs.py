@@ -5,23 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hdfs_native import AclEntry, Client
 
-from hivesink.errors import NotWritable, StoreUnavailable, Unsupported
-from hivesink.storage.fs import Entry
+from hivesink.errors import NotWritable, StoreUnavailable
 from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
-from tests.storage.realhdfs import hdfs_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hivesink.storage.hdfs_address import Address
+from tests.storage.realhdfs import apart, hdfs_folder
 
 
 class Place:
@@ -50,16 +42,8 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 def user(monkeypatch: pytest.MonkeyPatch, name: str, mode: int | None = None, **site: str) -> HdfsFileSystem:
     """The file system as another user: a client finds out whose it is when it first connects."""
-
-    def connect(address: Address, known: Mapping[str, str]) -> HdfsCalls:
-        return made.setdefault(
-            str(address),
-            HdfsCalls(address, known, RetryPolicy(), tick=lambda: 0.0, sleep=lambda _: None, chance=lambda: 0.0),
-        )
-
-    made: dict[str, HdfsCalls] = {}
     monkeypatch.setenv("HADOOP_USER_NAME", name)
-    return HdfsFileSystem(site, mode, connect=connect)
+    return apart(site, mode)
 
 
 @pytest.mark.parametrize(
@@ -127,45 +111,6 @@ def test_who_may_not_write_is_told_user_path_and_mode(place: Place, monkeypatch:
     ):
         with pytest.raises(NotWritable):
             call()
-
-
-def test_rename_neither_overwrites_nor_invents_and_makes_folders(place: Place) -> None:
-    fs = HdfsFileSystem({})
-    fs.write_new(f"{place.url}/a", b"a")
-    fs.write_new(f"{place.url}/b", b"b")
-    with pytest.raises(FileExistsError):
-        fs.rename(f"{place.url}/a", f"{place.url}/b")
-    with pytest.raises(FileNotFoundError):
-        fs.rename(f"{place.url}/none", f"{place.url}/c/d")
-    fs.rename(f"{place.url}/a", f"{place.url}/new/folder/a")
-    assert (fs.read(f"{place.url}/b"), fs.read(f"{place.url}/new/folder/a")) == (b"b", b"a")
-    with pytest.raises(FileExistsError):
-        fs.rename(f"{place.url}/b", f"{place.url}/new")
-    with pytest.raises(Unsupported, match="different file systems"):
-        fs.rename(f"{place.url}/b", "hdfs://127.0.0.1:1/b")
-
-
-def test_a_file_in_the_way_is_no_folder_and_a_file_is_never_taken_for_one(place: Place) -> None:
-    fs = HdfsFileSystem({})
-    fs.write_new(f"{place.url}/f", b"x")
-    with pytest.raises(StoreUnavailable, match="not a directory"):
-        fs.write_new(f"{place.url}/f/g", b"x")
-    assert fs.list(f"{place.url}/f") == ()
-    assert fs.list(f"{place.url}/f/g") == ()
-    assert fs.length(f"{place.url}/f/g") is None
-    assert fs.read(f"{place.url}/f/g") is None
-    assert not fs.delete(f"{place.url}/f/g")
-    assert not fs.remove_empty(f"{place.url}/f")
-    assert not fs.remove_empty(place.url)
-    assert fs.list(place.url) == [Entry("f", 1)]
-
-
-def test_a_folder_that_others_remove_is_made_again(place: Place) -> None:
-    fs = HdfsFileSystem({})
-    fs.write_new(f"{place.url}/a=1/b=2/f", b"x")
-    place.client.delete(f"{place.path}/a=1", recursive=True)
-    fs.write_new(f"{place.url}/a=1/b=2/g", b"x")
-    assert fs.list(f"{place.url}/a=1/b=2") == [Entry("g", 1)]
 
 
 def test_files_of_several_blocks_are_whole(place: Place) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +15,7 @@ from hivesink.storage.hdfs_calls import Failed, HdfsCalls, RetryPolicy
 from hivesink.storage.hdfs_failures import Kind
 from hivesink.storage.hdfs_folders import Folders, Place
 from hivesink.storage.hdfs_streams import NewFile
-from tests.storage.realhdfs import hdfs_folder
+from tests.storage.realhdfs import apart, hdfs_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,19 +32,14 @@ class Clock:
         self.now += seconds
         self.sleeps.append(seconds)
 
+    def calls(self, timeout: float = 1.0) -> dict[str, Any]:
+        """Fields of `HdfsCalls`."""
+        policy = RetryPolicy(window=10.0, timeout=timeout)
+        return {"retry_policy": policy, "tick": lambda: self.now, "sleep": self.sleep, "chance": lambda: 0.5}
+
 
 def file_system(properties: Mapping[str, str], clock: Clock, timeout: float = 1.0) -> HdfsFileSystem:
-    made: dict[str, HdfsCalls] = {}
-
-    def connect(address: Address, known: Mapping[str, str]) -> HdfsCalls:
-        if str(address) not in made:
-            retry_policy = RetryPolicy(window=10.0, timeout=timeout)
-            made[str(address)] = HdfsCalls(
-                address, known, retry_policy, tick=lambda: clock.now, sleep=clock.sleep, chance=lambda: 0.5
-            )
-        return made[str(address)]
-
-    return HdfsFileSystem(properties, connect=connect)
+    return apart(properties, **clock.calls(timeout))
 
 
 @pytest.fixture
@@ -111,9 +106,7 @@ def test_an_unknown_host_is_said_at_once() -> None:
 def test_a_host_that_is_surely_one_may_lose_its_name_for_a_while(site: Mapping[str, str], waits: bool) -> None:
     """As a container does that restarts."""
     clock, address = Clock(), Address("nohost:8020", ("nohost:8020",))
-    calls = HdfsCalls(
-        address, site, RetryPolicy(window=10.0), tick=lambda: clock.now, sleep=clock.sleep, chance=lambda: 0.5
-    )
+    calls = HdfsCalls(address, site, **clock.calls())
 
     def look_up(_: object) -> None:
         message = "failed to lookup address information: Name or service not known"

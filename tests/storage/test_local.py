@@ -115,14 +115,6 @@ def test_a_really_full_device_is_told_by_the_stream_itself(tmp_path: Path) -> No
     assert RenameFileStore(FS).staged(str(tmp_path)) == []
 
 
-def test_a_file_where_a_folder_is_wanted(tmp_path: Path) -> None:
-    (tmp_path / "t").write_bytes(b"")
-    with pytest.raises(StoreUnavailable, match="Not a directory"):
-        FS.write_new(f"{tmp_path}/t/a", b"")
-    assert FS.list(f"{tmp_path}/t") == ()
-    assert FS.length(f"{tmp_path}/t/a") is None
-
-
 def test_an_unwritable_place_is_named() -> None:
     with pytest.raises((NotWritable, StoreUnavailable), match="/proc/none"):
         FS.write_new("/proc/none/a", b"")
@@ -169,16 +161,6 @@ def test_a_partition_whose_folder_is_a_dangling_link_needs_a_person(tmp_path: Pa
     (tmp_path / "away").rename(disk)
     store.publish(pending)
     assert [found.length for found in store.visible(f"{tmp_path}/t/{below}")] == [1]
-
-
-def test_rename_neither_overwrites_nor_invents(tmp_path: Path) -> None:
-    FS.write_new(f"{tmp_path}/a", b"a")
-    FS.write_new(f"{tmp_path}/b", b"b")
-    with pytest.raises(FileExistsError):
-        FS.rename(f"{tmp_path}/a", f"{tmp_path}/b")
-    with pytest.raises(FileNotFoundError):
-        FS.rename(f"{tmp_path}/none", f"{tmp_path}/c/d")
-    assert FS.read(f"{tmp_path}/b") == b"b"
 
 
 def test_new_names_are_synced_before_old_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
