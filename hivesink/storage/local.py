@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage import local_files
-from hivesink.storage.fs import TRIES, Entry, folder_permission
+from hivesink.storage.fs import TRIES, Entry, abandon, folder_permission
 from hivesink.storage.local_files import posix, refusal, refusing
 from hivesink.storage.rename import RenameStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _T = TypeVar("_T")
 _BUFFER = 1 << 18
@@ -30,6 +30,15 @@ _ABSENT_OK = contextlib.suppress(FileNotFoundError, NotADirectoryError)
 
 class _FolderVanished(Exception):
     """The folder of a new name was pruned meanwhile."""
+
+
+@contextlib.contextmanager
+def _done_or_not(path: str) -> Iterator[None]:
+    """What fails in here comes after the rename."""
+    try:
+        yield
+    except OSError as error:
+        raise OutcomeUnknown(action="rename", path=path, reason=error.strerror or str(error)) from error
 
 
 class LocalFileSystem:
@@ -46,14 +55,25 @@ class LocalFileSystem:
         return os.path.realpath(posix(location))
 
     def open_new(self, path: str) -> BinaryIO:
-        return cast("BinaryIO", io.BufferedWriter(self._create(posix(path)), _BUFFER))
+        file = posix(path)
+
+        def create() -> BinaryIO:
+            with refusing(file, "create", but=FileExistsError):
+                try:
+                    return cast("BinaryIO", io.BufferedWriter(local_files.NewFile(file), _BUFFER))
+                except FileNotFoundError:
+                    raise _FolderVanished from None
+
+        return self._in_folder(dirname(file), create, "create", file)
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         try:
             with refusing(path, "write"):
                 stream.flush()
-                self._set_mode(stream.fileno())
-                os.fsync(stream.fileno())
+                if self._permission is not None:
+                    os.fchmod(stream.fileno(), self._permission)
+                if stream.tell():
+                    os.fsync(stream.fileno())
                 stream.close()
         except HiveSinkError:
             with contextlib.suppress(OSError, HiveSinkError):
@@ -61,31 +81,22 @@ class LocalFileSystem:
             raise
 
     def write_new(self, path: str, data: bytes) -> None:
-        file = posix(path)
-        stream = self._create(file)
+        stream = self.open_new(path)
         try:
+            stream.write(data)
+            self.sync_close(stream, path)
             with refusing(path, "write"):
-                with stream:
-                    self._set_mode(stream.fileno())
-                    if data:
-                        stream.write_all(data)
-                        os.fsync(stream.fileno())
-                local_files.sync_folder(dirname(file))
+                local_files.sync_folder(dirname(posix(path)))
         except HiveSinkError:
-            with contextlib.suppress(OSError):
-                os.unlink(file)
+            abandon(self, path, stream)
             raise
 
     def rename(self, source: str, target: str) -> None:
         self.link(source, target)
-        try:
+        # Without an old name, another process has finished this rename.
+        with _done_or_not(source), contextlib.suppress(FileNotFoundError):
             local_files.sync_folder(dirname(posix(target)))
             os.unlink(posix(source))
-        except FileNotFoundError:
-            # Another process finished this rename and removed the old name.
-            return
-        except OSError as error:
-            raise OutcomeUnknown(action="rename", path=source, reason=error.strerror or str(error)) from error
 
     def link(self, source: str, target: str) -> None:
         """The first half of `rename`: a second name for the file, not yet durable."""
@@ -116,11 +127,9 @@ class LocalFileSystem:
         self._known.clear()
         with refusing(source, "rename"):
             os.rename(old, new)
-        try:
+        with _done_or_not(source):
             for folder in (dirname(new), dirname(old)):
                 local_files.sync_folder(folder)
-        except OSError as error:
-            raise OutcomeUnknown(action="rename", path=source, reason=error.strerror or str(error)) from error
 
     def make_durable(self, path: str) -> None:
         target = posix(path)
@@ -143,12 +152,13 @@ class LocalFileSystem:
     def remove_empty(self, folder: str) -> bool:
         target = posix(folder)
         self._forget(target)
-        try:
-            os.rmdir(target)
-        except OSError as error:
-            if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
+        with refusing(folder, "remove"):
+            try:
+                os.rmdir(target)
+            except OSError as error:
+                if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
+                    raise
                 return False
-            raise refusal(folder, "remove", error) from error
         return True
 
     def length(self, path: str) -> int | None:
@@ -193,16 +203,6 @@ class LocalFileSystem:
         with refusing(path, "read", but=FileNotFoundError):
             return open(posix(path), "rb")
 
-    def _create(self, file: str) -> local_files.NewFile:
-        def create() -> local_files.NewFile:
-            with refusing(file, "create", but=FileExistsError):
-                try:
-                    return local_files.NewFile(file)
-                except FileNotFoundError:
-                    raise _FolderVanished from None
-
-        return self._in_folder(dirname(file), create, "create", file)
-
     def _in_folder(self, folder: str, call: Callable[[], _T], action: str, path: str) -> _T:
         """The result of `call`, which makes a name in `folder`. Others may prune the folder before it has one."""
         for _ in range(TRIES):
@@ -238,10 +238,6 @@ class LocalFileSystem:
         with refusing(parent, "sync"), contextlib.suppress(PermissionError):
             local_files.sync_folder(parent)
         self._known.add(folder)
-
-    def _set_mode(self, file: int) -> None:
-        if self._permission is not None:
-            os.fchmod(file, self._permission)
 
     def _forget(self, folder: str) -> None:
         while folder != "/":

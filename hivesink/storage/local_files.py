@@ -43,11 +43,6 @@ class NewFile(io.FileIO):
         except OSError as error:
             raise refusal(self._path, "write", error) from error
 
-    def write_all(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self.write(rest) :]
-
 
 def posix(location: str) -> str:
     """The absolute path, without trailing slashes. Raises Unsupported for a location elsewhere."""

@@ -187,6 +187,7 @@ def test_new_names_are_synced_before_old_ones_go(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "link", note_link)
     monkeypatch.setattr(os, "unlink", note_unlink)
     stream = fs.open_new(f"{tmp_path}/dt=1/a")
+    stream.write(b"x")
     fs.sync_close(stream, f"{tmp_path}/dt=1/a")
     fs.rename(f"{tmp_path}/dt=1/a", f"{tmp_path}/dt=1/b")
     assert done == ["sync folder", "sync file", "link", "sync folder", "unlink"]
