@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
 from hivesink.errors import FileSystemUnknown, Unsupported
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_address import Address, client_properties, quantity, resolve, umask
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 HA = {
     "fs.defaultFS": "hdfs://ns",
-    "dfs.nameservices": "ns, other",
+    "dfs.nameservices": "ns, other, lame",
     "dfs.ha.namenodes.ns": "nn1, nn2",
-    "dfs.namenode.rpc-address.ns.nn1": "one:8020",
+    "dfs.namenode.rpc-address.ns.nn1": "One:8020",
     "dfs.namenode.rpc-address.ns.nn2": "two:8021",
     "dfs.ha.namenodes.lame": "nn1",
     "dfs.namenode.rpc-address.other": "third:9000",
@@ -34,6 +29,12 @@ HA = {
         ("hdfs://node:8020/w", "hdfs://node:8020/w"),
         ("hdfs://127.0.0.1:9000", "hdfs://127.0.0.1:9000/"),
         ("hdfs://other/w", "hdfs://other/w"),
+        # A NameNode is its nameservice.
+        ("hdfs://one/w", "hdfs://ns/w"),
+        ("hdfs://one:8020/w", "hdfs://ns/w"),
+        ("hdfs://two:8021/w", "hdfs://ns/w"),
+        ("hdfs://two/w", "hdfs://two:8020/w"),
+        ("hdfs://third:9000/w", "hdfs://other/w"),
         ("hdfs://ns/w/x=a%3Ab/ü b", "hdfs://ns/w/x=a%3Ab/ü b"),
     ],
 )
@@ -68,7 +69,7 @@ def test_other_schemes_are_refused() -> None:
 
 def test_a_nameservice_is_asked_in_the_order_of_those_that_answer() -> None:
     address = resolve("hdfs://ns/w", HA)[0]
-    assert address.namenodes == ("one:8020", "two:8021")
+    assert address.namenodes == ("One:8020", "two:8021")
     provider, ha = "dfs.client.failover.proxy.provider.ns", "org.apache.hadoop.hdfs.server.namenode.ha"
     site = {**HA, provider: f"{ha}.ObserverReadProxyProvider"}
     told = client_properties(site, Address("ns", ("two:8021", "one:8020")), rounds=2)
@@ -95,44 +96,6 @@ def test_values_that_cannot_be_read_are_refused() -> None:
             HdfsFileSystem(wrong)
 
 
-NAMES = {**HA, "dfs.nameservices": "ns, other, lame", "dfs.namenode.rpc-address.ns.nn1": "One:8020"}
-"""A NameNode that belongs to a nameservice has two names, and so has everything on it."""
-
-
-@pytest.mark.parametrize(
-    ("location", "canonical"),
-    [
-        ("hdfs://one/w", "hdfs://ns/w"),
-        ("hdfs://one:8020/w", "hdfs://ns/w"),
-        ("hdfs://two:8021/w", "hdfs://ns/w"),
-        ("hdfs://two/w", "hdfs://two:8020/w"),
-        ("hdfs://third:9000/w", "hdfs://other/w"),
-    ],
-)
-def test_a_namenode_is_its_nameservice(location: str, canonical: str) -> None:
-    assert HdfsFileSystem(NAMES).canonical(location) == canonical
-
-
-class Recorded:
-    """Stands for `HdfsCalls`: notes what a client is asked."""
-
-    def __init__(self) -> None:
-        self.renames: list[tuple[str, str]] = []
-
-    def ask(self, call: Callable[[Any], Any], *, repeatable: bool) -> Any:
-        assert not repeatable
-        return call(self)
-
-    def rename(self, source: str, target: str, *, overwrite: bool) -> None:
-        assert not overwrite
-        self.renames.append((source, target))
-
-
-def test_a_part_is_renamed_from_one_name_to_the_other() -> None:
-    made: dict[str, Recorded] = {}
-
-    def connect(address: Address, _: Mapping[str, str]) -> Any:
-        return made.setdefault(address.authority, Recorded())
-
-    HdfsFileSystem(NAMES, connect=connect).rename("hdfs://ns/w/.p", "hdfs://one:8020/w/p")
-    assert made["ns"].renames == [("/w/.p", "/w/p")]
+def test_both_names_of_a_file_system_lead_to_the_same_client() -> None:
+    fs = HdfsFileSystem(HA)
+    assert fs._at("hdfs://ns/w/.p").calls is fs._at("hdfs://one:8020/w/p").calls
