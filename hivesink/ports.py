@@ -76,15 +76,9 @@ class FileStore(Protocol):
         """
 
     def discard(self, staged: Iterable[str]) -> None:
-        """Delete staged parts for good, past any trash. A missing one is no error.
+        """Delete staged parts, past any trash. A missing part is no error.
 
         Raises StoreUnavailable, ValueError for a path that isn't a staged part's.
-        """
-
-    def trash(self, path: str) -> str | None:
-        """Move a visible file to the trash. Return its new path, or None if it was missing.
-
-        Raises Unsupported if there is no trash, NotWritable, StoreUnavailable, OutcomeUnknown.
         """
 
     def staged(self, folder: str) -> Sequence[str]:

@@ -82,9 +82,6 @@ class FileSystem(Protocol):
     def delete(self, path: str) -> bool:
         """Delete a file, past any trash. False where there is none. A power cut may bring it back."""
 
-    def trash(self, path: str) -> str | None:
-        """Move a file to the trash. Where it is now; None where there was none. Raises Unsupported without a trash."""
-
     def remove_empty(self, folder: str) -> bool:
         """Delete `folder` if it is there and empty, never what is in it. Whether it did."""
 

@@ -13,7 +13,7 @@ from functools import partial
 from posixpath import dirname
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from hdfs_native import TrashNotEnabledError, WriteOptions
+from hdfs_native import WriteOptions
 
 from hivesink.errors import OutcomeUnknown, StoreUnavailable
 from hivesink.storage.fs import Entry, apart
@@ -26,7 +26,7 @@ from hivesink.storage.rename import RenameStorage
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hdfs_native import Client, FileStatus, FileWriter
+    from hdfs_native import FileStatus, FileWriter
 
 
 class HdfsFileSystem:
@@ -116,11 +116,6 @@ class HdfsFileSystem:
     def delete(self, path: str) -> bool:
         return self._at(path).delete()
 
-    def trash(self, path: str) -> str | None:
-        place = self._at(path)
-        trashed = place.ask("trash", _throw, changing=True)
-        return trashed and f"hdfs://{place.calls.address.authority}{trashed}"
-
     def remove_empty(self, folder: str) -> bool:
         place = self._at(folder)
         place.folders.forget(place.path)
@@ -174,12 +169,3 @@ class HdfsFileSystem:
 def storage(properties: Mapping[str, str]) -> RenameStorage:
     """HDFS by the site's `properties`. A log is no more open than the folder that it is in."""
     return RenameStorage(partial(HdfsFileSystem, properties), partial(HdfsFileSystem, properties, as_folder=True))
-
-
-def _throw(client: Client, hdfs_path: str) -> str:
-    try:
-        return client.trash(hdfs_path) or hdfs_path
-    except TrashNotEnabledError as error:
-        # hdfs-native's error has no text.
-        message = "the cluster has no trash (fs.trash.interval is 0)"
-        raise NotImplementedError(message) from error

@@ -13,7 +13,7 @@ import stat
 from posixpath import dirname
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
-from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable
 from hivesink.storage import local_files
 from hivesink.storage.fs import TRIES, Entry, abandon, folder_permission
 from hivesink.storage.local_files import posix, refusal, refusing
@@ -144,10 +144,6 @@ class LocalFileSystem:
             os.unlink(posix(path))
             return True
         return False
-
-    def trash(self, path: str) -> str | None:
-        what = f"moving {path} to the trash"
-        raise Unsupported(what, "local disks have no trash", "move it out of the table by hand")
 
     def remove_empty(self, folder: str) -> bool:
         target = posix(folder)

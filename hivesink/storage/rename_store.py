@@ -118,9 +118,6 @@ class RenameFileStore:
                 raise ValueError(message)
         self.run_parallel(partial(delete, self._fs, path) for path in paths)
 
-    def trash(self, path: str) -> str | None:
-        return self._fs.trash(path)
-
     def staged(self, folder: str) -> Sequence[str]:
         return [
             join(folder, entry.name)

@@ -72,7 +72,7 @@ def test_every_command_says_what_waits_and_recover_publishes_it(
     assert (writer["waiting"]["rows"], writer["waiting"]["buckets"]) == (12, 2)
     assert hivesink(capsys, "verify", table).code == 0
     before = segments(waiting)
-    assert hivesink(capsys, "clean", table, "--strays").code == 0
+    assert hivesink(capsys, "clean", table).code == 0
     assert "--discard 12 to give them up" in hivesink(capsys, "reset", table, "--dry-run").error
     actions = hivesink(capsys, "recover", table, "--dry-run", "--json").data["writers"][0]["actions"]
     named = [{"what": "roll", "subject": f"{table} dt=2026-01-0{day} (6 rows)"} for day in (1, 2)]

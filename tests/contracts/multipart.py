@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, Stage, decide_publish, parse_staged
-from hivesink.errors import StoreUnavailable, Unsupported
+from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -64,9 +64,6 @@ class MultipartFileStore:
                 raise ValueError(message)
         for path in paths:
             self.uploads.pop(path, None)
-
-    def trash(self, path: str) -> str | None:
-        raise Unsupported(what=path, why="S3 has no trash", instead="delete it")
 
     def staged(self, folder: str) -> Sequence[str]:
         return sorted(path for path in self.uploads if _folder(path.partition(":")[2]) == folder)

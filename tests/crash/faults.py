@@ -142,10 +142,6 @@ class FaultyFileSystem(Faulty):
     def delete(self, path: str) -> bool:
         return bool(self._do("delete", path, partial(self.inner.delete, path)))
 
-    def trash(self, path: str) -> str | None:
-        found: str | None = self._do("trash", path, partial(self.inner.trash, path))
-        return found
-
     def remove_empty(self, folder: str) -> bool:
         return bool(self._do("remove_empty", folder, partial(self.inner.remove_empty, folder)))
 

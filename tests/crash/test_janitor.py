@@ -1,4 +1,4 @@
-"""`clean` and `clean --strays`, between a death and the next start, and beside a run, at every call of the storage."""
+"""`clean`, between a death and the next start, and beside a run, at every call of the storage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays, throw_away
+from hivesink.sink.inspect.clean import clean, find_leftovers
 from tests.crash.faults import FaultyFileSystem, Mode, Plan, Stalling
 from tests.crash.site import Watched, dies
 from tests.crash.test_metastore_faults import Scenario, copies, make_durable, moves, once, start
@@ -25,7 +25,6 @@ MOMENTS = [pytest.param(at, marks=() if at == 5 else pytest.mark.long) for at in
 
 def janitor(site: Site) -> None:
     context = site.job().context
-    throw_away(context, NAME, find_strays(context, NAME))
     clean(context, find_leftovers(context, NAME), NAME)
 
 

@@ -8,16 +8,15 @@ import pytest
 
 from hivesink.core.log import StagingIntent
 from hivesink.errors import NotWritable
-from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays, throw_away
+from hivesink.sink.inspect.clean import clean, find_leftovers
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
-from tests.crash.site import PLAIN, Site
+from tests.crash.site import Site
 from tests.inmemory.filesystem import MemoryFileSystem
-from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Source, events
+from tests.sink.harness import LOCATION, TABLE, UID, Event, Source, events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hivesink.core.table import TableSpec
     from hivesink.sink.task.messages import TaskPlan, TaskReport
     from hivesink.storage.fs import FileSystem
     from tests.crash.site import SiteJob
@@ -97,69 +96,3 @@ def test_clean_finds_what_a_late_task_left(home: str) -> None:
     clean(context, find_leftovers(context, NAME), NAME)
     assert site.staged() == set()
     site.check(range(100))
-
-
-def throw_strays(site: Site) -> int:
-    context = site.job().context
-    found = find_strays(context, NAME)
-    throw_away(context, NAME, found)
-    return len(found)
-
-
-def copied(site: Site, to: str) -> None:
-    for file in site.store.visible(site.places(TABLE)[DAY]):
-        site.fs.write_new(f"{to}/{file.path.rpartition('/')[2]}", site.fs.read(file.path) or b"")
-
-
-@pytest.mark.parametrize(("folder", "thrown"), [(f"{LOCATION}/backup/{DAY}", 0), (f"{LOCATION}/dt=backup", 2)])
-def test_strays_are_thrown_away_where_a_partition_may_live(folder: str, thrown: int) -> None:
-    site = site_at(HOMES[0], 4)
-    site.job().run()
-    copied(site, folder)
-    assert throw_strays(site) == thrown
-    site.check(range(4))
-    assert throw_strays(site) == 0
-
-
-def test_a_copy_in_a_partition_of_others_in_a_folder_of_another_shape_leaves_its_statistics_right() -> None:
-    site = site_at(HOMES[0], 4)
-    site.job().run()
-    copied(site, f"{LOCATION}/archive")
-    site.metastore.register(TABLE, "dt=z", f"{LOCATION}/archive")
-    site.analyze()
-    throw_strays(site)
-    assert site.wrong_counts() == []
-
-
-def test_strays_beside_a_backup_and_a_move_are_never_what_readers_see() -> None:
-    site = site_at(HOMES[0], 4)
-    site.job().run()
-    copied(site, f"{LOCATION}/a-backup/{DAY}")
-    site.move(DAY, f"{LOCATION}/dt=moved")
-    throw_strays(site)
-    site.check(range(4))
-
-
-def test_strays_where_a_partition_was_moved_by_copying_it_are_never_what_readers_see() -> None:
-    site = site_at(HOMES[0], 4)
-    site.job().run()
-    site.move(DAY, ELSEWHERE, copy=True)
-    site.source.events += [Event(event.id + 4, event.dt) for event in events(4, partitions=1)]
-    site.job().run()
-    site.check(range(8))
-    throw_strays(site)
-    site.check(range(8))
-
-
-@pytest.mark.parametrize("spec", [SPEC, PLAIN], ids=["partitioned", "plain"])
-def test_statistics_of_a_place_are_distrusted_when_its_stray_goes(spec: TableSpec) -> None:
-    site = Site(Source(events(4, partitions=1)), spec)
-    site.job().run()
-    ((partition, folder),) = site.places(TABLE).items()
-    first = min(file.path for file in site.store.visible(folder))
-    other = first.replace(f"part-{UID}-1-", f"part-{UID}-1-0")
-    assert other != first
-    site.fs.write_new(other, b"7\n")
-    site.metastore.analyze(TABLE, partition, 5)
-    assert throw_strays(site) == 1
-    assert site.wrong_counts() == []

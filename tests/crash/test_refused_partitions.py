@@ -10,7 +10,7 @@ import pytest
 from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Reason
-from hivesink.sink.inspect.clean import clean, find_leftovers, find_strays
+from hivesink.sink.inspect.clean import clean, find_leftovers
 from hivesink.sink.inspect.status import writer_status
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import Site, forget
@@ -159,7 +159,6 @@ def test_what_is_visible_is_the_users_own_while_another_is_refused(size: int, da
             site.job().run()
     assert site.log.view().head == head, "no retry decides again"
     site.check_rows(expected)
-    assert find_strays(job.context, str(TABLE)) == ()
     site.metastore.register(TABLE, REFUSED, f"{LOCATION}/{REFUSED}")
     site.job().run()
     site.check([*expected, *THEIRS])

@@ -89,13 +89,6 @@ class MemoryFileSystem:
         with self._lock:
             return path in self._files and self._take(path) is not None
 
-    def trash(self, path: str) -> str | None:
-        with self._lock:
-            if path not in self._files:
-                return None
-            self._put(f"/.Trash{path}", self._take(path))
-            return f"/.Trash{path}"
-
     def remove_empty(self, folder: str) -> bool:
         place = folder.rstrip("/")
         with self._lock:

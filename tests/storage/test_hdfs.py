@@ -209,15 +209,3 @@ def test_of_two_processes_just_one_wins_each_name(place: Place) -> None:
         for line in lines:
             if line.endswith("won"):
                 assert HdfsFileSystem({}).read(f"{place.url}/slot-{line.split()[0]}") == own.encode()
-
-
-def test_what_is_thrown_away_can_be_had_back(place: Place) -> None:
-    fs = HdfsFileSystem({})
-    fs.write_new(f"{place.url}/f", b"x")
-    now = fs.trash(f"{place.url}/f")
-    assert now is not None
-    assert "/.Trash/Current/" in now
-    assert fs.length(f"{place.url}/f") is None
-    assert fs.trash(f"{place.url}/f") is None
-    fs.rename(now, f"{place.url}/f")
-    assert fs.read(f"{place.url}/f") == b"x"

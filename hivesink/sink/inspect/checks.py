@@ -124,7 +124,7 @@ def doubled(evidence: Evidence) -> Iterator[Finding]:
     """Every visible file of this writer belongs to an epoch: the rows of any other would be read twice."""
     for epoch, path in strays(evidence):
         text = f"{path} is in no manifest: its rows are doubled or were never committed"
-        yield error(epoch, f"{text}; `hivesink clean --strays` moves it to the trash if it is in a partition's folder")
+        yield error(epoch, f"{text}; move it out of the table, then run ANALYZE TABLE for that partition")
 
 
 def newer(evidence: Evidence) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What to remove below a table: leftovers that no touched-list leads to any more, and strays."""
+"""What to remove below a table: leftovers that no touched-list leads to any more."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from hivesink.core.bucket import normal
 from hivesink.core.snapshot import leftovers
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.checks import strays
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.ownership import parts_of
 from hivesink.sink.inspect.status import homes_elsewhere, partitions_of
-from hivesink.sink.inspect.verify import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
 
     from hivesink.ports import FileStore, LiveTable, Metastore
     from hivesink.sink.commit.context import CommitContext
@@ -87,48 +85,3 @@ def strangers(
         )
         for uid in sorted({part.name.uid for part in parts} - set(uids()))
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Stray:
-    """A visible file of a writer that belongs to no epoch; `partition` is where readers find it."""
-
-    path: str
-    partition: str
-
-
-def find_strays(context: CommitContext, table: str) -> tuple[Stray, ...]:
-    """What `verify` calls doubled, in the folders where the table's partitions are or would be. Changes nothing.
-
-    Raises LogDamaged, NewerFormat if a manifest can't be read: it might be the one that lists them.
-    """
-    evidence = gather(context, table, None)
-    evidence.log.require_readable()
-    base = evidence.files.canonical(context.table(table).location)
-    homes = {home: partition for (name, partition), home in evidence.homes.items() if name == table}
-    inside = []
-    for _, path in strays(evidence):
-        folder = path.rpartition("/")[0]
-        below = folder[len(base) + 1 :] if f"{folder}/".startswith(f"{base}/") else None
-        # A folder of another shape may be a partition's that this writer doesn't know: its statistics would stay.
-        if folder in homes or (below is not None and context.is_partition(table, below)):
-            inside.append(Stray(path, homes.get(folder, below or "")))
-    return tuple(sorted(inside, key=lambda stray: stray.path))
-
-
-def throw_away(context: CommitContext, table: str, wanted: Sequence[Stray]) -> tuple[tuple[str, str], ...]:
-    """Move strays to the trash; return each that was there, with its new path. Hive counts their partitions itself.
-
-    A second look must show them again, otherwise they stay. Raises Unsupported if there is no trash, StoreUnavailable,
-    LogDamaged, NewerFormat, and the metastore's errors before any file goes.
-    """
-    if not wanted:
-        return ()
-    # A part that a job was moving during the first look had one name too many, or wasn't in the log yet.
-    again = set(find_strays(context, table))
-    strays_left = [stray for stray in wanted if stray in again]
-    live = context.lookup((table, stray.partition) for stray in strays_left)
-    trusted = [partition for (_, partition), home in live.items() if home.accurate]
-    context.registrar.clear_accurate(context.table(table), trusted)
-    moved = ((stray.path, context.store.trash(stray.path)) for stray in strays_left)
-    return tuple((path, trashed) for path, trashed in moved if trashed is not None)

@@ -12,7 +12,7 @@ from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.log import Mark, StagingIntent
 from hivesink.core.manifest import Floor, Rows
 from hivesink.errors import MetastoreUnreachable, PartLost
-from hivesink.sink.inspect.clean import Stranger, clean, find_leftovers, find_strays, strangers, throw_away
+from hivesink.sink.inspect.clean import Stranger, clean, find_leftovers, strangers
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.status import writer_status
@@ -231,22 +231,6 @@ def test_a_part_that_cannot_be_read_is_an_error(site: Site) -> None:
     assert verdict.findings[0].text.endswith("can't be read: no footer")
 
 
-def test_a_file_in_no_manifest_goes_to_the_trash_and_hive_counts_its_partition_itself(site: Site) -> None:
-    part = site.part()
-    twin = part.target.replace(f"-{UID}-2-", f"-{UID}-2-beef")
-    site.put(twin, b"1\n")
-    live = site.context.registrar.table(TABLE)
-    site.metastore.analyze(TABLE, part.partition, 1)
-    (stray,) = find_strays(site.context, NAME)
-    assert (stray.path, stray.partition) == (twin, part.partition)
-    assert throw_away(site.context, NAME, [stray]) == ((twin, f"/.Trash{twin}"),)
-    assert throw_away(site.context, NAME, [stray]) == ()
-    assert site.fs.read(f"/.Trash{twin}") == b"1\n"
-    assert not site.context.registrar.lookup(live, [part.partition])[part.partition].accurate
-    assert site.errors() == []
-    assert find_strays(site.context, NAME) == ()
-
-
 def test_a_file_of_a_trimmed_epoch_is_not_judged(site: Site) -> None:
     first = site.context.log.manifest(Epoch(1))
     site.context.log.trim(Floor(Epoch(1), first.rows, len(first.add)))
@@ -298,14 +282,14 @@ def copy(site: Site, home: str) -> str:
 
 
 def test_the_copy_that_readers_find_is_the_part_whatever_it_is_called(site: Site) -> None:
-    """Renamed with its folder's files, and then copied: `clean --strays` may take what nobody reads, at most."""
+    """Renamed with its folder's files, and then copied: at most what nobody reads is in no manifest."""
     part = site.part()
     read = copy(site, "/elsewhere/z")
     unread = copy(site, f"{LOCATION}/dt=2030-01-01")
     site.fs.delete(part.target)
     site.metastore.drop_partition(TABLE, part.partition)
     site.metastore.register(TABLE, "dt=z", "/elsewhere/z")
-    assert [found.path for found in find_strays(site.context, NAME)] == [unread]
+    assert [f"{unread} is in no manifest" in error for error in site.errors() if "in no manifest" in error] == [True]
     site.fs.delete(unread)
     assert not any("in no manifest" in error for error in site.errors())
     assert any(f"has been moved to {read} since" in note for note in site.notes())
@@ -316,7 +300,6 @@ def test_a_copy_whose_original_nobody_reads_is_the_part(site: Site) -> None:
     copy(site, f"{LOCATION}/dt=b")
     site.metastore.drop_partition(TABLE, part.partition)
     site.metastore.register(TABLE, "dt=b", f"{LOCATION}/dt=b")
-    assert find_strays(site.context, NAME) == ()
     assert not any("in no manifest" in error for error in site.errors())
 
 
@@ -357,7 +340,7 @@ def test_of_two_copies_that_readers_find_the_whole_one_is_the_part(site: Site) -
     site.fs.delete(part.target)
     site.metastore.register(TABLE, part.partition, "/elsewhere/a")
     site.metastore.register(TABLE, "dt=copy", "/elsewhere/b")
-    assert [found.path for found in find_strays(site.context, NAME)] == [torn]
+    assert [f"{torn} is in no manifest" in error for error in site.errors() if "in no manifest" in error] == [True]
     assert not any(whole in error for error in site.errors())
 
 
