@@ -90,17 +90,17 @@ def table_root(live: LiveTable, configured: str | None, site: Site = NO_SITE) ->
 
 def root_folder(live: LiveTable, configured: str | None) -> str:
     """Where a start begins the log of a table that names none. Raises InvalidOption."""
-    own = normal(live.location)
+    location = normal(live.location)
     if configured is None:
-        return default_root(own, live.spec.name)
+        return default_root(location, live.spec.name)
     # As everywhere in Hadoop, a bare path is on the default file system, here the table's.
-    base = normal(f"{file_system_of(own)}{configured}" if configured.startswith("/") else configured)
+    base = normal(f"{file_system_of(location)}{configured}" if configured.startswith("/") else configured)
     setting = f"sink.log-location = {configured!r}"
-    if scheme(own) != scheme(base):
+    if scheme(location) != scheme(base):
         # The table's file system can't even spell such a folder.
         problem = f"{setting}: the log {base} and the table at {live.location} are on different file systems"
         raise InvalidOption((f"{problem}; name a folder on the table's",))
-    require_outside(own, base, setting)
+    require_outside(location, base, setting)
     return base.rstrip("/")
 
 

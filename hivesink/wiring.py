@@ -140,10 +140,10 @@ class OpenedWriter:
         raises if the log and the table don't belong together, FilesUnknown, LogDamaged.
         """
         require_writer_name(writer)
-        registrar, own = metastore.registrar, as_texts(options)
+        registrar, options_of_run = metastore.registrar, as_texts(options)
         # What an old metastore can't store, such as NOT NULL, is in the table's properties.
         live = declared_table(registrar.table(table))
-        config = SinkConfig.parse(live.spec.options, own)
+        config = SinkConfig.parse(live.spec.options, options_of_run)
         if problems := problems_of(live.spec, config):
             raise InvalidOption(problems)
         if PolicyKind.INSERT_EVENT in config["sink.partition-commit.policy.kind"].kinds:
@@ -170,7 +170,7 @@ class OpenedWriter:
         rejected = _rejected(context, live) if _has_letters(context, config) else None
         names = tuple(plan.name for plan in (target, rejected) if plan)
         zone = config["sink.bucket.time-zone"].key
-        run = tuple(sorted(own.items())), tuple(sorted(config.changed.items()))
+        run = tuple(sorted(options_of_run.items())), tuple(sorted(config.changed.items()))
         spec = WriterSpec(
             identity=Identity(writer, uid, names, tuple((name, zone) for name in names), log.location, *run),
             target=target,
@@ -190,7 +190,7 @@ class OpenedWriter:
 
     def _encode_here(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> Iterator[TaskReport]:
         tools = self.tools().open(plan)
-        return (run_encoding(own, plan, tools, task, task) for task, own in enumerate(work))
+        return (run_encoding(share, plan, tools, task, task) for task, share in enumerate(work))
 
     def tools(self) -> ToolsSpec:
         # Tasks need no metastore: its properties, perhaps with a password, stay in the driver.
@@ -263,9 +263,9 @@ def _has_letters(context: CommitContext, config: SinkConfig) -> bool:
 
 def _rejected(context: CommitContext, live: LiveTable) -> TablePlan:
     """The dead-letter table, created if missing."""
-    found = context.table(str(live.spec.name.rejected))
+    letters = context.table(str(live.spec.name.rejected))
     # Somebody may have added columns: they are null.
-    return TablePlan(replace(found.spec, columns=columns_of(found.spec)), found.location)
+    return TablePlan(replace(letters.spec, columns=columns_of(letters.spec)), letters.location)
 
 
 def remaker(metastore: MetastoreAddress, live: LiveTable) -> Callable[[TableName], bool]:

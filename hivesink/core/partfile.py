@@ -55,12 +55,12 @@ class PartName:
 
     @classmethod
     def parse(cls, text: str) -> PartName | None:
-        """Parse a finished part's name; None if the file isn't one."""
-        found = _NAME.fullmatch(text)
-        if found is None:
+        """Parse a finished part's name; None for any other name."""
+        match = _NAME.fullmatch(text)
+        if match is None:
             return None
         # The groups of the pattern are the fields.
-        fields: dict[str, Any] = found.groupdict()
+        fields: dict[str, Any] = match.groupdict()
         return cls(**fields | {name: int(fields[name]) for name in ("epoch", "task_attempt", "task", "n")})
 
     def staged(self, stage: Stage) -> str:

@@ -193,11 +193,11 @@ class RenameCommitLog:
         data = self._fs.read(path)
         if data is None:
             return False
-        own = manifest_json.decode(data, path).attempt == manifest.attempt
-        if own:
+        is_own = manifest_json.decode(data, path).attempt == manifest.attempt
+        if is_own:
             self._fs.make_durable(dirname(path))
         drop(self._fs, temporary)
-        if not own:
+        if not is_own:
             raise errors.EpochTaken(self._folder, manifest.epoch)
         return True
 

@@ -55,13 +55,13 @@ def client_properties(properties: Mapping[str, str], address: Address, rounds: i
     hdfs-native asks all NameNodes again up to `rounds` times.
     """
     names = [f"nn{number}" for number in range(1, len(address.namenodes) + 1)]
-    own = {
+    servers = {
         f"dfs.namenode.rpc-address.{address.authority}.{name}": at
         for name, at in zip(names, address.namenodes, strict=True)
     }
     return {
         **properties,
-        **own,
+        **servers,
         f"dfs.ha.namenodes.{address.authority}": ",".join(names),
         f"dfs.client.failover.resolve-needed.{address.authority}": "false",
         # An Observer may lag behind what other processes have renamed, and hdfs-native doesn't wait for it to catch up.

@@ -38,10 +38,10 @@ class Ledger:
 
     def _add(self, floor: Epoch, records: Sequence[Recorded]) -> None:
         files = self._files()
-        if not records or (files and max(files) >= floor):
+        if not records or (files and files[-1] >= floor):
             return
         taken: dict[Epoch, Sequence[Recorded]] = {}
-        for epoch in sorted(files, reverse=True):
+        for epoch in reversed(files):
             before = self._records(epoch)
             if len(before) > 2 * len(records):
                 break
@@ -54,9 +54,9 @@ class Ledger:
     def _read(self) -> Sequence[Recorded]:
         return list(newest(record for epoch in self._files() for record in self._records(epoch)).values())
 
-    def _files(self) -> list[Epoch]:
-        names = (log_layout.parse_ledger(entry.name) for entry in self.fs.list(self.folder))
-        return [epoch for epoch in names if epoch is not None]
+    def _files(self) -> tuple[Epoch, ...]:
+        """The files have names as manifests do, of the highest epochs that they cover."""
+        return log_layout.parse_view(entry.name for entry in self.fs.list(self.folder)).manifests
 
     def _records(self, epoch: Epoch) -> Sequence[Recorded]:
         path = self._path(epoch)
@@ -67,4 +67,4 @@ class Ledger:
         return manifest_json.decode_records(data, path)
 
     def _path(self, epoch: Epoch) -> str:
-        return join(self.folder, log_layout.ledger_name(epoch))
+        return join(self.folder, log_layout.manifest_name(epoch))

@@ -80,17 +80,6 @@ def parse_view(names: Iterable[str]) -> LogView:
     )
 
 
-def ledger_name(floor: Epoch) -> str:
-    """Partition commits of epochs up to `floor`."""
-    return f"{floor:010d}.json"
-
-
-def parse_ledger(name: str) -> Epoch | None:
-    """The inverse of `ledger_name`; None for any other name."""
-    parts = _MANIFEST.fullmatch(name)
-    return Epoch(int(parts[1])) if parts and parts[2] == "json" else None
-
-
 def is_dead(name: str, floor: Epoch, head: Epoch) -> bool:
     """Whether a floor at `floor` makes a file of `manifests` useless, in a log that has come to `head`.
 

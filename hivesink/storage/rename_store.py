@@ -27,10 +27,8 @@ def run_parallel(calls: Iterable[Callable[[], _T]], parallelism: int) -> list[_T
     With `parallelism` 1 they run one by one in this thread. No call starts after one that failed, since each would
     wait its full timeout for a server that is down. All started calls have ended.
     """
-    if parallelism <= 1:
-        return [call() for call in calls]
     waiting = list(calls)
-    if len(waiting) <= 1:
+    if parallelism <= 1 or len(waiting) <= 1:
         return [call() for call in waiting]
     left, lock = iter(enumerate(waiting)), Lock()
     done: dict[int, _T] = {}
@@ -176,7 +174,11 @@ class _StagedPart:
         try:
             pending = self.part.close(self.stream.tell())
             self.fs.sync_close(self.stream, staged)
-            _rename(self.fs, Pending(staged, pending.staged, pending.length))
+            try:
+                self.fs.rename(staged, pending.staged)
+            except DOUBTS:
+                # Nobody else knows the names, so look only after a doubt.
+                converge(self.fs, Pending(staged, pending.staged, pending.length))
         # Nothing was decided about this part, so it is a leftover in any state.
         except errors.PartLost as lost:
             raise errors.StoreUnavailable(action="close", path=staged, reason=_TAKEN) from lost
@@ -186,14 +188,6 @@ class _StagedPart:
 
     def abort(self) -> None:
         abandon(self.fs, self.part.staged, self.stream)
-
-
-def _rename(fs: FileSystem, part: Pending) -> None:
-    """`converge` for a part that was closed just now. Nobody else knows its name, so look only after a doubt."""
-    try:
-        fs.rename(part.staged, part.target)
-    except DOUBTS:
-        converge(fs, part)
 
 
 def converge(fs: FileSystem, part: Pending) -> None:

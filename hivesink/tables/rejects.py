@@ -104,11 +104,6 @@ class DeadLetters:
     def name(self) -> str:
         return str(self.live.spec.name)
 
-    @property
-    def is_local(self) -> bool:
-        """Whether its files are on this machine's disks."""
-        return self._store.parallelism == 1
-
     def files(self) -> int:
         return sum(len(self._store.visible(home.location)) for home in self._homes().values())
 
