@@ -1,4 +1,4 @@
-"""The interfaces that the sink needs adapters for. They name purposes, not system calls: S3 can't rename, for one.
+"""The interfaces that the sink needs adapters for. They name purposes, not system calls: S3 can't rename.
 
 The suites in `tests/contracts/` test every adapter.
 """
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class StagedFile(Protocol):
-    """A part that one task attempt is writing; nobody else sees or touches it."""
+    """A part that a task attempt is writing; nobody else sees or touches it."""
 
     @property
     def stream(self) -> BinaryIO:
@@ -48,16 +48,16 @@ class FileStore(Protocol):
 
     @property
     def parallelism(self) -> int:
-        """How many calls are worth making at a time: many if each waits for a server, 1 on local disks."""
+        """How many calls are worth making at a time."""
 
     def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
         """The results of independent `calls` on this store, in order, `parallelism` of them at a time.
 
-        Raises the first error in that order, after every call that was begun has ended; others may not be made.
+        Raises the first error in that order, once all calls that were begun have ended.
         """
 
     def canonical(self, location: str) -> str:
-        """`location` in the one spelling that comparisons use; outside this store, judging by its text."""
+        """`location` in the spelling that comparisons use; outside this store, judging by its text."""
 
     def create(self, part: InProgress) -> StagedFile:
         """Begin `part`, with its folders. Never reuses an existing file. Raises NotWritable, StoreUnavailable."""
@@ -104,7 +104,7 @@ class FileStore(Protocol):
 
 
 class SegmentFile(Protocol):
-    """A segment that one task attempt is writing."""
+    """A segment that a task attempt is writing."""
 
     @property
     def stream(self) -> BinaryIO: ...
@@ -117,7 +117,7 @@ class SegmentFile(Protocol):
 
 
 class SegmentStore(Protocol):
-    """The segments of a log. Each name is used once, by one task attempt."""
+    """The segments of a log. Each name is used once."""
 
     def create(self, name: str) -> SegmentFile:
         """Raises NotWritable, StoreUnavailable."""
@@ -136,14 +136,14 @@ class SegmentStore(Protocol):
 
 
 class CommitLog(Protocol):
-    """One writer's log. Mutual exclusion: at most one run can create the manifest of an epoch."""
+    """A writer's log. Mutual exclusion: at most one run can create the manifest of an epoch."""
 
     @property
     def location(self) -> str:
         """The log's folder, for messages."""
 
     def uid(self, fresh: str | None) -> str | None:
-        """Return the writer's uid: the stored one, else the manifests' one, else `fresh`; None if there is none.
+        """Return the writer's uid: as stored, else the manifests', else `fresh`, which may be None.
 
         Given `fresh`, the result is stored. Raises LogDamaged, NewerFormat.
         """
@@ -247,7 +247,7 @@ class LiveTable:
 
 
 class Metastore(Protocol):
-    """A metastore, for one purpose: readers find every published row and never a wrong count.
+    """A metastore, as far as readers need it to find every published row and never a wrong count.
 
     Partitions are named by their escaped path. All calls take many partitions and are few round trips. Every method may
     raise MetastoreUnreachable; changing ones RegistrationFailed, RegistrationUnknown. If a change is refused for some
@@ -265,7 +265,7 @@ class Metastore(Protocol):
         """The names of all registered partitions, without order; of an unpartitioned table `""`. One quick call."""
 
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
-        """The registered ones of `partitions`, by exactly that name: databases may take two names for one.
+        """Those of `partitions` that are registered by exactly that name: databases may mix up two names.
 
         None: all of them. That takes long where there are many, so it is for what rarely happens.
 
@@ -277,7 +277,7 @@ class Metastore(Protocol):
         """Register each partition, or update it to the table's current columns.
 
         Never claims accurate statistics, and makes the table claim none, as `clear_accurate` does.
-        One that somebody else registers first keeps its location: look it up afterwards.
+        A partition that somebody else registers first keeps its location: look it up afterwards.
         """
 
     def set_property(self, name: TableName, key: str, value: str) -> None:
@@ -339,7 +339,7 @@ class DecodedRows:
 
 
 class Decoder(Protocol):
-    """Raw records to rows. One reads all records of a task, so it may learn from them."""
+    """Raw records to rows. A decoder reads all records of a task, so it may learn from them."""
 
     def decode(self, records: pa.Array | pa.ChunkedArray) -> DecodedRows:
         """`records` are bytes or text, of any Arrow type for them; null is a record without a value."""
@@ -352,20 +352,20 @@ class RowReader(Protocol):
 
 
 class RecordWriter(Protocol):
-    """The content of one part file."""
+    """The content of a part file."""
 
     def takes(self, rows: pa.Table) -> bool:
         """Whether `rows` fit into this file, or need a new one."""
 
     def write(self, rows: pa.Table) -> None:
-        """Write `rows` as one row group."""
+        """Write `rows` as a row group."""
 
     def close(self) -> None:
         """Finish the content; the stream stays open."""
 
 
 class FileContent(NamedTuple):
-    """What one part file holds. `raw_bytes`: encoded, before compression."""
+    """What a part file holds. `raw_bytes`: encoded, before compression."""
 
     rows: int
     raw_bytes: int
@@ -393,7 +393,7 @@ class FileFormat(Protocol):
 
     @staticmethod
     def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
-        """The columns of `schema`, in its types, at most `most` rows at a time; null where the file lacks one.
+        """The columns of `schema`, in its types, at most `most` rows at a time; null where the file lacks a column.
 
         Raises ValueError if the file is of another format, is damaged, or holds values that don't fit.
         """
