@@ -126,6 +126,43 @@ def test_a_host_that_is_surely_one_may_lose_its_name_for_a_while(site: Mapping[s
         NewFile(place, object, 1 << 20)._step(look_up)  # type: ignore[arg-type]
 
 
+class Writer:
+    """Stands for hdfs-native's. One that `fails` finds a dead DataNode."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails, self.data = fails, b""
+
+    def write(self, piece: bytes) -> None:
+        if self.fails:
+            message = "Connection refused (os error 111)"
+            raise OSError(message)
+        self.data += piece
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class Deletable(Place):
+    def remove(self) -> bool:
+        return True
+
+
+def test_a_file_is_begun_anew_only_until_its_first_packet_is_written() -> None:
+    calls = HdfsCalls(Address("nn:8020", ("nn:8020",)), {}, **Clock().calls())
+    place = Deletable("hdfs://nn:8020/a", "/a", calls, Folders(calls, None, 0o022, as_folder=False))
+    made = [Writer(fails=True), Writer(fails=True), Writer()]
+    begun = iter(made)
+    file = NewFile(place, lambda: next(begun), 1 << 30)  # type: ignore[arg-type,return-value]
+    file.write(b"rows" * (1 << 16))
+    assert [len(writer.data) for writer in made] == [0, 0, 1 << 18]
+    made[2].fails = True
+    with pytest.raises(StoreUnavailable, match="DataNodes"):
+        file.write(b"more" * (1 << 16))
+    # hdfs-native would complete the file without the lost block.
+    with pytest.raises(ValueError, match="an earlier write"):
+        file.finish()
+
+
 def _nameservice(first: str, second: str) -> dict[str, str]:
     return {
         "fs.defaultFS": "hdfs://ns",
