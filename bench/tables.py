@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import closing
-from getpass import getuser
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
@@ -48,4 +47,4 @@ def clear(ground: Ground, name: str) -> None:
 
 
 def _connection(ground: Ground) -> Connection:
-    return Connection(ground.metastore, MetastoreLogin.of(ground.site().hive), user=getuser())
+    return Connection(ground.metastore, MetastoreLogin.of(ground.site().hive))

@@ -78,13 +78,13 @@ def newest(records: Iterable[Recorded], table: str | None = None) -> dict[Partit
 
     An epoch of kind `move` repeats a revision: its own offsets cover rows that came later.
     """
-    known: dict[PartitionKey, Recorded] = {}
+    records_by_key: dict[PartitionKey, Recorded] = {}
     for record in records:
         today = record if table is None else record.known_as(table)
-        before = known.get(today.commit.key)
+        before = records_by_key.get(today.commit.key)
         if before is None or (today.commit.revision, -today.epoch) > (before.commit.revision, -before.epoch):
-            known[today.commit.key] = today
-    return known
+            records_by_key[today.commit.key] = today
+    return records_by_key
 
 
 def commit_after(before: Commit | None, key: PartitionKey, rows: int, files: int) -> Commit:
@@ -151,7 +151,7 @@ def due_commits(
     The rows of all others are published by the rolling policy: late rows, and where nothing is held. With a clock a
     partition waits for its end though it is `committed`: other settings have done that.
     """
-    known = {key for key in ages if rule.holds(key)}
-    over = {key for key in known if rule.is_over(key, ages[key], mark)}
-    held = {key for key in known - over if key not in committed or rule.end(key) is not None}
+    waiting = {key for key in ages if rule.holds(key)}
+    over = {key for key in waiting if rule.is_over(key, ages[key], mark)}
+    held = {key for key in waiting - over if key not in committed or rule.end(key) is not None}
     return Waits(frozenset(held), frozenset(key for key in over if key not in committed))

@@ -6,8 +6,9 @@ import math
 import re
 import struct
 from datetime import date, datetime
+from decimal import Context, DecimalException, Inexact, InvalidOperation
 from decimal import Decimal as Number
-from decimal import DecimalException, Inexact, localcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.core.partition import DEFAULT_PARTITION
@@ -29,6 +30,8 @@ def canonical(value: object, kind: HiveType) -> str | None:
         return None
     try:
         match kind:
+            case Primitive.BINARY:
+                _unfit("BINARY has no partition value text; use STRING")
             case Primitive():
                 text = _PRIMITIVES[kind](value)
             case Decimal():
@@ -43,6 +46,11 @@ def canonical(value: object, kind: HiveType) -> str | None:
         what = f"{value!r:.80} of type {kind}"
         raise PartitionInvalid(what, str(error)) from None
     return text or None
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|Infinity)|NaN", re.ASCII)
+# A number with more digits is out of range anyway.
+_EXACT = Context(prec=80, traps=[Inexact, InvalidOperation])
 
 
 class _NoText(Exception):
@@ -72,67 +80,42 @@ def _boolean(value: object) -> str:
     _unfit("expected true or false")
 
 
-def _integer(bits: int) -> Callable[[object], str]:
+def _integer(value: object, bits: int) -> str:
     limit = 1 << (bits - 1)
-
-    def write(value: object) -> str:
-        if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,40}", value):
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool):
-            _unfit("expected a whole number")
-        if not -limit <= value < limit:
-            _unfit(f"out of range {-limit} to {limit - 1}")
-        return str(value)
-
-    return write
+    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,40}", value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        _unfit("expected a whole number")
+    if not -limit <= value < limit:
+        _unfit(f"out of range {-limit} to {limit - 1}")
+    return str(value)
 
 
-def _floating(single: bool) -> Callable[[object], str]:
-    def write(value: object) -> str:
-        if isinstance(value, str):
-            if not re.fullmatch(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|Infinity)|NaN", value, re.ASCII):
-                _unfit("expected a number")
-            value = float(value)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            _unfit("expected a number")
-        try:
-            exact = struct.unpack("<f", struct.pack("<f", value))[0] if single else float(value)
-        except OverflowError:
-            _unfit("out of range")
-        return _java(exact, _shortest(exact, single))
-
-    return write
-
-
-def _shortest(value: float, single: bool) -> str:
-    """The fewest digits that read back as `value`, in exponent notation."""
-    if single:
-        # In native order, unlike "<f", numbers rounded beyond the largest float become infinite.
-        for digits in range(8):
-            text = f"{value:.{digits}e}"
-            if not math.isfinite(value) or struct.pack("f", float(text)) == struct.pack("f", value):
-                return text
-        return f"{value:.8e}"
-    return f"{Number(repr(value)):e}" if math.isfinite(value) else repr(value)
+def _floating(value: object, *, single: bool) -> str:
+    """As Java's `toString` from Java 19 on; earlier ones write a digit too many for some numbers (JDK-4511638)."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        _unfit("expected a number")
+    try:
+        exact: float = struct.unpack("<f", struct.pack("<f", float(value)))[0] if single else float(value)
+    except OverflowError:
+        _unfit("out of range")
+    if not math.isfinite(exact) or exact == 0:
+        return repr(exact).replace("nan", "NaN").replace("inf", "Infinity")
+    number = Number(_shortest_float(exact) if single else repr(exact)).normalize()
+    if 1e-3 <= abs(exact) < 1e7:  # noqa: PLR2004  Java's own bounds
+        plain = f"{number:f}"
+        return plain if "." in plain else f"{plain}.0"
+    digits, _, power = f"{number:e}".partition("e")
+    return f"{digits if '.' in digits else f'{digits}.0'}E{int(power)}"
 
 
-def _java(value: float, shortest: str) -> str:
-    """Java's `Double.toString`: plain from 0.001 to below 10,000,000, otherwise `1.0E10`.
-
-    As of Java 19; earlier versions write a digit too many for some numbers (JDK-4511638).
-    """
-    if math.isnan(value):
-        return "NaN"
-    sign = "-" if math.copysign(1, value) < 0 else ""
-    if math.isinf(value) or value == 0:
-        return sign + ("0.0" if value == 0 else "Infinity")
-    _, figures, exponent = Number(shortest).normalize().as_tuple()
-    digits, power = "".join(map(str, figures)), len(figures) + int(exponent) - 1
-    if -3 <= power < 7:  # noqa: PLR2004  Java's own bounds
-        plain = f"{Number(shortest).copy_abs():f}"
-        whole, _, fraction = plain.partition(".")
-        return f"{sign}{whole}.{fraction.rstrip('0') or '0'}"
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
+def _shortest_float(value: float) -> str:
+    """The fewest digits that read back as `value`."""
+    texts = (f"{value:.{digits}e}" for digits in range(9))
+    # In native order, unlike "<f", numbers rounded beyond the largest float become infinite.
+    return next(text for text in texts if struct.pack("f", float(text)) == struct.pack("f", value))
 
 
 def _date(value: object) -> str:
@@ -166,10 +149,6 @@ def _checked(make: Callable[..., Any], *parts: int) -> Any:
         _unfit(str(error))
 
 
-def _binary(_value: object) -> str:
-    _unfit("BINARY has no partition value text; use STRING")
-
-
 def _decimal(value: object, kind: Decimal) -> str:
     if isinstance(value, str) and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", value, re.ASCII):
         value = Number(value)
@@ -180,19 +159,14 @@ def _decimal(value: object, kind: Decimal) -> str:
         _unfit("not a finite number")
     if number == 0:
         return "0"
-    with localcontext() as context:
-        # Exact for every number that can fit; one with more digits traps, and is out of range anyway.
-        context.prec = 80
-        context.traps[Inexact] = True
-        try:
-            trimmed = number.normalize()
-            fits = trimmed.quantize(Number(1).scaleb(-kind.scale)) == trimmed
-        except DecimalException:
-            fits = False
-    exponent = trimmed.as_tuple().exponent if fits else 0
-    if not fits or trimmed.adjusted() >= kind.precision - kind.scale or not isinstance(exponent, int):
+    try:
+        exact = number.quantize(Number(1).scaleb(-kind.scale), context=_EXACT)
+    except DecimalException:
         _unfit(f"needs more digits than {kind} has")
-    return f"{trimmed:f}"
+    if exact.adjusted() >= kind.precision - kind.scale:
+        _unfit(f"needs more digits than {kind} has")
+    text = f"{exact:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _bounded(value: object, kind: Char | Varchar) -> str:
@@ -204,14 +178,13 @@ def _bounded(value: object, kind: Char | Varchar) -> str:
 
 _PRIMITIVES: dict[Primitive, Callable[[object], str]] = {
     Primitive.BOOLEAN: _boolean,
-    Primitive.TINYINT: _integer(8),
-    Primitive.SMALLINT: _integer(16),
-    Primitive.INT: _integer(32),
-    Primitive.BIGINT: _integer(64),
-    Primitive.FLOAT: _floating(single=True),
-    Primitive.DOUBLE: _floating(single=False),
+    Primitive.TINYINT: partial(_integer, bits=8),
+    Primitive.SMALLINT: partial(_integer, bits=16),
+    Primitive.INT: partial(_integer, bits=32),
+    Primitive.BIGINT: partial(_integer, bits=64),
+    Primitive.FLOAT: partial(_floating, single=True),
+    Primitive.DOUBLE: partial(_floating, single=False),
     Primitive.STRING: _string,
-    Primitive.BINARY: _binary,
     Primitive.DATE: _date,
     Primitive.TIMESTAMP: _timestamp,
 }

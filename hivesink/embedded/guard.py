@@ -17,20 +17,14 @@ import threading
 PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies, on Linux; elsewhere nothing."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def run(grace: float, command: list[str]) -> int:
     """Run the command until it ends, or standard input closes; return its exit code."""
-    # Only one thread runs here, so running Python between fork and exec is safe. It covers a killed guard.
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
-        preexec_fn=die_with_parent,  # noqa: PLW1509
+        # The kernel kills the server of a killed guard. Only one thread runs here, so this is safe after a fork.
+        preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
     )
     print(child.pid, flush=True)  # noqa: T201 - the answer to the parent
 

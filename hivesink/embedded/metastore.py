@@ -6,10 +6,9 @@ import subprocess
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from hivesink.config.cache import local_location, made_once, state_folder
-from hivesink.embedded.process import HOST, Launch, ServerProcess
+from hivesink.embedded.process import HOST, Launch
 from hivesink.embedded.server import EmbeddedServer, locked
 from hivesink.errors import MetastoreUnreachable
 from hivesink.jvm.jars import all_jars, jar
@@ -65,14 +64,6 @@ class EmbeddedMetastore(EmbeddedServer):
             ready=f"hivesink: listening on {HOST}:{port}\n",
         )
 
-    def _record(self, port: int, process: ServerProcess) -> dict[str, Any]:
-        return {**super()._record(port, process), "warehouse": str(self.warehouse)}
-
-    def _restore(self, record: dict[str, Any]) -> None:
-        warehouse = Path(record["warehouse"])
-        super()._restore(record)
-        self.warehouse = warehouse
-
 
 def derby_site(folder: Path) -> dict[str, str]:
     """Return the properties of a metastore whose database is in `folder`."""
@@ -105,12 +96,11 @@ class MetastoreStatus:
 
 def status(home: Path | None = None) -> MetastoreStatus:
     """Return whether the metastore of this state folder runs, and where."""
-    home = (home or state_folder()).absolute()
     server = _detached(home)
     pid = server.pid
     return MetastoreStatus(
         running=pid is not None,
-        home=str(home),
+        home=str(server.folder.parent),
         uri=server.uri if pid is not None else None,
         pid=pid,
         warehouse=str(server.warehouse) if server.port is not None else None,
@@ -125,18 +115,14 @@ def running() -> MetastoreStatus:
     return state
 
 
-def start(home: Path | None = None, warehouse: Path | None = None) -> MetastoreStatus:
-    """Start the metastore of this state folder unless it runs; it outlives this process.
+def start(home: Path | None = None) -> MetastoreStatus:
+    """Start the metastore of this state folder unless it runs; it outlives this process, and keeps its port if free.
 
-    It keeps the port, if free, and the warehouse of its last run; the first default is `<home>/warehouse`.
     Raises ServerFailed, JavaFailed.
     """
     home = (home or state_folder()).absolute()
     with locked(home):
-        server = _detached(home)
-        if not server.alive:
-            server.warehouse = (warehouse or server.warehouse).absolute()
-            server.start()
+        _detached(home).start()
         return status(home)
 
 
@@ -149,7 +135,8 @@ def stop(home: Path | None = None) -> MetastoreStatus:
     return status(home)
 
 
-def _detached(home: Path) -> EmbeddedMetastore:
+def _detached(home: Path | None) -> EmbeddedMetastore:
+    home = home or state_folder()
     server = EmbeddedMetastore(home / "metastore", home / "warehouse")
     server.detached = True
     server.resume()

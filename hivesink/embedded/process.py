@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 GUARD = Path(__file__).with_name("guard.py")
 POLL_SECONDS = 0.05
-STOP_SECONDS = 10
 FREE_PORTS = range(20000, 32768)
 """Above well-known servers', and below what Linux gives to outgoing connections: a client that keeps connecting to a
 server that is down would get the server's own port one day."""
@@ -40,12 +39,12 @@ class Launch:
     ready: str
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 180.0
-    grace: float = STOP_SECONDS
+    grace: float = 10.0
 
 
 @dataclass(slots=True)
 class ServerProcess:
-    """A running server: `pid` is its own, and `identity` tells it from a later process with that id.
+    """A running server: `identity` tells it from a later process with its `pid`.
 
     With a `guard` it ends with this process, however this one ends.
     """
@@ -53,7 +52,7 @@ class ServerProcess:
     pid: int
     identity: str
     guard: subprocess.Popen[bytes] | None = None
-    grace: float = STOP_SECONDS
+    grace: float = 10.0
 
     def alive(self) -> bool:
         return identity_of(self.pid) == self.identity
@@ -107,14 +106,26 @@ def start(
     server = ServerProcess(pid, identity_of(pid) or "", child if attached else None, launch.grace)
     launched(server)
     try:
-        problem = _await_ready(launch, server)
+        _await_ready(launch, server)
     except BaseException:
         server.stop()
         raise
-    if problem:
-        server.stop()
-        raise ServerFailed(launch.name, problem, str(launch.log), tail(launch.log))
     return server
+
+
+def _await_ready(launch: Launch, server: ServerProcess) -> None:
+    """Return when it is ready. The log's line counts, not the port, which another program may have opened."""
+    end, problem = time.monotonic() + launch.timeout, f"was not ready after {launch.timeout:.0f} s"
+    while time.monotonic() < end:
+        # In this order, the last look at the log comes after the end of the process.
+        alive = server.alive()
+        if launch.ready in launch.log.read_text(errors="replace"):
+            return
+        if not alive:
+            problem = "ended before it was ready"
+            break
+        time.sleep(POLL_SECONDS)
+    raise ServerFailed(launch.name, problem, str(launch.log), tail(launch.log))
 
 
 def on_free_port(start: Callable[[int], None], *, first: int | None = None, tries: int = 4) -> int:
@@ -128,19 +139,13 @@ def on_free_port(start: Callable[[int], None], *, first: int | None = None, trie
     except ServerFailed as e:
         if tries == 1 or not PORT_TAKEN.search(Path(e.log).read_text(errors="replace")):
             raise
-    else:
-        return port
-    return on_free_port(start, tries=tries - 1)
+        return on_free_port(start, tries=tries - 1)
+    return port
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback on which nobody listens now, if possible one of FREE_PORTS."""
-    for port in random.sample(FREE_PORTS, 100):  # no secret
-        if port_is_free(port):
-            return port
-    with socket.socket() as s:
-        s.bind((HOST, 0))
-        return int(s.getsockname()[1])
+    """One of FREE_PORTS of the loopback on which nobody listens now."""
+    return next(port for port in random.sample(FREE_PORTS, len(FREE_PORTS)) if port_is_free(port))
 
 
 def port_is_free(port: int) -> bool:
@@ -157,35 +162,16 @@ def port_is_free(port: int) -> bool:
 
 def identity_of(pid: int) -> str | None:
     """Return what distinguishes process `pid` from a later one with its id; None if at most its exit code is left."""
+    process = Path(f"/proc/{pid}")
     try:
         # proc(5): after the name, in parentheses, come the state and, as 22nd field, the start time.
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        fields = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        # Threads that outlive the first one still hold the process's ports and files.
+        is_over = fields[0] in "ZX" and len([*(process / "task").iterdir()]) < 2  # noqa: PLR2004
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
         return None
-    return None if fields[0] in "ZX" and not _has_other_threads(pid) else f"{boot} {fields[19]}"
-
-
-def _has_other_threads(pid: int) -> bool:
-    """Whether threads outlive the first one: they still hold the process's ports and files."""
-    try:
-        return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
-    except OSError:
-        return False
-
-
-def _await_ready(launch: Launch, server: ServerProcess) -> str | None:
-    """Why it isn't ready. The log's line counts, not the port, which another program may have opened."""
-    end = time.monotonic() + launch.timeout
-    while time.monotonic() < end:
-        # In this order, the last look at the log comes after the end of the process.
-        alive = server.alive()
-        if launch.ready in launch.log.read_text(errors="replace"):
-            return None
-        if not alive:
-            return "ended before it was ready"
-        time.sleep(POLL_SECONDS)
-    return f"was not ready after {launch.timeout:.0f} s"
+    return None if is_over else f"{boot} {fields[19]}"
 
 
 def tail(log: Path) -> str:

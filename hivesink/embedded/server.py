@@ -6,17 +6,10 @@ import contextlib
 import json
 import os
 from abc import ABC, abstractmethod
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.process import (
-    HOST,
-    Launch,
-    ServerProcess,
-    on_free_port,
-    port_is_free,
-)
+from hivesink.embedded.process import HOST, Launch, ServerProcess, on_free_port, port_is_free
 from hivesink.embedded.process import start as start_process
 from hivesink.errors import NotWritable
 from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
@@ -54,10 +47,7 @@ class EmbeddedServer(ABC):
 
     @property
     def address(self) -> str:
-        """Its `host:port`; RuntimeError before the first start, which chooses the port."""
-        if self.port is None:
-            message = f"{self.name} was not started yet"
-            raise RuntimeError(message)
+        """Its `host:port`, which the first start chooses."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -73,18 +63,21 @@ class EmbeddedServer(ABC):
         """Start the server and return when it takes connections; harmless if it runs."""
         if self.alive:
             return
-
-        def start(port: int) -> None:
-            launched = partial(self._write_record, port) if self.detached else lambda _: None
-            self._process = start_process(self._launch(port), attached=not self.detached, launched=launched)
-
         if self.keeps_port and self.port is not None:
             if not port_is_free(self.port):
                 msg = f"port {self.port} of {self.name}"
                 raise NotWritable(msg, "another program uses it", "stop that one, then start again")
-            start(self.port)
+            self._start_at(self.port)
         else:
-            self.port = on_free_port(start, first=self.port or self.first_port)
+            self.port = on_free_port(self._start_at, first=self.port or self.first_port)
+
+    def _start_at(self, port: int) -> None:
+        def launched(process: ServerProcess) -> None:
+            if self.detached:
+                record = {"identity": process.identity, "pid": process.pid, "port": port}
+                write_atomically(self.folder / RECORD, json.dumps(record) + "\n")
+
+        self._process = start_process(self._launch(port), attached=not self.detached, launched=launched)
 
     def resume(self) -> None:
         """Take over a detached server of this folder: its port, and its process if that still runs.
@@ -92,13 +85,15 @@ class EmbeddedServer(ABC):
         A record that makes no sense counts as none. Another process that has its number now is left alone.
         Raises NotWritable if this user may not look.
         """
-        record = self.folder / RECORD
+        path = self.folder / RECORD
         try:
-            self._restore(json.loads(record.read_text(encoding="utf-8")))
+            record = json.loads(path.read_text(encoding="utf-8"))
+            process, self.port = ServerProcess(int(record["pid"]), str(record["identity"])), int(record["port"])
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            pass
+            return
         except OSError as error:
-            raise _unusable(record, error) from error
+            raise _unusable(path, error) from error
+        self._process = process if process.alive() else None
 
     def stop(self) -> None:
         """Stop the server and return when it is gone; harmless if it doesn't run."""
@@ -119,6 +114,10 @@ class EmbeddedServer(ABC):
     def __exit__(self, *raised: object) -> None:
         self.stop()
 
+    @abstractmethod
+    def _launch(self, port: int) -> Launch:
+        """Prepare the folder for a start at this port, and return how to start."""
+
     def _java(
         self,
         jars: str,
@@ -135,34 +134,14 @@ class EmbeddedServer(ABC):
         # Hive looks for its own names first, everything else for log4j's.
         for name in ("log4j2.properties", "hive-log4j2.properties", "metastore-log4j2.properties"):
             write_atomically(conf / name, log4j2("warn", levels))
-        own = (f"-Djava.io.tmpdir={tmp}", f"-Dlog4j2.configurationFile={(conf / 'log4j2.properties').as_uri()}")
-        return java_command(os.pathsep.join([str(conf), jars]), heap, *own, *options, opens=opens)
-
-    @abstractmethod
-    def _launch(self, port: int) -> Launch:
-        """Prepare the folder for a start at this port, and return how to start."""
-
-    def _record(self, port: int, process: ServerProcess) -> dict[str, Any]:
-        return {"identity": process.identity, "pid": process.pid, "port": port}
-
-    def _restore(self, record: dict[str, Any]) -> None:
-        """The inverse of `_record`. Raises KeyError, TypeError, ValueError, and then changes nothing."""
-        process, self.port = ServerProcess(int(record["pid"]), str(record["identity"])), int(record["port"])
-        self._process = process if process.alive() else None
-
-    def _write_record(self, port: int, process: ServerProcess) -> None:
-        write_atomically(self.folder / RECORD, json.dumps(self._record(port, process), indent=2, sort_keys=True) + "\n")
+        logs = (f"-Djava.io.tmpdir={tmp}", f"-Dlog4j2.configurationFile={(conf / 'log4j2.properties').as_uri()}")
+        return java_command(os.pathsep.join([str(conf), jars]), heap, *logs, *options, opens=opens)
 
 
 def java_command(class_path: str, heap: str, *options: str, opens: Iterable[str] = OPENS) -> tuple[str, ...]:
     """Return the command line of a Java server that starts fast, up to its main class. Raises JavaFailed."""
-    return (
-        find_java().program,
-        *opens,
-        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Xmx{heap}", "-Djava.net.preferIPv4Stack=true"),
-        *options,
-        *("-cp", class_path),
-    )
+    fast = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Xmx{heap}", "-Djava.net.preferIPv4Stack=true")
+    return find_java().program, *opens, *fast, *options, "-cp", class_path
 
 
 @contextlib.contextmanager

@@ -60,9 +60,9 @@ def few(texts: Sequence[str], most: int) -> str:
     return ", ".join(texts[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def meant(word: str, known: Sequence[str]) -> str:
+def meant(word: str, words: Sequence[str]) -> str:
     """What to add to a message of a word that isn't known: the nearest one that is, or nothing."""
-    near = get_close_matches(word, known, n=1)
+    near = get_close_matches(word, words, n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 

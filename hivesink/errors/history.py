@@ -7,6 +7,7 @@ from hivesink.errors.base import HiveSinkError, appending, few
 _NAMED = 5
 """How many files or topics an error names."""
 _DECISION = "(your decision: all that the query reads is added to the table as it is)"
+_ONCE = "Run this writer only once, or give another source's run its own writer name and checkpoint"
 
 
 def _texts(offsets: tuple[object, ...]) -> str:
@@ -25,7 +26,7 @@ class EpochTaken(HiveSinkError):
     def __init__(self, log: str, epoch: int) -> None:
         super().__init__(
             f"epoch {epoch} in {log} was committed by another run of this writer; this run has published nothing of "
-            "it. Run this writer only once, or give another source's run its own writer name and checkpoint"
+            f"it. {_ONCE}"
         )
 
 
@@ -34,11 +35,10 @@ class FencedOut(HiveSinkError):
 
     code = "HS021"
 
-    def __init__(self, log: str, own: int, head: int) -> None:
+    def __init__(self, log: str, epoch: int, head: int) -> None:
         super().__init__(
-            f"another run of this writer has taken {log} to epoch {head}, and finishes epoch {own} of this run: no row "
-            "is lost or doubled. Run this writer only once, or give another source's run its own writer name and "
-            "checkpoint"
+            f"another run of this writer has taken {log} to epoch {head}, and finishes epoch {epoch} of this run: no "
+            f"row is lost or doubled. {_ONCE}"
         )
 
 
@@ -97,13 +97,13 @@ class CheckpointUnreadable(HiveSinkError):
     def __init__(self, checkpoint: str | None, name: str | None, reason: str) -> None:
         folder = checkpoint or "the checkpoint"
         file = f"{checkpoint}/{name}" if checkpoint and name else name or checkpoint or "a file"
-        way = (
+        advice = (
             f"Restore {folder} from a backup of the newest batch, or move it away and rebuild it with "
             f"`hivesink recover TABLE --checkpoint {folder}`"
         )
         if name and name.startswith("commits/"):
-            way = "Remove it and its hidden .crc file: Spark runs that batch again, and the sink knows its rows"
-        super().__init__(f"{file} of the query's checkpoint is missing or damaged ({reason}). {way}")
+            advice = "Remove it and its hidden .crc file: Spark runs that batch again, and the sink knows its rows"
+        super().__init__(f"{file} of the query's checkpoint is missing or damaged ({reason}). {advice}")
 
 
 class CheckpointDiffers(HiveSinkError):
@@ -115,16 +115,16 @@ class CheckpointDiffers(HiveSinkError):
     code = "HS026"
 
     def __init__(
-        self, place: tuple[str, str, str], epoch: int, gap: str, files: tuple[str, ...] = (), way: str | None = None
+        self, place: tuple[str, str, str], epoch: int, gap: str, files: tuple[str, ...] = (), advice: str | None = None
     ) -> None:
         table, log, checkpoint = place
-        way = way or f"restore its newest state, or move it away and run {_rebuild(table, checkpoint)}"
+        advice = advice or f"restore its newest state, or move it away and run {_rebuild(table, checkpoint)}"
         if not epoch:
-            way = "nothing of it is in the table, so delete it and start again"
+            advice = "nothing of it is in the table, so delete it and start again"
         first = f", once the files that were read are moved away for good: {few(files, _NAMED)}" if files else ""
         super().__init__(
             f"{gap} (epoch {epoch} in {log}): the checkpoint {checkpoint} doesn't fit the log. Rows would be lost or "
-            f"doubled: {way}, or start with {appending(epoch)} {_DECISION}{first}"
+            f"doubled: {advice}, or start with {appending(epoch)} {_DECISION}{first}"
         )
 
     @classmethod
@@ -150,7 +150,7 @@ class CheckpointDiffers(HiveSinkError):
     def runs_back(cls, place: tuple[str, str, str], epoch: int, batch: int, back: tuple[str, ...]) -> CheckpointDiffers:
         """The batch ends before it starts, or leaves a topic out. A rebuilt checkpoint would do the same."""
         gap = f"batch {batch} runs back ({few(back, _NAMED)})"
-        return cls(place, epoch, gap, way="name the topics again that the job leaves out")
+        return cls(place, epoch, gap, advice="name the topics again that the job leaves out")
 
 
 class SourceChanged(HiveSinkError):

@@ -16,8 +16,8 @@ class LogDamaged(HiveSinkError):
 
     code = "HS040"
 
-    def __init__(self, file: str, reason: str, way: str | None = None) -> None:
-        super().__init__(f"{file} is damaged ({reason}); {way or _restore(file)}")
+    def __init__(self, file: str, reason: str, advice: str | None = None) -> None:
+        super().__init__(f"{file} is damaged ({reason}); {advice or _restore(file)}")
 
 
 def _restore(file: str) -> str:
@@ -33,11 +33,11 @@ class NewerFormat(HiveSinkError):
 
     code = "HS041"
 
-    def __init__(self, file: str, found: int, known: int, way: str | None = None) -> None:
-        """`way` is what to do about a damaged file, as for LogDamaged."""
+    def __init__(self, file: str, version: int, newest: int, advice: str | None = None) -> None:
+        """`advice` is what to do about a damaged file, as for LogDamaged."""
         super().__init__(
-            f"{file} has format version {found}, this hivesink knows {known}: use the version that wrote it, or a "
-            f"newer one. If no newer one has run here, the file is damaged: {way or _restore(file)}"
+            f"{file} has format version {version}, this hivesink knows {newest}: use the version that wrote it, or a "
+            f"newer one. If no newer one has run here, the file is damaged: {advice or _restore(file)}"
         )
 
 

@@ -83,12 +83,12 @@ class NotWritable(HiveSinkError):
         self,
         path: str,
         reason: str,
-        way: str = "give this user access, or set another location",
+        advice: str = "give this user access, or set another location",
         *,
         retryable: bool = False,
     ) -> None:
         self.retryable = retryable
-        super().__init__(f"{path} can't be used ({reason}); {way}")
+        super().__init__(f"{path} can't be used ({reason}); {advice}")
 
 
 class FileSystemUnknown(HiveSinkError):
@@ -108,9 +108,9 @@ class JavaFailed(HiveSinkError):
 
     code = "HS066"
 
-    def __init__(self, problem: str, way: str, *, retryable: bool = False) -> None:
+    def __init__(self, problem: str, advice: str, *, retryable: bool = False) -> None:
         self.retryable = retryable
-        super().__init__(f"{problem}; {way}")
+        super().__init__(f"{problem}; {advice}")
 
 
 class ServerFailed(HiveSinkError):
@@ -139,15 +139,15 @@ class ExecutorsDiffer(HiveSinkError):
 
     code = "HS069"
 
-    def __init__(self, problem: str, way: str) -> None:
-        super().__init__(f"{problem}; {way}")
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(f"{problem}; {advice}")
 
 
 def folder_gone(table: str, location: str, log: str | None = None) -> NotWritable:
     """The table's folder isn't there, though by `log` its writer has written files to it, or with all logs."""
     reason = f"but by its log {log} there are files in it" if log else "and no log of it is known"
-    way = "mount the disk or restore the folder, or, if its files were deleted on purpose, create it empty"
-    return NotWritable(f"the folder {location} of {table}", f"it doesn't exist, {reason}", way)
+    advice = "mount the disk or restore the folder, or, if its files were deleted on purpose, create it empty"
+    return NotWritable(f"the folder {location} of {table}", f"it doesn't exist, {reason}", advice)
 
 
 def property_refused(table: str, reason: str, statement: str) -> NotWritable:

@@ -30,13 +30,13 @@ class UnknownTable(HiveSinkError):
 
 
 class MetastoreUnreachable(HiveSinkError):
-    """The metastore doesn't answer, or answers a question with an error of its own; it is safe to ask again."""
+    """No answer, or an error of the metastore's own; it is safe to ask again."""
 
     code = "HS081"
     retryable = True
 
     def __init__(self, metastore: str, reason: str) -> None:
-        super().__init__(f"the metastore at {metastore} doesn't answer ({reason}); is it running? See its own log")
+        super().__init__(f"the metastore at {metastore} can't answer ({reason}); is it running? See its own log")
 
 
 class MetastoreNotUnderstood(HiveSinkError):

@@ -110,7 +110,7 @@ def _table_differences(wanted: TableSpec, live: TableSpec) -> Iterator[str]:
         yield "the live table is ACID: the sink can't write to it; make a new table"
     if wanted.format != live.format:
         yield f"format {live.format}, the DDL says {wanted.format}: existing files can't be converted; make a new table"
-    # Hive 4's metastore turns every plain managed table into an external one, and notes it here.
+    # Hive 4's metastore turns every plain managed table into an external one.
     translated = live.options.get("TRANSLATED_TO_EXTERNAL", "").lower() == "true"
     if wanted.external != live.external and not (translated and not wanted.external):
         kinds = {True: "external", False: "managed"}
@@ -126,14 +126,10 @@ def _same_place(wanted: str, live: str | None) -> bool:
     """A location without scheme or host is on the metastore's default file system, which isn't known here."""
     if live is None:
         return False
-    if same_location(wanted, live):
-        return True
     scheme, separator, rest = live.partition("://")
     path = f"/{rest.partition('/')[2]}"
-    return bool(separator) and (
-        same_location(wanted, path)
-        or (wanted.startswith((f"{scheme}:/", f"{scheme}:///")) and same_location(wanted, f"{scheme}://{path}"))
-    )
+    places = (live, path, f"{scheme}://{path}") if separator else (live,)
+    return any(same_location(wanted, place) for place in places)
 
 
 def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequence[Column]) -> Iterator[str]:
@@ -161,8 +157,9 @@ def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequen
             yield f"{differs}: run hivesink query {quote(change)}"
     for name, old in before.items():
         if name not in after:
-            way = f"; if its field has another name now, with 'sink.column.{name}.from' = '$.NAME'" if missing else ""
-            yield f"column {name} {old.type} is not in the DDL: dropping it would hide its data; add it to the DDL{way}"
+            renamed = f"; if its field has another name now, with 'sink.column.{name}.from' = '$.NAME'"
+            why = f"dropping it would hide its data; add it to the DDL{renamed if missing else ''}"
+            yield f"column {name} {old.type} is not in the DDL: {why}"
     common = [column.name for column in wanted if column.name in before]
     if common != [name for name in before if name in after]:
         yield (

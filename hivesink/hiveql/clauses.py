@@ -22,20 +22,15 @@ CheckProperties = Callable[[Mapping[str, str]], Sequence[str]]
 """Returns problems in TBLPROPERTIES, one line each, which begins with the property: `hivesink.config.options.check`."""
 
 _USE = f"use {SUPPORTED}"
+_NOT = "is not supported: neither Hive nor the sink would honour it; remove it"
 
 # Hive keeps a table's column names in one comma-separated property; Parquet readers refuse other characters.
 _NAME = re.compile(r"[\w$-]+")
 
-_REFUSED: Mapping[type[exp.Expression], tuple[str, str]] = {
-    exp.ClusteredByProperty: ("CLUSTERED", "CLUSTERED BY: the sink doesn't write Hive's buckets; remove it"),
-    exp.RowFormatDelimitedProperty: ("ROW", "ROW FORMAT DELIMITED is for text files; remove it"),
-    exp.StorageHandlerProperty: ("STORED", f"STORED BY: storage handlers are not supported; {_USE}"),
-    exp.TemporaryProperty: ("TEMPORARY", "a TEMPORARY table exists in one Hive session only; remove TEMPORARY"),
-    exp.LikeProperty: ("LIKE", "CREATE TABLE LIKE is not supported; list the columns"),
-}
 METASTORE_OWN = frozenset(
     {
         "COLUMN_STATS_ACCURATE",
+        "TRANSLATED_TO_EXTERNAL",
         "bucketing_version",
         "last_modified_by",
         "last_modified_time",
@@ -46,7 +41,6 @@ METASTORE_OWN = frozenset(
         "rawDataSize",
         "totalSize",
         "transient_lastDdlTime",
-        "TRANSLATED_TO_EXTERNAL",
     }
 )
 """Properties that a metastore sets by itself, whatever the DDL says."""
@@ -60,7 +54,7 @@ _RESERVED = {
 
 @dataclass(slots=True)
 class Clauses:
-    """The clauses after the columns; `format` is empty if none names it, `lines` has the properties' lines."""
+    """The clauses after the columns; `format` is empty if none names it."""
 
     external: bool = False
     comment: str | None = None
@@ -68,42 +62,39 @@ class Clauses:
     format: str = ""
     partitioned_by: exp.PartitionedByProperty | None = None
     properties: dict[str, str] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)
 
 
 def read_clauses(ddl: DdlText, create: exp.Create, check_properties: CheckProperties) -> Clauses:
     """Read everything after the columns. A repeated clause is a problem; its last value counts."""
     clauses = Clauses()
     nodes: list[exp.Expression] = create.args["properties"].expressions if create.args.get("properties") else []
-    _once(ddl, nodes)
+    kinds: set[type[exp.Expression]] = set()
     for node in nodes:
+        kind = type(node)
+        if kind in kinds and kind is not exp.Property:
+            ddl.problem(node, "this clause is repeated; remove it")
+        kinds.add(kind)
         match node:
             case exp.ExternalProperty():
                 clauses.external = True
             case exp.SchemaCommentProperty():
                 clauses.comment = _text(ddl, node)
             case exp.LocationProperty():
-                clauses.location = _location(ddl, node)
+                clauses.location = _text(ddl, node)
             case exp.PartitionedByProperty():
                 clauses.partitioned_by = node
-            case exp.FileFormatProperty() | exp.RowFormatSerdeProperty():
-                _format(ddl, node, clauses)
+            case exp.FileFormatProperty():
+                clauses.format = _format(ddl, node)
+            case exp.RowFormatSerdeProperty():
+                _check_serde(ddl, node)
             # Most clauses' classes derive from this one.
-            case exp.Property() if type(node) is exp.Property:
+            case exp.Property() if kind is exp.Property:
                 _property(ddl, node, clauses)
             case _:
-                word, reason = _REFUSED.get(type(node), ("", f"{_sql(node)} is not supported"))
-                ddl.problem(ddl.line_of_word(word) if word else ddl.line(node), reason)
-    if not clauses.format:
-        ddl.problem(create.this, f"without STORED AS, Hive creates a text table; {_USE}")
+                text = _sql(node)
+                ddl.problem(ddl.line_of_word(text.partition(" ")[0].upper()), f"{text} {_NOT}")
     _check(ddl, create, clauses, check_properties)
     return clauses
-
-
-def _once(ddl: DdlText, nodes: Sequence[exp.Expression]) -> None:
-    for kind in (exp.SchemaCommentProperty, exp.LocationProperty, exp.PartitionedByProperty, exp.FileFormatProperty):
-        for extra in [node for node in nodes if isinstance(node, kind)][1:]:
-            ddl.problem(extra, "this clause is repeated; remove it")
 
 
 def _text(ddl: DdlText, node: exp.Expression) -> str:
@@ -114,42 +105,33 @@ def _text(ddl: DdlText, node: exp.Expression) -> str:
     return ""
 
 
-def _location(ddl: DdlText, node: exp.LocationProperty) -> str:
-    location = _text(ddl, node)
-    if not re.match(r"/|[A-Za-z][\w+.-]*:/", location):
-        ddl.problem(node, f"LOCATION {location!r} is not absolute; start it with / or a scheme such as hdfs://")
-    return location
+def _check_serde(ddl: DdlText, node: exp.RowFormatSerdeProperty) -> None:
+    serde = _text(ddl, node)
+    if serde not in {format_.serde for format_ in FORMATS.values()}:
+        ddl.problem(node, f"ROW FORMAT SERDE: the sink can't write {serde!r}; {_USE}")
+    if node.args.get("serde_properties"):
+        ddl.problem(node, "SERDEPROPERTIES are not supported; put the sink's settings into TBLPROPERTIES")
 
 
-def _format(ddl: DdlText, node: exp.FileFormatProperty | exp.RowFormatSerdeProperty, clauses: Clauses) -> None:
-    if isinstance(node, exp.RowFormatSerdeProperty):
-        serde = _text(ddl, node)
-        if serde not in {known.serde for known in FORMATS.values()}:
-            ddl.problem(node, f"ROW FORMAT SERDE: the sink can't write {serde!r}; {_USE}")
-        if node.args.get("serde_properties"):
-            ddl.problem(node, "SERDEPROPERTIES are not supported; put the sink's settings into TBLPROPERTIES")
-        return
+def _format(ddl: DdlText, node: exp.FileFormatProperty) -> str:
+    """The format's name, or `other` where a problem was noted."""
     classes = node.this
     if isinstance(classes, exp.InputOutputFormat):
-        clauses.format = _named_by_classes(node, classes)
-        if not clauses.format:
-            clauses.format = "other"
-            ddl.problem(node, f"STORED AS INPUTFORMAT: Hive has no supported format of these three classes; {_USE}")
-        return
-    clauses.format = classes.name.upper() if classes is not None else "other"
+        # Hive takes these classes and the statement's SerDe for the format that has all three.
+        serde = node.parent.find(exp.RowFormatSerdeProperty) if node.parent else None
+        parts = (classes.args.get("input_format"), classes.args.get("output_format"), serde and serde.this)
+        wanted = tuple(part.name if part else "" for part in parts)
+        for format_ in FORMATS.values():
+            if (format_.input_format, format_.output_format, format_.serde) == wanted:
+                return format_.name
+        ddl.problem(node, f"STORED AS INPUTFORMAT: Hive has no supported format of these three classes; {_USE}")
+        return "other"
+    name = classes.name.upper() if classes is not None else "other"
     if not node.args.get("hive_format"):
         ddl.problem(ddl.line_of_word("USING"), f"USING creates a Spark table, not a Hive table; {_USE}")
-    elif clauses.format not in FORMATS:
-        ddl.problem(ddl.line_of_word("STORED"), f"STORED AS {clauses.format} is not supported yet; {_USE}")
-
-
-def _named_by_classes(node: exp.FileFormatProperty, classes: exp.InputOutputFormat) -> str:
-    """The format that Hive knows by these classes and the statement's SerDe; empty if there is none."""
-    formats = tuple(classes.args[side].name for side in ("input_format", "output_format") if classes.args.get(side))
-    serde = node.parent.find(exp.RowFormatSerdeProperty) if node.parent else None
-    wanted = (*formats, serde.this.name if serde is not None else "")
-    names = {(known.input_format, known.output_format, known.serde): known.name for known in FORMATS.values()}
-    return names.get(wanted, "")
+    elif name not in FORMATS:
+        ddl.problem(ddl.line_of_word("STORED"), f"STORED AS {name} is not supported yet; {_USE}")
+    return name
 
 
 def _property(ddl: DdlText, node: exp.Property, clauses: Clauses) -> None:
@@ -158,22 +140,30 @@ def _property(ddl: DdlText, node: exp.Property, clauses: Clauses) -> None:
         ddl.problem(node, f"TBLPROPERTIES: write {key.name!r}='{value.name}', both in quotes")
         return
     if key.name in clauses.properties:
-        ddl.problem(key, f"property {key.name} is already set on line {clauses.lines[key.name]}")
+        ddl.problem(key, f"property {key.name} is set twice; remove one")
     clauses.properties[key.name] = value.name
-    clauses.lines.setdefault(key.name, ddl.line(key))
 
 
 def _check(ddl: DdlText, create: exp.Create, clauses: Clauses, check_properties: CheckProperties) -> None:
-    lines = clauses.lines
+    if not clauses.format:
+        ddl.problem(create.this, f"without STORED AS, Hive creates a text table; {_USE}")
+    location = clauses.location
+    if location is not None and not re.match(r"/|[A-Za-z][\w+.-]*:/", location):
+        reason = f"LOCATION {location!r} is not absolute; start it with / or a scheme such as hdfs://"
+        ddl.problem(ddl.line_of_word("LOCATION"), reason)
     for key, value in clauses.properties.items():
+        is_wrong = value.lower() != "false"
         if key in _RESERVED:
-            ddl.problem(lines[key], f"property {key}: {_RESERVED[key]}")
-        if key in METASTORE_OWN:
-            ddl.problem(lines[key], f"property {key} belongs to the metastore; remove it")
-        if key.lower() == "transactional" and value.lower() != "false":
-            ddl.problem(lines[key], f"property {key}: the sink can't write to an ACID table; remove it")
-        if key == "discover.partitions" and value.lower() != "false":
-            ddl.problem(lines[key], "'discover.partitions' must be 'false', or the metastore adds folders by itself")
+            reason = f"property {key}: {_RESERVED[key]}"
+        elif key in METASTORE_OWN:
+            reason = f"property {key} belongs to the metastore; remove it"
+        elif key.lower() == "transactional" and is_wrong:
+            reason = f"property {key}: the sink can't write to an ACID table; remove it"
+        elif key == "discover.partitions" and is_wrong:
+            reason = f"property {key} must be 'false', or the metastore adds folders by itself"
+        else:
+            continue
+        ddl.problem(ddl.line_of_setting(key) or ddl.line(create.this), reason)
     for reason in check_properties(clauses.properties):
         ddl.problem(ddl.line_of_setting(reason) or ddl.line(create.this), reason)
 
@@ -213,7 +203,7 @@ def _columns(ddl: DdlText, items: Sequence[exp.Expression]) -> tuple[Column, ...
     lines: dict[str, int] = {}
     for item in items:
         if not isinstance(item, exp.ColumnDef):
-            ddl.problem(item, f"{_sql(item)} is not supported: neither Hive nor the sink enforces it")
+            ddl.problem(item, f"{_sql(item)} {_NOT}")
             continue
         if "end" not in item.this.meta:
             ddl.problem(item, f"column {_sql(item.this)}: this is a keyword; put it in back-quotes")
@@ -240,7 +230,7 @@ def _column(ddl: DdlText, item: exp.ColumnDef) -> Column | None:
         elif isinstance(kind, exp.NotNullColumnConstraint) and not kind.args.get("allow_null"):
             nullable = False
         else:
-            ddl.problem(item, f"column {item.name}: {_sql(constraint)} is not supported; only NOT NULL is")
+            ddl.problem(item, f"column {item.name}: {_sql(constraint)} {_NOT}")
     text = ddl.type_text(item.this)
     if not text:
         ddl.problem(item, f"column {item.name} has no type")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -41,7 +39,7 @@ def catalog(address: str, site: Site = NO_SITE) -> ThriftCatalog:
     """The tables that `ddl` works with, at thrift://host:port[,…]. Raises InvalidOption, Unsupported."""
     from hivesink.metastore.thrift_table import ThriftCatalog
 
-    return ThriftCatalog(_connection(address, site), owner=_user())
+    return ThriftCatalog(_connection(address, site))
 
 
 def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
@@ -60,9 +58,4 @@ def _connection(address: str, site: Site) -> Connection:
     from hivesink.metastore.login import MetastoreLogin
     from hivesink.metastore.thrift_connection import Connection
 
-    return Connection(address, MetastoreLogin.of(site.hive), user=_user())
-
-
-def _user() -> str:
-    """As Hadoop's clients decide it where there is no Kerberos."""
-    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    return Connection(address, MetastoreLogin.of(site.hive))

@@ -19,7 +19,7 @@ from hivesink.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.partition import Estimate
 
@@ -29,12 +29,13 @@ FLAG = "COLUMN_STATS_ACCURATE"
 """The parameter by which Hive answers `count(*)` without reading (HIVE-11266)."""
 Values = tuple[str, ...]
 """Unescaped values as the metastore keeps them: null is DEFAULT_PARTITION."""
-_SPARK_BUCKETS = "spark.sql.sources.schema.numBuckets"
+Described = tuple[str, str, str | None]
+"""A column's name, type and comment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What decides whether the sink can write a table. `kind`: its type in the metastore; `properties`: all of them."""
+    """What a metastore says of a table besides its columns. `kind`: its type; `properties`: all of them."""
 
     name: TableName
     kind: str
@@ -47,17 +48,32 @@ class Facts:
     def external(self) -> bool:
         return "EXTERNAL" in self.kind.upper() or self._set("EXTERNAL")
 
-    @property
-    def options(self) -> tuple[tuple[str, str], ...]:
-        """The properties that are not fields of TableSpec, sorted."""
-        return tuple(sorted((key, text) for key, text in self.properties.items() if key not in {"comment", "EXTERNAL"}))
-
     def _set(self, key: str) -> bool:
         return self.properties.get(key, "").lower() == "true"
 
+    def columns(self, described: Iterable[Described]) -> tuple[Column, ...]:
+        """Raises Unsupported for a type that the sink doesn't know."""
+        return tuple(column(self.name, *each) for each in described)
+
+    def spec(
+        self, columns: Iterable[Described], partition_columns: Iterable[Described], location: str | None
+    ) -> TableSpec:
+        """Raises Unsupported for a type that the sink doesn't know."""
+        fields = {"comment", "EXTERNAL"}
+        return TableSpec(
+            name=self.name,
+            columns=self.columns(columns),
+            partition_columns=self.columns(partition_columns),
+            location=location,
+            comment=self.properties.get("comment"),
+            external=self.external,
+            format=format_name(self.input_format),
+            properties=tuple(sorted((key, text) for key, text in self.properties.items() if key not in fields)),
+        )
+
     def refuse(self) -> None:
         """Raise Unsupported where rows put into the table's folders would be wrong or lost."""
-        name = self.name
+        name, format_ = self.name, FORMATS.get(format_name(self.input_format))
         refusals = (
             ("VIEW" in self.kind.upper(), f"{name}, a view,", "a view has no files", "name the table behind it"),
             (
@@ -67,13 +83,13 @@ class Facts:
                 "create an external table for the stream",
             ),
             (
-                not (known := FORMATS.get(format_name(self.input_format))) or self.serde != known.serde,
+                format_ is None or self.serde != format_.serde,
                 f"the format of {name} ({self.input_format or 'none'})",
                 "the sink can't write it",
                 f"create it {SUPPORTED}, or, if it was altered, take that back: ALTER TABLE … SET FILEFORMAT",
             ),
             (
-                self.clustered or _SPARK_BUCKETS in self.properties,
+                self.clustered or "spark.sql.sources.schema.numBuckets" in self.properties,
                 f"{name}, a table CLUSTERED or SKEWED BY columns,",
                 "readers would look for rows in the wrong files",
                 "create it with partitions only",
@@ -93,7 +109,7 @@ class Facts:
 def require_partition_columns(spec: TableSpec, live: Sequence[Column]) -> None:
     """Raises TableReplaced where those that the metastore has are others than `spec` knows."""
     before, now = (
-        ", ".join(f"{column.name} {column.type}" for column in some) for some in (spec.partition_columns, live)
+        ", ".join(f"{column.name} {column.type}" for column in columns) for columns in (spec.partition_columns, live)
     )
     if before != now:
         raise TableReplaced(str(spec.name), f"it is partitioned by ({now}), and was by ({before})")
@@ -132,33 +148,21 @@ def figures_of(estimate: Estimate) -> dict[str, str]:
     }
 
 
-def is_accurate(text: str | None) -> bool:
-    """Whether Hive might trust statistics by the text of FLAG; an unclear text counts as trusted.
+def is_trusted(parameters: Mapping[str, str] | None, *, is_partitioned: bool = False) -> bool:
+    """Whether Hive might answer from the statistics of a partition or a table; an unclear FLAG counts as trusted.
 
-    Hive before 2.0 wrote `true` or `false`, later ones a JSON object.
+    Hive before 2.0 wrote `true` or `false`, later ones a JSON object. Of a table that `is_partitioned` itself, Hive
+    uses the columns' statistics alone: it reduces filters by their bounds, and counts by the partitions'.
     """
-    flag = _parsed(text)
-    if isinstance(flag, dict):
-        return flag.get("basic_stats") in {"true", True} or bool(flag.get("column_stats"))
-    return flag is not False
-
-
-def trusts_columns(text: str | None) -> bool:
-    """Whether Hive might trust statistics of columns.
-
-    Of a partitioned table itself it uses no others: it reduces filters by their bounds, and counts by the partitions'.
-    """
-    flag = _parsed(text)
-    return bool(flag.get("column_stats")) if isinstance(flag, dict) else flag is not False
-
-
-def _parsed(text: str | None) -> object:
-    if text is None or not text.strip():
-        return False
+    text = (parameters or {}).get(FLAG, "").strip().lower() or "false"
     try:
-        return json.loads(text.lower())
+        # Hive escapes the quotes where it describes a table.
+        flag = json.loads(text.replace('\\"', '"'))
     except ValueError:
-        return text
+        return True
+    if not isinstance(flag, dict):
+        return flag is not False
+    return bool(flag.get("column_stats")) or (not is_partitioned and flag.get("basic_stats") in {"true", True})
 
 
 def change_all(

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 
 from hivesink.core.partition import DEFAULT_PARTITION
 from hivesink.core.table import TableSpec, quoted
-from hivesink.metastore.common import values_of
+from hivesink.metastore.common import Described, values_of
 
 Row = Sequence[str | None]
-DescribedColumn = tuple[str, str, str | None]
-"""Name, type and comment."""
 
 # `$` because both servers substitute `${…}` inside of literals as well.
 _LITERAL = {ord(char): f"\\u{ord(char):04x}" for char in (*map(chr, range(0x20)), "\x7f", "$", "'", "\\", ";")}
@@ -34,11 +32,11 @@ def partition_clause(spec: TableSpec, partition: str, *, spark: bool) -> str:
 
 
 @dataclass(slots=True)
-class Described:
+class Description:
     """DESCRIBE FORMATTED, taken apart: columns, and the first value of each field by its lower-case name."""
 
-    columns: list[DescribedColumn] = field(default_factory=list)
-    partition_columns: list[DescribedColumn] = field(default_factory=list)
+    columns: list[Described] = field(default_factory=list)
+    partition_columns: list[Described] = field(default_factory=list)
     fields: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
 
@@ -48,9 +46,9 @@ class Described:
         return "serde library" in self.fields and "num buckets" not in self.fields
 
 
-def described(rows: Iterable[Row]) -> Described:
+def description(rows: Iterable[Row]) -> Description:
     """Read both dialects: Hive pads cells and gives each parameter a row; Spark lists them in one."""
-    table = Described()
+    table = Description()
     section = "columns"
     for row in rows:
         name, value, more = ((cell or "").strip() for cell in (*row, "", "")[:3])

@@ -6,9 +6,8 @@ anything is published.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
@@ -20,24 +19,24 @@ from hivesink.core.table import TableName, TableSpec, quoted
 from hivesink.hive import BROKEN, REFUSED, Hive, reason
 from hivesink.metastore.common import (
     FLAG,
+    Described,
     Facts,
     change_all,
-    column,
-    is_accurate,
+    is_trusted,
     name_of,
     require_partition_columns,
-    trusts_columns,
     values_of,
 )
-from hivesink.metastore.hive_text import Described, DescribedColumn, described, literal, partition_clause
+from hivesink.metastore.hive_text import Description, description, literal, partition_clause
 from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 SPECS_A_STATEMENT = 500
 ASK_ONE_BY_ONE = 32
-"""Up to this many partitions are looked up one by one; above it, SHOW PARTITIONS lists the whole table."""
+"""Up to this many partitions are looked up singly; above it, SHOW PARTITIONS lists the whole table."""
+_BY_THRIFT = "use the metastore's own address (registrar thrift)"
 
 
 class HiveServer2Metastore:
@@ -54,24 +53,18 @@ class HiveServer2Metastore:
         live = self._describe(name)
         rows = self._read(f"SHOW TBLPROPERTIES {name.quoted}")
         properties = {key: value for key, value in rows if not (self._spark and key.startswith("option."))}
+        if comment := live.fields.get("comment"):
+            properties.setdefault("comment", comment)
         facts = _facts(name, live, properties)
         facts.refuse()
         if self._spark and not live.partition_columns:
             raise errors.Unsupported(
                 what=f"{name}, a table without partitions, through Spark's Thrift Server",
                 why=f"it doesn't show {FLAG}, so Hive might count wrong",
-                instead="use the metastore's own address (registrar thrift), or HiveServer2",
+                instead=f"{_BY_THRIFT}, or HiveServer2",
             )
-        spec = TableSpec(
-            name=name,
-            columns=tuple(column(name, *described) for described in live.columns),
-            partition_columns=tuple(column(name, *described) for described in live.partition_columns),
-            location=live.fields.get("location"),
-            comment=properties.get("comment") or live.fields.get("comment"),
-            external=facts.external,
-            properties=facts.options,
-        )
-        return LiveTable(spec, live.fields.get("location", ""))
+        location = live.fields.get("location")
+        return LiveTable(facts.spec(live.columns, live.partition_columns, location), location or "")
 
     def names(self, table: LiveTable) -> Sequence[str]:
         return list(self._registered(table.spec, None)) if table.spec.is_partitioned else [""]
@@ -84,11 +77,12 @@ class HiveServer2Metastore:
         fresh = self._describe(spec.name)
         if fresh.parameters.get(PROPERTY) != table.log:
             raise errors.TableReplaced.other_log(str(spec.name))
-        _facts(spec.name, fresh, fresh.parameters).refuse()
+        facts = _facts(spec.name, fresh, fresh.parameters)
+        facts.refuse()
         if not spec.is_partitioned:
-            accurate = is_accurate(_flag(fresh.parameters))
+            accurate = is_trusted(fresh.parameters)
             return {"": LivePartition("", fresh.fields.get("location", ""), accurate, columns_behind=False)}
-        require_partition_columns(spec, [column(spec.name, *described) for described in fresh.partition_columns])
+        require_partition_columns(spec, facts.columns(fresh.partition_columns))
         registered = self._registered(spec, partitions)
         wanted = registered if partitions is None else partitions
         listed = [partition for partition in wanted if _name(spec, partition) in registered]
@@ -103,8 +97,8 @@ class HiveServer2Metastore:
             return
         if self._trusts_columns(spec.name):
             raise self._trusted(spec, [wanted.partition for wanted in partitions])
-        known = self._registered(spec, [wanted.partition for wanted in partitions])
-        existing = [wanted.partition for wanted in partitions if _name(spec, wanted.partition) in known]
+        registered = self._registered(spec, [wanted.partition for wanted in partitions])
+        existing = [wanted.partition for wanted in partitions if _name(spec, wanted.partition) in registered]
         try:
             change_all(
                 {wanted: wanted.partition for wanted in partitions},
@@ -121,26 +115,31 @@ class HiveServer2Metastore:
         self._update_columns(spec, existing)
 
     def _add(self, spec: TableSpec, partitions: Sequence[NewPartition]) -> None:
-        # With the settings for null, Hive reads no escapes in the other partitions' values.
-        for has_null, some in groupby(sorted(partitions, key=_has_null(spec)), key=_has_null(spec)):
-            self._add_alike(spec, list(some), has_null=has_null)
-
-    def _add_alike(self, spec: TableSpec, partitions: Sequence[NewPartition], *, has_null: bool) -> None:
         spark = self._spark
-        clauses = " ".join(
-            f"{partition_clause(spec, wanted.partition, spark=spark)} LOCATION {literal(wanted.location)}"
-            for wanted in partitions
-        )
-        statement = f"ALTER TABLE {spec.name.quoted} ADD IF NOT EXISTS {clauses}"
+        clauses: dict[bool, list[str]] = {False: [], True: []}
+        for wanted in partitions:
+            # With the settings for null, Hive reads no escapes in the other partitions' values.
+            has_null = not spark and DEFAULT_PARTITION in values_of(spec, wanted.partition)
+            clause = partition_clause(spec, wanted.partition, spark=spark)
+            clauses[has_null].append(f"{clause} LOCATION {literal(wanted.location)}")
+        for has_null in (False, True):
+            if clauses[has_null]:
+                with self._null_partitions(spec.name) if has_null else nullcontext():
+                    action = f"register {count(len(clauses[has_null]), 'partition')}"
+                    added = " ".join(clauses[has_null])
+                    self._change(spec.name, action, f"ALTER TABLE {spec.name.quoted} ADD IF NOT EXISTS {added}")
+
+    @contextmanager
+    def _null_partitions(self, name: TableName) -> Iterator[None]:
+        """Hive refuses to name the partition of null: error 10111, and 10248 where the column is no string."""
+        settings = {"hive.exec.default.partition.name": "__HIVESINK_NONE__", "hive.typecheck.on.insert": "false"}
         with self._session.lock:
-            if has_null and not spark:
-                for key, value in _NULL_PARTITIONS.items():
-                    self._change(spec.name, f"set {key} for the partition of null", f"SET {key}={value}")
+            for key, value in settings.items():
+                self._change(name, f"set {key} for the partition of null", f"SET {key}={value}")
             try:
-                self._change(spec.name, f"register {count(len(partitions), 'partition')}", statement)
+                yield
             finally:
-                if has_null and not spark:
-                    self._read(f"RESET {' '.join(_NULL_PARTITIONS)}")
+                self._read(f"RESET {' '.join(settings)}")
 
     def _update_columns(self, spec: TableSpec, partitions: Sequence[str]) -> None:
         """Give partitions the table's columns; ADD COLUMNS without CASCADE changes the table only."""
@@ -165,7 +164,7 @@ class HiveServer2Metastore:
     def tables_with(self, key: str) -> Mapping[TableName, str]:
         """Raises Unsupported."""
         what = f"asking for the tables with {key}"
-        raise errors.Unsupported(what, "HiveQL can't", "use the metastore's own address (registrar thrift)")
+        raise errors.Unsupported(what, "HiveQL can't", _BY_THRIFT)
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
         trusted = [partition for partition, live in self.lookup(table, partitions).items() if live.accurate]
@@ -177,29 +176,28 @@ class HiveServer2Metastore:
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:  # noqa: ARG002
         """Raises Unsupported."""
-        what, way = "insert-event in sink.partition-commit.policy.kind", "use the metastore's own address"
-        raise errors.Unsupported(what, "HiveQL can't fire it", f"{way} (registrar thrift), or leave it out")
+        what = "insert-event in sink.partition-commit.policy.kind"
+        raise errors.Unsupported(what, "HiveQL can't fire it", f"{_BY_THRIFT}, or leave it out")
 
     def close(self) -> None:
         self._session.close()
 
     def _trusts_columns(self, name: TableName) -> bool:
-        """By the own flag of the table. DESCRIBE shows one that is summed up over its partitions."""
-        return trusts_columns(_flag(dict(self._read(f"SHOW TBLPROPERTIES {name.quoted}"))))
+        """By the table's flag. DESCRIBE shows another, summed up over its partitions."""
+        return is_trusted(dict(self._read(f"SHOW TBLPROPERTIES {name.quoted}")), is_partitioned=True)
 
     def _trusted(self, spec: TableSpec, partitions: Sequence[str]) -> errors.RegistrationFailed:
         return errors.RegistrationFailed(
             str(spec.name),
             "drop the accuracy of statistics" + (" of" if spec.is_partitioned else ""),
-            "HiveQL can't; use the metastore's own address (registrar thrift), and run ANALYZE TABLE … COMPUTE "
-            "STATISTICS only while no stream writes",
+            f"HiveQL can't; {_BY_THRIFT}, and run ANALYZE TABLE … COMPUTE STATISTICS only while no stream writes",
             self.address,
             tuple(partitions) if spec.is_partitioned else (),
         )
 
-    def _partition(self, spec: TableSpec, partition: str, columns: list[DescribedColumn]) -> LivePartition:
+    def _partition(self, spec: TableSpec, partition: str, columns: list[Described]) -> LivePartition:
         clause = partition_clause(spec, partition, spark=self._spark)
-        live = described(self._read(f"DESCRIBE FORMATTED {spec.name.quoted} {clause}"))
+        live = description(self._read(f"DESCRIBE FORMATTED {spec.name.quoted} {clause}"))
         # Spark shows the table's columns here, Hive the partition's own.
         behind = [column[:2] for column in live.columns] != [column[:2] for column in columns]
         # Spark names no format of a table of its own sources' partition.
@@ -207,7 +205,7 @@ class HiveServer2Metastore:
         return LivePartition(
             partition,
             live.fields["location"],
-            is_accurate(_flag(live.parameters)),
+            is_trusted(live.parameters),
             behind,
             None if stored == spec.format else stored,
         )
@@ -219,13 +217,13 @@ class HiveServer2Metastore:
         clauses = (partition_clause(spec, partition, spark=self._spark) for partition in partitions)
         return {str(row[0]) for clause in clauses for row in self._read(f"{show} {clause}")}
 
-    def _describe(self, name: TableName) -> Described:
+    def _describe(self, name: TableName) -> Description:
         # The error for an unknown table differs between the servers; the list of tables doesn't.
         databases = self._read(f"SHOW DATABASES LIKE {literal(name.database)}")
         show = f"SHOW TABLES IN {quoted(name.database)} {literal(name.table)}"
         if not any(name.database in row for row in databases) or not any(name.table in row for row in self._read(show)):
             raise errors.UnknownTable(str(name), self.address)
-        return described(self._read(f"DESCRIBE FORMATTED {name.quoted}"))
+        return description(self._read(f"DESCRIBE FORMATTED {name.quoted}"))
 
     @property
     def _spark(self) -> bool:
@@ -255,36 +253,18 @@ class HiveServer2Metastore:
             raise errors.RegistrationUnknown(str(name), action, reason(error), self.address) from error
 
 
-_NULL_PARTITIONS = {"hive.exec.default.partition.name": "__HIVESINK_NONE__", "hive.typecheck.on.insert": "false"}
-"""Hive refuses to name the partition of null: error 10111, and 10248 where the column is no string."""
-
-
-def _has_null(spec: TableSpec) -> Callable[[NewPartition], bool]:
-    return lambda wanted: DEFAULT_PARTITION in values_of(spec, wanted.partition)
-
-
 def _name(spec: TableSpec, partition: str) -> str:
     return name_of(spec, values_of(spec, partition))
 
 
-def _flag(parameters: Mapping[str, str]) -> str | None:
-    text = parameters.get(FLAG)
-    # Hive escapes the quotes of this value when it describes.
-    return None if text is None else text.replace('\\"', '"')
-
-
-def _input_format(fields: Mapping[str, str]) -> str:
+def _facts(name: TableName, live: Description, properties: Mapping[str, str]) -> Facts:
+    fields = live.fields
     # Spark describes a table of its own sources by the name of the source alone.
     source = FORMATS.get(fields.get("provider", "").upper())
-    return fields.get("inputformat") or (source.input_format if source else "")
-
-
-def _facts(name: TableName, live: Described, properties: Mapping[str, str]) -> Facts:
-    fields = live.fields
     return Facts(
         name=name,
         kind=fields.get("table type") or fields.get("type", ""),
-        input_format=_input_format(fields),
+        input_format=fields.get("inputformat") or (source.input_format if source else ""),
         serde=fields.get("serde library", ""),
         clustered=fields.get("bucket columns", "[]") not in {"[]", ""} or fields.get("skewed columns", "[]") != "[]",
         properties=properties,

@@ -13,26 +13,21 @@ from hivesink.core.partition import Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName
 from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
-from hivesink.metastore import thrift_table
+from hivesink.metastore import thrift_calls, thrift_table
 from hivesink.metastore.common import (
     FLAG,
     Values,
     change_all,
     figures_of,
-    is_accurate,
+    is_trusted,
     name_of,
     require_partition_columns,
-    trusts_columns,
     values_of,
 )
-from hivesink.metastore.thrift_calls import add_partitions
+from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from hivesink.metastore.thrift_calls import PartitionsCall
-    from hivesink.metastore.thrift_connection import Client, Connection
-    from hivesink.ports import LiveTable
 
 NAMES_A_CALL = 1000
 PARTITIONS_A_CALL = 500
@@ -40,51 +35,43 @@ TRIES = 4
 DROP_FLAG = "drop the accuracy of statistics"
 
 
-class ThriftMetastore:
-    """ports.Metastore over Thrift. Safe to share between threads."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._tables = thrift_table.ThriftTables(connection)
-
-    @property
-    def address(self) -> str:
-        return self._connection.address
+class ThriftMetastore(thrift_table.ThriftTables):
+    """ports.Metastore over Thrift."""
 
     def table(self, name: TableName) -> LiveTable:
-        return thrift_table.live_table(self._tables.get(name))
+        struct = self.struct(name)
+        thrift_table.facts(struct).refuse()
+        return LiveTable(thrift_table.spec_of(struct), struct.sd.location)
 
     def names(self, table: LiveTable) -> Sequence[str]:
         if not table.spec.is_partitioned:
             return [""]
         name = table.spec.name
-        names: list[str] = self._connection.read(
-            lambda client: client.get_partition_names(name.database, name.table, -1)
-        )
-        return names
+        return self._connection.read(thrift_calls.partition_names, name)
 
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         if partitions is not None and not partitions:
             return {}
         name = table.spec.name
-        fresh = self._tables.get(name)
+        fresh = self.struct(name)
         if (fresh.parameters or {}).get(PROPERTY) != table.log:
             raise TableReplaced.other_log(str(name))
-        thrift_table.facts(fresh).refuse()
-        require_partition_columns(table.spec, thrift_table.partition_columns(fresh))
+        facts = thrift_table.facts(fresh)
+        facts.refuse()
+        require_partition_columns(table.spec, facts.columns(thrift_table.described(fresh.partitionKeys)))
         if not table.spec.is_partitioned:
-            return {"": LivePartition("", fresh.sd.location, thrift_table.is_trusted(fresh), columns_behind=False)}
+            return {"": LivePartition("", fresh.sd.location, is_trusted(fresh.parameters), columns_behind=False)}
         if partitions is None:
             partitions = self.names(table)
         wanted = {values_of(table.spec, partition): partition for partition in partitions}
-        live = self._read(table, tuple(wanted), self._tables.calls.states)
+        live = self._read(table, tuple(wanted), thrift_calls.states)
         return {wanted[values]: thrift_table.live_partition(wanted[values], live[values], fresh) for values in live}
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         if not partitions or not table.spec.is_partitioned:
             return
-        fresh = self._tables.get(table.spec.name)
-        if thrift_table.is_trusted(fresh, is_partitioned=True):
+        fresh = self.struct(table.spec.name)
+        if is_trusted(fresh.parameters, is_partitioned=True):
             self._clear_table(table)
         structs = {
             values_of(table.spec, wanted.partition): thrift_table.new_partition(wanted, table.spec, fresh)
@@ -92,9 +79,9 @@ class ThriftMetastore:
         }
 
         def register(chunk: Sequence[Values]) -> None:
-            some = [structs[values] for values in chunk]
-            action = f"register {count(len(some), 'partition')}"
-            self._connection.change(str(table.spec.name), action, lambda client: add_partitions(client, some))
+            new = [structs[values] for values in chunk]
+            action = f"register {count(len(new), 'partition')}"
+            self._connection.change(str(table.spec.name), action, thrift_calls.add_partitions, new)
 
         try:
             self._change_all(table, "register", list(structs), register)
@@ -104,26 +91,15 @@ class ThriftMetastore:
         self._update_columns(table, list(structs))
 
     def set_property(self, name: TableName, key: str, value: str) -> None:
-        def change(parameters: dict[str, str]) -> bool:
-            is_news = parameters.get(key) != value
-            parameters[key] = value
-            return is_news
-
-        self._tables.alter(name, f"set {key}", change)
+        self.set_properties(name, {key: value})
 
     def tables_with(self, key: str) -> Mapping[TableName, str]:
-        names: list[TableName] = []
-        for database in self._connection.read(lambda client: client.get_all_databases()):
-
-            def ask(client: Client, database: str = database) -> Any:
-                return client.get_table_names_by_filter(database, f'hive_filter_field_params__{key} like ".*"', -1)
-
-            names += [TableName(database, table) for table in self._connection.read(ask)]
         values: dict[TableName, str] = {}
-        for name in names:
+        for database, table in self._connection.read(thrift_calls.tables_with, key):
             # One that is dropped meanwhile has none.
             with suppress(UnknownTable):
-                parameters = self._tables.get(name).parameters or {}
+                name = TableName(database, table)
+                parameters = self.struct(name).parameters or {}
                 values |= {name: parameters[key]} if key in parameters else {}
         return values
 
@@ -132,12 +108,12 @@ class ThriftMetastore:
             self._clear_table(table)
         if table.spec.is_partitioned:
             values = [values_of(table.spec, partition) for partition in partitions]
-            self._alter(table, DROP_FLAG, values, lambda _, partition: thrift_table.is_trusted(partition))
+            self._alter(table, DROP_FLAG, values, lambda _, partition: is_trusted(partition.parameters))
 
     def estimate(self, table: LiveTable, estimates: Sequence[Estimate]) -> None:
         if not table.spec.is_partitioned:
             for estimate in estimates:
-                self._tables.alter(table.spec.name, "write estimates", partial(_write, estimate))
+                self.alter(table.spec.name, "write estimates", partial(_write, estimate))
             return
         wanted = {values_of(table.spec, estimate.partition): estimate for estimate in estimates}
         self._alter(
@@ -151,31 +127,20 @@ class ThriftMetastore:
         name = table.spec.name
         for partition, added in files.items():
             values = list(values_of(table.spec, partition)) if table.spec.is_partitioned else None
-
-            def fire(client: Client, values: list[str] | None = values, added: Sequence[str] = added) -> None:
-                self._tables.calls.insert_event(client, name, values, added)
-
-            self._connection.change(str(name), f"announce {partition or name}", fire)
-
-    def close(self) -> None:
-        self._connection.close()
+            action = f"announce {partition or name}"
+            self._connection.change(str(name), action, thrift_calls.insert_event, name, values, added)
 
     def _clear_table(self, table: LiveTable) -> None:
-        trusts = trusts_columns if table.spec.is_partitioned else is_accurate
-        self._tables.alter(table.spec.name, DROP_FLAG, lambda parameters: trusts(parameters.get(FLAG)))
+        self.alter(table.spec.name, DROP_FLAG, partial(is_trusted, is_partitioned=table.spec.is_partitioned))
 
-    def _read(self, table: LiveTable, wanted: Sequence[Values], call: PartitionsCall) -> dict[Values, Any]:
+    def _read(self, table: LiveTable, wanted: Sequence[Values], call: Callable[..., Any]) -> dict[Values, Any]:
         """The registered ones of `wanted`. Raises UnknownTable, MetastoreUnreachable."""
         name = table.spec.name
         structs: dict[Values, Any] = {}
         for start in range(0, len(wanted), NAMES_A_CALL):
             names = [name_of(table.spec, values) for values in wanted[start : start + NAMES_A_CALL]]
-
-            def ask(client: Client, names: list[str] = names) -> Any:
-                return call(client, name.database, name.table, names)
-
             try:
-                partitions = self._connection.read(ask)
+                partitions = self._connection.read(call, name, names)
             except ttypes.NoSuchObjectException as error:
                 raise UnknownTable(str(name), self.address) from error
             # One that is dropped meanwhile comes without its values, which the metastore reads later than the rest.
@@ -197,12 +162,12 @@ class ThriftMetastore:
             action=action,
             address=self.address,
             per_call=PARTITIONS_A_CALL,
-            ask=lambda: self._tables.get(table.spec.name),
+            ask=lambda: self.struct(table.spec.name),
         )
 
     def _update_columns(self, table: LiveTable, wanted: list[Values]) -> None:
         """Alter partitions with old columns: somebody may have added columns to the table."""
-        fresh = self._tables.get(table.spec.name)
+        fresh = self.struct(table.spec.name)
 
         def update(_values: Values, partition: Any) -> bool:
             behind = thrift_table.columns_behind(partition, fresh)
@@ -210,7 +175,7 @@ class ThriftMetastore:
                 partition.sd.cols = fresh.sd.cols
             return behind
 
-        states = self._read(table, wanted, self._tables.calls.states)
+        states = self._read(table, wanted, thrift_calls.states)
         late = [values for values, partition in states.items() if thrift_table.columns_behind(partition, fresh)]
         self._alter(table, "update the columns", late, update)
 
@@ -225,18 +190,15 @@ class ThriftMetastore:
         name = table.spec.name
 
         def alter(chunk: Sequence[Values]) -> None:
-            structs = self._read(table, chunk, self._tables.calls.partitions)
+            structs = self._read(table, chunk, thrift_calls.partitions)
             for partition in structs.values():
                 partition.parameters = partition.parameters or {}
             changed = [partition for values, partition in structs.items() if change(values, partition)]
             for partition in changed:
                 partition.parameters.pop(FLAG, None)
             if changed:
-                self._connection.change(
-                    str(name),
-                    f"{action} of {count(len(changed), 'partition')}",
-                    lambda client: self._tables.calls.alter_partitions(client, name.database, name.table, changed),
-                )
+                what = f"{action} of {count(len(changed), 'partition')}"
+                self._connection.change(str(name), what, thrift_calls.alter_partitions, name, changed)
 
         self._change_all(table, f"{action} of", wanted, alter)
 

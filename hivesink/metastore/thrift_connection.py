@@ -6,11 +6,12 @@ metastore knows whether it was done.
 
 from __future__ import annotations
 
+import getpass
 import logging
+import os
 import select
 import socket
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -38,88 +39,74 @@ LOGIN_SECONDS = 60.0
 _BROKEN = (TTransportException, TProtocolException, OSError, EOFError)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One metastore's host and port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"thrift://{host}:{self.port}"
-
-
-def endpoints(uris: str) -> tuple[Endpoint, ...]:
-    """`thrift://host:port[,thrift://host2:port2]`, as in `hive.metastore.uris`. Raises InvalidOption."""
+def endpoints(uris: str) -> tuple[tuple[str, int], ...]:
+    """Hosts and ports of `thrift://host:port[,thrift://host2:port2]`. Raises InvalidOption."""
     return tuple(_endpoint(uri.strip()) for uri in uris.split(",") if uri.strip()) or (_endpoint(uris),)
 
 
-def _endpoint(uri: str) -> Endpoint:
+def _endpoint(uri: str) -> tuple[str, int]:
     try:
         parts = urlsplit(uri)
-        host, port = parts.hostname, parts.port
+        if parts.scheme == "thrift" and parts.hostname:
+            return parts.hostname, parts.port or DEFAULT_PORT
     except ValueError:
-        parts, host, port = urlsplit(""), None, None
-    if parts.scheme != "thrift" or not host:
-        # Don't repeat the text: it may hold a password.
-        problem = (
-            "the metastore's address (--metastore, HIVESINK_METASTORE, or hive.metastore.uris of hive-site.xml): write "
-            "it as thrift://host:port[,thrift://host2:port2], with a port up to 65535"
-        )
-        raise errors.InvalidOption((problem,))
-    return Endpoint(host, port or DEFAULT_PORT)
+        pass
+    # Don't repeat the text: it may hold a password.
+    problem = (
+        "the metastore's address (--metastore, HIVESINK_METASTORE, or hive.metastore.uris of hive-site.xml): write "
+        "it as thrift://host:port[,thrift://host2:port2], with a port up to 65535"
+    )
+    raise errors.InvalidOption((problem,))
 
 
 class Connection:
-    """A metastore without Kerberos creates folders as `user`."""
+    """A metastore without Kerberos creates folders as `user`, which is named as Hadoop's clients do it."""
 
-    def __init__(self, uris: str, login: MetastoreLogin | None = None, *, user: str | None = None) -> None:
+    def __init__(self, uris: str, login: MetastoreLogin | None = None) -> None:
         self._endpoints = list(endpoints(uris))
-        self.address = ",".join(map(str, self._endpoints))
+        hosts = ((f"[{host}]" if ":" in host else host, port) for host, port in self._endpoints)
+        self.address = ",".join(f"thrift://{host}:{port}" for host, port in hosts)
+        self.user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
         self._login = login or MetastoreLogin()
-        self._user = user
         self._lock = threading.RLock()
         self._client: Client | None = None
         self._socket: socket.socket | None = None
 
-    def read(self, ask: Callable[[Client], T]) -> T:
-        """Raises the metastore's NoSuchObjectException, MetastoreUnreachable, MetastoreNotUnderstood."""
+    def read(self, ask: Callable[..., T], *arguments: object) -> T:
+        """What `ask(client, *arguments)` returns.
+
+        Raises the metastore's NoSuchObjectException, MetastoreUnreachable, MetastoreNotUnderstood.
+        """
         with self._lock:
             try:
                 try:
-                    return self._ask(ask)
+                    return self._ask(ask, *arguments)
                 except _BROKEN as error:
                     log.info("asking %s again on a fresh connection: %s", self.address, reason(error))
-                    return self._ask(ask)
+                    return self._ask(ask, *arguments)
             except NoSuchObjectException:
                 raise
-            except TException as error:
+            except (*_BROKEN, TException) as error:
                 raise self._failure(error) from error
-            except _BROKEN as error:
-                raise errors.MetastoreUnreachable(self.address, reason(error)) from error
 
-    def change(self, table: str, action: str, ask: Callable[[Client], T]) -> T:
+    def change(self, table: str, action: str, ask: Callable[..., T], *arguments: object) -> T:
         """Raises MetastoreUnreachable (nothing was sent), RegistrationFailed, RegistrationUnknown.
 
         MetastoreNotUnderstood if the server knows none of the calls; it has done nothing then.
         """
         with self._lock:
             try:
-                return self._ask(ask)
+                return self._ask(ask, *arguments)
             except _BROKEN as error:
                 raise errors.RegistrationUnknown(table, action, reason(error), self.address) from error
             except TException as error:
-                if _is_unknown_call(error):
+                if _is_not_understood(error):
                     raise self._failure(error) from error
                 raise errors.RegistrationFailed(table, action, reason(error), self.address) from error
 
-    def _failure(self, error: TException) -> errors.HiveSinkError:
-        if isinstance(error, TTransportException):
-            return errors.MetastoreUnreachable(self.address, reason(error))
-        if isinstance(error, TProtocolException) or _is_unknown_call(error):
-            return errors.MetastoreNotUnderstood(self.address, reason(error))
-        return errors.MetastoreUnreachable(self.address, reason(error))
+    def _failure(self, *causes: Exception) -> errors.HiveSinkError:
+        kind = errors.MetastoreNotUnderstood if all(map(_is_not_understood, causes)) else errors.MetastoreUnreachable
+        return kind(self.address, "; ".join(dict.fromkeys(map(reason, causes))))
 
     def close(self) -> None:
         """Close the connection; a later call opens another."""
@@ -128,10 +115,10 @@ class Connection:
                 self._socket.close()
             self._client = self._socket = None
 
-    def _ask(self, ask: Callable[[Client], T]) -> T:
+    def _ask(self, ask: Callable[..., T], *arguments: object) -> T:
         client = self._connected()
         try:
-            return ask(client)
+            return ask(client, *arguments)
         except BaseException as error:
             # Another TException is an answer. Interrupted before it, the next call would read this one's answer.
             if isinstance(error, _BROKEN) or not isinstance(error, TException):
@@ -149,7 +136,7 @@ class Connection:
         failures: list[Exception] = []
         for endpoint in tuple(self._endpoints):
             try:
-                client = self._open(endpoint)
+                client = self._open(*endpoint)
             except (*_BROKEN, TException) as error:
                 self.close()
                 failures.append(error)
@@ -158,33 +145,31 @@ class Connection:
             self._endpoints.remove(endpoint)
             self._endpoints.insert(0, endpoint)
             return client
-        reasons = "; ".join(dict.fromkeys(map(reason, failures)))
-        if all(isinstance(failure, TProtocolException) or _is_unknown_call(failure) for failure in failures):
-            raise errors.MetastoreNotUnderstood(self.address, reasons)
-        raise errors.MetastoreUnreachable(self.address, reasons)
+        raise self._failure(*failures)
 
-    def _open(self, endpoint: Endpoint) -> Client:
+    def _open(self, host: str, port: int) -> Client:
         # TSocket.open() logs a stack trace for every refused connection, so the socket is opened here.
-        self._socket = socket.create_connection(
-            (endpoint.host, endpoint.port), timeout=min(CONNECT_SECONDS, self._login.timeout)
-        )
+        self._socket = socket.create_connection((host, port), timeout=min(CONNECT_SECONDS, self._login.timeout))
         # A server that expects another login waits for more bytes, so this needs a limit.
         self._socket.settimeout(min(LOGIN_SECONDS, self._login.timeout))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        handle = TSocket(endpoint.host, endpoint.port)
+        handle = TSocket(host, port)
         handle.setHandle(self._socket)
-        transport = self._login.transport(handle, endpoint.host)
+        transport = self._login.transport(handle, host)
         # Without `strictRead` the first bytes of another protocol count as a length, and the read waits for it.
         client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport, strictRead=True))
-        if self._user is not None and not self._login.kerberos:
-            client.set_ugi(self._user, [])
+        client.unknown = set()  # The calls that this server doesn't know, as thrift_calls finds out.
+        if not self._login.kerberos:
+            client.set_ugi(self.user, [])
         self._socket.settimeout(self._login.timeout)
         return client
 
 
-def _is_unknown_call(error: TException) -> bool:
-    return isinstance(error, TApplicationException) and error.type == TApplicationException.UNKNOWN_METHOD
+def _is_not_understood(error: Exception) -> bool:
+    if isinstance(error, TApplicationException):
+        return bool(error.type == TApplicationException.UNKNOWN_METHOD)
+    return isinstance(error, TProtocolException)
 
 
 def reason(error: BaseException) -> str:

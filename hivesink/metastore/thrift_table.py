@@ -1,4 +1,4 @@
-"""A metastore's `Table` and `Partition` structs, from and to the sink's own types, and its tables for applying DDL."""
+"""A metastore's `Table` and `Partition` structs, from and to the sink's types, and its tables for applying DDL."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.partition import LivePartition, NewPartition
 from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable
-from hivesink.metastore.common import FLAG, Facts, column, is_accurate, trusts_columns, values_of
-from hivesink.metastore.thrift_calls import MetastoreCalls
-from hivesink.ports import LiveTable
+from hivesink.metastore import thrift_calls
+from hivesink.metastore.common import FLAG, Described, Facts, is_trusted, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,28 +35,12 @@ def facts(table: Any) -> Facts:
 
 def spec_of(table: Any) -> TableSpec:
     """Raises Unsupported for a type that the sink doesn't know."""
-    known = facts(table)
-    return TableSpec(
-        name=known.name,
-        columns=_columns(known.name, table.sd.cols),
-        partition_columns=partition_columns(table),
-        location=table.sd.location,
-        comment=known.properties.get("comment"),
-        external=known.external,
-        format=format_name(known.input_format),
-        properties=known.options,
-    )
+    return facts(table).spec(described(table.sd.cols), described(table.partitionKeys), table.sd.location)
 
 
-def partition_columns(table: Any) -> tuple[Column, ...]:
-    """Raises Unsupported for a type that the sink doesn't know."""
-    return _columns(TableName(table.dbName, table.tableName), table.partitionKeys or [])
-
-
-def live_table(table: Any) -> LiveTable:
-    """Raises Unsupported if the sink can't write such a table."""
-    facts(table).refuse()
-    return LiveTable(spec_of(table), table.sd.location)
+def described(fields: list[Any] | None) -> list[Described]:
+    """Columns, or none of a table without partitions."""
+    return [(field.name, field.type, field.comment) for field in fields or ()]
 
 
 def live_partition(partition: str, struct: Any, table: Any) -> LivePartition:
@@ -65,21 +48,16 @@ def live_partition(partition: str, struct: Any, table: Any) -> LivePartition:
     return LivePartition(
         partition=partition,
         location=struct.sd.location,
-        accurate=is_trusted(struct) or is_trusted(table, is_partitioned=True),
+        accurate=is_trusted(struct.parameters) or is_trusted(table.parameters, is_partitioned=True),
         columns_behind=columns_behind(struct, table),
         format=None if struct.sd.inputFormat == table.sd.inputFormat else format_name(struct.sd.inputFormat),
     )
 
 
-def is_trusted(owner: Any, *, is_partitioned: bool = False) -> bool:
-    """Whether Hive answers from the statistics of this partition or table, which may be partitioned itself."""
-    flag = (owner.parameters or {}).get(FLAG)
-    return trusts_columns(flag) if is_partitioned else is_accurate(flag)
-
-
 def columns_behind(partition: Any, table: Any) -> bool:
     """Whether names, types or order differ; comments don't matter to readers."""
-    return _shape(partition) != _shape(table)
+    before, now = ([(field.name.lower(), field.type) for field in struct.sd.cols] for struct in (partition, table))
+    return before != now
 
 
 def new_partition(wanted: NewPartition, spec: TableSpec, table: Any) -> Any:
@@ -93,8 +71,6 @@ def new_partition(wanted: NewPartition, spec: TableSpec, table: Any) -> Any:
         values=list(values_of(spec, wanted.partition)),
         dbName=table.dbName,
         tableName=table.tableName,
-        createTime=0,
-        lastAccessTime=0,
         sd=sd,
         parameters={"numFiles": str(wanted.files), "totalSize": str(wanted.bytes)},
     )
@@ -107,13 +83,11 @@ def thrift_table(spec: TableSpec, owner: str) -> Any:
         parameters["comment"] = spec.comment
     if spec.external:
         parameters["EXTERNAL"] = "TRUE"
+    serde = ttypes.SerDeInfo(name=None, serializationLib=hive.serde, parameters={"serialization.format": "1"})
     return ttypes.Table(
         tableName=spec.name.table,
         dbName=spec.name.database,
         owner=owner,
-        createTime=0,
-        lastAccessTime=0,
-        retention=0,
         sd=ttypes.StorageDescriptor(
             cols=_fields(spec.columns),
             location=spec.location,
@@ -121,9 +95,7 @@ def thrift_table(spec: TableSpec, owner: str) -> Any:
             outputFormat=hive.output_format,
             compressed=False,
             numBuckets=-1,
-            serdeInfo=ttypes.SerDeInfo(
-                name=None, serializationLib=hive.serde, parameters={"serialization.format": "1"}
-            ),
+            serdeInfo=serde,
             bucketCols=[],
             sortCols=[],
             parameters={},
@@ -134,31 +106,26 @@ def thrift_table(spec: TableSpec, owner: str) -> Any:
     )
 
 
-def _columns(table: TableName, fields: list[Any]) -> tuple[Column, ...]:
-    return tuple(column(table, field.name, field.type, field.comment) for field in fields)
-
-
 def _fields(columns: tuple[Column, ...]) -> list[Any]:
     return [ttypes.FieldSchema(column.name, str(column.type), column.comment) for column in columns]
 
 
-def _shape(owner: Any) -> list[tuple[str, str]]:
-    return [(field.name.lower(), field.type) for field in owner.sd.cols]
-
-
 class ThriftTables:
-    """Tables of one metastore, as its own structs."""
+    """The tables of one metastore. Safe to share between threads."""
 
     def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.calls = MetastoreCalls()
+        self._connection = connection
 
-    def get(self, name: TableName) -> Any:
-        """The table. Raises UnknownTable, MetastoreUnreachable."""
+    @property
+    def address(self) -> str:
+        return self._connection.address
+
+    def struct(self, name: TableName) -> Any:
+        """The table as the metastore's own struct. Raises UnknownTable, MetastoreUnreachable."""
         try:
-            return self.connection.read(lambda client: self.calls.table(client, name.database, name.table))
+            return self._connection.read(thrift_calls.table, name)
         except ttypes.NoSuchObjectException as error:
-            raise UnknownTable(str(name), self.connection.address) from error
+            raise UnknownTable(str(name), self.address) from error
 
     def alter(self, name: TableName, action: str, change: Callable[[dict[str, str]], bool]) -> None:
         """Alter the table's parameters right after a fresh read, if `change` returns that it changed them.
@@ -166,24 +133,34 @@ class ThriftTables:
         The metastore has no compare-and-set: this undoes what somebody else alters in between. So it never writes
         FLAG back, which another writer may have removed.
         """
-        table = self.get(name)
+        table = self.struct(name)
         table.parameters = table.parameters or {}
         if change(table.parameters):
             table.parameters.pop(FLAG, None)
-            self.connection.change(str(name), action, lambda client: self.calls.alter_table(client, table))
+            self._connection.change(str(name), action, thrift_calls.alter_table, table)
+
+    def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
+        """Set and unset TBLPROPERTIES; the others stay. Raises UnknownTable."""
+
+        def change(parameters: dict[str, str]) -> bool:
+            before = dict(parameters)
+            for key in removed:
+                parameters.pop(key, None)
+            parameters.update(properties)
+            return parameters != before
+
+        self.alter(name, f"set {', '.join(properties) or 'the properties'}", change)
+
+    def close(self) -> None:
+        self._connection.close()
 
 
-class ThriftCatalog:
-    """`hiveql.apply.Catalog`. `owner` owns the tables that it creates. Safe to share between threads."""
-
-    def __init__(self, connection: Connection, owner: str) -> None:
-        self._connection = connection
-        self._owner = owner
-        self._tables = ThriftTables(connection)
+class ThriftCatalog(ThriftTables):
+    """`hiveql.apply.Catalog`."""
 
     def table(self, name: TableName) -> TableSpec | None:
         try:
-            return spec_of(self._tables.get(name))
+            return spec_of(self.struct(name))
         except UnknownTable:
             return None
 
@@ -197,27 +174,12 @@ class ThriftCatalog:
 
     def create(self, spec: TableSpec) -> None:
         """Create the table, or nothing. Raises TableExists, FileSystemUnknown, and what `Connection.change` raises."""
-        table = thrift_table(spec, self._owner)
+        struct, name = thrift_table(spec, self._connection.user), str(spec.name)
         try:
-            self._connection.change(
-                str(spec.name), "create the table", lambda client: self._tables.calls.create_table(client, table)
-            )
+            self._connection.change(name, "create the table", lambda client: client.create_table(struct))
         except RegistrationFailed as error:
             if isinstance(error.__cause__, ttypes.AlreadyExistsException):
-                raise TableExists(str(spec.name)) from error
+                raise TableExists(name) from error
             if spec.location is not None and "UnknownHostException" in error.reason:
-                raise FileSystemUnknown(spec.location, f"{self._connection.address} says: {error.reason}") from error
+                raise FileSystemUnknown(spec.location, f"{self.address} says: {error.reason}") from error
             raise
-
-    def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
-        def change(parameters: dict[str, str]) -> bool:
-            before = dict(parameters)
-            for key in removed:
-                parameters.pop(key, None)
-            parameters.update(properties)
-            return parameters != before
-
-        self._tables.alter(name, "set the properties", change)
-
-    def close(self) -> None:
-        self._connection.close()

@@ -66,7 +66,7 @@ def test_what_a_task_returns_and_how_it_fails(
     looked = PartitionWait(table, DAY, metastore=metastore.uri).look()
     assert json.loads((tmp_path / "committed.json").read_text()) == looked.commits
     reason = "writer ingest: it is over at 2024-01-04 00:00:00 UTC, the watermark is 2024-01-03 00:00:00 UTC"
-    away = "the metastore at thrift://127.0.0.1:1 doesn't answer"
+    away = "the metastore at thrift://127.0.0.1:1 can't answer"
     for line in (
         str(looked),
         f"dt=2024-01-03: {reason}",

@@ -153,7 +153,7 @@ def catch(call):
         ("start(); sys.exit(0)", 0, "stopped finished", None),
         ("start(); sys.exit(4)", 4, "", None),
         ("start().stop()", 0, "stopped finished", None),
-        ("start(finish=DOWN)", 75, "stopped finished", "the metastore at thrift://h:1 doesn't answer"),
+        ("start(finish=DOWN)", 75, "stopped finished", "the metastore at thrift://h:1 can't answer"),
         ("catch(start(finish=DOWN).stop)", 75, "stopped finished caught finished", "the metastore at"),
         ("start(BAD)", 65, "stopped", "bad record for demo.t at a.json"),
         ("start(BAD, own=False)", 65, "stopped", "bad record for demo.t at a.json"),

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hivesink.core.ownership import default_root
 from hivesink.errors import HiveSinkError
-from hivesink.metastore.common import FLAG, is_accurate
+from hivesink.metastore.common import is_trusted
 from hivesink.ports import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
@@ -182,7 +182,7 @@ class Site:
         for table in self.tables:
             for partition, location in self.places(table).items():
                 parameters = self.metastore.parameters(table, partition)
-                if is_accurate(parameters.get(FLAG)) and parameters["numRows"] != str(len(self.ids(location))):
+                if is_trusted(parameters) and parameters["numRows"] != str(len(self.ids(location))):
                     wrong.append(f"{table} {partition}")
         return wrong
 

@@ -49,6 +49,7 @@ def test_it_listens_from_ready_to_stop(tmp_path: Path) -> None:
             assert server.alive()
     finally:
         server.stop()
+    server.stop()
     assert port_is_free(port)
     assert identity_of(pid_in(tmp_path / "server.log")) is None
 
@@ -77,9 +78,10 @@ def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert identity_of(pid) is None
 
 
-def test_one_that_dies_at_start_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("attached", [True, False])
+def test_one_that_dies_at_start_is_an_error_with_the_end_of_its_log(tmp_path: Path, attached: bool) -> None:
     with pytest.raises(ServerFailed, match=r"the test server ended before it was ready.*: hello \| no such luck$") as e:
-        start(launch(tmp_path, "print('hello'); print('no such luck')"))
+        start(launch(tmp_path, "print('hello'); print('no such luck')"), attached=attached)
     assert e.value.log == str(tmp_path / "server.log")
 
 

@@ -16,10 +16,9 @@ from hivesink.metastore.common import (
     Facts,
     Values,
     figures_of,
-    is_accurate,
+    is_trusted,
     name_of,
     require_partition_columns,
-    trusts_columns,
     values_of,
 )
 from hivesink.ports import LiveTable
@@ -86,9 +85,8 @@ class MemoryMetastore:
             if entry.spec.format not in FORMATS:
                 self.table(table.spec.name)
             require_partition_columns(table.spec, entry.spec.partition_columns)
-            flag = entry.parameters.get(FLAG)
             if not table.spec.is_partitioned:
-                live = LivePartition("", entry.location, is_accurate(flag), columns_behind=False)
+                live = LivePartition("", entry.location, is_trusted(entry.parameters), columns_behind=False)
                 return {} if partitions == [] else {"": live}
             if partitions is None:
                 partitions = list(self.partitions(table.spec.name))
@@ -97,7 +95,7 @@ class MemoryMetastore:
                 partition: LivePartition(
                     partition,
                     place.location,
-                    trusts_columns(flag) or is_accurate(place.parameters.get(FLAG)),
+                    is_trusted(place.parameters) or is_trusted(entry.parameters, is_partitioned=True),
                     columns_behind=place.columns != entry.spec.columns,
                     format=place.format,
                 )

@@ -18,7 +18,7 @@ from hivesink.metastore.common import values_of
 from hivesink.metastore.hiveserver2 import HiveServer2Metastore
 from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.metastore.thrift_table import ThriftCatalog, ThriftTables
+from hivesink.metastore.thrift_table import ThriftCatalog
 from tests.inmemory.metastore import MemoryMetastore
 
 if TYPE_CHECKING:
@@ -116,8 +116,7 @@ class OverThrift:
         self.kind = kind
         self._make = make
         self.raw = Connection(uri)
-        self._catalog = ThriftCatalog(self.raw, owner="tests")
-        self._tables = ThriftTables(self.raw)
+        self._catalog = ThriftCatalog(self.raw)
         self._opened: list[Metastore] = []
 
     def connect(self) -> Metastore:
@@ -176,7 +175,7 @@ class OverThrift:
         return self.raw.read(lambda client: client.get_partition(name.database, name.table, values))
 
     def table(self, table: LiveTable) -> Any:
-        return self._tables.get(table.spec.name)
+        return self._catalog.struct(table.spec.name)
 
     def _changed(self, table: LiveTable, partition: str) -> Iterator[Any]:
         found, name = self.owner(table, partition), table.spec.name

@@ -10,7 +10,7 @@ import pytest
 from hivesink.config.formats import FORMATS
 from hivesink.core.table import TableName
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, Unsupported
-from hivesink.metastore.common import Facts, change_all, column, is_accurate
+from hivesink.metastore.common import FLAG, Facts, change_all, column, is_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +73,7 @@ def test_an_unknown_type_names_its_column() -> None:
         ('{"BASIC_STATS":"false"}', False),
         ('{"COLUMN_STATS":{}}', False),
         ('{"BASIC_STATS":"true"}', True),
+        ('{\\"BASIC_STATS\\":\\"true\\"}', True),
         ('{"COLUMN_STATS":{"id":"true"}}', True),
         ("true", True),
         ("TRUE", True),
@@ -80,7 +81,9 @@ def test_an_unknown_type_names_its_column() -> None:
     ],
 )
 def test_a_text_in_doubt_counts_as_trusted(text: str | None, accurate: bool) -> None:
-    assert is_accurate(text) is accurate
+    parameters = {} if text is None else {FLAG: text}
+    assert is_trusted(parameters) is accurate
+    assert is_trusted(parameters, is_partitioned=True) is (accurate and "BASIC" not in str(text))
 
 
 class Picky:
@@ -136,9 +139,3 @@ def test_a_metastore_that_can_not_answer_is_not_tried_with_each() -> None:
     with pytest.raises(MetastoreUnreachable):
         picky.run(10)
     assert picky.calls == 4
-
-
-def test_a_long_name_is_cut() -> None:
-    told = RegistrationFailed("db.t", "register", "too long", partitions=("a" * 900,))
-    assert f"partition '{'a' * 100}…' of db.t" in str(told)
-    assert told.partitions == ("a" * 900,)

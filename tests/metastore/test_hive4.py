@@ -40,7 +40,7 @@ def over(uri: str) -> Iterator[OverThrift]:
 
 @pytest.fixture
 def tables(uri: str) -> Iterator[ThriftCatalog]:
-    catalog = ThriftCatalog(Connection(uri), owner="tests")
+    catalog = ThriftCatalog(Connection(uri))
     yield catalog
     catalog.close()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hivesink.core.table import Column, Primitive, TableName, TableSpec, quoted
 from hivesink.errors import PartitionInvalid
-from hivesink.metastore.hive_text import described, literal, partition_clause
+from hivesink.metastore.hive_text import description, literal, partition_clause
 
 SPEC = TableSpec(
     TableName("d", "t"),
@@ -43,7 +43,7 @@ HIVE = [
 
 
 def test_hives_own_layout() -> None:
-    found = described(HIVE)
+    found = description(HIVE)
     assert found.columns == [("id", "bigint", "the key"), ("v", "struct<a:int,b:string>", None)]
     assert found.partition_columns == [("dt", "string", None)]
     assert found.fields["location"] == "hdfs://nn:8020/w/t/dt=2024-01-02"
@@ -53,7 +53,9 @@ def test_hives_own_layout() -> None:
 
 def test_sparks_parameters_with_commas_inside() -> None:
     text = '[a=1, COLUMN_STATS_ACCURATE={"BASIC_STATS":"true","COLUMN_STATS":{"x":"true"}}, numFiles=2]'
-    assert described([("# Detailed Partition Information", "", ""), ("Partition Parameters", text, "")]).parameters == {
+    assert description(
+        [("# Detailed Partition Information", "", ""), ("Partition Parameters", text, "")]
+    ).parameters == {
         "a": "1",
         "COLUMN_STATS_ACCURATE": '{"BASIC_STATS":"true","COLUMN_STATS":{"x":"true"}}',
         "numFiles": "2",

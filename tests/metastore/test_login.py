@@ -150,7 +150,7 @@ def _databases() -> bytes:
 def test_the_negotiation(tickets: Tickets) -> None:
     no_layer = struct.pack(">I", 1 << 24)
     server = Negotiating((OK, b"server's token"), (OK, no_layer), (COMPLETE, b""))
-    connection = Connection(server.uri, MetastoreLogin.of(KERBEROS), user="me")
+    connection = Connection(server.uri, MetastoreLogin.of(KERBEROS))
     assert connection.read(lambda client: client.get_all_databases()) == ["default"]
     connection.close()
     server.thread.join()

@@ -235,7 +235,7 @@ def test_a_metastore_that_is_away_is_waited_for_if_that_is_wanted(table: str, ur
     wait = PartitionWait(table, DAY, metastore=DOWN, tolerant=True)
     look = wait.look()
     assert look.waits_for is not None
-    assert look.waits_for.startswith(f"the metastore at {DOWN} doesn't answer")
+    assert look.waits_for.startswith(f"the metastore at {DOWN} can't answer")
     assert look.is_news
     wait.metastore = uri
     assert wait.look().waits_for is None
