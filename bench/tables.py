@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from hive_metastore.ttypes import AlreadyExistsException, Database, NoSuchObjectException
 
 from bench.ground import DATABASE
-from hivesink.metastore.login import MetastoreLogin
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.storage.local_files import posix
 
@@ -47,4 +46,4 @@ def clear(ground: Ground, name: str) -> None:
 
 
 def _connection(ground: Ground) -> Connection:
-    return Connection(ground.metastore, MetastoreLogin.of(ground.site().hive))
+    return Connection(ground.metastore, ground.site().hive)

@@ -79,10 +79,8 @@ _HEAP_TOO_SMALL = (
 )
 
 
-class JobFailed(HiveSinkError):
+class JobFailed(HiveSinkError, code="HS001"):
     """A job ended with an error that is not hivesink's: its own bug, or a failure of a system that it uses."""
-
-    code = "HS001"
 
     def __init__(self, job: Path, reason: str, *, retryable: bool = False) -> None:
         self.retryable = retryable

@@ -19,27 +19,26 @@ class HiveSinkError(Exception):
     code: ClassVar[str] = "HS000"
     retryable = False
 
+    def __init_subclass__(cls, *, code: str = "HS000", retryable: bool | None = None) -> None:
+        cls.code = code
+        if retryable is not None:
+            cls.retryable = retryable
 
-class InvalidOption(HiveSinkError):
+
+class InvalidOption(HiveSinkError, code="HS002"):
     """One or more settings are wrong; `problems` has a line for each."""
-
-    code = "HS002"
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         self.problems = problems
         super().__init__("; ".join(problems))
 
 
-class WrongUsage(InvalidOption):
+class WrongUsage(InvalidOption, code="HS003"):
     """The command line itself is wrong: a value, what goes together, or a file that it names (exit code 2)."""
 
-    code = "HS003"
 
-
-class NoMetastore(InvalidOption):
+class NoMetastore(InvalidOption, code="HS004"):
     """No metastore is named, and no embedded one runs in `folder`."""
-
-    code = "HS004"
 
     def __init__(self, folder: object) -> None:
         problem = (
@@ -71,29 +70,23 @@ def appending(epoch: int) -> str:
     return f"HiveSink.for_table(…, append={epoch})"
 
 
-class OwnCodeFailed(HiveSinkError):
+class OwnCodeFailed(HiveSinkError, code="HS005"):
     """A method of the user's own class has raised `error`. One of a file or a server may pass."""
-
-    code = "HS005"
 
     def __init__(self, whose: str, method: str, error: BaseException) -> None:
         self.retryable = isinstance(error, OSError)
         super().__init__(f"{whose}: your own {method} raised {raised(error)}")
 
 
-class Unsupported(HiveSinkError):
+class Unsupported(HiveSinkError, code="HS006"):
     """Something that hivesink doesn't work with."""
-
-    code = "HS006"
 
     def __init__(self, what: str, why: str, instead: str) -> None:
         super().__init__(f"{what} is not supported: {why}; {instead}")
 
 
-class SiteInvalid(HiveSinkError):
+class SiteInvalid(HiveSinkError, code="HS007"):
     """A file of the site's own Hadoop or Hive configuration can't be used."""
-
-    code = "HS007"
 
     def __init__(self, file: str, problem: str) -> None:
         super().__init__(
@@ -102,40 +95,32 @@ class SiteInvalid(HiveSinkError):
         )
 
 
-class PartitionInvalid(HiveSinkError):
+class PartitionInvalid(HiveSinkError, code="HS009"):
     """A text is no partition's path, or a value can't be in one."""
-
-    code = "HS009"
 
     def __init__(self, what: str, reason: str) -> None:
         self.reason = reason
         super().__init__(f"{what} can't name a partition: {reason}")
 
 
-class TypeTextInvalid(HiveSinkError):
+class TypeTextInvalid(HiveSinkError, code="HS008"):
     """A text is not a Hive type that the sink knows."""
-
-    code = "HS008"
 
     def __init__(self, text: str, reason: str) -> None:
         self.reason = reason
         super().__init__(f"type {text!r}: {reason}")
 
 
-class DdlInvalid(HiveSinkError):
+class DdlInvalid(HiveSinkError, code="HS010"):
     """DDL files can't be used, or live tables differ from them in what can't be applied; nothing was changed."""
-
-    code = "HS010"
 
     def __init__(self, problems: Sequence[Any]) -> None:
         self.problems = problems
         super().__init__("\n".join(map(str, problems)))
 
 
-class BadRecord(HiveSinkError):
+class BadRecord(HiveSinkError, code="HS011"):
     """A record that doesn't fit the table, under `sink.on-bad-record` = `fail`."""
-
-    code = "HS011"
 
     def __init__(self, table: str, position: str, field: str | None, reason: str) -> None:
         where = f", field {field}" if field else ""
@@ -145,29 +130,22 @@ class BadRecord(HiveSinkError):
         )
 
 
-class ColumnsDontFit(HiveSinkError):
+class ColumnsDontFit(HiveSinkError, code="HS012"):
     """The stream lacks columns of the table, has them twice, or in types that can't become the table's."""
-
-    code = "HS012"
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("the stream doesn't fit the table: " + "; ".join(problems))
 
 
-class TopicMissing(HiveSinkError):
+class TopicMissing(HiveSinkError, code="HS013"):
     """A broker answered that there is no such topic: a wrong name stays wrong, however often it is tried."""
-
-    code = "HS013"
 
     def __init__(self, source: str) -> None:
         super().__init__(f"{source}: no such topic: create it, or correct its name")
 
 
-class SourceUnreachable(HiveSinkError):
+class SourceUnreachable(HiveSinkError, code="HS014", retryable=True):
     """A server doesn't answer: Kafka, Spark's master, the Maven repository."""
-
-    code = "HS014"
-    retryable = True
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(f"{source}: {reason}")

@@ -18,10 +18,8 @@ def _rebuild(table: str, checkpoint: str) -> str:
     return f"`hivesink recover {table} --checkpoint {checkpoint}`"
 
 
-class EpochTaken(HiveSinkError):
+class EpochTaken(HiveSinkError, code="HS020"):
     """Another run of the same writer has committed this epoch."""
-
-    code = "HS020"
 
     def __init__(self, log: str, epoch: int) -> None:
         super().__init__(
@@ -30,10 +28,8 @@ class EpochTaken(HiveSinkError):
         )
 
 
-class FencedOut(HiveSinkError):
+class FencedOut(HiveSinkError, code="HS021"):
     """This run is no longer the head of its log: another run has gone on."""
-
-    code = "HS021"
 
     def __init__(self, log: str, epoch: int, head: int) -> None:
         super().__init__(
@@ -42,20 +38,15 @@ class FencedOut(HiveSinkError):
         )
 
 
-class ReplayOvertaken(HiveSinkError):
+class ReplayOvertaken(HiveSinkError, code="HS022", retryable=True):
     """Another replay of a table's dead letters, or a `recover`, has gone on meanwhile. No record is lost or doubled."""
-
-    code = "HS022"
-    retryable = True
 
     def __init__(self, table: str) -> None:
         super().__init__(f"another replay of {table} has just run; run this one again if records are left")
 
 
-class ReplaySplit(HiveSinkError):
+class ReplaySplit(HiveSinkError, code="HS023"):
     """A part of a replay is lost, and others can be read: a replay's rows and its records' marks go together."""
-
-    code = "HS023"
 
     def __init__(self, lost: str, reason: str) -> None:
         super().__init__(f"{lost}: {reason}; so rows would be lost or doubled. Restore it, or mark what was replayed")
@@ -74,10 +65,8 @@ class ReplaySplit(HiveSinkError):
         )
 
 
-class ForeignHistory(HiveSinkError):
+class ForeignHistory(HiveSinkError, code="HS024"):
     """A new query over a writer that has history: the checkpoint is lost, or another query's."""
-
-    code = "HS024"
 
     def __init__(self, place: tuple[str, str, str], epoch: int, logged: str, query: str | None) -> None:
         table, log, checkpoint = place
@@ -89,10 +78,8 @@ class ForeignHistory(HiveSinkError):
         )
 
 
-class CheckpointUnreadable(HiveSinkError):
+class CheckpointUnreadable(HiveSinkError, code="HS025"):
     """A file of the query's checkpoint is missing or damaged. `name` is its path below `checkpoint`, where known."""
-
-    code = "HS025"
 
     def __init__(self, checkpoint: str | None, name: str | None, reason: str) -> None:
         folder = checkpoint or "the checkpoint"
@@ -106,13 +93,11 @@ class CheckpointUnreadable(HiveSinkError):
         super().__init__(f"{file} of the query's checkpoint is missing or damaged ({reason}). {advice}")
 
 
-class CheckpointDiffers(HiveSinkError):
+class CheckpointDiffers(HiveSinkError, code="HS026"):
     """A batch doesn't follow from the log: the checkpoint is older, or has lost its newest offsets file.
 
     `files` were read before; with `append` they would be read again.
     """
-
-    code = "HS026"
 
     def __init__(
         self, place: tuple[str, str, str], epoch: int, gap: str, files: tuple[str, ...] = (), advice: str | None = None
@@ -153,10 +138,8 @@ class CheckpointDiffers(HiveSinkError):
         return cls(place, epoch, gap, advice="name the topics again that the job leaves out")
 
 
-class SourceChanged(HiveSinkError):
+class SourceChanged(HiveSinkError, code="HS027"):
     """What the query reads has changed: its sources, a topic behind its name, or what its columns mean."""
-
-    code = "HS027"
 
     def __init__(self, log: str, epoch: int, before: str, now: str, *, keeps_checkpoint: bool = False) -> None:
         checkpoint = "" if keeps_checkpoint else "a new checkpoint and "
@@ -184,10 +167,8 @@ class SourceChanged(HiveSinkError):
         return cls(log, epoch, was, f"would take its rows as {now}", keeps_checkpoint=True)
 
 
-class SourceFilesMissing(HiveSinkError):
+class SourceFilesMissing(HiveSinkError, code="HS028"):
     """Files that Spark planned for a batch were gone when it listed them, which it passes over in silence."""
-
-    code = "HS028"
 
     def __init__(self, query: str, batch: int, planned: int, missing: tuple[str, ...]) -> None:
         super().__init__(
@@ -197,11 +178,8 @@ class SourceFilesMissing(HiveSinkError):
         )
 
 
-class SourceFilesChanged(HiveSinkError):
+class SourceFilesChanged(HiveSinkError, code="HS029", retryable=True):
     """Files were written to, or replaced, while their batch was read: their rows may be a mixture."""
-
-    code = "HS029"
-    retryable = True
 
     def __init__(self, batch: int, changed: tuple[str, ...]) -> None:
         super().__init__(
@@ -210,10 +188,8 @@ class SourceFilesChanged(HiveSinkError):
         )
 
 
-class CalledTwice(HiveSinkError):
+class CalledTwice(HiveSinkError, code="HS030"):
     """The sink, or another one of the same writer, was called again in a batch that is committed."""
-
-    code = "HS030"
 
     def __init__(self, log: str, batch: int, epoch: int) -> None:
         super().__init__(

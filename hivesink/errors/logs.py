@@ -11,10 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class LogDamaged(HiveSinkError):
+class LogDamaged(HiveSinkError, code="HS040"):
     """A file of the log can't be read."""
-
-    code = "HS040"
 
     def __init__(self, file: str, reason: str, advice: str | None = None) -> None:
         super().__init__(f"{file} is damaged ({reason}); {advice or _restore(file)}")
@@ -28,10 +26,8 @@ def _restore(file: str) -> str:
     return f"restore it from a snapshot or backup, or {reset}"
 
 
-class NewerFormat(HiveSinkError):
+class NewerFormat(HiveSinkError, code="HS041"):
     """A file of the log was written in a format that this version doesn't know."""
-
-    code = "HS041"
 
     def __init__(self, file: str, version: int, newest: int, advice: str | None = None) -> None:
         """`advice` is what to do about a damaged file, as for LogDamaged."""
@@ -41,10 +37,8 @@ class NewerFormat(HiveSinkError):
         )
 
 
-class LogMissing(HiveSinkError):
+class LogMissing(HiveSinkError, code="HS042"):
     """The log lacks batches that the checkpoint has, or was put aside or deleted under a run."""
-
-    code = "HS042"
 
     def __init__(self, log: str, problem: str, epoch: int = 0) -> None:
         super().__init__(
@@ -64,10 +58,8 @@ class LogMissing(HiveSinkError):
         return cls(log, "the log was deleted, or put aside by `hivesink reset`, under this run:")
 
 
-class SegmentLost(HiveSinkError):
+class SegmentLost(HiveSinkError, code="HS043"):
     """A segment whose rows wait is gone, cut short, or damaged."""
-
-    code = "HS043"
 
     def __init__(self, path: str, reason: str) -> None:
         self.reason = reason
@@ -77,10 +69,8 @@ class SegmentLost(HiveSinkError):
         )
 
 
-class RowsUnfit(HiveSinkError):
+class RowsUnfit(HiveSinkError, code="HS044"):
     """Rows that wait have values that their column can't hold any more. `kinds`: its types, then and now."""
-
-    code = "HS044"
 
     def __init__(self, table: str, partition: str, column: str, kinds: tuple[str, str], reason: str) -> None:
         where, (before, now) = f"{table}, partition {partition}" if partition else table, kinds
@@ -91,10 +81,8 @@ class RowsUnfit(HiveSinkError):
         )
 
 
-class RowsHeldBack(HiveSinkError):
+class RowsHeldBack(HiveSinkError, code="HS045"):
     """Rows that wait can't be made into files: `reasons` says why, once for each slice."""
-
-    code = "HS045"
 
     def __init__(self, reasons: Sequence[str], *, retryable: bool) -> None:
         self.retryable = retryable
@@ -102,10 +90,8 @@ class RowsHeldBack(HiveSinkError):
         super().__init__(reasons[0] + (f" (and {more} more: see `hivesink status`)" if more else ""))
 
 
-class LogOfAnotherTable(HiveSinkError):
+class LogOfAnotherTable(HiveSinkError, code="HS046"):
     """A table names, or is about to use, the log of another one: as a copy of it, or by the same sink.log-location."""
-
-    code = "HS046"
 
     def __init__(self, table: str, root: str, owner: str, location: str) -> None:
         super().__init__(
@@ -114,10 +100,8 @@ class LogOfAnotherTable(HiveSinkError):
         )
 
 
-class TableMadeAgain(HiveSinkError):
+class TableMadeAgain(HiveSinkError, code="HS047"):
     """The table doesn't name its log, and the log's newest files are not in it."""
-
-    code = "HS047"
 
     def __init__(self, table: str, root: str, statement: str) -> None:
         super().__init__(
@@ -126,10 +110,8 @@ class TableMadeAgain(HiveSinkError):
         )
 
 
-class FilesUnknown(HiveSinkError):
+class FilesUnknown(HiveSinkError, code="HS048"):
     """A writer without history finds files in its table that no log in the root answers for."""
-
-    code = "HS048"
 
     def __init__(self, table: str, writer: str, root: str, path: str, uid: str) -> None:
         self.uid = uid

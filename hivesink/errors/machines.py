@@ -11,10 +11,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class PartLost(HiveSinkError):
+class PartLost(HiveSinkError, code="HS060"):
     """A decided part is neither staged nor published, or has another length than its task wrote."""
-
-    code = "HS060"
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -40,10 +38,8 @@ class PartLost(HiveSinkError):
         return self
 
 
-class TargetTaken(HiveSinkError):
+class TargetTaken(HiveSinkError, code="HS061"):
     """Both the staged part and a file under its final name exist."""
-
-    code = "HS061"
 
     def __init__(self, staged: str, target: str) -> None:
         super().__init__(
@@ -52,32 +48,24 @@ class TargetTaken(HiveSinkError):
         )
 
 
-class StoreUnavailable(HiveSinkError):
+class StoreUnavailable(HiveSinkError, code="HS062", retryable=True):
     """The file system did not do what it was asked, for a reason that may pass."""
-
-    code = "HS062"
-    retryable = True
 
     def __init__(self, action: str, path: str, reason: str) -> None:
         self.reason = reason
         super().__init__(f"could not {action} {path}: {reason}")
 
 
-class OutcomeUnknown(HiveSinkError):
+class OutcomeUnknown(HiveSinkError, code="HS063", retryable=True):
     """The file system may or may not have done what it was asked: look before trying again."""
-
-    code = "HS063"
-    retryable = True
 
     def __init__(self, action: str, path: str, reason: str) -> None:
         self.reason = reason
         super().__init__(f"no answer to: {action} {path} ({reason}); it may have happened or not; a retry checks first")
 
 
-class NotWritable(HiveSinkError):
+class NotWritable(HiveSinkError, code="HS064"):
     """A place can't be used by this user: no access, a link to nothing, a folder on a disk that isn't mounted."""
-
-    code = "HS064"
 
     def __init__(
         self,
@@ -91,10 +79,8 @@ class NotWritable(HiveSinkError):
         super().__init__(f"{path} can't be used ({reason}); {advice}")
 
 
-class FileSystemUnknown(HiveSinkError):
+class FileSystemUnknown(HiveSinkError, code="HS065"):
     """A location whose file system nobody knows: a wrong host or nameservice, or no site files."""
-
-    code = "HS065"
 
     def __init__(self, location: str, reason: str) -> None:
         super().__init__(
@@ -103,41 +89,32 @@ class FileSystemUnknown(HiveSinkError):
         )
 
 
-class JavaFailed(HiveSinkError):
+class JavaFailed(HiveSinkError, code="HS066"):
     """There is no Java that all servers run on, or it didn't do what it was started for."""
-
-    code = "HS066"
 
     def __init__(self, problem: str, advice: str, *, retryable: bool = False) -> None:
         self.retryable = retryable
         super().__init__(f"{problem}; {advice}")
 
 
-class ServerFailed(HiveSinkError):
+class ServerFailed(HiveSinkError, code="HS067", retryable=True):
     """An embedded server did not start; `tail` holds the last lines of its log."""
-
-    code = "HS067"
-    retryable = True
 
     def __init__(self, name: str, problem: str, log: str, tail: str) -> None:
         self.log = log
         super().__init__(f"{name} {problem}; its log {log} ends with: {tail or '(nothing)'}")
 
 
-class TaskFailed(HiveSinkError):
+class TaskFailed(HiveSinkError, code="HS068"):
     """A task ended with an error of the sink's; Spark's own exception is the cause."""
-
-    code = "HS068"
 
     def __init__(self, message: str, *, retryable: bool) -> None:
         self.retryable = retryable
         super().__init__(f"a task failed: {message}")
 
 
-class ExecutorsDiffer(HiveSinkError):
+class ExecutorsDiffer(HiveSinkError, code="HS069"):
     """The Python of the executors has another hivesink than the driver, or lacks a module that tasks need."""
-
-    code = "HS069"
 
     def __init__(self, problem: str, advice: str) -> None:
         super().__init__(f"{problem}; {advice}")

@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class UnknownTable(HiveSinkError):
+class UnknownTable(HiveSinkError, code="HS080"):
     """The metastore has no such table. `gone`: it had it when this run began."""
-
-    code = "HS080"
 
     def __init__(self, table: str, metastore: str, *, gone: bool = False) -> None:
         self.table = table
@@ -29,20 +27,15 @@ class UnknownTable(HiveSinkError):
         super().__init__(f"table {table} {state} in the metastore at {metastore}; {fix}")
 
 
-class MetastoreUnreachable(HiveSinkError):
+class MetastoreUnreachable(HiveSinkError, code="HS081", retryable=True):
     """No answer, or an error of the metastore's own; it is safe to ask again."""
-
-    code = "HS081"
-    retryable = True
 
     def __init__(self, metastore: str, reason: str) -> None:
         super().__init__(f"the metastore at {metastore} can't answer ({reason}); is it running? See its own log")
 
 
-class MetastoreNotUnderstood(HiveSinkError):
+class MetastoreNotUnderstood(HiveSinkError, code="HS082"):
     """What answers is no metastore, or one of a version that hivesink doesn't know, or it wants another login."""
-
-    code = "HS082"
 
     def __init__(self, metastore: str, reason: str) -> None:
         super().__init__(
@@ -52,14 +45,11 @@ class MetastoreNotUnderstood(HiveSinkError):
         )
 
 
-class RegistrationFailed(HiveSinkError):
+class RegistrationFailed(HiveSinkError, code="HS083", retryable=True):
     """The metastore refused a change, and has left what it refused as it was.
 
     `partitions` are those at fault, all others of the call are changed. None: the call was refused as a whole.
     """
-
-    code = "HS083"
-    retryable = True
 
     def __init__(
         self, table: str, action: str, reason: str, metastore: str | None = None, partitions: tuple[str, ...] = ()
@@ -72,10 +62,8 @@ class RegistrationFailed(HiveSinkError):
         super().__init__(f"{who} couldn't {_change(what, table)}: {reason}; fix this and retry")
 
 
-class FolderTaken(RegistrationFailed):
+class FolderTaken(RegistrationFailed, code="HS084"):
     """Partitions were not registered, since others are at their folders: `taken` are locations and owners by name."""
-
-    code = "HS084"
 
     def __init__(self, table: str, taken: Mapping[str, tuple[str, str]], metastore: str) -> None:
         said = (f"{location} is also the folder of {owner}" for location, owner in taken.values())
@@ -83,11 +71,8 @@ class FolderTaken(RegistrationFailed):
         super().__init__(table, "register", reason, metastore, tuple(taken))
 
 
-class RegistrationUnknown(HiveSinkError):
+class RegistrationUnknown(HiveSinkError, code="HS085", retryable=True):
     """A changing call to the metastore got no answer: look before trying again."""
-
-    code = "HS085"
-    retryable = True
 
     def __init__(self, table: str, action: str, reason: str, metastore: str | None = None) -> None:
         who = f"no answer from the metastore at {metastore}" if metastore else "no answer"
@@ -111,10 +96,8 @@ def _named(partitions: tuple[str, ...]) -> str:
     return f"partition{'s' if len(partitions) > 1 else ''} {few(shown, _MOST)}"
 
 
-class PartitionElsewhere(HiveSinkError):
+class PartitionElsewhere(HiveSinkError, code="HS086"):
     """A partition lives where this table's parts can't go; `staged` if parts already wait for it."""
-
-    code = "HS086"
 
     def __init__(
         self, table: str, partition: str, location: str, reason: str, metastore: str, *, folder: str, staged: bool
@@ -126,21 +109,15 @@ class PartitionElsewhere(HiveSinkError):
         )
 
 
-class TableExists(HiveSinkError):
+class TableExists(HiveSinkError, code="HS087", retryable=True):
     """Somebody else has created the table in the meantime."""
-
-    code = "HS087"
-    retryable = True
 
     def __init__(self, table: str) -> None:
         super().__init__(f"table {table} exists already; retry to compare it with its DDL")
 
 
-class TableReplaced(HiveSinkError):
+class TableReplaced(HiveSinkError, code="HS088", retryable=True):
     """The table names another log, or has other partition columns, than when this run began."""
-
-    code = "HS088"
-    retryable = True
 
     def __init__(self, table: str, change: str) -> None:
         super().__init__(f"{table} has changed under this job: {change}; start the job again")
@@ -151,19 +128,15 @@ class TableReplaced(HiveSinkError):
         return cls(table, "it names another log")
 
 
-class QueryFailed(HiveSinkError):
+class QueryFailed(HiveSinkError, code="HS089"):
     """A SQL statement was refused, or failed."""
-
-    code = "HS089"
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the query failed: {reason}")
 
 
-class NotCovered(HiveSinkError):
+class NotCovered(HiveSinkError, code="HS090"):
     """DuckDB can't answer a statement, or would read its tables otherwise than Spark: `reason` says what."""
-
-    code = "HS090"
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

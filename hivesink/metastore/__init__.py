@@ -10,10 +10,10 @@ from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from hivesink.hive import Login
-    from hivesink.metastore.thrift_connection import Connection
     from hivesink.metastore.thrift_table import ThriftCatalog
     from hivesink.ports import Metastore
 
+# Adapters are imported where they are made, since tasks import this package and have no Thrift.
 __all__ = ["catalog", "connect", "version"]
 
 
@@ -25,8 +25,9 @@ def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | Non
     """
     if kind == "thrift":
         from hivesink.metastore.thrift import ThriftMetastore
+        from hivesink.metastore.thrift_connection import Connection
 
-        return ThriftMetastore(_connection(address, site))
+        return ThriftMetastore(Connection(address, site.hive))
     if kind == "hiveserver2":
         from hivesink.hive import connect as connect_hive
         from hivesink.metastore.hiveserver2 import HiveServer2Metastore
@@ -37,9 +38,10 @@ def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | Non
 
 def catalog(address: str, site: Site = NO_SITE) -> ThriftCatalog:
     """The tables that `ddl` works with, at thrift://host:port[,…]. Raises InvalidOption, Unsupported."""
+    from hivesink.metastore.thrift_connection import Connection
     from hivesink.metastore.thrift_table import ThriftCatalog
 
-    return ThriftCatalog(_connection(address, site))
+    return ThriftCatalog(Connection(address, site.hive))
 
 
 def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
@@ -48,14 +50,7 @@ def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
     Raises InvalidOption, Unsupported, MetastoreUnreachable.
     """
     from hivesink.metastore import thrift_calls
-
-    with closing(_connection(address, site)) as connection:
-        return connection.read(thrift_calls.version)
-
-
-def _connection(address: str, site: Site) -> Connection:
-    # Imported here, since tasks import this package and have no Thrift.
-    from hivesink.metastore.login import MetastoreLogin
     from hivesink.metastore.thrift_connection import Connection
 
-    return Connection(address, MetastoreLogin.of(site.hive))
+    with closing(Connection(address, site.hive)) as connection:
+        return connection.read(thrift_calls.version)

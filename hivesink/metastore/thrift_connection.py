@@ -27,7 +27,7 @@ from hivesink import errors
 from hivesink.metastore.login import MetastoreLogin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -60,14 +60,18 @@ def _endpoint(uri: str) -> tuple[str, int]:
 
 
 class Connection:
-    """A metastore without Kerberos creates folders as `user`, which is named as Hadoop's clients do it."""
+    """To the metastores at `uris`, with the login of `hive`, a hive-site.xml's properties.
 
-    def __init__(self, uris: str, login: MetastoreLogin | None = None) -> None:
+    Raises InvalidOption, Unsupported.
+    A metastore without Kerberos creates folders as `user`, which is named as Hadoop's clients do it.
+    """
+
+    def __init__(self, uris: str, hive: Mapping[str, str] | None = None) -> None:
         self._endpoints = list(endpoints(uris))
         hosts = ((f"[{host}]" if ":" in host else host, port) for host, port in self._endpoints)
         self.address = ",".join(f"thrift://{host}:{port}" for host, port in hosts)
         self.user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
-        self._login = login or MetastoreLogin()
+        self._login = MetastoreLogin.of(hive or {})
         self._lock = threading.RLock()
         self._client: Client | None = None
         self._socket: socket.socket | None = None

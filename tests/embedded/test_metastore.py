@@ -2,18 +2,19 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
-from hive_metastore import ThriftHiveMetastore, ttypes
-from thrift.protocol import TBinaryProtocol
-from thrift.transport import TSocket, TTransport
 
+from hivesink.core.table import TableName
 from hivesink.embedded import metastore as detached
 from hivesink.embedded.metastore import EmbeddedMetastore
-from hivesink.embedded.process import HOST, identity_of, wait_until
+from hivesink.embedded.process import identity_of, wait_until
 from hivesink.errors import NotWritable, ServerFailed
+from hivesink.metastore.thrift_connection import Connection
+from hivesink.metastore.thrift_table import ThriftCatalog
+from tests.metastore.live import declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,44 +23,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.main_path
 
 
-@contextmanager
-def client(uri: str) -> Iterator[Any]:
-    transport = TTransport.TBufferedTransport(TSocket.TSocket(HOST, int(uri.rpartition(":")[2])))
-    transport.open()
-    try:
-        yield ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocol(transport))
-    finally:
-        transport.close()
+def tables(uri: str) -> list[str]:
+    """The tables of the database `kept`."""
+    connection = Connection(uri)
+    names: list[str] = connection.read(lambda client: client.get_all_tables("kept"))
+    connection.close()
+    return names
 
 
-def storage(location: str) -> ttypes.StorageDescriptor:
-    return ttypes.StorageDescriptor(
-        cols=[ttypes.FieldSchema(name="id", type="int", comment="")],
-        location=location,
-        inputFormat="org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
-        outputFormat="org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
-        serdeInfo=ttypes.SerDeInfo(
-            serializationLib="org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe", parameters={}
-        ),
-        parameters={},
-        bucketCols=[],
-        sortCols=[],
-        numBuckets=-1,
-    )
-
-
-def create_table(server: Any, database: str, location: str) -> None:
-    server.create_database(ttypes.Database(name=database, locationUri=location, parameters={}))
-    server.create_table(
-        ttypes.Table(
-            dbName=database,
-            tableName="t",
-            sd=storage(f"{location}/t"),
-            partitionKeys=[ttypes.FieldSchema(name="dt", type="string", comment="")],
-            parameters={},
-            tableType="MANAGED_TABLE",
-        )
-    )
+def create_table(uri: str, folder: Path) -> None:
+    catalog = ThriftCatalog(Connection(uri))
+    catalog.create_database_if_absent("kept")
+    catalog.create(replace(declared(folder), name=TableName("kept", "t")))
+    catalog.close()
 
 
 def test_a_damaged_database_is_an_error_that_names_the_log(tmp_path: Path) -> None:
@@ -98,9 +74,10 @@ def test_detached_it_starts_once_survives_a_kill_and_stops(home: Path) -> None:
     assert detached.start(home) == first, "a second start changes nothing"
     assert first.uri is not None
     assert first.pid is not None
-    with client(first.uri) as c:
-        assert c.get_database("default").locationUri == f"file:{home}/warehouse"
-        create_table(c, "kept", f"file://{home}")
+    connection = Connection(first.uri)
+    assert connection.read(lambda client: client.get_database("default")).locationUri == f"file:{home}/warehouse"
+    connection.close()
+    create_table(first.uri, home)
 
     os.kill(first.pid, signal.SIGKILL)
     assert wait_until(lambda: not detached.status(home).running, 60)
@@ -109,8 +86,7 @@ def test_detached_it_starts_once_survives_a_kill_and_stops(home: Path) -> None:
     assert second.uri == first.uri
     assert second.warehouse == first.warehouse
     assert second.pid != first.pid
-    with client(first.uri) as c:
-        assert c.get_all_tables("kept") == ["t"]
+    assert tables(first.uri) == ["t"]
 
     assert not detached.stop(home).running
     assert second.pid is not None

@@ -12,7 +12,6 @@ from hivesink import hive
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
 from hivesink.hiveql.apply import Alter, Create, Nothing, apply
-from hivesink.hiveql.render import stored
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.metastore.thrift_table import ThriftCatalog, thrift_table
 from tests.metastore.live import NOSASL, OverThrift, declared, dt, hiveserver2_of, metastore_of, new
@@ -121,17 +120,6 @@ def test_acid_tables_are_refused(kind: str, over: OverThrift, tables: ThriftCata
         over.connect().table(spec.name)
     with pytest.raises(HiveSinkError, match="ACID"):
         apply([spec], tables)
-
-
-@pytest.mark.parametrize("kind", ["VIRTUAL_VIEW", "MATERIALIZED_VIEW"])
-def test_views_are_refused(kind: str, over: OverThrift, tables: ThriftCatalog, tmp_path: Path) -> None:
-    spec = replace(declared(tmp_path), location=None, external=False)
-    struct = thrift_table(stored(spec), "tests")
-    struct.tableType, struct.viewOriginalText, struct.viewExpandedText = kind, "SELECT 1", "SELECT 1"
-    tables.create_database_if_absent(spec.name.database)
-    over.raw.change(str(spec.name), "create", lambda client: client.create_table(struct))
-    with pytest.raises(Unsupported, match=f"{spec.name}, a view"):
-        over.connect().table(spec.name)
 
 
 @pytest.mark.parametrize("version", ["2.3", "4.0.1"])

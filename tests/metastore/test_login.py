@@ -65,7 +65,7 @@ def test_what_cannot_be_is_refused_by_its_name(hive: Mapping[str, str], error: t
 def test_kerberos_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mechanisms, "have_kerberos", False)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        registrar = Connection(f"thrift://127.0.0.1:{listening.getsockname()[1]}", MetastoreLogin.of(KERBEROS))
+        registrar = Connection(f"thrift://127.0.0.1:{listening.getsockname()[1]}", KERBEROS)
         with pytest.raises(InvalidOption, match="pip install kerberos"):
             registrar.read(lambda client: client.get_all_databases())
 
@@ -150,7 +150,7 @@ def _databases() -> bytes:
 def test_the_negotiation(tickets: Tickets) -> None:
     no_layer = struct.pack(">I", 1 << 24)
     server = Negotiating((OK, b"server's token"), (OK, no_layer), (COMPLETE, b""))
-    connection = Connection(server.uri, MetastoreLogin.of(KERBEROS))
+    connection = Connection(server.uri, KERBEROS)
     assert connection.read(lambda client: client.get_all_databases()) == ["default"]
     connection.close()
     server.thread.join()
@@ -167,7 +167,7 @@ def test_the_negotiation(tickets: Tickets) -> None:
 
 def test_a_login_that_is_refused(tickets: Tickets) -> None:
     server = Negotiating((BAD, b"GSS initiate failed"))
-    connection = Connection(server.uri, MetastoreLogin.of(KERBEROS | {"hive.metastore.kerberos.principal": "hms/h2"}))
+    connection = Connection(server.uri, KERBEROS | {"hive.metastore.kerberos.principal": "hms/h2"})
     with pytest.raises(MetastoreUnreachable, match=rf"{server.uri}.*GSS initiate failed"):
         connection.read(lambda client: client.get_all_databases())
     assert tickets.service == "hms@h2"

@@ -18,7 +18,6 @@ from thrift.transport.TTransport import TBufferedTransportFactory
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import InvalidOption, MetastoreNotUnderstood, MetastoreUnreachable, RegistrationUnknown
 from hivesink.metastore import catalog, connect
-from hivesink.metastore.login import MetastoreLogin
 from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_calls import newest
 from hivesink.metastore.thrift_connection import Connection
@@ -194,7 +193,9 @@ def test_an_interrupted_question_leaves_no_reply_behind(metastore: EmbeddedMetas
 
 def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        connection = Connection(f"thrift://127.0.0.1:{silent.getsockname()[1]}", MetastoreLogin(timeout=0.05))
+        connection = Connection(
+            f"thrift://127.0.0.1:{silent.getsockname()[1]}", {"metastore.client.socket.timeout": "50ms"}
+        )
         with pytest.raises(MetastoreUnreachable, match=r"(?i)time"):
             ThriftMetastore(connection).table(declared(tmp_path, DT).name)
         connection.close()
