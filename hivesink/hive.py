@@ -132,7 +132,7 @@ def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str]
 
 
 class Hive(AbstractContextManager["Hive"]):
-    """A session, safe to share between threads: one statement at a time. `lock` holds several together.
+    """A session, safe to share between threads: a statement at a time. `lock` holds several together.
 
     Settings and temporary tables hold until it is closed, or its connection breaks.
     """
@@ -155,7 +155,7 @@ class Hive(AbstractContextManager["Hive"]):
             return self._spark
 
     def query(self, sql: str, *, most: int | None = None) -> Rows:
-        """Run one statement, and return its columns and rows; at most `most` of these are fetched, all without it.
+        """Run a statement, and return its columns and rows; at most `most` of these are fetched, all without it.
 
         It waits for as long as the server works. Raises QueryFailed (with the server's words), SourceUnreachable.
         """
@@ -198,7 +198,7 @@ class Hive(AbstractContextManager["Hive"]):
         return Rows(tuple(columns), tuple(rows))
 
     def close(self) -> None:
-        """End the session; a later statement begins another one."""
+        """End the session; a later statement begins another session."""
         with self.lock:
             connection, self._connection = self._connection, None
             if connection is not None:

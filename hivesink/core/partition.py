@@ -86,7 +86,7 @@ _LONGEST_NAME = 255
 
 
 def escape(text: str) -> str:
-    """Escape one name or value as Hive does."""
+    """Escape a name or a value as Hive does."""
     return text.translate(_TABLE)
 
 

@@ -116,7 +116,7 @@ class CommitRule:
         return self.clock is not None or bool(self.delay)
 
     def end(self, key: PartitionKey) -> datetime | None:
-        """The event time (UTC) at which the partition is over; None if its commit doesn't wait for one."""
+        """The event time (UTC) at which the partition is over; None if its commit doesn't wait for that."""
         return self.clock.end(key[1]) if self.clock and key[0] == self.table else None
 
     def is_unknown(self, key: PartitionKey) -> bool:

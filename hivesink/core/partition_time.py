@@ -39,7 +39,7 @@ class TimeExtractor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FromPatterns:
-    """Reads the values that bucket patterns have made, one for each of the partition columns that a time fills."""
+    """Reads the values that bucket patterns have made, a value for each partition column that a time fills."""
 
     patterns: tuple[tuple[str, TimePattern], ...]
 
@@ -106,7 +106,7 @@ class PartitionClock:
 
     def end(self, partition: str) -> datetime | None:
         """The instant (UTC) from which no clock in the zone shows a time in `partition`; None if it has no time."""
-        # The driver asks for all open partitions, several times at each epoch; reading one takes 10 µs.
+        # The driver asks for all open partitions, several times at each epoch; reading a time takes 10 µs.
         if partition not in self._ends:
             self._ends[partition] = self._end(partition)
         return self._ends[partition]
@@ -159,7 +159,7 @@ def after(start: datetime, lasts: timedelta | str) -> datetime:
 def _instant(wall: datetime, zone: ZoneInfo) -> datetime:
     """The instant from which no clock in `zone` shows a time before `wall` any more.
 
-    If the last moment before it comes twice, since clocks are set back, the second one counts (PEP 495's fold).
+    If the last moment before it comes twice, since clocks are set back, the second moment counts (PEP 495's fold).
     """
     first, second = ((wall - _TICK).replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
     comes_twice = first is not None and second is not None and first > second

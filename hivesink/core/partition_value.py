@@ -1,4 +1,4 @@
-"""The one text that Hive gives a partition value of each type."""
+"""The text that Hive gives a partition value of each type."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Column:
 
 
 def columns_text(columns: Iterable[Column]) -> str:
-    """The names and types of `columns`, in one text that no others have."""
+    """The names and types of `columns`, in a text that no others have."""
     return ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
 
 
@@ -153,7 +153,7 @@ class TableName:
 
     @property
     def rejected(self) -> TableName:
-        """The dead-letter table of this one."""
+        """This table's dead-letter table."""
         return TableName(self.database, f"{self.table}__rejected")
 
     @property

@@ -23,7 +23,7 @@ def run(grace: float, command: list[str]) -> int:
         command,
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
-        # The kernel kills the server of a killed guard. Only one thread runs here, so this is safe after a fork.
+        # The kernel kills the server of a killed guard. A single thread runs here, so this is safe after a fork.
         preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
     )
     print(child.pid, flush=True)  # noqa: T201 - the answer to the parent

@@ -111,7 +111,7 @@ def running() -> MetastoreStatus:
     """As `status`. Raises MetastoreUnreachable if it was started once, and doesn't run now."""
     state = status()
     if state.uri is None and state.warehouse is not None:
-        raise MetastoreUnreachable(state.home, "the embedded one is stopped: run `hivesink metastore start`")
+        raise MetastoreUnreachable(state.home, "it is stopped: run `hivesink metastore start`")
     return state
 
 

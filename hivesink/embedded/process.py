@@ -25,7 +25,7 @@ GUARD = Path(__file__).with_name("guard.py")
 POLL_SECONDS = 0.05
 FREE_PORTS = range(20000, 32768)
 """Above well-known servers', and below what Linux gives to outgoing connections: a client that keeps connecting to a
-server that is down would get the server's own port one day."""
+server that is down would get the server's port some day."""
 PORT_TAKEN = re.compile(r"Address already in use|BindException|Could not create ServerSocket|Failed to bind")
 
 
@@ -46,7 +46,7 @@ class Launch:
 class ServerProcess:
     """A running server: `identity` tells it from a later process with its `pid`.
 
-    With a `guard` it ends with this process, however this one ends.
+    With a `guard` it ends with this process, however that ends.
     """
 
     pid: int
@@ -129,7 +129,7 @@ def _await_ready(launch: Launch, server: ServerProcess) -> None:
 
 
 def on_free_port(start: Callable[[int], None], *, first: int | None = None, tries: int = 4) -> int:
-    """Call `start` with free ports until one isn't taken by another program meanwhile; return that port.
+    """Call `start` with free ports until no other program takes the port meanwhile; return it.
 
     `first` is tried first if it is free. Raises what else `start` raises.
     """
@@ -161,12 +161,12 @@ def port_is_free(port: int) -> bool:
 
 
 def identity_of(pid: int) -> str | None:
-    """Return what distinguishes process `pid` from a later one with its id; None if at most its exit code is left."""
+    """What tells process `pid` from a later process with its id; None if at most its exit code is left."""
     process = Path(f"/proc/{pid}")
     try:
         # proc(5): after the name, in parentheses, come the state and, as 22nd field, the start time.
         fields = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        # Threads that outlive the first one still hold the process's ports and files.
+        # Threads that outlive the first still hold the process's ports and files.
         is_over = fields[0] in "ZX" and len([*(process / "task").iterdir()]) < 2  # noqa: PLR2004
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
@@ -175,7 +175,7 @@ def identity_of(pid: int) -> str | None:
 
 
 def tail(log: Path) -> str:
-    """Return the log's last eight lines as one line, without frames of stack traces."""
+    """Return the log's last eight lines as a single line, without frames of stack traces."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     return " | ".join([line for line in lines if line and not re.match(r"at \S+\(|\.\.\. \d+ ", line)][-8:])
 

@@ -1,4 +1,4 @@
-"""What all embedded servers share: one process at one port, started and stopped as often as wanted."""
+"""What all embedded servers share: a process at a port, started and stopped as often as wanted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORD = "server.json"
 
 
 class EmbeddedServer(ABC):
-    """A server for the length of a `with` block; what it holds stays in `folder` for the next one.
+    """A server for the length of a `with` block; what it holds stays in `folder` for the next start.
 
     It ends with this process, or, `detached`, goes on without it. Raises ServerFailed, JavaFailed.
     """
@@ -66,7 +66,7 @@ class EmbeddedServer(ABC):
         if self.keeps_port and self.port is not None:
             if not port_is_free(self.port):
                 msg = f"port {self.port} of {self.name}"
-                raise NotWritable(msg, "another program uses it", "stop that one, then start again")
+                raise NotWritable(msg, "another program uses it", "stop it, then start again")
             self._start_at(self.port)
         else:
             self.port = on_free_port(self._start_at, first=self.port or self.first_port)
@@ -146,7 +146,7 @@ def java_command(class_path: str, heap: str, *options: str, opens: Iterable[str]
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock: one process at a time starts or stops the detached servers in it.
+    """Hold the folder's lock: a single process at a time starts or stops the detached servers in it.
 
     Raises NotWritable.
     """

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class HiveSinkError(Exception):
-    """The root of all errors that hivesink raises on purpose; each is one line: what, where, and what to do.
+    """The root of all errors that hivesink raises on purpose; each is a line: what, where, and what to do.
 
     `retryable` is True where the same may succeed later (exit code 75), False where it needs a person (65, or 2).
     `code` is stable: docs/operations.md says by it what to do.
@@ -38,7 +38,7 @@ class WrongUsage(InvalidOption, code="HS003"):
 
 
 class NoMetastore(InvalidOption, code="HS004"):
-    """No metastore is named, and no embedded one runs in `folder`."""
+    """No metastore is named, and no embedded metastore runs in `folder`."""
 
     def __init__(self, folder: object) -> None:
         problem = (
@@ -60,7 +60,7 @@ def few(texts: Sequence[str], most: int) -> str:
 
 
 def meant(word: str, words: Sequence[str]) -> str:
-    """What to add to a message of a word that isn't known: the nearest one that is, or nothing."""
+    """What to add to a message of a word that isn't known: the nearest word that is, or nothing."""
     near = get_close_matches(word, words, n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
@@ -96,7 +96,7 @@ class SiteInvalid(HiveSinkError, code="HS007"):
 
 
 class PartitionInvalid(HiveSinkError, code="HS009"):
-    """A text is no partition's path, or a value can't be in one."""
+    """A text is no partition's path, or a value can't be part of it."""
 
     def __init__(self, what: str, reason: str) -> None:
         self.reason = reason

@@ -189,7 +189,7 @@ class SourceFilesChanged(HiveSinkError, code="HS029", retryable=True):
 
 
 class CalledTwice(HiveSinkError, code="HS030"):
-    """The sink, or another one of the same writer, was called again in a batch that is committed."""
+    """The sink, or another sink of the same writer, was called again in a batch that is committed."""
 
     def __init__(self, log: str, batch: int, epoch: int) -> None:
         super().__init__(

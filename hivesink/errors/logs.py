@@ -91,7 +91,7 @@ class RowsHeldBack(HiveSinkError, code="HS045"):
 
 
 class LogOfAnotherTable(HiveSinkError, code="HS046"):
-    """A table names, or is about to use, the log of another one: as a copy of it, or by the same sink.log-location."""
+    """A table names, or is about to use, another table's log: as a copy of it, or by the same sink.log-location."""
 
     def __init__(self, table: str, root: str, owner: str, location: str) -> None:
         super().__init__(

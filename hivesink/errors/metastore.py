@@ -9,6 +9,9 @@ from hivesink.errors.base import HiveSinkError, few
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_SHOWN = 100
+"""Of a partition's name, which may have thousands of characters."""
+
 
 class UnknownTable(HiveSinkError, code="HS080"):
     """The metastore has no such table. `gone`: it had it when this run began."""
@@ -35,7 +38,7 @@ class MetastoreUnreachable(HiveSinkError, code="HS081", retryable=True):
 
 
 class MetastoreNotUnderstood(HiveSinkError, code="HS082"):
-    """What answers is no metastore, or one of a version that hivesink doesn't know, or it wants another login."""
+    """What answers is no metastore, or has a version that hivesink doesn't know, or wants another login."""
 
     def __init__(self, metastore: str, reason: str) -> None:
         super().__init__(
@@ -58,7 +61,10 @@ class RegistrationFailed(HiveSinkError, code="HS083", retryable=True):
         self.reason = reason
         self.partitions = partitions
         who = f"the metastore at {metastore}" if metastore else "the metastore"
-        what = f"{action} {_named(partitions)}" if partitions else action
+        # Quoted: a blank at the end may be what is wrong.
+        shown = [repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…") for name in partitions]
+        plural = "s" if len(partitions) > 1 else ""
+        what = f"{action} partition{plural} {few(shown, 3)}" if partitions else action
         super().__init__(f"{who} couldn't {_change(what, table)}: {reason}; fix this and retry")
 
 
@@ -84,16 +90,6 @@ class RegistrationUnknown(HiveSinkError, code="HS085", retryable=True):
 def _change(action: str, table: str) -> str:
     """`create` of `database demo` is "create database demo"; of a table it is "create the table of demo.t"."""
     return f"{action} of {table}" if " " in action else f"{action} {table}"
-
-
-_SHOWN = 100
-_MOST = 3
-
-
-def _named(partitions: tuple[str, ...]) -> str:
-    """The first few, cut if they are long. Quoted: a blank at the end may be what is wrong."""
-    shown = [repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…") for name in partitions]
-    return f"partition{'s' if len(partitions) > 1 else ''} {few(shown, _MOST)}"
 
 
 class PartitionElsewhere(HiveSinkError, code="HS086"):

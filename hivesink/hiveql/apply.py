@@ -110,7 +110,7 @@ def _table_differences(wanted: TableSpec, live: TableSpec) -> Iterator[str]:
         yield "the live table is ACID: the sink can't write to it; make a new table"
     if wanted.format != live.format:
         yield f"format {live.format}, the DDL says {wanted.format}: existing files can't be converted; make a new table"
-    # Hive 4's metastore turns every plain managed table into an external one.
+    # Hive 4's metastore turns every plain managed table into an external table.
     translated = live.options.get("TRANSLATED_TO_EXTERNAL", "").lower() == "true"
     if wanted.external != live.external and not (translated and not wanted.external):
         kinds = {True: "external", False: "managed"}
@@ -217,7 +217,7 @@ class Catalog(Protocol):
         """The table as the metastore has it, always with `location`; None if there is no such table."""
 
     def create_database_if_absent(self, database: str) -> None:
-        """Create the database. An existing one stays as it is, also if somebody creates it at the same time."""
+        """Create the database. An existing database stays as it is, also if somebody creates it at the same time."""
 
     def create(self, spec: TableSpec) -> None:
         """Create the table completely or not at all. Raises TableExists."""
@@ -227,7 +227,7 @@ class Catalog(Protocol):
 
 
 def plan_all(wanted: Iterable[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
-    """What `apply` would do, one plan per table."""
+    """What `apply` would do, a plan per table."""
     return tuple(plan(spec, catalog.table(spec.name)) for spec in wanted)
 
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from hivesink.hiveql.ddltext import DdlText
 
 CheckProperties = Callable[[Mapping[str, str]], Sequence[str]]
-"""Returns problems in TBLPROPERTIES, one line each, which begins with the property: `hivesink.config.options.check`."""
+"""Returns problems in TBLPROPERTIES, a line each, which begins with the property: `hivesink.config.options.check`."""
 
 _USE = f"use {SUPPORTED}"
 _NOT = "is not supported: neither Hive nor the sink would honour it; remove it"
 
-# Hive keeps a table's column names in one comma-separated property; Parquet readers refuse other characters.
+# Hive keeps a table's column names in a comma-separated property; Parquet readers refuse other characters.
 _NAME = re.compile(r"[\w$-]+")
 
 METASTORE_OWN = frozenset(
@@ -87,7 +87,7 @@ def read_clauses(ddl: DdlText, create: exp.Create, check_properties: CheckProper
                 clauses.format = _format(ddl, node)
             case exp.RowFormatSerdeProperty():
                 _check_serde(ddl, node)
-            # Most clauses' classes derive from this one.
+            # Most clauses' classes derive from this.
             case exp.Property() if kind is exp.Property:
                 _property(ddl, node, clauses)
             case _:
@@ -98,7 +98,7 @@ def read_clauses(ddl: DdlText, create: exp.Create, check_properties: CheckProper
 
 
 def _text(ddl: DdlText, node: exp.Expression) -> str:
-    """A clause's string. sqlglot accepts a clause without one."""
+    """A clause's string. sqlglot accepts a clause without it."""
     if isinstance(node.this, exp.Literal) and node.this.is_string:
         return node.this.name
     ddl.problem(node, f"{_sql(node) or 'a clause'} needs a text in quotes")

@@ -50,7 +50,7 @@ class DdlText:
     def line(self, at: exp.Expression | Token) -> int:
         """The line of a node's first token, or of the statement if the node has no tokens."""
         starts = [at.start] if isinstance(at, Token) else [n.meta["start"] for n in at.walk() if "start" in n.meta]
-        return self._line(min(starts, default=self.tokens[0].start))
+        return self.text.count("\n", 0, min(starts, default=self.tokens[0].start)) + 1
 
     def line_of_word(self, word: str) -> int:
         """The line of a keyword (in upper case) outside parentheses, or of the statement if it isn't there."""
@@ -93,6 +93,3 @@ class DdlText:
             if not is_comment and token.token_type != TokenType.STRING:
                 texts.append(self.text[token.start : token.end + 1])
         return " ".join(texts)
-
-    def _line(self, start: int) -> int:
-        return self.text.count("\n", 0, start) + 1

@@ -35,7 +35,7 @@ def parse_path(
     check_properties: CheckProperties,
     check_table: Callable[[TableSpec], Sequence[str]] = lambda _: (),
 ) -> tuple[TableSpec, ...]:
-    """The tables of a file, or of a folder's `*.sql` sorted by name. `check_table` returns what is wrong with one.
+    """The tables of a file, or of a folder's `*.sql` sorted by name. `check_table` returns what is wrong with a table.
 
     Raises DdlInvalid with all files' problems.
     """

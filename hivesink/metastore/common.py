@@ -177,8 +177,8 @@ def change_all(
 ) -> None:
     """Call `change` with up to `per_call` keys of `partitions` (names by key); after a refusal, with each key alone.
 
-    A metastore refuses a whole call because of one partition. `ask` asks it any question: one that can't answer refuses
-    everything, and isn't asked for each partition.
+    A metastore refuses a whole call because of a single partition. `ask` asks it any question: a metastore that can't
+    answer refuses everything, and isn't asked for each partition.
     Raises RegistrationFailed with all refused partitions once the others are changed.
     """
     keys = list(partitions)

@@ -47,7 +47,7 @@ class Description:
 
 
 def description(rows: Iterable[Row]) -> Description:
-    """Read both dialects: Hive pads cells and gives each parameter a row; Spark lists them in one."""
+    """Read both dialects: Hive pads cells and gives each parameter a row; Spark lists them in a single row."""
     table = Description()
     section = "columns"
     for row in rows:

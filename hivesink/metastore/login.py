@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_TIMEOUT = 600.0
-"""Seconds: Hive's own default of hive.metastore.client.socket.timeout."""
+"""Seconds: Hive's default of hive.metastore.client.socket.timeout."""
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _UNITS = {"day": "d", "days": "d", "hour": "h", "hours": "h", "min": "m", "minute": "m", "minutes": "m"}
 _UNITS |= {"sec": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "nsec": "ns"}
@@ -81,7 +81,7 @@ def _kerberos_transport(socket: Any, service: str, host: str) -> Any:
 class _Sasl(SASLClient):  # type: ignore[misc]  # puresasl has no types
     """puresasl's client with the method names of the C library's, which thrift_sasl calls.
 
-    PyHive's own such class works only without signing and encryption: its `encode` unwraps.
+    PyHive's class for it works only without signing and encryption: its `encode` unwraps.
     """
 
     def __init__(self, host: str, service: str) -> None:

@@ -96,7 +96,7 @@ class ThriftMetastore(thrift_table.ThriftTables):
     def tables_with(self, key: str) -> Mapping[TableName, str]:
         values: dict[TableName, str] = {}
         for database, table in self._connection.read(thrift_calls.tables_with, key):
-            # One that is dropped meanwhile has none.
+            # A table that is dropped meanwhile has none.
             with suppress(UnknownTable):
                 name = TableName(database, table)
                 parameters = self.struct(name).parameters or {}
@@ -143,7 +143,7 @@ class ThriftMetastore(thrift_table.ThriftTables):
                 partitions = self._connection.read(call, name, names)
             except ttypes.NoSuchObjectException as error:
                 raise UnknownTable(str(name), self.address) from error
-            # One that is dropped meanwhile comes without its values, which the metastore reads later than the rest.
+            # A partition that is dropped meanwhile has no values here: the metastore reads them later than the rest.
             structs.update({tuple(struct.values): struct for struct in partitions if struct.values and struct.sd})
         # A database that ignores trailing blanks or case may return another partition than requested.
         return {values: structs[values] for values in wanted if values in structs}
@@ -185,7 +185,7 @@ class ThriftMetastore(thrift_table.ThriftTables):
         """Alter the registered ones of `wanted` for which `change` returns True, each after a fresh read.
 
         FLAG is never written back: another writer may have removed it since that read.
-        The metastore refuses the whole call if one was dropped in between; it is then read and altered again.
+        The metastore refuses the whole call if a partition was dropped in between; it is then read and altered again.
         """
         name = table.spec.name
 

@@ -29,7 +29,7 @@ _CAPABILITIES = ttypes.ClientCapabilities([ttypes.ClientCapability.INSERT_ONLY_T
 
 
 def newest(newer: Callable[..., Any], older: Callable[..., Any]) -> Callable[..., Any]:
-    """The one of two calls that this server knows. An unknown call has done nothing, so a change may go on to `older`.
+    """The newer of two calls that this server knows: an unknown call has done nothing, so `older` may follow.
 
     Raises the server's UNKNOWN_METHOD if it knows neither.
     """
@@ -68,12 +68,10 @@ def partition_names(client: Client, name: TableName) -> list[str]:
     return list(client.get_partition_names(name.database, name.table, -1))
 
 
-def _table_req(client: Client, name: TableName) -> Any:
-    request = ttypes.GetTableRequest(dbName=name.database, tblName=name.table, capabilities=_CAPABILITIES)
-    return client.get_table_req(request).table
-
-
-table = newest(_table_req, lambda client, name: client.get_table(name.database, name.table))
+table = newest(
+    lambda client, name: client.get_table_req(ttypes.GetTableRequest(name.database, name.table, _CAPABILITIES)).table,
+    lambda client, name: client.get_table(name.database, name.table),
+)
 """The table of that name. Raises NoSuchObjectException."""
 
 
@@ -83,7 +81,7 @@ def alter_table(client: Client, struct: Any) -> None:
 
 
 def add_partitions(client: Client, parts: list[Any]) -> None:
-    """Register partitions of one table; existing ones stay as they are."""
+    """Register partitions of a table; existing partitions stay as they are."""
     database, table = parts[0].dbName, parts[0].tableName
     client.add_partitions_req(ttypes.AddPartitionsRequest(database, table, parts, ifNotExists=True, needResult=False))
 

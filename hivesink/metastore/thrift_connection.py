@@ -1,4 +1,4 @@
-"""One connection to a metastore: tries address by address, is shared under a lock, and is replaced when it breaks.
+"""A connection to a metastore: tries address by address, is shared under a lock, and is replaced when it breaks.
 
 A read is repeated once on a fresh connection. A changing call is never sent twice: if its answer got lost, only the
 metastore knows whether it was done.
@@ -124,7 +124,7 @@ class Connection:
         try:
             return ask(client, *arguments)
         except BaseException as error:
-            # Another TException is an answer. Interrupted before it, the next call would read this one's answer.
+            # Another TException is an answer. Interrupted before it, the next call would read this answer.
             if isinstance(error, _BROKEN) or not isinstance(error, TException):
                 self.close()
             raise
@@ -145,7 +145,7 @@ class Connection:
                 self.close()
                 failures.append(error)
                 continue
-            # Ask the one that answers first next time.
+            # Ask this metastore first next time.
             self._endpoints.remove(endpoint)
             self._endpoints.insert(0, endpoint)
             return client
@@ -177,7 +177,7 @@ def _is_not_understood(error: Exception) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """One line, without Java's stack trace."""
+    """A line, without Java's stack trace."""
     text = str(getattr(error, "message", None) or getattr(error, "strerror", None) or error)
     return (text.strip().splitlines() or [type(error).__name__])[0][:500]
 

@@ -77,7 +77,7 @@ def new_partition(wanted: NewPartition, spec: TableSpec, table: Any) -> Any:
 
 
 def thrift_table(spec: TableSpec, owner: str) -> Any:
-    """What creates `spec`; without a location the metastore chooses one in the database's folder."""
+    """What creates `spec`; without a location the metastore chooses it in the database's folder."""
     parameters, hive = spec.options, FORMATS[spec.format]
     if spec.comment is not None:
         parameters["comment"] = spec.comment
@@ -111,7 +111,7 @@ def _fields(columns: tuple[Column, ...]) -> list[Any]:
 
 
 class ThriftTables:
-    """The tables of one metastore. Safe to share between threads."""
+    """The tables of a metastore. Safe to share between threads."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
