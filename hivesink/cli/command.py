@@ -17,7 +17,7 @@ import typer
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, code_of
 from hivesink.cli.output import Output, output, redact, silence
 from hivesink.config.plugins import also_in
-from hivesink.core.table import require_table_name
+from hivesink.core.table import TableName
 from hivesink.errors import HiveSinkError, InvalidOption, WrongUsage
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def table_name(text: str | None) -> str | None:
     """`text` as it is. Raises WrongUsage if it can't be a table's name."""
     if text is not None:
         with given():
-            require_table_name(text)
+            TableName.parse(text)
     return text
 
 

@@ -16,7 +16,7 @@ from hivesink.cli.command import Debug, DryRun, Json, given, reporting
 from hivesink.cli.output import Line, Report
 from hivesink.cli.preview import FROM, bad_blocks, bad_rows, rest, taken_from
 from hivesink.config.site import Site
-from hivesink.core.table import require_table_name
+from hivesink.core.table import TableName
 from hivesink.errors import NoMetastore, WrongUsage
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def init(
         site = Site.load(os.environ)
         origin = source_of(source, site)
         with given():
-            name = require_table_name(table or _table_of(source))
+            name = TableName.parse(table or _table_of(source))
         # A job named as one of Python's own modules would be imported in its place.
         job = Path("jobs", f"{name.table}{'_job' if name.table in sys.stdlib_module_names else ''}.py")
         ddl = Path("ddl", f"{name.table}.sql")

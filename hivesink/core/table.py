@@ -143,12 +143,11 @@ class TableName:
     table: str
 
     @classmethod
-    def parse(cls, text: str) -> TableName:
-        """`db.table`, or `table` in `default`; lower-cased, back-quotes removed. Raises ValueError for all else."""
-        parts = [part.strip("`").lower() for part in text.strip().split(".")]
+    def parse(cls, text: object) -> TableName:
+        """`db.table`, or `table` in `default`; lower-cased, back-quotes removed. Raises InvalidOption for all else."""
+        parts = [part.strip("`").lower() for part in text.strip().split(".")] if isinstance(text, str) else []
         if len(parts) not in {1, 2} or not all(part and part.replace("_", "a").isalnum() for part in parts):
-            message = f"{text!r} is not a table name; write it as database.table"
-            raise ValueError(message)
+            raise InvalidOption((f"{text!r} is not a table name; write it as database.table",))
         return cls("default", parts[0]) if len(parts) == 1 else cls(*parts)
 
     @property
@@ -162,14 +161,6 @@ class TableName:
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
-
-
-def require_table_name(text: str) -> TableName:
-    """As `TableName.parse`, but raises InvalidOption, also for what is no text at all."""
-    try:
-        return TableName.parse(text)
-    except (AttributeError, ValueError):
-        raise InvalidOption((f"{text!r} is not a table name; write it as database.table",)) from None
 
 
 @dataclass(frozen=True, slots=True)

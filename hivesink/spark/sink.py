@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink import wiring
 from hivesink.core.epoch import Epoch, HistoryPolicy
 from hivesink.core.manifest import REPLAYS
-from hivesink.core.table import require_table_name
+from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark import shipping
@@ -103,7 +103,7 @@ class HiveSink:
             )
             raise InvalidOption((problem,))
         setup = wiring.OpenedWriter.open(
-            table=require_table_name(table),
+            table=TableName.parse(table),
             writer=name,
             metastore=wiring.MetastoreAddress.at(registrar, uri, site),
             history_policy=HistoryPolicy(append=None if append is None else Epoch(append)),

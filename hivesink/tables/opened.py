@@ -14,7 +14,7 @@ from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.epoch import STRICT
 from hivesink.core.log import require_writer_name
-from hivesink.core.table import TableName, require_table_name
+from hivesink.core.table import TableName
 from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NoMetastore, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
@@ -198,7 +198,7 @@ def _named_metastore(given: str | None, site: Site) -> str | None:
 
 def table_spec(table: str, metastore: str | None) -> TableSpec:
     """The columns, partitions and settings of `table`. Raises what `open_table` raises; reads no log."""
-    name = require_table_name(table)
+    name = TableName.parse(table)
     site = Site.load(os.environ)
     connected = wiring.MetastoreAddress.at("thrift", metastore_address(metastore, site), site)
     with closing(connected.registrar) as registrar:
@@ -221,13 +221,13 @@ class LogsAlone:
 
 def logs_without_metastore(table: str, root: str) -> LogsAlone:
     """The logs in the folder `root`. Raises InvalidOption, SiteInvalid."""
-    return LogsAlone(str(require_table_name(table)), root, Site.load(os.environ))
+    return LogsAlone(str(TableName.parse(table)), root, Site.load(os.environ))
 
 
 @contextmanager
 def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     """Open `table`. Raises InvalidOption, SiteInvalid, UnknownTable, Unsupported, MetastoreUnreachable."""
-    name = require_table_name(table)
+    name = TableName.parse(table)
     site = Site.load(os.environ)
     connected = wiring.MetastoreAddress.at("thrift", metastore_address(metastore, site), site)
     with closing(connected.registrar) as registrar:
