@@ -69,13 +69,8 @@ def test_a_table_that_is_not_there_is_created_without_partition_discovery() -> N
     assert str(found) == "demo.t: create"
 
 
-def test_the_metastores_own_properties_are_no_difference() -> None:
-    assert plan(WANTED, LIVE) == Nothing(WANTED.name)
-
-
 def test_what_was_created_needs_nothing_more() -> None:
-    not_null = replace(WANTED, columns=(replace(WANTED.columns[0], nullable=False), *WANTED.columns[1:]))
-    for spec in (WANTED, not_null, replace(WANTED, external=True, location="/x")):
+    for spec in (WANTED, NOT_NULL, replace(WANTED, external=True, location="/x")):
         created = plan(spec, None)
         assert isinstance(created, Create)
         assert plan(spec, created.spec) == Nothing(spec.name)
@@ -90,40 +85,42 @@ def test_not_null_survives_the_metastore() -> None:
     assert declared(kept).columns == spec.columns
 
 
-def test_properties_are_altered() -> None:
-    there = with_property("sink.bucket.time-zone", "UTC", with_property("sink.on-bad-record", "fail"))
-    there = with_property("discover.partitions", "true", there)
-    found = plan(WANTED, there)
-    assert found == Alter(
-        WANTED.name,
-        (("discover.partitions", "false"), ("sink.on-bad-record", "drop")),
-        ("sink.bucket.time-zone",),
-    )
-    assert str(found) == (
-        "demo.t: set discover.partitions=false, set sink.on-bad-record=drop, unset sink.bucket.time-zone"
-    )
+NOT_NULL = replace(WANTED, columns=(replace(WANTED.columns[0], nullable=False), *WANTED.columns[1:]))
 
 
-def test_not_null_is_altered_both_ways() -> None:
-    strict = replace(WANTED, columns=(replace(WANTED.columns[0], nullable=False), *WANTED.columns[1:]))
-    assert plan(strict, LIVE) == Alter(WANTED.name, (("hivesink.not-null", "a"),))
-    assert plan(WANTED, with_property("hivesink.not-null", "a")) == Alter(WANTED.name, (), ("hivesink.not-null",))
+@pytest.mark.parametrize(
+    ("wanted", "there", "properties", "removed"),
+    [
+        (WANTED, LIVE, {}, ()),
+        (
+            WANTED,
+            with_property("sink.a", "x", with_property("discover.partitions", "true")),
+            {"discover.partitions": "false"},
+            ("sink.a",),
+        ),
+        (WANTED, with_property("sink.on-bad-record", "fail"), {"sink.on-bad-record": "drop"}, ()),
+        (NOT_NULL, LIVE, {"hivesink.not-null": "a"}, ()),
+        (WANTED, with_property("hivesink.not-null", "a"), {}, ("hivesink.not-null",)),
+        # Other people's stay as they are, unless the DDL names them.
+        (WANTED, with_property("owner.team", "x"), {}, ()),
+        (with_property("owner.team", "y", WANTED), with_property("owner.team", "x"), {"owner.team": "y"}, ()),
+        # The metastore drops it where it is false.
+        (with_property("transactional", "false", WANTED), LIVE, {}, ()),
+        (WANTED, live(comment="old"), {"comment": "a table"}, ()),
+        (replace(WANTED, comment=None), LIVE, {}, ()),
+        (WANTED, live(columns=(Column("A", P.INT), *LIVE.columns[1:])), {}, ()),
+        # Of a managed table Hive 4 makes an external one.
+        (WANTED, with_property("TRANSLATED_TO_EXTERNAL", "TRUE", live(external=True)), {}, ()),
+    ],
+)
+def test_properties(wanted: TableSpec, there: TableSpec, properties: dict[str, str], removed: tuple[str, ...]) -> None:
+    changes = tuple(sorted(properties.items()))
+    assert plan(wanted, there) == (Alter(WANTED.name, changes, removed) if changes or removed else Nothing(WANTED.name))
 
 
-def test_other_peoples_properties_stay() -> None:
-    assert plan(WANTED, with_property("owner.team", "x")) == Nothing(WANTED.name)
-    assert plan(with_property("owner.team", "y", WANTED), with_property("owner.team", "x")) == Alter(
-        WANTED.name, (("owner.team", "y"),)
-    )
-
-
-def test_the_metastore_drops_what_says_that_a_table_is_not_acid() -> None:
-    assert plan(with_property("transactional", "false", WANTED), LIVE) == Nothing(WANTED.name)
-
-
-def test_the_tables_comment_is_altered_and_an_undeclared_one_stays() -> None:
-    assert plan(WANTED, live(comment="old")) == Alter(WANTED.name, (("comment", "a table"),))
-    assert plan(replace(WANTED, comment=None), LIVE) == Nothing(WANTED.name)
+def test_an_alter_in_words() -> None:
+    text = str(plan(WANTED, with_property("sink.a", "x", with_property("sink.on-bad-record", "fail"))))
+    assert text == "demo.t: set sink.on-bad-record=drop, unset sink.a"
 
 
 def test_an_empty_comment_is_none() -> None:
@@ -166,10 +163,6 @@ def test_a_new_column_names_the_statement_that_adds_it_and_then_nothing_is_left(
     assert shlex.split(command) == ["hivesink", "query", f"ALTER TABLE `demo`.`t` ADD COLUMNS ({text})"]
     columns = (*LIVE.columns, replace(new, nullable=True))
     assert plan(wanted, with_property("hivesink.not-null", "timestamp", live(columns=columns))) == Nothing(WANTED.name)
-
-
-def test_live_names_in_capitals_are_the_same_columns() -> None:
-    assert plan(WANTED, live(columns=(Column("A", P.INT), *LIVE.columns[1:]))) == Nothing(WANTED.name)
 
 
 def test_a_type_change_that_old_files_survive_is_said_to_be_one() -> None:
@@ -271,8 +264,7 @@ def test_locations(wanted: str | None, there: str | None, same: bool) -> None:
     assert isinstance(found, Nothing if same else Differs)
 
 
-def test_a_managed_table_of_hive_4_is_external_there() -> None:
-    assert plan(WANTED, with_property("TRANSLATED_TO_EXTERNAL", "TRUE", live(external=True))) == Nothing(WANTED.name)
+def test_managed_or_external() -> None:
     assert differences(WANTED, live(external=True))[0].startswith("external, the DDL says managed")
     assert differences(replace(WANTED, external=True), LIVE)[0].startswith("managed, the DDL says external")
 
