@@ -51,7 +51,7 @@ HEAP = "a JVM's heap is too small for a record or a batch (OutOfMemoryError): ra
     ("error", "code", "told"),
     [
         (EpochTaken("/log", 7), 65, "epoch 7 in /log was committed by another run"),
-        (MetastoreUnreachable("thrift://h:1", "refused"), 75, "the metastore at thrift://h:1 doesn't"),
+        (MetastoreUnreachable("thrift://h:1", "refused"), 75, "the metastore at thrift://h:1 can't"),
         (StoreUnavailable("write", "/w/t", "the disk is full"), 75, "could not write /w/t"),
         (InvalidOption(("no",)), 65, "no"),
         (

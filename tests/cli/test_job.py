@@ -74,7 +74,7 @@ DOWN = "raise MetastoreUnreachable('thrift://h:1', 'refused')"
     ("lines", "code", "told"),
     [
         (["print('fine')"], 0, None),
-        ([IMPORT, DOWN], 75, "the metastore at thrift://h:1 doesn't"),
+        ([IMPORT, DOWN], 75, "the metastore at thrift://h:1 can't"),
         ([IMPORT, "raise EpochTaken('/log', 7)"], 65, "epoch 7 in /log was committed by another run"),
         ([IMPORT, "raise TaskFailed('disk full', retryable=True)"], 75, "a task failed: disk full"),
         (["", "1 / 0"], 1, "clicks.py: ZeroDivisionError: division by zero (exit code 1; --debug shows"),
