@@ -22,7 +22,7 @@ def test_what_each_command_says_of_a_table_that_is_not_there(uri: str, capsys: p
         assert said.code == 65
         assert said.error.startswith(f"hivesink: table demo.nowhere is not in the metastore at {uri}")
         away = hivesink(capsys, command, "demo.events", "--metastore", "thrift://127.0.0.1:1")
-        assert (away.code, "thrift://127.0.0.1:1 doesn't answer" in away.error) == (75, True)
+        assert (away.code, "thrift://127.0.0.1:1 can't answer" in away.error) == (75, True)
     traced = hivesink(capsys, "status", "demo.nowhere", "--debug")
     assert traced.err.startswith("Traceback (most recent call last)")
     assert traced.err.splitlines()[-1].startswith("hivesink: table demo.nowhere is not in the metastore")
