@@ -58,7 +58,7 @@ test: venv
 endif
 
 test-long: venv ## The longer runs: more kills, more states, Airflow 2 and 3 (in the cache, 1.4 GB)
-	$(PY) -m pytest -m long $(if $(ONLY),-k test_a_$(ONLY)_) $(ARGS)
+	$(PY) -m pytest -m long $(ARGS)
 
 bench: venv ## hivesink beside Spark's and Flink's sinks, at most 3 hours: rows/s, CPU, memory, and the ratios; QUICK=1: 10 minutes; CLUSTER=1: on HDFS and Hive 4
 	@CLUSTER='$(CLUSTER)' $(PY) -m bench $(ARGS)

@@ -36,7 +36,8 @@ def renamed(stage: Stage) -> Stage:
     return replace(stage, table=name)
 
 
-@pytest.mark.parametrize("external", [False, True], ids=["managed", "external"])
+# tests/crash/test_ownership.py has both, at each moment.
+@pytest.mark.parametrize("external", [False, pytest.param(True, marks=pytest.mark.long)], ids=["managed", "external"])
 def test_a_job_goes_on_under_its_tables_new_name(
     stage: Stage, external: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ def send(topic: Topic, *records: tuple[bytes | None, dict[str, object], list[tup
     assert producer.flush(30) == 0
 
 
-@pytest.mark.parametrize("shuffled", ["false", "true"])
+@pytest.mark.parametrize("shuffled", ["false", pytest.param("true", marks=pytest.mark.long)])
 def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: str) -> None:
     shuffle = {"sink.shuffle-by-partition.enable": shuffled}
     stage.create(columns=COLUMNS, partitioned=PARTITIONED, properties={**PROPERTIES, **shuffle})
@@ -154,7 +154,7 @@ def put_lines(stage: Stage, name: str) -> None:
     stage.put_bytes(b"".join(line + ends[at % 4] for at, line in enumerate(lines)), name)
 
 
-@pytest.mark.parametrize("shuffled", ["false", "true"])
+@pytest.mark.parametrize("shuffled", ["false", pytest.param("true", marks=pytest.mark.long)])
 def test_the_line_of_a_row(stage: Stage, small_blocks: None, shuffled: str) -> None:
     assert small_blocks is None
     settings = {"sink.on-bad-record": "dead-letter", "sink.column.place.from": "file.line"}

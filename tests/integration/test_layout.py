@@ -56,7 +56,9 @@ def order(number: int) -> tuple[bool, str, int]:
     return kind is None, kind or "", -number
 
 
-@pytest.mark.parametrize("settings", [ON_EPOCH, ROLLED], ids=["on epoch", "rolled"])
+@pytest.mark.parametrize(
+    "settings", [pytest.param(ON_EPOCH, marks=pytest.mark.long), ROLLED], ids=["on epoch", "rolled"]
+)
 def test_rows_are_sorted_and_files_say_so(stage: Stage, settings: Mapping[str, str]) -> None:
     stage.create(columns=COLUMNS, properties={"sink.sort-by": "kind, ID DESC", "sink.on-bad-record": "dead-letter"})
     put(stage, *range(0, 50, 3), *range(60, 20, -4))

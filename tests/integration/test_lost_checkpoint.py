@@ -80,7 +80,11 @@ def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused
     assert stage.ids() == list(range(30))
 
 
-@pytest.mark.parametrize("lost", [("commits/1",), ("offsets/1", "commits/1")], ids=["commits", "offsets"])
+@pytest.mark.parametrize(
+    "lost",
+    [pytest.param(("commits/1",), marks=pytest.mark.long), ("offsets/1", "commits/1")],
+    ids=["commits", "offsets"],
+)
 def test_a_batch_that_comes_again_with_equal_offsets_is_a_replay(stage: Stage, lost: tuple[str, ...]) -> None:
     rows = two_epochs(stage)
     for name in lost:
@@ -174,7 +178,7 @@ def test_old_and_foreign_checkpoints_and_a_deleted_log_are_refused_and_change_no
     assert stage.ids() == list(range(40))
 
 
-@pytest.mark.parametrize("options", [{}, ON_EPOCH], ids=["rolled", "on-epoch"])
+@pytest.mark.parametrize("options", [{}, pytest.param(ON_EPOCH, marks=pytest.mark.long)], ids=["rolled", "on-epoch"])
 def test_an_old_log_with_its_old_checkpoint_is_refused_where_newer_rows_are_in_its_newest_partition(
     stage: Stage, options: dict[str, str]
 ) -> None:

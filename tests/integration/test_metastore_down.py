@@ -124,7 +124,7 @@ def refuse(_real: Any, table: Any, *_: Any) -> None:
     raise errors.RegistrationFailed(str(table.spec.name), what, why)
 
 
-@pytest.mark.parametrize("end", ["awaitTermination", "stop"])
+@pytest.mark.parametrize("end", ["awaitTermination", pytest.param("stop", marks=pytest.mark.long)])
 def test_a_registration_that_fails_in_the_last_epoch_is_raised_at_the_end(stage: Stage, end: str) -> None:
     stage.create()
     stage.put(range(10))
@@ -141,7 +141,7 @@ def test_a_registration_that_fails_in_the_last_epoch_is_raised_at_the_end(stage:
     assert stage.ids() == list(range(10))
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["start", "plain"])
+@pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.long)], ids=["start", "plain"])
 def test_a_publish_that_fails_in_the_last_epoch_is_raised_and_finished_by_the_next_run(
     stage: Stage, plain: bool
 ) -> None:

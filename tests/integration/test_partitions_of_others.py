@@ -66,7 +66,15 @@ def test_a_partition_registered_elsewhere_before_the_job(stage: Stage) -> None:
     assert not list(stage.location().rglob("dt=2024-01-02/*.parquet"))
 
 
-@pytest.mark.parametrize(("port", "method"), [("store", "set_aside"), ("log", "create"), ("registrar", "add")])
+# tests/crash/test_metastore_faults.py has every moment.
+@pytest.mark.parametrize(
+    ("port", "method"),
+    [
+        pytest.param("store", "set_aside", marks=pytest.mark.long),
+        ("log", "create"),
+        pytest.param("registrar", "add", marks=pytest.mark.long),
+    ],
+)
 def test_a_partition_registered_elsewhere_while_the_job_runs(stage: Stage, port: str, method: str) -> None:
     stage.create()
     stage.put(range(9))

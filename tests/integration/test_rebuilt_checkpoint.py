@@ -56,7 +56,12 @@ def verified(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [pytest.param({}, id="rolled", marks=pytest.mark.long), ON_EPOCH, {"sink.on-stop": "keep"}]
+    "options",
+    [
+        pytest.param({}, id="rolled", marks=pytest.mark.long),
+        pytest.param(ON_EPOCH, id="on epoch", marks=pytest.mark.long),
+        pytest.param({"sink.on-stop": "keep"}, id="keep"),
+    ],
 )
 def test_a_checkpoint_that_is_lost_at_any_moment_is_rebuilt_and_each_row_comes_once(
     stage: Stage,
