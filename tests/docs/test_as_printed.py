@@ -117,6 +117,8 @@ CODES = {"hivesink rejects replay demo.events --dry-run": 1}
 """Exit codes other than 0, as the page explains them."""
 
 
+# Each run of the suite has test_snippets.py: every command exists, with its options.
+@pytest.mark.long
 def test_each_command_of_the_pages(newcomer: Newcomer) -> None:
     """docs/cli.md from top to bottom, then docs/operations.md."""
     said: dict[str, str] = {}

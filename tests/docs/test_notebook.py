@@ -32,6 +32,7 @@ def essentials(shown: str) -> str:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_cells_print_what_the_notebook_shows(tmp_path: Path) -> None:
     runner = f"{sys.executable} {ROOT / 'tests' / 'docs' / 'notebook.py'} {NOTEBOOK}"
     script = f"trap 'hivesink metastore stop >/dev/null || true' EXIT; PATH={sys.exec_prefix}/bin:$PATH; {runner}"
