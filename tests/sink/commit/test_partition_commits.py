@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 import pytest
 
 from hivesink.metastore.common import FLAG
-from hivesink.sink.commit.committer import Committer
 from tests.crash.site import LOG
 from tests.sink.harness import TABLE, readable
+from tests.sink.scripted import Run
 from tests.sink.timed import HOURLY, World, at, place
 
 
@@ -32,115 +32,46 @@ def test_an_hour_is_committed_once_the_watermark_has_passed_it() -> None:
     assert (table, partition, len(files)) == (str(TABLE), place(3), 1)
 
 
-def test_late_rows_make_a_new_revision_by_the_rolling_policy() -> None:
-    world = World()
-    job = world.job()
-    world.feed(job, at(3, 10, 1))
-    world.feed(job, at(4, 30, 2))
-    world.feed(job, at(3, 20, 3))
-    assert world.read(3) == [1]
-    world.wait(job, minutes=1)
-    assert world.read(3) == [1, 3]
-    record = world.records()[place(3)]
-    assert (record.commit.revision, record.commit.rows, record.commit.files) == (2, 2, 2)
+WAITS = {"sink.rolling-policy.on-epoch": "false"}
+CASES: dict[str, tuple[dict[str, str], str]] = {
+    "late rows make a new revision by the rolling policy": (HOURLY, "3:10 4:30 3:20 r3:1 +1 r3:1,3 =3:2,2,2"),
+    "a stopped input commits all within idle timeout and delay": (
+        HOURLY,
+        "3:59,4:1 +4 r3:1 r4: +59 r4: +1 r4:2 =3:1,1,1 =4:1,1,1",
+    ),
+    "in another run too": (HOURLY, "3:59,4:1 | +0 +4 r3:1 r4: +59 r4: +1 r4:2 =3:1,1,1 =4:1,1,1"),
+    "the slowest partition holds the commit until it is idle": (
+        HOURLY,
+        "3:10,3:10/1 5:00 r3: +4 5:01 r3: +1 r3:1,2",
+    ),
+    "a stop publishes what is open, and commits only what is over": (
+        HOURLY,
+        "3:10,4:10 ^ r3:1 r4:2 =3:1,1,1 =4: -4 | 4:20 5:00 r4:2,3 =4:1,2,2",
+    ),
+    "a stopped hour without new rows is committed too": (HOURLY, "3:10 ^ | 4:05 =3:1,1,1 !3"),
+    "on-epoch: readers see rows at once, and the commit follows": (
+        HOURLY | {"sink.rolling-policy.on-epoch": "true"},
+        "3:10 3:20 r3:1,2 =3: -3 4:00 =3:1,2,2 !3",
+    ),
+    "process-time with a delay holds new partitions": (
+        WAITS | {"sink.partition-commit.delay": "30min"},
+        "3:10 +29 r3: +1 r3:1 3:20 +1 r3:1,2 =3:2,2,2",
+    ),
+    "by default each publish commits": (
+        {"sink.partition-commit.policy.kind": "metastore,success-file"},
+        "3:01 3:02 3:03 =3:3,3,3 !3",
+    ),
+    "too much that waits is published before its commit": (
+        HOURLY | {"sink.open-bytes-limit": "1"},
+        "3:10 r3:1 =3: 4:00 =3:1,1,1",
+    ),
+}
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_a_stopped_input_commits_everything_within_idle_timeout_and_delay(restarts: bool) -> None:
-    world = World()
-    job = world.job()
-    world.feed(job, at(3, 59, 1), at(4, 1, 2))
-    if restarts:
-        job = world.job()
-        job.committer.recover()
-        world.wait(job)
-    world.wait(job, minutes=4)
-    assert world.read(3, 4) == [1]
-    world.wait(job, minutes=59)
-    assert world.read(3, 4) == [1]
-    world.wait(job, minutes=1)
-    assert world.read(3, 4) == [1, 2]
-    assert {name: one.commit.revision for name, one in world.records().items()} == {place(3): 1, place(4): 1}
-
-
-def test_the_slowest_kafka_partition_holds_the_commit_until_it_is_idle() -> None:
-    world = World()
-    job = world.job()
-    world.feed(job, at(3, 10, 1, source=0), at(3, 10, 2, source=1))
-    world.feed(job, at(5, 0, 3, source=0))
-    assert world.read(3) == []
-    world.wait(job, minutes=4)
-    world.feed(job, at(5, 1, 4, source=0))
-    assert world.read(3) == []
-    world.wait(job, minutes=1)
-    assert world.read(3) == [1, 2]
-
-
-def test_a_stop_publishes_what_is_open_but_commits_only_what_is_over() -> None:
-    world = World()
-    job = world.job()
-    world.feed(job, at(3, 10, 1), at(4, 10, 2))
-    job.committer.finish()
-    assert world.read(3, 4) == [1, 2]
-    assert set(world.records()) == {place(3)}
-    assert not world.has_success(4)
-    again = world.job()
-    again.committer.recover()
-    world.feed(again, at(4, 20, 3))
-    world.feed(again, at(5, 0, 4))
-    assert world.read(3, 4) == [1, 2, 3]
-    record = world.records()[place(4)].commit
-    assert (record.revision, record.rows, record.files) == (1, 2, 2)
-
-
-def test_a_stopped_hour_without_new_rows_is_committed_too() -> None:
-    world = World()
-    job = world.job()
-    world.feed(job, at(3, 10, 1))
-    job.committer.finish()
-    again = world.job()
-    again.committer.recover()
-    world.feed(again, at(4, 5, 2))
-    assert world.records()[place(3)].commit == replace(world.records()[place(3)].commit, revision=1, rows=1, files=1)
-    assert world.has_success(3)
-    assert [event[2] for event in world.metastore.events] == [()]
-
-
-def test_on_epoch_readers_see_rows_at_once_and_the_commit_follows() -> None:
-    world = World(HOURLY | {"sink.rolling-policy.on-epoch": "true"})
-    job = world.job()
-    world.feed(job, at(3, 10, 1))
-    world.feed(job, at(3, 20, 2))
-    assert world.read(3) == [1, 2]
-    assert (world.records(), world.has_success(3)) == ({}, False)
-    world.feed(job, at(4, 0, 3))
-    record = world.records()[place(3)].commit
-    assert (record.revision, record.rows, record.files) == (1, 2, 2)
-    assert world.has_success(3)
-
-
-def test_process_time_with_a_delay_holds_new_partitions() -> None:
-    world = World({"sink.rolling-policy.on-epoch": "false", "sink.partition-commit.delay": "30min"})
-    job = world.job()
-    world.feed(job, at(3, 10, 1))
-    world.wait(job, minutes=29)
-    assert world.read(3) == []
-    world.wait(job, minutes=1)
-    assert world.read(3) == [1]
-    world.feed(job, at(3, 20, 2))
-    world.wait(job, minutes=1)
-    assert world.read(3) == [1, 2]
-    assert world.records()[place(3)].commit.revision == 2
-
-
-def test_by_default_each_publish_commits() -> None:
-    world = World({"sink.partition-commit.policy.kind": "metastore,success-file"})
-    job = world.job()
-    for identity in (1, 2, 3):
-        world.feed(job, at(3, identity, identity))
-    record = world.records()[place(3)].commit
-    assert (record.revision, record.rows, record.files) == (3, 3, 3)
-    assert world.has_success(3)
+@pytest.mark.parametrize("case", CASES)
+def test_commits(case: str) -> None:
+    options, script = CASES[case]
+    Run(World(dict(options))).play(script)
 
 
 def test_a_partition_without_a_time_goes_by_the_rolling_policy() -> None:
@@ -164,17 +95,10 @@ def test_too_much_that_waits_is_published_before_its_commit() -> None:
 
 
 def test_drop_counts_late_rows() -> None:
-    world = World(HOURLY | {"sink.late-rows": "drop"})
-    job = world.job()
-    world.feed(job, at(3, 10, 1))
-    world.feed(job, at(4, 10, 2))
-    world.feed(job, at(3, 20, 3), at(4, 20, 4))
-    world.wait(job, hours=2)
-    assert world.read(3, 4) == [1, 2, 4]
-    log = job.log
-    rows = [log.manifest(epoch).rows for epoch in log.view().manifests]
-    assert sum(one.late for one in rows) == 1
-    assert all(one.balanced for one in rows)
+    run = Run(World(HOURLY | {"sink.late-rows": "drop"}))
+    run.play("3:10 4:10 3:20,4:20 +120 r3:1 r4:2,4")
+    log = run.world.log
+    assert (run.late, all(log.manifest(epoch).rows.balanced for epoch in log.view().manifests)) == (1, True)
 
 
 def test_records_outlive_the_manifests() -> None:
@@ -191,12 +115,6 @@ def test_records_outlive_the_manifests() -> None:
     again.committer.recover()
     world.feed(again, at(15, 0, 99))
     assert world.records()[place(15)].commit == replace(records[place(15)].commit, revision=3, rows=3, files=3)
-
-
-def test_a_committer_needs_its_clock_only_where_it_holds() -> None:
-    job = World({}).job()
-    assert isinstance(job.committer, Committer)
-    assert not job.committer.spec.commit_rule.holds((str(TABLE), "dt=2024-01-02 03"))
 
 
 def figures(world: World, hour: int) -> dict[str, str]:

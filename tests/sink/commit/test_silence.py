@@ -2,109 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
 from hivesink.errors import OutcomeUnknown, Unsupported
-from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.sink.task.messages import InputShape
 from tests.sink.harness import TABLE
 from tests.sink.inspect.test_partitions import NOW, follower
+from tests.sink.scripted import MINUTE, Run
 from tests.sink.timed import HOURLY, Timed, TimedJob, World, at, place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hivesink.core.manifest import Manifest
     from hivesink.core.offsets import SourceOffset
-    from hivesink.core.watermark import Watermark
-    from hivesink.sink.task.messages import TaskPlan, TaskReport
 
 LOST = HOURLY | {"sink.late-rows": "drop"}
 MORNING = datetime(2024, 1, 2, 4, tzinfo=timezone.utc)
-MINUTE = timedelta(minutes=1)
 
 
-@dataclass
-class Run:
-    """A job, and what happens to it: a script of the words that `play` knows."""
-
-    world: World = field(default_factory=lambda: World(dict(LOST)))
-    traits: InputTraits = field(default_factory=InputTraits)
-    shape: InputShape = TimedJob.shape
-    behind: int | None = 0
-    ids: Iterator[int] = field(default_factory=lambda: count(1))
-    job: TimedJob = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.start()
-
-    def start(self) -> None:
-        self.job = self.world.started()
-        self.job.shape = self.shape
-        self.job.committer.clock.traits = self.traits
-
-    @property
-    def mark(self) -> Watermark:
-        mark = self.world.log.manifest(self.world.log.view().head).watermark
-        assert mark is not None
-        return mark
-
-    def row(self, word: str) -> Timed:
-        time, _, source = word.partition("/")
-        if time == "x":
-            return replace(at(3, 10, next(self.ids), int(source)), micros=None)
-        hour, minute = map(int, time.split(":"))
-        return at(hour, minute, next(self.ids), int(source or 0))
-
-    def commit(self, batch: BatchRef, *rows: Timed, minutes: float = 0) -> None:
-        def write(plan: TaskPlan) -> list[TaskReport]:
-            self.world.clock.ticks += 60 * minutes
-            return self.job.write(plan, rows)
-
-        self.job.committer.commit(batch, self.job.shape, write, self.behind)
-
-    def play(self, script: str) -> None:
-        """Rows of one batch are `3:10,3:20/1,x/1`: the second is of Kafka's partition 1, the third has no time.
-
-        `_` is a record that the query leaves out. `>6`: the next batch takes 6 minutes. `+5`: 5 minutes pass, then
-        Spark asks and finds nothing. `<5`: they pass, and what is known is that it asked 10 minutes ago. `~5`: nobody
-        asks. `@5`: both clocks go on. `$` ends the run, `|` begins the next. `!3`, `-3`: hour 3 is committed, or isn't.
-        """
-        minutes, clock = 0.0, self.world.clock
-        for word in script.split():
-            kind, length = word[0], word[1:]
-            match kind:
-                case "+" | "<" | "~" | "@":
-                    clock.ticks += 60 * float(length)
-                    clock.at += float(length) * MINUTE if kind == "@" else timedelta(0)
-                    if kind in "+<":
-                        self.job.committer.keep_up(clock.ticks - (600 if kind == "<" else 0))
-                case ">":
-                    minutes = float(length)
-                case "$":
-                    self.job.committer.finish(roll=False)
-                    assert not load(self.job.context).open
-                case "|":
-                    self.start()
-                case "!" | "-":
-                    assert self.world.has_success(int(length)) is (kind == "!"), (word, script)
-                case _:
-                    rows = [] if word == "_" else [self.row(one) for one in word.split(",")]
-                    self.world.source.events += rows or [at(3, 0, 0)]
-                    batch = self.world.source.next_batch(max(1, len(rows)))
-                    assert batch is not None
-                    self.commit(batch, *rows, minutes=minutes)
-                    self.world.source.committed, minutes = self.world.source.committed + 1, 0
-        log = self.world.log
-        assert sum(log.manifest(epoch).rows.late for epoch in log.view().manifests) == 0
+def lost(**more: Any) -> Run:
+    """A run that drops late rows."""
+    return Run(World(dict(LOST)), **more)
 
 
 BOTH = "3:10,3:10/1 "
@@ -117,48 +41,48 @@ KILLED = NOW_AND_THEN.replace("_", "_ |")
 SPARKS = InputShape(watermark=MORNING - 50 * MINUTE)
 
 CASES = {
-    "a batch's length is nobody's silence": (Run(), BOTH + ">6 5:01 ~60 -3 3:11/1 3:12/1 3:13/1 -3"),
-    "between two triggers nothing is known": (Run(), "3:10,3:50 " + "<1 " * 9 + "-3 <15 -3 <1 !3"),
-    "a run that ends by itself asks once": (Run(traits=InputTraits(ends_early=True)), BOTH + MOVING + "-3"),
-    "all that a partition had is read": (Run(), BOTH + MOVING + "!3"),
-    "a partition may have more": (Run(behind=2), BOTH + MOVING + "-3"),
-    "nobody knows whether it has more": (Run(behind=None), BOTH + MOVING + "-3"),
-    "all input may have more": (Run(shape=ALL_INPUT, behind=1), ">60 3:10 " + ">60 _ " * 4 + "-3"),
+    "a batch's length is nobody's silence": (lost(), BOTH + ">6 5:01 ~60 -3 3:11/1 3:12/1 3:13/1 -3"),
+    "between two triggers nothing is known": (lost(), "3:10,3:50 " + "<1 " * 9 + "-3 <15 -3 <1 !3"),
+    "a run that ends by itself asks once": (lost(traits=InputTraits(ends_early=True)), BOTH + MOVING + "-3"),
+    "all that a partition had is read": (lost(), BOTH + MOVING + "!3"),
+    "a partition may have more": (lost(behind=2), BOTH + MOVING + "-3"),
+    "nobody knows whether it has more": (lost(behind=None), BOTH + MOVING + "-3"),
+    "all input may have more": (lost(shape=ALL_INPUT, behind=1), ">60 3:10 " + ">60 _ " * 4 + "-3"),
     "short runs pass a partition that has gone quiet": (
-        Run(),
+        lost(),
         BOTH + "".join(f"@60 | {hour}:10 +0.5 $ " for hour in range(4, 9)) + "!3 !6 -8",
     ),
     "a silent input keeps the delay": (
         Run(World(LOST | {"sink.partition-commit.watermark-delay": "20min"})),
         "3:10,3:59 +25 -3 +1 !3",
     ),
-    "the first partition that wakes does not decide": (Run(), BOTH + "+10 5:30 -3 3:40/1 5:31/1 !3"),
-    "rows without times are no silence": (Run(), BOTH + "".join(f"~1 {time},x/1 " for time in HOUR_5) + "-3"),
-    "the clock goes on over short runs": (Run(), "3:10 +0.5 +10 -3 $ | " + "+0.5 +10 $ | " * 6 + "+0.5 +10 !3"),
+    "the first partition that wakes does not decide": (lost(), BOTH + "+10 5:30 -3 3:40/1 5:31/1 !3"),
+    "rows without times are no silence": (lost(), BOTH + "".join(f"~1 {time},x/1 " for time in HOUR_5) + "-3"),
+    "the clock goes on over short runs": (lost(), "3:10 +0.5 +10 -3 $ | " + "+0.5 +10 $ | " * 6 + "+0.5 +10 !3"),
     "operators hold rows back": (
-        Run(traits=InputTraits(holds_back=True), shape=InputShape(watermark=MORNING + 59 * MINUTE)),
+        lost(traits=InputTraits(holds_back=True), shape=InputShape(watermark=MORNING + 59 * MINUTE)),
         "4:10 +540 -4",
     ),
     "no row of a join names a partition": (
-        Run(traits=InputTraits(holds_back=True)),
+        lost(traits=InputTraits(holds_back=True)),
         BOTH + "5:10,5:10/1 !3",
     ),
     "only batches show the silence of what defers rows": (
-        Run(traits=InputTraits(defers=True)),
+        lost(traits=InputTraits(defers=True)),
         BOTH + "+120 -3 5:10 ~10 5:11 ~10 5:12 !3",
     ),
     # Of each 20 minutes, 15 count: the hour's end is 50 minutes away.
-    "a record now and then does not set the clock back": (Run(), NOW_AND_THEN),
-    "nor by Spark's watermark": (Run(shape=SPARKS), NOW_AND_THEN),
-    "nor where the run is killed": (Run(), KILLED),
-    "nor where a run by Spark's is killed": (Run(shape=SPARKS), KILLED),
+    "a record now and then does not set the clock back": (lost(), NOW_AND_THEN),
+    "nor by Spark's watermark": (lost(shape=SPARKS), NOW_AND_THEN),
+    "nor where the run is killed": (lost(), KILLED),
+    "nor where a run by Spark's is killed": (lost(shape=SPARKS), KILLED),
     # Until the rest comes, in pieces, nobody knows whether hours 4 and 5 have rows.
     "no row after an outage is late": (
-        Run(),
+        lost(),
         BOTH + "+1 " * 180 + "!3 " + "".join(f"{time},{time}/1 " for time in OUTAGE) + "!4 -5",
     ),
     "records that the query leaves out are no silence": (
-        Run(),
+        lost(),
         "3:50 " + ("+1 " * 4 + "_ ") * 20 + "-3 " + "+1 " * 16 + "!3",
     ),
 }
@@ -168,11 +92,12 @@ CASES = {
 def test_silence(case: str) -> None:
     run, script = CASES[case]
     run.play(script)
+    assert run.late == 0
 
 
 @pytest.mark.parametrize(("is_piecewise", "is_silent"), [(True, False), (False, True)])
 def test_a_limited_backlog_of_files_is_not_silent(*, is_piecewise: bool, is_silent: bool) -> None:
-    run = Run(traits=InputTraits(is_piecewise=is_piecewise), shape=ALL_INPUT, behind=None)
+    run = lost(traits=InputTraits(is_piecewise=is_piecewise), shape=ALL_INPUT, behind=None)
     for number in range(5):
         start = FilesOffset(number - 1, "a", 1) if number else NoOffset()
         batch = BatchRef("q", BatchId(number), (start,), (FilesOffset(number, "a", 1),))
@@ -181,7 +106,7 @@ def test_a_limited_backlog_of_files_is_not_silent(*, is_piecewise: bool, is_sile
 
 
 def test_of_several_sources_one_that_defers_is_never_silent() -> None:
-    run = Run(traits=InputTraits(defers=True))
+    run = lost(traits=InputTraits(defers=True))
     for number in range(5):
         start, end = (KafkaOffset.of({"a": {"0": number + more}}) for more in (0, 1))
         other = KafkaOffset.of({"t": {"1": 1}})
@@ -192,14 +117,14 @@ def test_of_several_sources_one_that_defers_is_never_silent() -> None:
 
 
 def test_a_time_far_ahead_of_the_clock_ends_nothing() -> None:
-    run, year_2100 = Run(), 4102444800000000
+    run, year_2100 = lost(), 4102444800000000
     run.world.clock.at = MORNING + timedelta(days=3)
     run.world.feed(run.job, at(3, 10, 1), Timed(2, "2100-01-01 00", year_2100))
     run.world.feed(run.job, Timed(3, "2100-01-01 00", year_2100 + 1))
     run.play("3:50 -3")
     # Where all times are wrong, they count as now; so does Spark's watermark.
     for shape in (TimedJob.shape, InputShape(watermark=datetime(2100, 1, 1, tzinfo=timezone.utc))):
-        other = Run(shape=shape)
+        other = lost(shape=shape)
         other.world.clock.at = MORNING
         other.world.feed(other.job, Timed(1, "2100-01-01 00", year_2100))
         assert other.mark.at is not None
@@ -207,7 +132,7 @@ def test_a_time_far_ahead_of_the_clock_ends_nothing() -> None:
 
 
 def test_a_partition_that_the_source_no_longer_has_holds_nothing_back() -> None:
-    run = Run(shape=ALL_INPUT)
+    run = lost(shape=ALL_INPUT)
     run.play("3:10")
     # From now on the rows say which Kafka partition they are of.
     run.shape = TimedJob.shape
@@ -229,14 +154,14 @@ def test_sparks_own_goes_on_as_the_clock_does_whatever_is_committed_meanwhile(op
 
 @pytest.mark.parametrize(("holds_back", "is_over"), [(False, True), (True, False)])
 def test_sparks_next_watermark_counts_once_the_input_is_silent(*, holds_back: bool, is_over: bool) -> None:
-    run = Run(traits=InputTraits(holds_back=holds_back), shape=InputShape())
+    run = lost(traits=InputTraits(holds_back=holds_back), shape=InputShape())
     run.play("3:10")
     run.job.committer.clock.asked(run.world.clock.ticks, MORNING + 70 * MINUTE)
     run.play("+0.5 -3 +6 " + ("!3" if is_over else "-3"))
 
 
 def test_an_hour_that_other_settings_have_committed_ends_again_without_rows() -> None:
-    run = Run()
+    run = lost()
     run.play("3:10 +180 !3")
     run.job.committer.finish()
     head = run.world.log.view().head
@@ -253,7 +178,7 @@ def test_an_hour_that_other_settings_have_committed_ends_again_without_rows() ->
 
 
 def test_the_end_of_a_query_takes_over_a_watermark_that_had_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run()
+    run = lost()
     run.play("3:10 +180")
     run.job.committer.finish()
     run.world.options["sink.partition-commit.delay"] = "4h"
@@ -275,7 +200,7 @@ def test_the_end_of_a_query_takes_over_a_watermark_that_had_no_answer(monkeypatc
 
 def test_a_source_that_is_not_kafka_holds_back_too() -> None:
     """A union of Kafka and files: rows of the files have no Kafka partition."""
-    run, starts = Run(), (NoOffset(), NoOffset())
+    run, starts = lost(), (NoOffset(), NoOffset())
     run.commit(BatchRef("q", BatchId(0), starts, (KafkaOffset.of({"t": {"0": 1}}), NoOffset())), at(5, 10, 1))
     assert (run.mark.at, set(run.mark.newest)) == (None, {"", "t-0"})
 
@@ -283,4 +208,4 @@ def test_a_source_that_is_not_kafka_holds_back_too() -> None:
 def test_two_sources_of_one_topics_name_are_refused() -> None:
     ends: tuple[SourceOffset, ...] = tuple(KafkaOffset.of({"t": {"0": end}}) for end in (1, 2))
     with pytest.raises(Unsupported):
-        Run().commit(BatchRef("q", BatchId(0), (NoOffset(), NoOffset()), ends), at(5, 10, 1))
+        lost().commit(BatchRef("q", BatchId(0), (NoOffset(), NoOffset()), ends), at(5, 10, 1))
