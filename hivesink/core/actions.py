@@ -87,7 +87,7 @@ class LookAgain:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Make known that these partitions are committed, in one of the table's ways."""
+    """Make known that these partitions are committed, in a way of the table's."""
 
     kind: PolicyKind
     partitions: tuple[CommittedPartition, ...]

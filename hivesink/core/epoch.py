@@ -1,6 +1,6 @@
 """Epochs and batches, and the judgement on a batch: new, a replay, or of another history than the log's.
 
-An epoch is one commit of one writer, numbered 1, 2, 3… by the writer's own log. A Spark batch id is never an epoch:
+An epoch is a commit of a writer, numbered 1, 2, 3… by the writer's own log. A Spark batch id is never an epoch:
 it starts again at 0 with every new checkpoint, which is how other sinks lose or double rows.
 """
 
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchRef:
-    """One micro-batch: who ran it, its number there, and what it covers (one offset for each source).
+    """A micro-batch: who ran it, its number there, and what it covers (an offset for each source).
 
     `sources` says what each source reads, as text. `head` is how Spark's file of the batch begins, and `keeps_state`
     whether the query has operators with state: from these a lost checkpoint is rebuilt.
@@ -131,7 +131,7 @@ def judge(
 
 
 def _first(batch: BatchRef | NextBatch, place: Place, *, is_allowed: bool) -> New:
-    # A query's first batch always writes a manifest, so a later batch over a log without one means that manifests
+    # A query's first batch always writes a manifest, so a later batch over a log without manifests means that manifests
     # were deleted, and with them the knowledge of which batches are in the table.
     # `append` names the last batch's epoch, 0 if there is none: fences of recovery don't count.
     if batch.batch > 0 and not is_allowed:
@@ -171,7 +171,7 @@ def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, place: Place, *, i
 
 
 def swapped(before: tuple[str, ...], now: tuple[str, ...]) -> bool:
-    """Whether a source reads what another one read before: Spark knows them by their order alone."""
+    """Whether a source reads what another read before: Spark knows them by their order alone."""
     return any(text and text != was and text in before for was, text in zip(before, now, strict=False))
 
 

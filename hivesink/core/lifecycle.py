@@ -60,7 +60,7 @@ class PartState(Enum):
 
 
 class Step(Enum):
-    """What takes an epoch or a part from one state to the next."""
+    """What takes an epoch or a part from a state to the next."""
 
     DECIDE = "decide"
     SHUT_OUT = "shut out"
@@ -176,7 +176,7 @@ class History:
 
     @property
     def is_replay(self) -> bool:
-        """Whether it is of replays: an epoch's parts are rows, and the marks that say so. All of them are of one."""
+        """Whether it is of replays: an epoch's parts are rows, and the marks that say so."""
         return self.identity.writer == REPLAYS
 
     @property
@@ -186,12 +186,12 @@ class History:
 
     @property
     def settled(self) -> Epoch:
-        """Epochs up to this one are settled."""
+        """Epochs up to this are settled."""
         return Epoch(self.open[0].manifest.epoch - 1) if self.open else self.epoch
 
     @property
     def settleable(self) -> Epoch:
-        """Epochs up to this one are published: one look at the metastore settles them."""
+        """Epochs up to this are published: a look at the metastore settles them."""
         return Epoch(self.unpublished[0].manifest.epoch - 1) if self.unpublished else self.epoch
 
     @cached_property
@@ -283,12 +283,13 @@ class History:
 
     def as_verified(self) -> History:
         """The history once a look has found the parts of published epochs up to `settleable` in place."""
-        new = {one.manifest.epoch for one in self.open if one.state is EpochState.PUBLISHED}
+        new = {epoch.manifest.epoch for epoch in self.open if epoch.state is EpochState.PUBLISHED}
         return self._stepped({epoch for epoch in new if epoch <= self.settleable}, Step.VERIFY)
 
     def _stepped(self, epochs: Collection[Epoch], taken: Step) -> History:
         stepped = (
-            replace(one, state=step(one.state, taken)) if one.manifest.epoch in epochs else one for one in self.open
+            replace(epoch, state=step(epoch.state, taken)) if epoch.manifest.epoch in epochs else epoch
+            for epoch in self.open
         )
         return replace(self, open=tuple(stepped))
 
@@ -297,4 +298,4 @@ class History:
         for epoch in self.open:
             if epoch.manifest.epoch <= self.settleable:
                 step(epoch.state, Step.SETTLE)
-        return replace(self, open=tuple(one for one in self.open if one.manifest.epoch > self.settleable))
+        return replace(self, open=tuple(epoch for epoch in self.open if epoch.manifest.epoch > self.settleable))

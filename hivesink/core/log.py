@@ -69,14 +69,14 @@ class LogView:
         """That of a decided epoch that isn't settled."""
         if not self.has(epoch, Mark.PUBLISHED):
             return EpochState.PUBLISHING if self.has(epoch, Mark.PUBLISHING) else EpochState.DECIDED
-        found = any(later >= epoch and self.has(later, Mark.VERIFIED) for later in self.marks)
-        return EpochState.VERIFIED if found else EpochState.PUBLISHED
+        is_verified = any(later >= epoch and self.has(later, Mark.VERIFIED) for later in self.marks)
+        return EpochState.VERIFIED if is_verified else EpochState.PUBLISHED
 
 
 def missing(view: LogView) -> tuple[Epoch, ...]:
-    """Epochs above the floor that have no manifest, though a later one or a mark shows that they were decided.
+    """Epochs above the floor that have no manifest, though a later manifest or a mark shows that they were decided.
 
-    A listing isn't a snapshot: a manifest that one listing lacks may have been created or deleted meanwhile.
+    A listing isn't a snapshot: a manifest that a listing lacks may have been created or deleted meanwhile.
     """
     newest = max((view.floor, *view.manifests, *view.marks))
     present = set(view.manifests)
@@ -116,7 +116,7 @@ def require_own(file: str, manifest: Manifest, uid: str) -> None:
     if manifest.uid != uid:
         reason = (
             f"its uid is {manifest.uid}, this log's is {uid}: it is another log's; if none belongs here, move it away; "
-            "but if all manifests here have that uid, the file `uid` of this log is damaged: delete that one"
+            "but if all manifests here have that uid, the file `uid` of this log is damaged: delete that file"
         )
         raise LogDamaged(file, reason)
 
@@ -128,8 +128,8 @@ def reset_name(writer: str, at: datetime) -> str:
 
 def reset_writer(name: str) -> str | None:
     """The inverse of `reset_name`: whose log was put aside under that name; None for any other name."""
-    found = _RESET.search(name)
-    return name[: found.start()] if found else None
+    ending = _RESET.search(name)
+    return name[: ending.start()] if ending else None
 
 
 def require_writer_name(name: str) -> None:

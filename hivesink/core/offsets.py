@@ -1,7 +1,7 @@
 """Offsets of a batch's sources, in a form that can be compared.
 
 Spark keeps a source's offset as JSON in the checkpoint's `offsets/<batch id>`. Kafka's names every partition's next
-record; the log adds the ids by which Kafka tells a topic from a later one of its name. A file source's is only a
+record; the log adds the ids by which Kafka tells a topic from a later topic of its name. A file source's is only a
 counter, so the paths that the batch read (from the checkpoint's `sources/<n>` log) stand for it. Anything else is
 compared as parsed JSON.
 """
@@ -52,7 +52,7 @@ class KafkaOffset:
 
 @dataclass(frozen=True, slots=True)
 class FilesOffset:
-    """A file source's counter, and the digest of the paths between the last counter and this one.
+    """A file source's counter, and the digest of the paths between the last counter and this.
 
     `paths` are these, each with its counter, if the checkpoint was read. A manifest has only the digest.
     """
@@ -114,7 +114,7 @@ def canonical(text: str) -> str:
 
 
 def chain(end: tuple[SourceOffset, ...], start: tuple[SourceOffset, ...]) -> str | None:
-    """Why a batch that starts at `start` doesn't follow one that ended at `end`; None if it does.
+    """Why a batch that starts at `start` doesn't follow a batch that ended at `end`; None if it does.
 
     New Kafka partitions may appear; those in `end` may not vanish or move.
     """

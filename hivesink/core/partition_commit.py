@@ -102,7 +102,7 @@ def commit_without(before: Commit, lost: Sequence[PartEntry]) -> Commit:
 class CommitRule:
     """When the partitions of `table` are committed. Those of other tables (dead letters) are at each publish.
 
-    With a `clock`, once the watermark has passed their end (Flink's trigger `partition-time`); without one, `delay`
+    With a `clock`, once the watermark has passed their end (Flink's trigger `partition-time`); without a clock, `delay`
     after their first row (`process-time`).
     """
 

@@ -1,4 +1,4 @@
-"""What comes next for a writer: its history and one look at files and metastore in, a list of actions out.
+"""What comes next for a writer: its history and a look at files and metastore in, a list of actions out.
 
 Pure: no I/O, no clock; a moment and a token come in as a `Stamp`. `recover --dry-run` prints what `plan` returns.
 
@@ -79,10 +79,10 @@ def plan(
 def _fence(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | None:
     """Decide the epoch that an older try has begun, without a batch: that try can no longer commit.
 
-    Nor may another run that publishes rows which waited: what it finds missing, this one may have made visible.
+    Nor may another run that publishes rows which waited: what it finds missing, this run may have made visible.
     """
     begun = snapshot.staging is not None and newest(snapshot.staging.lists) > history.epoch
-    # Also behind another fence: the start that made it may be alive, and two runs on one head could both publish.
+    # Also behind another fence: the start that made it may be alive, and two runs on the same head could both publish.
     rolled = any(epoch.manifest.rolled for epoch in history.open)
     if begun or (rolled and any(epoch.has_waited for epoch in history.unpublished)):
         return history.following("fence", stamp)
@@ -283,7 +283,7 @@ def _trim(history: History, policy: Policy) -> Iterator[actions.Trim]:
 
 
 def until_look(planned: Iterable[actions.Action]) -> Iterator[actions.Action]:
-    """The actions that one look is good for: up to the first decision, or until the plan asks for another look."""
+    """The actions that a look is good for: up to the first decision, or until the plan asks for another look."""
     for action in takewhile(lambda action: not isinstance(action, actions.LookAgain), planned):
         yield action
         if isinstance(action, actions.Decide):

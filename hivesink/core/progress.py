@@ -25,7 +25,6 @@ class Progress:
     behind_records: int | None = None
 
     def __str__(self) -> str:
-        """One line."""
         rate = "" if self.rows_per_second is None else f" ({self.rows_per_second:,.0f}/s)"
         parts = [f"{self.rows:,} rows{rate}", count(self.epochs, "epoch"), count(self.partitions, "partition")]
         parts.append(f"{self.rejected:,} rejected")
@@ -38,7 +37,7 @@ class Progress:
 
     def _repr_html_(self) -> str:
         """A table for notebooks, without what isn't known."""
-        cells = ((one.name.replace("_", " "), getattr(self, one.name)) for one in fields(self))
+        cells = ((figure.name.replace("_", " "), getattr(self, figure.name)) for figure in fields(self))
         known = (f"<tr><th>{name}</th><td>{_cell(value)}</td></tr>" for name, value in cells if value is not None)
         return f"<table>{''.join(known)}</table>"
 

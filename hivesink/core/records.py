@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The rows of one bucket in a segment: an Arrow IPC stream of `length` bytes from `offset` on.
+    """The rows of a bucket in a segment: an Arrow IPC stream of `length` bytes from `offset` on.
 
     `crc32` is the checksum of these bytes, as zlib has it.
     """
@@ -44,7 +44,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class OpenBucket:
-    """What isn't committed yet of one partition. `first` and `last` are the times (UTC) of its oldest and newest epoch.
+    """What isn't committed yet of a partition. `first` and `last` are the times (UTC) of its oldest and newest epoch.
 
     `slices` hold its rows that wait; `published` rows in `files` are readable already.
     """
@@ -60,11 +60,11 @@ class OpenBucket:
 
     @classmethod
     def of(cls, slices: tuple[Slice, ...], first: datetime, last: datetime) -> OpenBucket:
-        return cls(slices, first, last, sum(one.rows for one in slices), sum(one.length for one in slices))
+        return cls(slices, first, last, sum(part.rows for part in slices), sum(part.length for part in slices))
 
-    def add(self, one: Slice, at: datetime) -> OpenBucket:
-        rows, size = self.rows + one.rows, self.bytes + one.length
-        return replace(self, slices=(*self.slices, one), last=at, rows=rows, bytes=size)
+    def add(self, new: Slice, at: datetime) -> OpenBucket:
+        rows, size = self.rows + new.rows, self.bytes + new.length
+        return replace(self, slices=(*self.slices, new), last=at, rows=rows, bytes=size)
 
     def rolled(self) -> OpenBucket:
         """Its rows no longer wait."""

@@ -40,7 +40,7 @@ def requeue(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | No
 
 
 def requeueable(history: History, snapshot: Snapshot) -> Mapping[tuple[Epoch, PartitionKey], list[PartEntry]]:
-    """The parts of each rolled bucket of which one is missing, if the bucket's rows can wait again.
+    """The parts of each rolled bucket of which a part is missing, if the bucket's rows can wait again.
 
     Segments must have all rows, and no epoch that answers for a part may have begun to publish.
     """
@@ -89,7 +89,7 @@ def rolled_buckets(
 ) -> RolledBuckets:
     """What waited in the buckets that open epochs have rolled, where `segments` (lengths) have all of it.
 
-    `read` gives the log's manifests, those above its `floor`, and raises for one that is missing.
+    `read` gives the log's manifests, those above its `floor`, and raises for a missing manifest.
     """
     buckets: dict[tuple[Epoch, PartitionKey], OpenBucket] = {}
     for roll in (epoch.manifest for epoch in history.open if epoch.manifest.rolled):

@@ -44,7 +44,7 @@ class BucketRolling(Protocol):
     """A custom rolling policy is a class with this method; it is built with the table's spec and settings."""
 
     def should_roll(self, partition: str, rows: int, size: int, open_for: timedelta, idle_for: timedelta) -> bool:
-        """Whether the rows of `partition` (`dt=2024-01-02`, `""` without one) that wait become files now.
+        """Whether the rows of `partition` (`dt=2024-01-02`, `""` where there is none) that wait become files now.
 
         `rows` wait, of which the files will have about `size` bytes; the oldest has waited for `open_for`, the newest
         for `idle_for`. An error that it raises ends the query as OwnCodeFailed.
@@ -89,7 +89,7 @@ def due(
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What one task encodes: some slices of one bucket, in the order in which they came."""
+    """What a task encodes: some slices of a bucket, in the order in which they came."""
 
     table: str
     partition: str
@@ -97,11 +97,11 @@ class Encoding:
 
     @property
     def bytes(self) -> int:
-        return sum(one.length for one in self.slices)
+        return sum(part.length for part in self.slices)
 
 
 def spread(rows: OpenRows, keys: Iterable[PartitionKey], size: float, tasks: int) -> tuple[tuple[Encoding, ...], ...]:
-    """The work of each encoding task, at most `tasks` for the buckets that fit one of them.
+    """The work of each encoding task, at most `tasks` for the buckets that fit a task.
 
     A bucket of more than `size` bytes, as segments hold them, is cut into several, each for a file of its own: tasks
     can encode these side by side. Small ones share a task.
@@ -122,9 +122,9 @@ def spread(rows: OpenRows, keys: Iterable[PartitionKey], size: float, tasks: int
 def _pieces(key: PartitionKey, bucket: OpenBucket, size: float) -> Iterator[Encoding]:
     count = max(1, round(bucket.bytes / size))
     share, taken, held = bucket.bytes / count, 0, list[Slice]()
-    for one in bucket.slices:
-        held.append(one)
-        taken += one.length
+    for part in bucket.slices:
+        held.append(part)
+        taken += part.length
         if taken >= share:
             yield Encoding(*key, tuple(held))
             taken, held = 0, []

@@ -1,6 +1,6 @@
 """Rows that wait across epochs: the open buckets of a writer, and which of them are due to become part files.
 
-A segment is one file of a task in the writer's log. It holds the rows of several buckets, each as a slice of its own.
+A segment is a file of a task in the writer's log. It holds the rows of several buckets, each as a slice of its own.
 An epoch opens slices, a later epoch of kind `roll` encodes all open slices of a bucket as parts and closes them.
 """
 
@@ -58,7 +58,7 @@ class OpenRows:
         return self if buckets.keys() == self.buckets.keys() else OpenRows(buckets, Epoch(-SNAPSHOT_EVERY))
 
     def complete(self, manifest: Manifest) -> Manifest:
-        """`manifest` with a snapshot, where a start would have to read too many manifests without one."""
+        """`manifest` with a snapshot, where a start would have to read too many manifests without it."""
         if manifest.waiting is not None:
             return manifest
         after = self._changed(manifest)
@@ -150,7 +150,7 @@ class OpenRows:
 
 
 def open_rows(newest_first: Iterable[Manifest]) -> OpenRows:
-    """The rows that wait after the first of these manifests; reads on until one holds a snapshot, or they end."""
+    """The rows that wait after the first of these manifests; reads on until a manifest holds a snapshot."""
     needed: list[Manifest] = []
     for manifest in newest_first:
         needed.append(manifest)

@@ -1,4 +1,4 @@
-"""What one look at files and metastore shows of decided parts, and of leftovers, the files of tries that lost."""
+"""What a look at files and metastore shows of decided parts, and of leftovers, the files of tries that lost."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class PartLocator:
         return {(path.rpartition("/")[2], length): path for path, length in self.files.items()}
 
     def next_action(self, part: PartEntry) -> Publish | AlreadyPublished | PartMissing:
-        """What to do about a decided part, from where its bytes are: the one judgement on a rename.
+        """What to do about a decided part, from where its bytes are: the only judgement on a rename.
 
         They may be where its task or its driver left them, at the target, at an earlier target, where a stalled run has
         published them in the meantime, or where a search has found them.
@@ -156,18 +156,20 @@ def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], 
 
 def newest(touched: Iterable[StagingIntent]) -> Epoch:
     """The highest epoch that any task has begun to write."""
-    return max((one.epoch for one in touched), default=Epoch(0))
+    return max((intent.epoch for intent in touched), default=Epoch(0))
 
 
 def followed(staging: StagingArea, head: Epoch) -> tuple[StagingIntent, ...]:
     """The touched-lists whose folders must be looked into."""
     losers = _losers(staging, head)
-    return tuple(one for one in losers if not staging.winners or one.epoch == head or one.epoch <= head - LINGER)
+    return tuple(lost for lost in losers if not staging.winners or lost.epoch == head or lost.epoch <= head - LINGER)
 
 
 def _losers(staging: StagingArea, head: Epoch) -> list[StagingIntent]:
     return [
-        one for one in staging.lists if one.epoch <= head and (one.attempt, one.task_attempt) not in staging.winners
+        intent
+        for intent in staging.lists
+        if intent.epoch <= head and (intent.attempt, intent.task_attempt) not in staging.winners
     ]
 
 
@@ -177,8 +179,8 @@ def sweep(history: History, staging: StagingArea) -> Iterator[Action]:
     if staging.folders:
         yield Discard(tuple(leftovers(staging.staged, history.identity.uid, history)), staging.folders)
     losers = set(_losers(staging, head))
-    old = (one for one in staging.lists if one.epoch <= head)
-    forgotten = tuple(one for one in old if one not in losers or one.epoch <= head - LINGER)
+    old = (intent for intent in staging.lists if intent.epoch <= head)
+    forgotten = tuple(intent for intent in old if intent not in losers or intent.epoch <= head - LINGER)
     if forgotten:
         yield Forget(forgotten)
     unread = tuple(_unread(history, staging.segments))
@@ -187,7 +189,7 @@ def sweep(history: History, staging: StagingArea) -> Iterator[Action]:
 
 
 def _unread(history: History, segments: Iterable[str]) -> Iterator[str]:
-    """The segments that hold no row that waits, nor one whose part could still be lost."""
+    """The segments that hold no row that waits, nor a row whose part could still be lost."""
     if any(epoch.manifest.rolled for epoch in history.open):
         return
     held = history.rows.segments()
@@ -202,7 +204,7 @@ def leftovers(staged: Iterable[str], uid: str, history: History) -> list[str]:
 
     A file of epoch e may go once a manifest at or above e exists, unless a decided part waits under its name.
     """
-    # By name, which is unique: one folder may have two spellings (a NameNode's, and its nameservice's).
+    # By name, which is unique: a folder may have two spellings (a NameNode's, and its nameservice's).
     kept = {part.staged.rpartition("/")[2] for part in history.waiting}
     gone = []
     for path in staged:

@@ -2,7 +2,7 @@
 
 It is the minimum over the source's partitions (FLIP-27 and Flink's "Dealing With Idle Sources"). Unlike Flink's it goes
 on when all input stops: by the wall clock's pace, from where it was, so that the last partitions end too. Where the
-clock has come counts in silence only: rows that come after an outage, one batch after the other, aren't late by it.
+clock has come counts in silence only: rows that come after an outage, batch by batch, aren't late by it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WatermarkPolicy:
 class Watermark:
     """`at` (UTC) never goes back; None: nothing is known yet.
 
-    `newest` holds the newest event time (UTC) of each partition of the source, None for one without any. It is empty
+    `newest` holds the newest event time (UTC) of each partition of the source, None where there is none. It is empty
     if the watermark is Spark's own. `quiet` says since when (UTC) partitions have had no rows; those of which the batch
     of this very epoch had some are left out.
     """

@@ -73,10 +73,10 @@ def _reason(  # noqa: PLR0911  a sentence each
     """Why the watermark hasn't passed `end`."""
     policy, zone = policies.watermark, policies.rule.clock.zone.key if policies.rule.clock else "UTC"
     if mark is None:
-        return "none of the job's batches has had one (Spark's begins once each source with withWatermark has had rows)"
+        return "no batch has had a watermark (Spark's begins once each source with withWatermark has had rows)"
     times = {name: time for name, time in mark.newest.items() if time is not None}
     if mark.newest and not times:
-        return "no row has had an event time yet, and without one it doesn't advance"
+        return "no row has had an event time yet, so the watermark doesn't advance"
     heard = {name: mark.quiet.get(name, at) for name in mark.newest}
     silent = sorted(name for name in mark.newest.keys() - times.keys() if now - heard[name] < policy.idle)
     if silent:

@@ -85,7 +85,7 @@ def test_a_watermark_that_has_passed() -> None:
 
 
 BEHIND = Watermark(FIRST, {"": FIRST})
-NO_TIME = "no row has had an event time yet, and without one it doesn't advance"
+NO_TIME = "no row has had an event time yet, so the watermark doesn't advance"
 BY_CLOCK = "if no records come, it is over by the clock once a job has waited for input for {} at most"
 TO_COME = "by the clock that is still to come; its time is read in the zone UTC"
 
@@ -95,7 +95,7 @@ TO_COME = "by the clock that is still to come; its time is read in the zone UTC"
     [
         (
             None,
-            "none of the job's batches has had one (Spark's begins once each source with withWatermark has had rows)",
+            "no batch has had a watermark (Spark's begins once each source with withWatermark has had rows)",
         ),
         (Watermark(None, {"": None}), NO_TIME),
         (Watermark(None, {"t-0": None, "t-1": None}), NO_TIME),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
 
 logger = logging.getLogger("hivesink")
@@ -30,7 +31,7 @@ class Committed:
     `epoch` counts from 1. `replayed`: Spark ran a batch again that the log had already, and nothing was written.
     `rows` has the counts `read`, `written`, `rejected`, `dropped`, `late` and `skipped`, of which the first is the sum.
     `files` and `partitions` count what it has published, `committed` the partitions that it commits. `kind` is `batch`,
-    or why there is an epoch without one. `open_rows` wait after it; readers see them within `readable_in`, None if
+    or why there is an epoch without a batch. `open_rows` wait after it; readers see them within `readable_in`, None if
     their partitions must be over first, or the user's own rolling policy decides. `milliseconds` are by step.
     `waiting` says why epochs wait to be finished, None if none does.
     """
@@ -47,9 +48,24 @@ class Committed:
     milliseconds: Mapping[str, int] = field(default_factory=dict)
     waiting: str | None = None
 
+    @classmethod
+    def of(cls, manifest: Manifest, table: str, open_rows: int, readable_in: timedelta | None) -> Committed:
+        """Partitions are the `table`'s own, without those of dead letters."""
+        return cls(
+            manifest.epoch,
+            replayed=False,
+            rows=manifest.rows,
+            files=len(manifest.created),
+            partitions=len({part.key for part in manifest.add if part.table == table}),
+            kind=manifest.kind,
+            committed=sum(commit.table == table for commit in manifest.commits),
+            open_rows=open_rows,
+            readable_in=readable_in,
+        )
+
 
 class Stopwatch:
-    """Milliseconds per step. `tick` is a monotonic clock in seconds. Laps of one name add up."""
+    """Milliseconds per step. `tick` is a monotonic clock in seconds. Laps of the same name add up."""
 
     def __init__(self, tick: Callable[[], float]) -> None:
         self.laps: dict[str, int] = {}
@@ -121,7 +137,7 @@ class RunCounters:
 
 
 def log_epoch(table: str, writer: str, done: Committed, so_far: Progress) -> None:
-    """Log the epoch in one line, with the query's progress after it."""
+    """Log the epoch in a line, with the query's progress after it."""
     rows, steps = done.rows, " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
     counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.late, rows.skipped)
     published = (done.files, done.partitions, done.committed)

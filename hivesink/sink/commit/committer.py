@@ -1,4 +1,4 @@
-"""The committer: one object in the driver for a whole query, which takes batches through the commit protocol.
+"""The committer: an object in the driver for a whole query, which takes batches through the commit protocol.
 
     judge the batch ─▶ tasks write ─▶ look up partitions ─▶ MANIFEST ─▶ register ─▶ publish ─▶ settle ─▶ sweep
 
@@ -12,7 +12,6 @@ import logging
 import threading
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Place, Replay, judge
@@ -20,17 +19,16 @@ from hivesink.core.lifecycle import Stamp
 from hivesink.core.progress import count
 from hivesink.core.snapshot import Snapshot
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
-from hivesink.sink.commit.after_publish import try_estimates, write_estimates
+from hivesink.sink.commit.after_publish import write_estimates
 from hivesink.sink.commit.commits import PartitionCommits
 from hivesink.sink.commit.committed import Committed, RunCounters, Stopwatch, log_epoch
 from hivesink.sink.commit.deadline import BlockedSlices, Deadline
-from hivesink.sink.commit.epochwriter import EpochWriter, Write, Written
+from hivesink.sink.commit.epochwriter import EpochWriter
 from hivesink.sink.commit.live_history import LiveHistory
 from hivesink.sink.commit.roller import Encode, Roller
 from hivesink.sink.commit.source_clock import SourceClock
 from hivesink.sink.commit.table_watch import TableWatch
 from hivesink.sink.commit.writer import watermark_policy
-from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -42,13 +40,19 @@ if TYPE_CHECKING:
     from hivesink.core.progress import Progress
     from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.commit.epochwriter import Write, Written
     from hivesink.sink.commit.runner import PlanRunner
     from hivesink.sink.commit.writer import WriterSpec
+    from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
 logger = logging.getLogger("hivesink")
 
 _ROLLS = 3
 """How often the end of a query rolls rows whose files a user's statement has taken."""
+
+
+def _no_tasks(_: TaskPlan) -> tuple[TaskReport, ...]:
+    return ()
 
 
 class Committer:
@@ -65,8 +69,8 @@ class Committer:
         rule = spec.commit_rule
         self._commits = PartitionCommits(context, rule)
         check: timedelta = spec.config["sink.rolling-policy.check-interval"]
-        self._roller = Roller(spec.rolling, tasks, check, max(spec.rolling.rollover, rule.delay))
-        self._encode = encode
+        writer, longest = self._writer, max(spec.rolling.rollover, rule.delay)
+        self._roller = Roller(spec.rolling, tasks, check, longest, writer, encode)
         own = dict(spec.identity.options)
         self._table_watch = TableWatch(context, spec.target.spec, own, check.total_seconds())
         self._counters = RunCounters()
@@ -114,10 +118,12 @@ class Committer:
                     done = Committed(verdict.epoch, replayed=True)
                 else:
                     new = LastBatch(runner.next_epoch, batch, appended=verdict.appended, raw=shape.is_raw)
-                    if last is None and self.spec.was_written(batch):
-                        done = self._commit_known(runner, new.with_ids(topic_ids()))
-                    else:
-                        done = self._commit_new(runner, new, shape, write, watch, topic_ids=topic_ids)
+                    is_written = last is None and self.spec.was_written(batch)
+                    if is_written:
+                        logger.info("batch %d was committed before the reset: its rows are in the table", batch.batch)
+                    tasks = _no_tasks if is_written else write
+                    done = self._commit_new(runner, new, shape, tasks, watch, topic_ids=topic_ids)
+                    done = replace(done, replayed=is_written)
             self.spec.on_commit(done)
             self._roll_due(runner)
             self.clock.ended()
@@ -146,31 +152,23 @@ class Committer:
         """
         with self.lock:
             for _ in range(_ROLLS):
-                left = self._end(roll=roll)
+                runner = self._live.recovered()
+                if roll:
+                    self._roll(runner, runner.history.rows.buckets)
+                    runner = self._live.recovered()
+                self._live.close(runner)
+                left = self._fresh(runner).rows if roll else 0
                 if not left:
                     break
             else:
                 reason = f"something deletes its files before they can be read: {left} rows wait"
                 raise StoreUnavailable(action="publish", path=self.spec.target.location, reason=reason)
             self._live.deadline.clear()
-            # The next run goes on from there; one that has begun already does so by itself.
+            # The next run goes on from there; a run that has begun already does so by itself.
             with suppress(EpochTaken):
                 self._write_mark(self._live.recovered(), always=True)
             write_estimates(self.context, self._live.seen, self.spec.measure)
             self._blocked.require_none()
-
-    def _end(self, *, roll: bool) -> int:
-        """Publish what is decided, and with `roll` what waits. Returns how many rows wait again."""
-        runner = self._live.recovered()
-        if roll:
-            self._roll(runner, runner.history.rows.buckets)
-            runner = self._live.recovered()
-        try:
-            self._live.carry_out(runner)
-        except HiveSinkError as error:
-            self._live.left_open(error)
-            raise
-        return runner.history.rows.beside(self._blocked).rows if roll else 0
 
     def progress(self) -> Progress:
         """What this run has committed. Waits for no batch."""
@@ -223,40 +221,31 @@ class Committer:
         commits = self._commits.records(whole, history.rows, written.parts, ages, mark)
         # Before the epoch is told: when its rows can be read depends on its own buckets, too.
         self._roller.came((new.key for new in written.opened), self.context.tick())
-        manifest = replace(self._manifest(runner, batch, written), commits=commits, watermark=mark)
-        done = self._decide(runner, manifest, written, watch)
-        self._note(runner)
-        self._estimate(self._held(manifest))
-        return done
-
-    def _commit_known(self, runner: PlanRunner, batch: LastBatch) -> Committed:
-        """Begin the log with an epoch without rows: another log has committed them."""
-        logger.info("batch %d was committed before the reset: its rows are in the table", batch.ref.batch)
-        written = Written(self.context.stamp().attempt, (), (), None)
-        runner.decide(Snapshot(), decision=self._manifest(runner, batch, written))
-        self._live.finish(runner)
-        return Committed(batch.epoch, replayed=True)
-
-    def _manifest(self, runner: PlanRunner, batch: LastBatch, written: Written) -> Manifest:
         identity = self.spec.identity
-        return replace(
-            runner.history.following("batch", Stamp(self.context.now(), written.attempt)),
+        manifest = replace(
+            history.following("batch", Stamp(self.context.now(), written.attempt)),
             last_batch=batch,
             rows=written.rows,
             add=written.parts,
             opened=written.opened,
             tables=identity.tables,
             zones=identity.zones,
+            commits=commits,
+            watermark=mark,
         )
+        done = self._decide(runner, manifest, written, watch)
+        self._note(runner)
+        self._write_estimates(self._held(manifest))
+        return done
 
     def _roll_due(self, runner: PlanRunner) -> None:
         self._table_watch.log_changes()
         ages, history = self._roller.ages(self.context.tick()), runner.history
         waits = self._commits.waits(ages, self.clock.mark(history.head))
-        rolled = self._roll(runner, self._roller.due(history.rows.beside(self._blocked), ages, waits))
+        rolled = self._roll(runner, self._roller.due(self._fresh(runner), ages, waits))
         if rolled:
             at_rest = self._roller.at_rest((commit.key for commit in rolled.commits), ages)
-            self._estimate(self._held(rolled) | at_rest)
+            self._write_estimates(self._held(rolled) | at_rest)
         self._blocked.require_none(self.context.tick())
 
     def _roll(self, runner: PlanRunner, due: Collection[PartitionKey]) -> Manifest | None:
@@ -265,14 +254,15 @@ class Committer:
         Rows that can't be encoded are held back: their partitions aren't committed.
         """
         watch, history = Stopwatch(self.context.tick), runner.history
-        rows, fresh = history.rows, history.rows.beside(self._blocked)
+        rows, fresh = history.rows, self._fresh(runner)
         keys = fresh.buckets.keys() & set(due)
         if not keys:
             return None
         with self._live.advancing():
             mark, ages = self.clock.mark(history.head), self._roller.ages(self.context.tick())
             self._commits.read()
-            written = self._encoded(runner, fresh, sorted(key for key in keys if fresh.waits(key)), watch)
+            waiting = sorted(key for key in keys if fresh.waits(key))
+            written = self._roller.encode(runner.next_epoch, fresh, waiting, watch)
             if written.left:
                 # Their segments may have gone with the log.
                 self.context.require_head(history.epoch)
@@ -291,18 +281,6 @@ class Committer:
                 self._roller.rolled(rows, manifest)
                 self._note(runner)
         return manifest
-
-    def _encoded(self, runner: PlanRunner, rows: OpenRows, keys: Collection[PartitionKey], watch: Stopwatch) -> Written:
-        if not keys:
-            return Written(self.context.stamp().attempt, (), (), None)
-        encode = partial(self._encode, self._roller.work(rows, keys))
-        written = self._writer.write(runner.next_epoch, InputShape(), encode, watch)
-        left = sum(left_slice.opened.slice.rows for left_slice in written.left)
-        waited, encoded = sum(rows.buckets[key].rows for key in keys) - left, sum(part.rows for part in written.parts)
-        if waited != encoded:
-            message = f"{encoded} rows were encoded where {waited} wait"
-            raise AssertionError(message)
-        return written
 
     def _write_mark(self, runner: PlanRunner, *, always: bool = False) -> None:
         """Write down that the watermark has gone on, `always` or where somebody may wait for that."""
@@ -330,22 +308,10 @@ class Committer:
         watch.lap("sweep")
         ages, rows = self._roller.ages(self.context.tick()), runner.history.rows
         waits = self._commits.waits(ages, self.clock.mark(runner.history.head))
-        # What a user counts are the table's own, without those of dead letters.
-        published = {part.key for part in written.parts if part.table == self._table}
-        done = Committed(
-            epoch=manifest.epoch,
-            replayed=False,
-            rows=manifest.rows,
-            files=len(manifest.created),
-            partitions=len(published),
-            milliseconds=watch.laps,
-            waiting=self.waiting,
-            kind=manifest.kind,
-            committed=sum(commit.table == self._table for commit in manifest.commits),
-            open_rows=rows.rows,
-            readable_in=self._roller.readable_in(rows, ages, waits),
-        )
-        self._counters.add(done, published, self.context.tick())
+        readable_in = self._roller.readable_in(rows, ages, waits)
+        done = Committed.of(manifest, self._table, rows.rows, readable_in)
+        done = replace(done, milliseconds=watch.laps, waiting=self.waiting)
+        self._counters.add(done, {part.key for part in manifest.add if part.table == self._table}, self.context.tick())
         log_epoch(self._table, self.spec.identity.writer, done, self.progress())
         return done
 
@@ -353,15 +319,22 @@ class Committer:
         """The partitions that `manifest` commits and that have waited until no more rows are expected."""
         return {commit.key for commit in manifest.commits if self._commits.rule.holds(commit.key)}
 
-    def _estimate(self, places: Collection[PartitionKey]) -> None:
+    def _write_estimates(self, places: Collection[PartitionKey]) -> None:
         if places and not self.waiting:
-            try_estimates(self.context, places, self.spec.measure)
+            try:
+                write_estimates(self.context, places, self.spec.measure)
+            except HiveSinkError as error:
+                # An epoch clears the flag itself, and the query's end does all this again.
+                logger.warning("no estimates of %s: %s", count(len(places), "partition"), error)
 
     def _rows_changed(self, runner: PlanRunner) -> None:
         self._commits.forget()
         self.clock.start(runner.history.head)
         self._note(runner)
 
+    def _fresh(self, runner: PlanRunner) -> OpenRows:
+        return runner.history.rows.beside(self._blocked)
+
     def _note(self, runner: PlanRunner) -> None:
         # Blocked slices don't age: otherwise each new row of their bucket would become a file of its own.
-        self._roller.note(runner.history.rows.beside(self._blocked), self.context.tick(), self.context.now())
+        self._roller.note(self._fresh(runner), self.context.tick(), self.context.now())

@@ -40,7 +40,7 @@ class CommitContext:
     confirm: Callable[[TableName], LiveTable] | None = None
     """Ask whether a table whose property has changed is still the log's, and read it again; by default it isn't."""
     today: str | None = None
-    """The table's name; the log may know it by an older one. None: by the name that the log has."""
+    """The table's name; the log may know it by an older name. None: by the name that the log has."""
     former: tuple[str, ...] = ()
     """The table's locations from its first start on, the newest last. RENAME takes a managed table's files along."""
     _tables: dict[str, LiveTable] = field(default_factory=dict)
@@ -87,13 +87,13 @@ class CommitContext:
         return []
 
     def lookup(self, places: Iterable[PartitionKey]) -> Mapping[PartitionKey, LivePartition]:
-        """The registered ones of `places`, by one call per table. Raises MetastoreUnreachable, UnknownTable."""
+        """The registered ones of `places`, by a call per table. Raises MetastoreUnreachable, UnknownTable."""
         registered: dict[PartitionKey, LivePartition] = {}
         for table, partitions in by_table(places).items():
             try:
                 live = self._registered(table, partitions)
             except errors.UnknownTable as error:
-                # Only the sink's own table may be replaced by another one.
+                # Only the sink's own table may be replaced.
                 if not self.remake(TableName.parse(table)):
                     raise errors.UnknownTable(table, self.registrar.address, gone=True) from error
                 self._tables.pop(table, None)
@@ -102,7 +102,7 @@ class CommitContext:
         return registered
 
     def _registered(self, table: str, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
-        """Raises TableReplaced, and what `confirm` raises, where the table is another one by now."""
+        """Raises TableReplaced, and what `confirm` raises, where the table was replaced."""
         try:
             return self.registrar.lookup(self.table(table), partitions)
         except errors.TableReplaced:
@@ -120,7 +120,7 @@ class CommitContext:
             self._tables[table] = self.confirm(name)
 
     def require_own_folders(self, table: str, used: Mapping[str, str]) -> None:
-        """Raise FolderTaken if a partition of `used` (locations that hold files, by name) has another one's folder.
+        """Raise FolderTaken if a partition of `used` (locations that hold files, by name) has another's folder.
 
         RENAME leaves an external table's partition where it was: the old name's folder would be read twice.
         """

@@ -1,4 +1,4 @@
-"""Tries at one epoch, before its decision: everything written here may still be thrown away."""
+"""Tries at an epoch, before its decision: everything written here may still be thrown away."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 METASTORE_TROUBLE = (errors.MetastoreUnreachable, errors.RegistrationFailed, errors.RegistrationUnknown)
 
 _PLACED = 100
-"""Epochs after one with a dead letter in which records come with their places again: that costs less than a try."""
+"""Epochs after a dead letter in which records come with their places again: that costs less than a try."""
 
 Write = Callable[[TaskPlan], Iterable[TaskReport]]
 
@@ -140,10 +140,10 @@ class EpochWriter:
     def _withdraw(self, parts: Sequence[PartEntry], gone: TablePlan) -> None:
         """Take undecided parts back, and the empty folders of a table that is gone.
 
-        RENAME has moved a managed table's folder, and can't move it back to where there is one again.
+        RENAME has moved a managed table's folder, and can't move it back to where there is a folder again.
         """
         self.context.store.discard(part.staged for part in parts)
-        # It moves only folders of the table's name. Another one is somebody's own.
+        # It moves only folders of the table's name. Another folder is somebody's.
         if normal(gone.location).endswith(f"/{gone.spec.name.table}"):
             names = [part.partition.split("/") for part in parts if part.table == gone.name]
             paths = {path for own in names for path in accumulate(own, "{}/{}".format)}
@@ -201,7 +201,7 @@ class EpochWriter:
             raise errors.EpochTaken(self.context.log.location, epoch) from error
 
     def _require_reachable(self, elsewhere: Mapping[PartitionKey, str]) -> None:
-        """Raise PartitionElsewhere, which names the partition, if one lives where this table's store can't write."""
+        """Raise PartitionElsewhere, which names the partition, if it lives where this table's store can't write."""
         for (table, partition), home in elsewhere.items():
             reason = self.context.unreachable(home)
             if reason is not None:
@@ -211,7 +211,7 @@ class EpochWriter:
     def _elsewhere(
         self, parts: Iterable[PartEntry], live: Mapping[PartitionKey, LivePartition]
     ) -> dict[PartitionKey, str]:
-        """The partitions whose parts were staged in the wrong folder, with the right one."""
+        """The partitions whose parts were staged in the wrong folder, with the right folder."""
         tables, homes = self.spec.tables, {}
         for part in parts:
             # A partition that was dropped lives nowhere: its new parts begin it in the default folder.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hivesink.errors import HiveSinkError
 from hivesink.sink.commit.deadline import Deadline
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE
 from hivesink.sink.commit.recovery import recover
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.snapshot import Snapshot
-    from hivesink.errors import HiveSinkError
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.commit.writer import WriterSpec
 
@@ -65,14 +65,13 @@ class LiveHistory:
     def finish(self, runner: PlanRunner, first: Snapshot | None = None) -> None:
         """Bring open epochs to their end, unless the metastore is down for now; `first` as of `runner`."""
         try:
-            self.carry_out(runner, first)
+            self._carry_out(runner, first)
         except METASTORE_TROUBLE as error:
             self.tolerate(error)
         else:
             self.deadline.clear()
 
-    def carry_out(self, runner: PlanRunner, first: Snapshot | None = None) -> None:
-        """As `finish`, but it tolerates nothing."""
+    def _carry_out(self, runner: PlanRunner, first: Snapshot | None = None) -> None:
         before = runner.history.epoch
         self.seen |= runner.history.keys
         try:
@@ -82,12 +81,20 @@ class LiveHistory:
                 # Rows of missing files may wait again.
                 self.rows_changed(runner)
 
+    def close(self, runner: PlanRunner) -> None:
+        """As `finish`, but tolerate nothing: the query ends."""
+        try:
+            self._carry_out(runner)
+        except HiveSinkError as error:
+            self._left_open(error)
+            raise
+
     def tolerate(self, error: HiveSinkError) -> None:
         """Raises `error` once it has lasted for too long."""
         if self.deadline.has_passed(error, self.context.tick()):
-            raise self.left_open(error)
+            raise self._left_open(error)
 
-    def left_open(self, error: HiveSinkError) -> HiveSinkError:
+    def _left_open(self, error: HiveSinkError) -> HiveSinkError:
         """`error`, with what it means for the rows that are decided."""
         if error.retryable and self.runner and self.runner.history.open:
             waits = "are committed but can't be read until the job or `hivesink recover` runs"

@@ -43,7 +43,7 @@ def gc_paused() -> Iterator[None]:
     try:
         yield
     finally:
-        # Where two threads overlap, only the one that came first enables it again.
+        # Where two threads overlap, only the first enables it again.
         if was_enabled:
             gc.enable()
 
@@ -75,7 +75,7 @@ def _load(context: CommitContext, view: LogView, identity: Identity | None) -> H
         identity = Identity(head.writer, head.uid, tuple(names.values()), zones, context.log.location, *run)
     epochs = tuple(_open(context, view, head, settled, identity.tables))
     known = {epoch.manifest.epoch: epoch.manifest for epoch in epochs} | {head.epoch: head}
-    # Each of them, also where the listing lacks one: it may say that rows wait, or that they no longer do.
+    # Each of them, also where the listing lacks it: it may say that rows wait, or that they no longer do.
     older = (known.get(epoch) or context.log.manifest(epoch) for epoch in map(Epoch, range(view.head, view.floor, -1)))
     rows = open_rows(older)
     # Some manifests don't name their tables.
@@ -143,12 +143,12 @@ def _staged_today(context: CommitContext, staged: str) -> str:
 def load_commits(context: CommitContext, table: str | None = None) -> dict[PartitionKey, Commit]:
     """The newest commit of each partition that the log knows of, by `newest`. Raises StoreUnavailable."""
     read = [partial(_recorded, context, epoch) for epoch in context.log.view().manifests]
-    records = [one for own in context.store.run_parallel(read) for one in own]
-    return {key: one.commit for key, one in newest_records([*context.log.records(), *records], table).items()}
+    records = [record for records in context.store.run_parallel(read) for record in records]
+    return {key: record.commit for key, record in newest_records([*context.log.records(), *records], table).items()}
 
 
 def _recorded(context: CommitContext, epoch: Epoch) -> tuple[Recorded, ...]:
-    # No row depends on a settled manifest: `verify` names one that can't be read.
+    # No row depends on a settled manifest: `verify` names a manifest that can't be read.
     with suppress(LogDamaged):
         return recorded(context.log.manifest(epoch))
     return ()
@@ -189,7 +189,7 @@ def search(context: CommitContext, parts: Collection[PartEntry]) -> dict[str, bo
     RENAME PARTITION and EXCHANGE carry hidden files along. Raises StoreUnavailable, MetastoreUnreachable.
     """
     names = {name: name == part.name for part in parts for name in (part.name, part.hidden)}
-    canonical, found = context.store.canonical, dict[str, bool]()
+    canonical, files = context.store.canonical, dict[str, bool]()
     for table in map(context.table, sorted({part.table for part in parts})):
         homes = {canonical(home.location): home.location for home in context.registrar.lookup(table, None).values()}
         folders = {**{canonical(folder): folder for folder in context.store.walk(table.location)}, **homes}
@@ -198,12 +198,12 @@ def search(context: CommitContext, parts: Collection[PartEntry]) -> dict[str, bo
             for path in paths:
                 name = path.rpartition("/")[2]
                 if name in names:
-                    found[path] = names[name] and folder in homes
-    return found
+                    files[path] = names[name] and folder in homes
+    return files
 
 
 def lengths(context: CommitContext, paths: Iterable[str]) -> dict[str, int]:
-    """The lengths of the files at `paths`; none of one that is missing. Raises StoreUnavailable."""
+    """The lengths of the files at `paths`; no entry for a missing file. Raises StoreUnavailable."""
     files = context.store.run_parallel(partial(context.find, path) for path in sorted(paths))
     return {file.path: file.length for file in files if file is not None}
 
@@ -216,8 +216,8 @@ def look_at_staging(
     With `segments` the segments too, of which there may be thousands.
     """
     lists = StagingArea(tuple(context.log.touched()), winners=winners)
-    folders = sorted({folder for one in followed(lists, head) for folder in context.log.folders(one)})
-    # Parts move from their own folder to the one where they are set aside: looking there last misses none.
+    folders = sorted({folder for intent in followed(lists, head) for folder in context.log.folders(intent)})
+    # Parts move from their own folder to where they are set aside: looking there last misses none.
     staged: list[str] = []
     for is_last in (False, True):
         now = [folder for folder in folders if is_aside(folder) is is_last]

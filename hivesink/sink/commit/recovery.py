@@ -1,4 +1,4 @@
-"""Recovery of one writer: the start of a job, `hivesink recover` and its `--dry-run` all go through `recover`."""
+"""Recovery of a writer: the start of a job, `hivesink recover` and its `--dry-run` all go through `recover`."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class Recorder(PlanRunner):
         staging = look_at_staging(self.context, self.history.epoch, winners, segments=segments)
         return replace(staging, staged=tuple(path for path in staging.staged if self.files.get(path, 0) is not None))
 
-    def _perform(self, action: actions.Action) -> None:  # noqa: C901  one case per action
+    def _perform(self, action: actions.Action) -> None:  # noqa: C901  a case per action
         match action:
             case actions.Decide(manifest):
                 self.history = self.history.decided(manifest)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.roll_policy import Ages, Encoding, due, spread
+from hivesink.sink.commit.epochwriter import EpochWriter, Written
+from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
+    from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import Waits
     from hivesink.core.roll_policy import RollingPolicy
     from hivesink.core.rolling import OpenRows
+    from hivesink.sink.commit.committed import Stopwatch
     from hivesink.sink.task.messages import TaskPlan, TaskReport
 
 Encode = Callable[[Sequence[Sequence[Encoding]], "TaskPlan"], Iterable["TaskReport"]]
@@ -34,6 +39,8 @@ class Roller:
     """How often somebody asks what is due."""
     longest: timedelta
     """No bucket waits for longer by the clock alone."""
+    writer: EpochWriter
+    encoder: Encode
     _since: dict[PartitionKey, tuple[float, float]] = field(default_factory=dict)
     _ratio: float = _RATIO
 
@@ -41,7 +48,7 @@ class Roller:
         """Take up the buckets in `rows` that aren't known yet, with the age that their epochs' times (UTC) show."""
         for key, bucket in rows.buckets.items():
             if key not in self._since:
-                # A clock that was set makes a bucket wait for at most one interval more, or none.
+                # A clock that was set makes a bucket wait for at most an interval more, or none.
                 ages = (min(max(now - at, timedelta(0)), self.longest) for at in (bucket.first, bucket.last))
                 first, last = (tick - age.total_seconds() for age in ages)
                 self._since[key] = first, last
@@ -81,9 +88,21 @@ class Roller:
         """Those for which no row has come for long."""
         return {key for key in keys if key in ages and ages[key].idle >= self.policy.inactivity}
 
-    def work(self, rows: OpenRows, keys: Iterable[PartitionKey]) -> tuple[tuple[Encoding, ...], ...]:
-        """What each encoding task is to do."""
-        return spread(rows, keys, self.policy.file_size / self._ratio, self.tasks)
+    def encode(self, epoch: Epoch, rows: OpenRows, keys: Collection[PartitionKey], watch: Stopwatch) -> Written:
+        """Make parts of the rows that wait in these buckets, but for slices that can't be encoded. Nothing is decided.
+
+        Raises as `EpochWriter.write`.
+        """
+        if not keys:
+            return Written(self.writer.context.stamp().attempt, (), (), None)
+        work = spread(rows, keys, self.policy.file_size / self._ratio, self.tasks)
+        written = self.writer.write(epoch, InputShape(), partial(self.encoder, work), watch)
+        left = sum(left_slice.opened.slice.rows for left_slice in written.left)
+        waited, encoded = sum(rows.buckets[key].rows for key in keys) - left, sum(part.rows for part in written.parts)
+        if waited != encoded:
+            message = f"{encoded} rows were encoded where {waited} wait"
+            raise AssertionError(message)
+        return written
 
     def rolled(self, rows: OpenRows, manifest: Manifest) -> None:
         """`manifest` has rolled buckets of `rows`: learn what became of their bytes."""

@@ -164,10 +164,10 @@ class PlanRunner:
     def _plan(self, snapshot: Snapshot) -> Iterable[actions.Action]:
         return until_look(plan(self.history, snapshot, self.context.stamp(), self.policy))
 
-    def _perform(self, action: actions.Action) -> None:  # noqa: C901, PLR0912  one case per action, all of them here
+    def _perform(self, action: actions.Action) -> None:  # noqa: C901, PLR0912  a case per action, all of them here
         match action:
             case actions.Decide(manifest):
-                # The point of no return, and the only one.
+                # The only point of no return.
                 before, self.in_doubt = self.history, True
                 self.context.log.create(manifest)
                 self.history, self.in_doubt = before.decided(manifest), False
@@ -185,7 +185,7 @@ class PlanRunner:
                 raise loss_error(action, self.history.identity.tables[0])
             case actions.BeginPublish(epoch):
                 self.context.log.mark(epoch, Mark.PUBLISHING)
-                # A run that has shut this one out since may not have seen the mark.
+                # A run that has shut this run out since may not have seen the mark.
                 self._require_current()
                 self.history = self.history.begun(epoch)
             case actions.MarkPublished(epoch, waited):
@@ -253,11 +253,11 @@ class PlanRunner:
             waiting.setdefault(part.target.rpartition("/")[0], []).append(part)
         store = self.context.store
         files = store.run_parallel(partial(store.visible, location) for _, location in action.partitions)
-        used = {partition: home for (partition, home), found in zip(action.partitions, files, strict=True) if found}
+        used = {partition: home for (partition, home), visible in zip(action.partitions, files, strict=True) if visible}
         self.context.require_own_folders(action.table, used)
         new = []
-        for (partition, location), found in zip(action.partitions, files, strict=True):
-            lengths = {file.path: file.length for file in found}
+        for (partition, location), visible in zip(action.partitions, files, strict=True):
+            lengths = {file.path: file.length for file in visible}
             lengths |= {part.target: part.length for part in waiting.get(location, ())}
             new.append(NewPartition(partition, location, len(lengths), sum(lengths.values())))
         self.context.registrar.add(self.context.table(action.table), new)

@@ -45,7 +45,7 @@ class InputTraits:
 
 @dataclass(slots=True)
 class SourceClock:
-    """The watermark of one run.
+    """The watermark of a run.
 
     A partition is silent until Spark's last request for rows, as far as batches hold what it got: while a batch is
     planned, runs or fails, nobody asks. Silence before the run is what the manifests' times show, `idle-timeout` at
@@ -99,7 +99,7 @@ class SourceClock:
     def mark(self, head: Manifest | None) -> Watermark | None:
         """The watermark as it is now, while no batch comes."""
         before = (head.watermark if head else None) or Watermark()
-        # Until the input is silent, the next batch may bring more of what the last one left unread.
+        # Until the input is silent, the next batch may bring more of what the last batch left unread.
         clock, names = self._reached, [*before.newest, _BATCHES]
         if not before.newest:
             clock, names = latest(clock, self._following), [_ALL]
@@ -126,7 +126,7 @@ class SourceClock:
         if all(silence >= self.policy.idle for silence in self._silence(before.newest or [_ALL]).values()):
             mark = self.mark(head)
             self._reached = latest(self._reached, mark.at if mark else None)
-            # Input that comes again after a pause may do so one partition after the other.
+            # Input that comes again after a pause may do so partition by partition.
             self._heard |= dict.fromkeys(before.newest, began)
         self._note_request(batch)
         if shape.event_time is None:
@@ -138,7 +138,7 @@ class SourceClock:
             before = before.without(_ALL)
         times = _newest(reports, before.newest, now + self.policy.idle)
         seen = before.saw(dict.fromkeys(sources), now).saw(times, now)
-        # Ignore partitions that never had an event time: one of them would hold the watermark for ever.
+        # Ignore partitions that never had an event time: they would hold the watermark for ever.
         heard = [name for name in times if seen.newest.get(name) is not None]
         self._heard |= dict.fromkeys([*heard, *self._unread(batch, behind)], began)
         mark = replace(seen, clock=self._reached).reached(self._silence([*seen.newest, _BATCHES]), self.policy)
@@ -155,10 +155,10 @@ class SourceClock:
         return replace(mark, clock=self._reached) if mark.at else None
 
     def _note_request(self, batch: BatchRef) -> None:
-        """A batch has been planned: no earlier than the one before it ended, or the run began."""
+        """A batch has been planned: no earlier than the batch before it ended, or the run began."""
         planned = self._began if self.traits.ends_early else self._free
         is_earlier_runs = self.traits.planned and planned == self._began
-        # Of several sources, one that defers its rows may have been passed over.
+        # A source that defers its rows may, beside others, have been passed over.
         if planned is not None and not is_earlier_runs and not (self.traits.defers and len(batch.end) > 1):
             self._asked = max(planned, self._asked)
 
@@ -195,7 +195,7 @@ def _newest(
 
 
 def _partitions(batch: BatchRef, shape: InputShape) -> list[str]:
-    """The partitions of the source, if rows say which they come from. Raises Unsupported if two have one name."""
+    """The partitions of the source, if rows say which they come from. Raises Unsupported if two have the same name."""
     if shape.partition is None:
         return [_ALL]
     # A source that the stream reads twice, as in a union with itself, is there twice.

@@ -33,8 +33,8 @@ class TableWatch:
     def log_changes(self) -> None:
         """Log what has changed since the last look. Others report a metastore that is down.
 
-        Raises what `ask_again` raises where the table was made again: rows that come now would wait for one that is
-        gone.
+        Raises what `ask_again` raises where the table was made again: rows that come now would wait for a table
+        that is gone.
         """
         tick, due = self.context.tick(), self._next
         if due is not None and tick < due:

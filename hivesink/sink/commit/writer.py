@@ -137,7 +137,7 @@ def require_sources(spec: TableSpec, config: SinkConfig) -> None:
         if name not in every:
             problems.append(f"{option}: {spec.name} has no column {name}; it has {', '.join(sorted(every))}")
         elif name not in kinds:
-            problems.append(f"{option}: {name} is made of a time (sink.bucket.time-pattern); remove one of them")
+            problems.append(f"{option}: {name} is made of a time (sink.bucket.time-pattern); remove either")
         elif types := misfit(source, kinds[name]):
             problems.append(f"{option}: {name} is {kinds[name]}; declare it as {types}")
     if problems:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Moment:
     """What an assigner may know besides the rows.
 
-    `record_times` has one for each row: the stream's column that `sink.bucket.time-column` names, without it Kafka's
+    `record_times` has a time for each row: the stream's column that `sink.bucket.time-column` names, without it Kafka's
     `timestamp`, in the type that it has there; None without such a column. `arrival` is when the batch came, in UTC.
     """
 
@@ -52,7 +52,7 @@ class BucketAssigner(Protocol):
         """One array of values per partition column, in the table's order, each as long as `rows`.
 
         `rows` has the table's columns and, where the stream has them, those of its partitions. A value is text or of
-        the column's type; null means what `sink.bucket.on-null` says, and one that doesn't fit makes a bad row. An
+        the column's type; null means what `sink.bucket.on-null` says, and a value that doesn't fit makes a bad row. An
         error that it raises ends the query as OwnCodeFailed, anything but such arrays as InvalidOption.
         """
 
@@ -83,7 +83,7 @@ class ByTime:
     patterns: Mapping[str, TimePattern]
 
     def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
-        """A null time gives null, and so does one outside the years 1 to 9999."""
+        """A null time gives null, and so does a time outside the years 1 to 9999."""
         made = dict(zip(self.patterns, self._times(rows, moment), strict=True))
         return [made[name] if name in made else rows.column(name) for name in self.names]
 
@@ -130,7 +130,7 @@ class ByTime:
 class _Clock:
     """The wall clock of `zone` at an instant, or when that of `stored` shows a time; without a zone, that time itself.
 
-    A time that a clock shows twice means the first one; from a time that it skips it counts on from before.
+    A time that a clock shows twice means the first; from a time that it skips it counts on from before.
     """
 
     zone: ZoneInfo | None = None
@@ -144,7 +144,7 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True)
 class OwnAssigner:
-    """A class of the user's own. `setting` is the one that names it."""
+    """A class of the user's own. `setting` names it."""
 
     made: BucketAssigner
     setting: str
@@ -161,7 +161,7 @@ class OwnAssigner:
             made = ", ".join(str(len(array)) for array in values)
             problem = f"your own assign made arrays of {made} values, for {self.columns} partition columns and "
             # The start tries it with none.
-            raise InvalidOption((f"{self.setting}: {problem}{rows.num_rows} rows; make one value for each row",))
+            raise InvalidOption((f"{self.setting}: {problem}{rows.num_rows} rows; make a value for each row",))
         return values
 
 
@@ -211,7 +211,7 @@ def _distinct(numbers: NDArray[np.int64]) -> tuple[NDArray[np.integer[Any]], lis
 # A year has 35,000 quarters of an hour, which come again with each batch.
 @lru_cache(maxsize=1 << 16)
 def _text(start: int, step: int, pattern: TimePattern, clock: _Clock) -> str | None:
-    """The stretch's value; None beyond what a clock shows, `_UNEVEN` where one value may not fit all of it."""
+    """The stretch's value; None beyond what a clock shows, `_UNEVEN` where a value may not fit all of it."""
     try:
         first = clock(_EPOCH + timedelta(seconds=start))
         last = clock(_EPOCH + timedelta(seconds=start + step - 1))
@@ -242,7 +242,7 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
 def time_patterns(spec: TableSpec, config: SinkConfig) -> dict[str, TimePattern]:
     """The partition columns that are made of a time, each with its pattern, in the order of the table.
 
-    The one place that decides this: none, unless the assigner is `date-time`. Raises InvalidOption.
+    Only this decides that: none, unless the assigner is `date-time`. Raises InvalidOption.
     """
     names = [column.name for column in spec.partition_columns]
     if config["sink.bucket.assigner"] != "date-time" or not names:

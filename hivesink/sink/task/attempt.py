@@ -114,7 +114,7 @@ class Task:
         order = np.argsort(codes, kind="stable")
         edges = np.searchsorted(codes[order], np.arange(len(assigned.paths) + 1))
         for code, path in enumerate(assigned.paths):
-            # A copy for each bucket: slices of one shared table would keep all of it in memory.
+            # A copy for each bucket: slices of a shared table would keep all of it in memory.
             indices = order[edges[code] : edges[code + 1]]
             if len(indices):
                 self.files.add(self.target, path, rows.take(pa.array(indices)))
@@ -160,7 +160,7 @@ class Task:
 def assign(
     batch: pa.RecordBatch, plan: TaskPlan, reader: RowReader, assigner: BucketAssigner
 ) -> tuple[DecodedRows, Buckets]:
-    """`batch` as rows of the table, and the partition of each good one. Raises ColumnsDontFit, InvalidOption."""
+    """`batch` as rows of the table, and the partition of each good row. Raises ColumnsDontFit, InvalidOption."""
     decoded = reader.read(batch)
     time = plan.config["sink.bucket.time-column"] or plan.shape.timestamp
     moment = Moment(column_of(batch, time, decoded.good), plan.arrival)
@@ -180,7 +180,7 @@ def run_task(
 ) -> TaskReport:
     """Write `batches` as pending parts, or as rows that wait, and report them.
 
-    A record that stops the query is reported, not raised, so that its one line isn't buried in Spark's stack trace.
+    A record that stops the query is reported, not raised, so that its line isn't buried in Spark's stack trace.
     Nothing is left of the attempt then.
     """
     work = open_task(plan, tools, task, task_attempt)

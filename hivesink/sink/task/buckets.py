@@ -54,7 +54,7 @@ def buckets(
             for row in np.flatnonzero(indices == code).tolist():
                 unfit.setdefault(row, BadRow(row, column.name, reason))
         codes, combined = _combine(codes, combined, indices, texts)
-    # Null and the empty string are two values but one partition.
+    # Null and the empty string are two values but the same partition.
     paths: dict[str, int] = {}
     names = [column.name for column in columns]
     merged = [paths.setdefault(partition_path(names, combination), len(paths)) for combination in combined]
@@ -71,7 +71,7 @@ def buckets(
 def _combine(
     codes: Codes, combined: list[tuple[str | None, ...]], indices: Codes, texts: list[str | None]
 ) -> tuple[Codes, list[tuple[str | None, ...]]]:
-    """Add one column. Only the combinations that occur are kept: the codes of all possible ones could overflow."""
+    """Add a column. Only the combinations that occur are kept: the codes of all possible ones could overflow."""
     if len(combined) == 1:
         return indices, [(*combined[0], text) for text in texts]
     size = max(1, len(texts))

@@ -58,11 +58,11 @@ def time_extractor(spec: TableSpec, config: SinkConfig) -> TimeExtractor | None:
 def patterns_of_names(spec: TableSpec, config: SinkConfig) -> FromPatterns | None:
     """The patterns that a time makes the partitions' names of; None if there are none from which it can be read."""
     try:
-        found = FromPatterns(tuple(time_patterns(spec, config).items()))
+        names = FromPatterns(tuple(time_patterns(spec, config).items()))
     except InvalidOption:
         # No job starts with these settings.
         return None
-    return found if found.patterns and found.problem is None else None
+    return names if names.patterns and names.problem is None else None
 
 
 def _require_times(spec: TableSpec, config: SinkConfig) -> None:
@@ -70,7 +70,7 @@ def _require_times(spec: TableSpec, config: SinkConfig) -> None:
     name: str | None = config["sink.partition-commit.watermark-column"]
     kinds = {column.name: column.type for column in row_columns(spec, config)}
     if name in kinds and kinds[name] not in TIMES:
-        problem = f"{name} is of type {kinds[name]}: name one of type {TIMES_TEXT}"
+        problem = f"{name} is of type {kinds[name]}: name a column of type {TIMES_TEXT}"
         raise InvalidOption((f"sink.partition-commit.watermark-column: {problem}",))
 
 
@@ -83,10 +83,10 @@ def _extractor(spec: TableSpec, config: SinkConfig) -> tuple[TimeExtractor, str 
     names = tuple(column.name for column in spec.partition_columns)
     patterns = time_patterns(spec, config)
     if template is None and patterns:
-        found = FromPatterns(tuple(patterns.items()))
-        if found.problem is not None:
-            raise InvalidOption((f"sink.bucket.time-pattern: {found.problem}; set {_PATTERN}",))
-        return found, found.unit
+        made = FromPatterns(tuple(patterns.items()))
+        if made.problem is not None:
+            raise InvalidOption((f"sink.bucket.time-pattern: {made.problem}; set {_PATTERN}",))
+        return made, made.unit
     if template is None and len(names) > 1:
         raise InvalidOption(
             (f"{_PATTERN} is missing: say how {', '.join(names)} make a time, as in '$dt $hour:00:00'",)

@@ -1,4 +1,4 @@
-"""Event times in a task: the newest one of each partition of the source, and the rows that come too late."""
+"""Event times in a task: the newest of each partition of the source, and the rows that come too late."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class EventTimes:
 
 
 def column_of(batch: pa.RecordBatch, name: str | None, good: pa.Array | None) -> pa.Array | None:
-    """A column of the stream's, whatever its case, for the `good` rows of `batch`; None if there isn't just one."""
+    """A column of the stream's, whatever its case, for the `good` rows of `batch`; None unless it is there once."""
     columns = [index for index, column in enumerate(batch.schema.names) if column.lower() == name]
     if len(columns) != 1:
         return None

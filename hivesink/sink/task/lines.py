@@ -30,12 +30,12 @@ _FARTHEST = 1 << 30
 """Bytes of a file that are read again for the line of a bad record. A file may have bad records in every block."""
 _CHUNK = 4 << 20
 _SPLIT_WHILE_PACKED = ".bz2"
-"""Hadoop reads other packed files as one block each."""
+"""Hadoop reads other packed files as a block each."""
 
 
 @dataclass(slots=True)
 class LineNumbers:
-    """Follows the batches of one task, or those that another task has followed before they were moved."""
+    """Follows the batches of a task, or those that another task has followed before they were moved."""
 
     plan: TaskPlan
     open: Callable[[str], BinaryIO]
@@ -122,7 +122,7 @@ class LineNumbers:
 
 
 def lines_before(stream: BinaryIO, block: int) -> int:
-    """How many lines of a file Hadoop reads in the blocks before the one that begins at `block` (bytes, not 0).
+    """How many lines of a file Hadoop reads in the blocks before the block that begins at `block` (bytes, not 0).
 
     A block has the lines that begin after its first byte and not after the next block's (LineRecordReader). Lines end
     with CR, LF or both.
@@ -135,6 +135,6 @@ def lines_before(stream: BinaryIO, block: int) -> int:
         ends += chunk.count(b"\n") + chunk.count(b"\r") - chunk.count(b"\r\n")
         ends -= last == b"\r" and chunk[:1] == b"\n"
         left, last = left - len(chunk), chunk[-1:]
-    # A line that ends with both ends after the second one.
+    # A line that ends with both ends after the second.
     ends -= last == b"\r" and stream.read(1) == b"\n"
     return ends + 1

@@ -43,7 +43,7 @@ class InputShape:
 
     `value` holds raw bytes to decode; None: rows come decoded. `path` is the file that a row came from, `line` its line
     there. Where lines can be counted, `block` is where the row's block begins (bytes). The others are a Kafka record's
-    position and time. `topic_name` replaces `topic` if a whole batch comes from one topic.
+    position and time. `topic_name` replaces `topic` if a whole batch comes from the same topic.
     """
 
     value: str | None = None
@@ -127,7 +127,7 @@ class LeftSlice:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task attempt did: its files are whole and its counts complete, unless one of the last three is set."""
+    """What a task attempt did: its files are whole and its counts complete, unless any of the last three is set."""
 
     task: int
     task_attempt: int

@@ -1,7 +1,7 @@
-"""The open buckets of one task attempt: rows wait in memory up to a cap, then go to part files.
+"""The open buckets of a task attempt: rows wait in memory up to a cap, then go to part files.
 
-A bucket's file is opened when its first rows are written out, so a small epoch has one file open at a time. Over the
-cap the largest bucket is written out first: that frees the most memory for one row group. Rows that are to be sorted
+A bucket's file is opened when its first rows are written out, so a small epoch has few files open at a time. Over the
+cap the largest bucket is written out first: that frees the most memory for a row group. Rows that are to be sorted
 wait as long as the cap allows, since only what is in memory together is sorted together.
 """
 
@@ -59,12 +59,12 @@ class Target:
 
 
 BucketKey: TypeAlias = tuple[str, str, str]
-"""Table, partition, and the columns that are gone: rows that have different ones don't fit into one file."""
+"""Table, partition, and the columns that are gone: rows that have different ones don't fit into the same file."""
 
 
 @dataclass(slots=True)
 class Bucket:
-    """A bucket of one task attempt: its rows in memory, and its open file, if it has one."""
+    """A bucket of a task attempt: its rows in memory, and its open file, if it has one."""
 
     target: Target
     partition: str
@@ -189,7 +189,7 @@ class Parts(InMemory):
         return self._open_files([bucket])[0]
 
     def _open_files(self, buckets: list[Bucket]) -> list[RecordWriter]:
-        """Begin a part of each bucket, in parallel. If one fails, the others are leftovers, which recovery sweeps."""
+        """Begin a part of each bucket, in parallel. If a call fails, recovery sweeps the others."""
         parts = [self._next_part(bucket) for bucket in buckets]
         files = self.store.run_parallel(partial(self.store.create, part) for part in parts)
         writers = []
@@ -211,7 +211,7 @@ class Parts(InMemory):
         return InProgress(folder, self.name(self._next - 1, bucket.target.format.extension))
 
     def _close(self, buckets: Iterable[Bucket]) -> None:
-        """Make the open files of `buckets` pending, in parallel. If one fails, the others are leftovers."""
+        """Make the open files of `buckets` pending, in parallel. If a call fails, the others are leftovers."""
         closing, files = [], []
         for bucket in buckets:
             if bucket.file is not None and bucket.writer is not None:

@@ -1,6 +1,6 @@
 """Rows that wait: a task attempt's segment, and the part files made of segments later.
 
-A segment is cheap to write: Arrow's own format, one stream of record batches for each bucket.
+A segment is cheap to write: Arrow's own format, a stream of record batches for each bucket.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SAMPLE = 256 << 10
 """Bytes of a table's first rows by which its segments are compressed or not."""
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
 _BATCH = 64 << 10
-"""Rows of a record batch: an encoding task holds one in memory."""
+"""Rows of a record batch: an encoding task holds a batch in memory."""
 _SCHEMA = 1 << 20
 """Bytes that hold the columns of a stream at its beginning."""
 _COLUMNS = b"hivesink.columns"
