@@ -49,7 +49,8 @@ def write(job: SiteJob, before: Callable[[str], None] = lambda _: None) -> None:
 
 
 def test_an_analyze_at_every_moment_of_the_estimates_leaves_no_wrong_count(site: Site) -> None:
-    job = site.job(tasks=1)
+    site.tasks = 1
+    job = site.job()
     job.step()
     calls: list[str] = []
     write(job, calls.append)

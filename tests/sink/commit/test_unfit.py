@@ -193,8 +193,8 @@ def test_many_unfit_buckets_take_one_try(site: Site) -> None:
 
 @pytest.mark.parametrize("harm", ["gone", "short", "zeros", "flip"])
 def test_what_is_lost_is_held_back_alone(harm: str) -> None:
-    site = Site(Source([Event(1, "a"), Event(2, "b")]), options=dict(WAIT))
-    run = site.job(tasks=1)
+    site = Site(Source([Event(1, "a"), Event(2, "b")]), options=dict(WAIT), tasks=1)
+    run = site.job()
     run.committer.recover()
     run.step(1)
     run.step(1)
