@@ -22,17 +22,6 @@ _PARAMETERED = {"decimal", "numeric", "dec", "char", "varchar"}
 _NESTED = {"array", "map", "struct"}
 _NO_INTERVAL = "INTERVAL can't be a column's type: use BIGINT with a unit in the column's name"
 _WALL_CLOCK = "is not supported: use TIMESTAMP, a wall clock in the zone that sink.timestamp-zone declares"
-_ELSEWHERE = {
-    "text": "STRING",
-    "datetime": "TIMESTAMP",
-    "bool": "BOOLEAN",
-    **dict.fromkeys(("byte", "int8"), "TINYINT"),
-    **dict.fromkeys(("short", "int16"), "SMALLINT"),
-    "int32": "INT",
-    **dict.fromkeys(("long", "int64"), "BIGINT"),
-    "float32": "FLOAT",
-    "float64": "DOUBLE",
-}
 _REFUSED = {
     "uniontype": "UNIONTYPE is not supported: use a STRUCT with one field per case",
     "interval": _NO_INTERVAL,
@@ -42,7 +31,6 @@ _REFUSED = {
     "timestamp with time zone": f"TIMESTAMP WITH TIME ZONE {_WALL_CLOCK}",
     "void": "VOID can't be a column's type",
     "real": "REAL means FLOAT to some versions and DOUBLE to others: say which",
-    **{word: f"Hive has no type {word.upper()}: use {kind}" for word, kind in _ELSEWHERE.items()},
 }
 _TOKEN = re.compile(
     r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`"

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hivesink.config.options import OPTIONS
 from hivesink.errors import MetastoreUnreachable, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.context import CommitContext
 
 logger = logging.getLogger("hivesink")
-
-_OWN = ("sink.", "partition.time-extractor.", "parquet.")
 
 
 @dataclass(slots=True)
@@ -55,6 +54,7 @@ class TableWatch:
             self.known = live.spec
 
     def _texts(self, spec: TableSpec) -> dict[str, str]:
-        options = {name: repr(value) for name, value in spec.options.items() if name.startswith(_OWN)}
+        own = (item for item in spec.options.items() if item[0] in OPTIONS or item[0].startswith("sink."))
+        options = {name: repr(value) for name, value in own}
         columns = {f"column {column.name}": str(column.type) for column in spec.columns}
         return columns | {name: value for name, value in options.items() if name not in self.own}

@@ -1,0 +1,123 @@
+"""A decoder and a file format are a file and a line in a registry each: made-up ones go the whole way of a row."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import hivesink
+from hivesink.config.formats import FORMATS, Format, format_name
+from hivesink.config.options import SinkConfig, check
+from hivesink.core.epoch import Epoch
+from hivesink.decode.reader import DECODERS
+from hivesink.formats import adapter
+from hivesink.hiveql.parse import parse_ddl
+from hivesink.hiveql.render import render
+from hivesink.metastore.thrift_table import thrift_table
+from hivesink.ports import FileContent
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
+from hivesink.sink.task.rejects import rejected_spec
+from hivesink.wiring import ToolsSpec
+from tests.contracts.test_decoder import TabsDecoder
+from tests.sink.task.taskrun import ARRIVAL, ATTEMPT, UID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DDL = """CREATE TABLE db.t (id INT NOT NULL, name STRING) STORED AS {format} LOCATION '{location}'
+TBLPROPERTIES ('sink.record-format'='tabs', 'sink.rolling-policy.on-epoch'='true', 'sink.on-bad-record'='drop')"""
+
+
+class StreamFormat:
+    """A sketch of another file format: Arrow's own."""
+
+    extension = ".arrows"
+    row_group = 1 << 20
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    @classmethod
+    def of(cls, schema: pa.Schema, config: SinkConfig, order: Any = (), *, ids: Any = None) -> StreamFormat:  # noqa: ARG003
+        return cls(schema)
+
+    def open(self, stream: BinaryIO) -> StreamRecords:
+        return StreamRecords(pa.ipc.new_stream(stream, self._schema))
+
+    @staticmethod
+    def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG004
+        yield from pa.ipc.open_stream(stream)
+
+    @staticmethod
+    def measure(stream: BinaryIO, /) -> FileContent:
+        table = pa.ipc.open_stream(stream).read_all()
+        return FileContent(table.num_rows, table.nbytes)
+
+    @staticmethod
+    def dataset() -> ds.FileFormat:
+        return ds.IpcFileFormat()
+
+
+class StreamRecords:
+    def __init__(self, writer: pa.RecordBatchStreamWriter) -> None:
+        self._writer = writer
+        self.write, self.close = writer.write_table, writer.close
+
+    def takes(self, rows: pa.Table) -> bool:  # noqa: ARG002
+        return True
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> Format:
+    monkeypatch.setitem(DECODERS, "tabs", TabsDecoder)
+    made = Format("STREAM", "made.In", "made.Out", "made.Serde", f"{__name__}:{StreamFormat.__name__}")
+    monkeypatch.setitem(FORMATS, made.name, made)
+    return made
+
+
+def test_a_line_each_takes_a_row_from_its_bytes_to_a_file(made_up: Format, tmp_path: Path) -> None:
+    spec = parse_ddl(DDL.format(format=made_up.name, location=tmp_path / "t"), "t.sql", check)
+    assert parse_ddl(render(spec), "t.sql", check) == spec
+    classes = thrift_table(spec, "me").sd
+    assert (classes.inputFormat, classes.outputFormat, classes.serdeInfo.serializationLib) == (
+        *("made.In", "made.Out"),
+        "made.Serde",
+    )
+    assert format_name(classes.inputFormat) == spec.format
+
+    target = TablePlan(spec, str(tmp_path / "t"))
+    rejected = TablePlan(rejected_spec(spec.name, None, external=False), str(tmp_path / "rejected"))
+    config = SinkConfig.parse(spec.options)
+    plan = TaskPlan(target, rejected, config, InputShape(value="value"), UID, Epoch(1), ATTEMPT, ARRIVAL)
+    records = pa.RecordBatch.from_pydict({"value": [b"1\tone", b"odd", b"2\t"]})
+    tools = replace(ToolsSpec(str(tmp_path / "log")).open(plan), touch=lambda _: None)
+    report = run_task([records], plan, tools, task=0, task_attempt=0)
+
+    (part,) = report.parts
+    assert (part.rows, report.rows.dropped, part.target.endswith(".arrows")) == (2, 1, True)
+    form = adapter(spec.format)
+    with Path(part.staged).open("rb") as stream:
+        assert form.measure(stream).rows == 2
+    with Path(part.staged).open("rb") as stream:
+        (batch,) = form.read(stream, pa.schema([]), 10)
+    assert batch.to_pylist() == [{"id": 1, "name": "one"}, {"id": 2, "name": None}]
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("hivesink.formats.parquet|ParquetFormat", {"config/formats.py", "formats/parquet.py"}),
+        ("JsonDecoder", {"decode/reader.py", "decode/json/decoder.py"}),
+    ],
+)
+def test_an_adapter_is_named_in_two_places(name: str, places: set[str]) -> None:
+    root = Path(hivesink.__file__).parent
+    named = {str(file.relative_to(root)) for file in root.rglob("*.py") if re.search(name, file.read_text("utf-8"))}
+    assert named == places
