@@ -83,20 +83,8 @@ times = st.one_of(
     st.sampled_from(["2024-01-02T03Z", "2024-01-02T03", "0000-01-01", "2024-3-1", "2024-03-31T02:30:00"]),
 )
 PIECES = [
-    "a",
-    "ä",
-    "\U0001f600",
-    "\\n",
-    '\\"',
-    "\\\\",
-    "\\u0000",
-    "\\u0022",
-    "\\ud83d\\ude00",
-    "\\ud800",
-    "\\q",
     " ",
-    "{",
-    "}",
+    *[r"a", r"ä", r"😀", r"\n", r"\"", r"\\", r"\u0000", r"\u0022", r"\ud83d\ude00", r"\ud800", r"\q", r"{", r"}"],
 ]
 strings = st.one_of(
     st.lists(st.sampled_from([*PIECES, "\n", "\x00", ",", ":", "\x7f"]), max_size=5).map("".join),
@@ -125,21 +113,10 @@ plain = st.fixed_dictionaries({"a": values, "b": values, "c": values}).map(lambd
 objects = st.builds(_object, st.lists(st.tuples(st.sampled_from(NAMES), values), max_size=5), space)
 # Records that are JSON only together, or more than one.
 FRAGMENTS = [
-    '{"a":1',
-    ',"b":2}',
-    "}",
-    "{",
-    "{}{}",
-    "{},{}",
     "",
     "\n",
-    "[",
-    "]",
-    '"',
-    '{"a":"',
-    '"}',
-    '{"a":{"b":1}',
     "\ufeff{}",
+    *['{"a":1', ',"b":2}', "}", "{", "{}{}", "{},{}", "[", "]", '"', '{"a":"', '"}', '{"a":{"b":1}'],
 ]
 records = st.one_of(
     plain.map(str.encode),
@@ -301,22 +278,8 @@ ODD = [
     *(str(edge + step) for power in (7, 15, 31, 63) for edge in (-(2**power), 2**power) for step in (-1, 0, 1)),
     *(str(edge + step) for edge in (-62135596800000, 253402300799999) for step in (-1, 0, 1)),
     *("null", "true", "false", "{}", "[]", "1.5", "1.239", "1.230", "1e2", "3.4028235677973366e38", "1e38"),
-    *(
-        '"7"',
-        '"-0"',
-        '"1.0"',
-        '" 7"',
-        '"1_0"',
-        '"x"',
-        '""',
-        '"NaN"',
-        '"true"',
-        '"aGk="',
-        '"aGl="',
-        '"aGk"',
-        '"abcd"',
-        '"abc "',
-    ),
+    *['"7"', '"-0"', '"1.0"', '"1_0"', '"x"', '""', '"NaN"', '"true"', '"aGk="', '"aGl="', '"aGk"', '"abcd"'],
+    *('" 7"', '"abc "'),
     *('"2024-01-02"', '"0000-01-01"', '"2024-02-30"', '"9999-12-31"', '"2024-01-02T03:04"', '"2024-01-02T03"'),
     *('"2024-01-02T03Z"', '"2024-01-02T03+02:00"', '"0000-12-31T23:59:59"', '"9999-12-31T23:59:59Z"'),
     *('"0000-12-31T23:59:59-02:00"', '"9999-12-31T23:59:59-02:00"', '"2024-01-02 03:04:05.1234567"'),
@@ -381,19 +344,8 @@ def test_what_is_learnt_is_bounded_and_changes_nothing() -> None:
 
 
 def test_more_than_one_chunk_with_every_kind_of_doubt() -> None:
-    odd = [
-        b'{"a":"5"}',
-        b'{"a":1.0}',
-        b"x",
-        b'{"a":1,"a":1}',
-        b'{"a":99999999999}',
-        b'{"A":1,"z":"\\""}',
-        b'{"b":7}',
-        b"{}",
-    ]
-    batch = [
-        odd[row // 997 % len(odd)] if row % 997 == 0 else b'{"a":%d,"b":"%d"}' % (row, row) for row in range(20_000)
-    ]
+    odd = rb'{"a":"5"} {"a":1.0} x {"a":1,"a":1} {"a":99999999999} {"A":1,"z":"\""} {"b":7} {}'.split()
+    batch = [b'{"a":%d,"b":"%d"}' % (row, row) if row % 997 else odd[row // 997 % len(odd)] for row in range(20_000)]
     assert_same([Column("a", P.INT), Column("b", P.STRING)], DecodeOptions(), [batch])
 
 
