@@ -14,10 +14,10 @@ import typer
 
 from hivesink.cli.command import Debug, DryRun, Json, given, reporting
 from hivesink.cli.output import Line, Report
-from hivesink.cli.preview import FROM, bad_blocks, bad_rows, rest, taken_from
+from hivesink.cli.preview import FROM, bad_blocks, bad_rows, taken_from
 from hivesink.config.site import Site
 from hivesink.core.table import TableName
-from hivesink.errors import NoMetastore, WrongUsage
+from hivesink.errors import WrongUsage
 
 if TYPE_CHECKING:
     from hivesink.cli.output import Grid
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _RECORDS = 1000
 """How many are looked at, at most."""
-_LINES = 50
-"""How many columns with a comment are printed."""
 
 
 def init(
@@ -89,7 +87,6 @@ def init(
         blocks += _blocks(proposal, sample)
         sql = f"SELECT * FROM {name.quoted} LIMIT 10"  # noqa: S608  a statement to show
         following = [
-            *(["hivesink metastore start"] if _needs_metastore(site) else []),
             f"hivesink ddl apply {ddl}",
             f"hivesink preview --table {name} --from {shlex.quote(source)}",
             f"TRIGGER=availableNow hivesink run {job}",
@@ -117,27 +114,15 @@ def _table_of(source: str) -> str:
     return f"demo.{re.sub(r'[^a-z0-9]+', '_', last).strip('_') or 'events'}"
 
 
-def _needs_metastore(site: Site) -> bool:
-    from hivesink.tables.opened import metastore_address
-
-    try:
-        metastore_address(None, site)
-    except NoMetastore:
-        return True
-    return False
-
-
 def _blocks(proposal: Proposal, sample: Sample) -> list[Line | Grid]:
     checked, records = proposal.checked, sample.batch.num_rows
     columns = (*proposal.spec.columns, *proposal.spec.partition_columns)
     unsure = [f"{column.name} {column.type}: {column.comment}" for column in columns if column.comment]
-    lines = [*unsure[:_LINES], *proposal.notes]
     fits = f"{checked.rows.num_rows:,} of the sample's {records:,} records fit"
     if checked.skipped:
         fits += f"; tombstones, which a job skips: {checked.skipped:,}"
     return [
-        *(Line(line, "yellow") for line in lines),
-        *rest(len(unsure) - _LINES, "columns with a comment"),
+        *(Line(line, "yellow") for line in (*unsure, *proposal.notes)),
         *bad_blocks(sample, checked.bad),
         Line(fits, "yellow" if checked.bad else "bold green"),
     ]

@@ -66,8 +66,8 @@ def refusal(word: str) -> str | None:
     text = word.lower()
     if text in _REFUSED:
         return _REFUSED[text]
-    known = text in _NAMED or text in _PARAMETERED or text in _NESTED
-    return None if known or not re.fullmatch(r"[^\W\d]\w*", text) else _unknown(text)
+    is_type = text in _NAMED or text in _PARAMETERED or text in _NESTED
+    return None if is_type or not re.fullmatch(r"[^\W\d]\w*", text) else _unknown(text)
 
 
 @dataclass(slots=True)
@@ -177,5 +177,5 @@ class _Reader:
 
 
 def _unknown(word: str) -> str:
-    known = [name.upper() for name in (*_NAMED, *_PARAMETERED, *_NESTED)]
-    return f"the sink knows no Hive type {word.upper()}{meant(word.upper(), known)}"
+    names = [name.upper() for name in (*_NAMED, *_PARAMETERED, *_NESTED)]
+    return f"the sink knows no Hive type {word.upper()}{meant(word.upper(), names)}"

@@ -82,7 +82,7 @@ def wall_micros(instants: Micros, zone: ZoneInfo) -> tuple[Micros, Mask]:
 
 
 def _offset(block: int, zone: ZoneInfo) -> int | None:
-    """The zone's one offset in the block, or None where it changes or leads beyond the calendar."""
+    """The zone's offset in the block, or None where it changes or leads beyond the calendar."""
     try:
         first, last = (_shift(micros, zone) for micros in (block, block + BLOCK - 1))
     except InvalidValue:
@@ -105,10 +105,10 @@ def timestamps(texts: pa.Array, rules: TimeRules) -> tuple[pa.Array, Mask]:
     if _has_minutes(texts):
         # Arrow refuses texts of the other kind, one by one: that takes forty times as long as to read them.
         first = texts[int(np.argmin(absent))].as_py() if len(texts) else None
-        ways = (_instants, _walls) if first is not None and _OFFSET.search(first) else (_walls, _instants)
-        for way in ways:
+        readers = (_instants, _walls) if first is not None and _OFFSET.search(first) else (_walls, _instants)
+        for read in readers:
             with suppress(pa.ArrowInvalid):
-                return way(texts, rules.zone, absent)
+                return read(texts, rules.zone, absent)
     return parse_each(texts.to_pylist(), lambda text: timestamp_of(text, rules), pa.timestamp("us"))
 
 

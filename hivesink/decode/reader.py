@@ -44,9 +44,9 @@ class RowsReader:
         self._value = value
         self._schema = arrow_schema(columns)
         self._metadata = MetadataReader(columns, options, arrival, number)
-        own = [column for column in columns if column not in self._metadata.columns]
-        self._decoder = None if value is None else _decoder(own, options)
-        self._columns = ColumnsReader(own, options)
+        given = [column for column in columns if column not in self._metadata.columns]
+        self._decoder = None if value is None else _decoder(given, options)
+        self._columns = ColumnsReader(given, options)
 
     def read(self, batch: pa.RecordBatch) -> DecodedRows:
         """Raises ColumnsDontFit for decoded rows whose types can't fit."""

@@ -29,11 +29,11 @@ def refit(rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey) ->
     """
     arrays = []
     for column in columns:
-        found = rows.schema.get_field_index(column.name.lower())
-        if found < 0:
+        place = rows.schema.get_field_index(column.name.lower())
+        if place < 0:
             arrays.append(pa.nulls(rows.num_rows, arrow_type(column.type)))
         else:
-            arrays.append(_column(rows.column(found), column, key))
+            arrays.append(_column(rows.column(place), column, key))
     names = {column.name.lower() for column in columns}
     gone = [field for field in rows.schema if field.name.lower() not in names]
     arrays += [rows.column(field.name) for field in gone]

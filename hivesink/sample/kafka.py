@@ -33,7 +33,11 @@ _COLUMNS = {
 
 
 def sample(servers: str, topic: str, most: int) -> Sample:
-    """As `sample_with`, in a session that ends with it. Raises SourceUnreachable and JavaFailed as well."""
+    """Up to `most` records, a like share of each partition: half of them its first ones, half its newest.
+
+    In a session that ends with it. Raises SourceUnreachable, TopicMissing, InvalidOption, JavaFailed, and what Spark
+    raises while it reads.
+    """
     spark = session_for_kafka("hivesink sample")
     try:
         return sample_with(spark, servers, topic, most)
@@ -42,10 +46,7 @@ def sample(servers: str, topic: str, most: int) -> Sample:
 
 
 def sample_with(spark: SparkSession, servers: str, topic: str, most: int) -> Sample:
-    """Up to `most` records, a like share of each partition: half of them its first ones, half its newest.
-
-    Raises SourceUnreachable, TopicMissing, InvalidOption, and what Spark raises while it reads.
-    """
+    """As `sample`, in the session `spark`."""
     ranges = sources.offsets(spark, servers, topic)
     half = max(1, most // len(ranges) // 2)
     begins = {number: (first, min(first + half, end)) for number, (first, end) in ranges.items()}

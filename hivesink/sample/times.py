@@ -1,4 +1,4 @@
-"""Times that are no ISO 8601, told from a field's name and all of its values in a sample."""
+"""Times that are no ISO 8601, guessed from a field's name and all of its values in a sample."""
 
 from __future__ import annotations
 
@@ -44,17 +44,10 @@ def unit_of_numbers(name: str, numbers: Sequence[float]) -> EpochUnit | None:
         is_days = unit is EpochUnit.DAYS
         scale = 1 / 86_400 if is_days else 10**unit.digits
         fits = _YEARS[0] * scale <= min(numbers) and max(numbers) < _YEARS[1] * scale
-        if (
-            fits
-            and (_DAILY if is_days else _TIMELY).search(name)
-            and not (is_days and any(map(_has_fraction, numbers)))
-        ):
+        fits &= not is_days or all(isinstance(number, int) for number in numbers)
+        if fits and (_DAILY if is_days else _TIMELY).search(name):
             return unit
     return None
-
-
-def _has_fraction(number: float) -> bool:
-    return isinstance(number, float)
 
 
 def pattern_of_texts(texts: Sequence[str]) -> TextPattern | None:

@@ -62,7 +62,6 @@ def test_from_a_folder_to_rows(
         "events/a.json line 3",
     ):
         assert line in said.out
-    assert "metastore start" not in said.out
     assert hivesink(capsys, "ddl", "apply", "ddl").code == 0
     seen = hivesink(capsys, "preview", "--table", "init_way.events", "--from", "events", "--json")
     assert seen.code == 65

@@ -66,11 +66,11 @@ class Shape:
     keys: int
 
     @classmethod
-    def of(cls, record: bytes, known: Container[str], *, ignore_unknown: bool) -> Shape | None:
+    def of(cls, record: bytes, names: Container[str], *, ignore_unknown: bool) -> Shape | None:
         """The shape of `record`, which is UTF-8.
 
         None if it is no object or an empty one, if two of its fields have one name, if it has a field that is not in
-        `known` (names in lower case) where these aren't ignored, or if there is too much white space in it.
+        `names` (in lower case) where these aren't ignored, or if there is too much white space in it.
         """
         text = record.decode()
         try:
@@ -80,7 +80,7 @@ class Shape:
         if raw[0] != "{":
             return None
         fields: list[Field] = []
-        names: set[str] = set()
+        given: set[str] = set()
         end, keys = 0, 0
         for quoted, value in members(raw):
             name = unquote(quoted)
@@ -88,9 +88,9 @@ class Shape:
             begin = text.index(value, key + len(quoted))
             lower = name.lower()
             spaced = text[key + len(quoted)] != ":"
-            if spaced or lower in names or not (ignore_unknown or lower in known):
+            if spaced or lower in given or not (ignore_unknown or lower in names):
                 return None
-            names.add(lower)
+            given.add(lower)
             fields.append(Field(lower, text[end:begin].encode(), len(text[end:key].encode()), keys))
             keys += 1 + len("".join(_KEY.findall(value)))
             end = begin + len(value)
@@ -213,8 +213,8 @@ class _Chunk:
             rows = rows[same]
             values, before, within = ([array[same] for array in arrays] for arrays in (values, before, within))
         self.left[rows] = False
-        own = [following - key - 1 for key, following in pairwise([*(field.key for field in shape.fields), shape.keys])]
-        spans = zip(values, before[1:], within, own, strict=True)
+        nested = [after - key - 1 for key, after in pairwise([*(field.key for field in shape.fields), shape.keys])]
+        spans = zip(values, before[1:], within, nested, strict=True)
         return rows, [Spans(self.text, *places) for places in spans]
 
 

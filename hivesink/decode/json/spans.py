@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import Decimal
 
 REFUSED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
-"""What msgspec raises for input that isn't what it was told to expect."""
+"""What msgspec raises for input that isn't what it expects."""
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 _TEXT, _TEXTS = msgspec.json.Decoder(str), msgspec.json.Decoder(list[str])
 _MINUS, _ZERO, _ONE, _NINE = b"-019"
@@ -69,15 +69,15 @@ class Spans:
     @cached_property
     def quoted(self) -> Mask:
         """Where they are a text."""
-        is_one: Mask = (self.texts == 1) & (self.first == QUOTE)
-        is_one &= self.text.octets[self.ends - 1] == QUOTE
-        is_one &= self.ends - self.begins > 1
-        return is_one
+        quoted: Mask = (self.texts == 1) & (self.first == QUOTE)
+        quoted &= self.text.octets[self.ends - 1] == QUOTE
+        quoted &= self.ends - self.begins > 1
+        return quoted
 
     def are(self, word: bytes) -> Mask:
         """Where they are just `word`."""
-        found = self._word(word)
-        return np.zeros(len(self), dtype=np.bool_) if found is None else found
+        same = self._word(word)
+        return np.zeros(len(self), dtype=np.bool_) if same is None else same
 
     def _word(self, word: bytes) -> Mask | None:
         maybe: Mask = self.first == word[0]
@@ -137,7 +137,7 @@ def _unquoted(values: list[bytes]) -> tuple[pa.StringArray, Mask]:
 
 
 def integers(spans: Spans, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Whole numbers, and texts that hold one."""
+    """Whole numbers, also in texts."""
     begins, ends = spans.inside()
     octets = spans.text.octets
     is_negative = octets[begins] == _MINUS
@@ -162,7 +162,7 @@ def integers(spans: Spans, kind: pa.DataType) -> tuple[pa.Array, Mask]:
 
 
 def floats(spans: Spans) -> tuple[pa.Array, Mask]:
-    """Numbers, and texts that hold one, as DOUBLE. Those that are too large are infinite."""
+    """Numbers, also in texts, as DOUBLE. Those that are too large are infinite."""
     numbers = spans.text.cut(*spans.inside(), spans.absent)
     plain = (spans.first >= _ZERO) & (spans.first <= _NINE)
     if spans.absent is not None:
@@ -181,7 +181,7 @@ def booleans(spans: Spans) -> tuple[pa.Array, Mask]:
 
 
 def decimals(spans: Spans, kind: Decimal, arrow: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Numbers, and texts that hold one, that fit exactly."""
+    """Numbers, also in texts, that fit exactly."""
     begins, ends = spans.inside()
     numbers, doubt = _matching(spans.text.cut(begins, ends, spans.absent), _DECIMAL)
     if (ends - begins).max(initial=0) + kind.scale <= _DIGITS:

@@ -70,7 +70,7 @@ class Text:
 
         Places before the beginning count from the end.
         """
-        found = np.ones(len(at), dtype=np.bool_)
+        same = np.ones(len(at), dtype=np.bool_)
         for start in range(0, len(literal), _WORD):
             # The last word may overlap the one before it.
             start = max(0, min(start, len(literal) - _WORD))  # noqa: PLW2901
@@ -78,8 +78,8 @@ class Text:
             words = self.words[at + start]
             if len(part) < _WORD:
                 words = words & np.uint64((1 << 8 * len(part)) - 1)
-            found &= words == np.uint64(int.from_bytes(part, "little"))
-        return found
+            same &= words == np.uint64(int.from_bytes(part, "little"))
+        return same
 
     def cut(self, begins: Places, ends: Places, absent: Mask | None = None) -> pa.StringArray:
         """The texts between the places, null where they are `absent`. No text begins before the last one's end."""
