@@ -52,9 +52,6 @@ if TYPE_CHECKING:
     from hivesink.sink.task.messages import TaskReport
 
 
-_LETTERS = ("sink.on-bad-record", "sink.late-rows")
-
-
 @dataclass(frozen=True, slots=True)
 class MetastoreAddress:
     """A metastore for the sink: its registrar, and, over Thrift, its catalog."""
@@ -167,7 +164,11 @@ class OpenedWriter:
             _tables={str(table): live},
         )
         target = TablePlan(live.spec, live.location)
-        rejected = _rejected(context, live) if _has_letters(context, config) else None
+        rejected = None
+        if _has_letters(context, config):
+            letters = context.table(str(live.spec.name.rejected))
+            # Somebody may have added columns: they are null.
+            rejected = TablePlan(replace(letters.spec, columns=columns_of(letters.spec)), letters.location)
         names = tuple(plan.name for plan in (target, rejected) if plan)
         zone = config["sink.bucket.time-zone"].key
         run = tuple(sorted(options_of_run.items())), tuple(sorted(config.changed.items()))
@@ -259,13 +260,6 @@ def _has_letters(context: CommitContext, config: SinkConfig) -> bool:
     # Rows of a decided part wait again if it is lost.
     waiting = {name for name, _ in (*history.rows.buckets, *history.keys)}
     return config.has_dead_letters or any(name.endswith("__rejected") for name in waiting)
-
-
-def _rejected(context: CommitContext, live: LiveTable) -> TablePlan:
-    """The dead-letter table, created if missing."""
-    letters = context.table(str(live.spec.name.rejected))
-    # Somebody may have added columns: they are null.
-    return TablePlan(replace(letters.spec, columns=columns_of(letters.spec)), letters.location)
 
 
 def remaker(metastore: MetastoreAddress, live: LiveTable) -> Callable[[TableName], bool]:

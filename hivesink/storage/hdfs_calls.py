@@ -174,7 +174,8 @@ class HdfsCalls:
         """`rounds`: how often the client itself asks all NameNodes again."""
         pauses = self.pauses()
         while True:
-            asked = self._open(rounds)
+            with self._lock:
+                asked = self._clients.get(rounds) or self._clients.setdefault(rounds, self._new(rounds))
             try:
                 answer = self.bounded(lambda: call(asked), seconds)  # noqa: B023  it ends or is abandoned here
             except (OSError, RuntimeError, NotImplementedError, CallAbandoned) as error:
@@ -192,12 +193,6 @@ class HdfsCalls:
                 # A silent job looks idle.
                 self._warned = self.tick()
                 logger.warning("%s: %s; asked again for %.0f s more", self.address, failure.reason, left)
-
-    def _open(self, rounds: int) -> Client:
-        with self._lock:
-            if rounds not in self._clients:
-                self._clients[rounds] = self._new(rounds)
-            return self._clients[rounds]
 
     def _new(self, rounds: int) -> Client:
         order = self.address.namenodes

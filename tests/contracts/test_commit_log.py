@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark, StagingIntent
-from hivesink.core.manifest import FORMAT, Floor, Manifest, Rows
+from hivesink.core.manifest import Floor, Rows
 from hivesink.core.manifest_json import encode
 from hivesink.core.table import TableName
 from hivesink.errors import (
@@ -436,12 +435,3 @@ def test_a_fault_at_every_step_and_then_a_second_run(tmp_path: Path, mode: Mode)
         assert view.marks == {3: frozenset({Mark.PUBLISHED})}
         assert log.uid(None) == "0a1b2c3d"
         assert temporaries(fs, log) == []
-
-
-def test_a_manifest_is_json_that_names_its_format_first_of_all(fs: FileSystem, log: CommitLog) -> None:
-    manifest: Manifest = full()
-    fs.write_new(slot(log, manifest.epoch - 1), b"")
-    log.create(manifest)
-    data = fs.read(slot(log, 12))
-    assert data is not None
-    assert json.loads(data)["format"] == FORMAT

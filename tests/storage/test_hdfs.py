@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -166,46 +164,3 @@ def test_a_file_of_several_blocks_may_be_read_only(place: Place, monkeypatch: py
         stream.write(b"x" * (1 << 18))
     fs.sync_close(stream, f"{place.url}/part")
     assert (fs.length(f"{place.url}/part"), place.mode("/part")) == (3 << 20, "440")
-
-
-RACE = """
-import sys
-from hivesink.storage.hdfs import HdfsFileSystem
-fs = HdfsFileSystem({})
-own, url = sys.argv[1:]
-fs.write_new(f"{url}/own-{own}", own.encode())
-print("ready", flush=True)
-sys.stdin.readline()
-for slot in range(20):
-    fs.write_new(f"{url}/{own}-{slot}", own.encode())
-    try:
-        fs.rename(f"{url}/{own}-{slot}", f"{url}/slot-{slot}")
-    except FileExistsError:
-        print(slot, "taken")
-    else:
-        print(slot, "won")
-"""
-
-
-def test_of_two_processes_just_one_wins_each_name(place: Place) -> None:
-    def start(own: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", RACE, own, place.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    with start("a") as one, start("b") as other:
-        for process in (one, other):
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in (one, other):
-            assert process.stdin is not None
-            process.stdin.write("\n")
-            process.stdin.flush()
-        said = [process.communicate()[0].splitlines() for process in (one, other)]
-    for slot in range(20):
-        outcomes = sorted(line for lines in said for line in lines if line.startswith(f"{slot} "))
-        assert outcomes == [f"{slot} taken", f"{slot} won"]
-    for lines, own in zip(said, "ab", strict=True):
-        for line in lines:
-            if line.endswith("won"):
-                assert HdfsFileSystem({}).read(f"{place.url}/slot-{line.split()[0]}") == own.encode()

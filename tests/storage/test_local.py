@@ -115,11 +115,6 @@ def test_a_really_full_device_is_told_by_the_stream_itself(tmp_path: Path) -> No
     assert RenameFileStore(FS).staged(str(tmp_path)) == []
 
 
-def test_an_unwritable_place_is_named() -> None:
-    with pytest.raises((NotWritable, StoreUnavailable), match="/proc/none"):
-        FS.write_new("/proc/none/a", b"")
-
-
 def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "out").symlink_to(tmp_path)

@@ -122,13 +122,6 @@ def test_an_error_that_is_known_is_raised_at_once() -> None:
         RenameFileStore(Refusing(fs)).publish(stage(fs, "/w"))
 
 
-def test_the_recorded_calls_are_numbered_and_named() -> None:
-    probe = FaultyFileSystem(MemoryFileSystem())
-    stage(probe, "/w")
-    assert [call.name for call in probe.calls if call.changes] == ["open_new", "sync_close", "rename"]
-    assert [call.number for call in probe.calls] == list(range(1, len(probe.calls) + 1))
-
-
 @pytest.mark.parametrize("parallelism", [1, 3, 16])
 def test_results_come_in_the_order_of_the_calls(parallelism: int) -> None:
     assert run_parallel([partial(int, str(n)) for n in range(20)], parallelism) == list(range(20))
