@@ -25,6 +25,7 @@ from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.log_root import RenameLogRoot
+from hivesink.storage.rename import RenameStorage
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.faulty_registrar import FaultyMetastore
@@ -70,8 +71,8 @@ class World:
         self.metastore.create(self.spec)
         # A table's folder is there from its creation on.
         self.files.write_new(f"{LOCATION}/.made", b"")
-        for module in ("logs", "wiring"):
-            self.monkeypatch.setattr(f"hivesink.{module}.file_system", lambda *_: self.files)
+        storage = RenameStorage(lambda _: self.files, lambda: self.files)
+        self.monkeypatch.setattr("hivesink.logs.storage_of", lambda *_: storage)
 
     def open(
         self, name: TableName = TABLE, registrar: Metastore | None = None, writer: str = "w"
