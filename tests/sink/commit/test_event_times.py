@@ -12,7 +12,8 @@ from hivesink.core.epoch import Epoch
 from hivesink.sink.task.events import EventTimes
 from hivesink.sink.task.messages import InputShape
 from tests.sink.harness import readable
-from tests.sink.timed import HOURLY, Timed, World, at, place, wall
+from tests.sink.scripted import Run
+from tests.sink.timed import HOURLY, Timed, World, at, wall
 
 BERLIN = HOURLY | {"sink.timestamp-zone": "Europe/Berlin", "sink.bucket.time-zone": "Europe/Berlin"}
 AFTER_DELAY = {"sink.rolling-policy.on-epoch": "false", "sink.partition-commit.delay": "30min"}
@@ -61,17 +62,6 @@ def test_rows_of_an_hour_that_no_clock_shows_end_no_hour_early() -> None:
     assert committed(world) == [f"{day} 01", f"{day} 02"]
     world.wait(job, hours=2)
     world.check([1, 2, 3, 4])
-
-
-def test_rows_out_of_order_within_the_delay_are_part_of_the_first_commit() -> None:
-    world = World(HOURLY | {WATERMARK: "10min"})
-    job = world.started()
-    for identity, (hour, minute) in enumerate([(3, 5), (4, 9), (3, 58), (4, 2), (3, 59)]):
-        world.feed(job, at(hour, minute, identity))
-    assert committed(world) == []
-    world.feed(job, at(4, 10, 9))
-    record = world.records()[place(3)].commit
-    assert (record.revision, record.rows) == (1, 3)
 
 
 ABSURD = {
@@ -134,85 +124,53 @@ def test_numbers_are_event_times_in_their_unit(form: str, number: int, micros: i
     assert list(events.newest.values()) == [micros]
 
 
-def test_null_times_only_hold_their_rows_until_the_stop_and_say_so() -> None:
-    world = World()
-    job = world.started()
-    world.feed(job, Timed(1, "2024-01-02 03", None))
-    world.wait(job, hours=5)
-    assert (world.read(3), world.records()) == ([], {})
-    job.committer.finish()
-    assert (world.read(3), world.records()) == ([1], {})
+NO_TIMES = "".join(f"3:{minute:02d},x/1 +1 " for minute in range(7))
+SET = [-48, -1, 1, 48]
+CASES: dict[str, tuple[dict[str, str], str]] = {
+    "rows out of order within the delay are part of the first commit": (
+        {WATERMARK: "10min"},
+        "3:05 4:09 3:58 4:02 3:59 -3 4:10 =3:1,3,1",
+    ),
+    "null times only hold their rows until the stop": ({}, "x/0 +300 r3: =3: ^ r3:1 =3:"),
+    "a source of null times holds nothing back for longer than an idle one": ({}, NO_TIMES + "4:00,x/1 !3 -4"),
+    "a source partition that appears holds back, and once it is idle no more": (
+        {},
+        "3:10 3:20/1 4:10 -3 " + "".join(f"+1 4:1{minute} " for minute in range(1, 6)) + "!3 -4 $ | 5:00 !4",
+    ),
+}
 
 
-def test_a_source_of_null_times_holds_nothing_back_for_longer_than_an_idle_one() -> None:
-    world = World()
-    job = world.started()
-    for minute in range(7):
-        world.feed(job, at(3, minute, 2 * minute), Timed(2 * minute + 1, "2024-01-02 03", None, source=1))
-        world.wait(job, minutes=1)
-    world.feed(job, at(4, 0, 98), Timed(99, "2024-01-02 04", None, source=1))
-    assert committed(world) == ["2024-01-02 03"]
+@pytest.mark.parametrize("case", CASES)
+def test_times(case: str) -> None:
+    options, script = CASES[case]
+    Run(World(HOURLY | options)).play(script)
 
 
-def test_a_source_partition_that_appears_holds_back_and_one_that_is_deleted_stops_doing_so() -> None:
-    world = World()
-    job = world.started()
-    world.feed(job, at(3, 10, 1))
-    world.feed(job, at(3, 20, 2, source=1))
-    world.feed(job, at(4, 10, 3))
-    assert committed(world) == []
-    for minute in range(5):
-        world.wait(job, minutes=1)
-        world.feed(job, at(4, 11 + minute, 10 + minute))
-    assert committed(world) == ["2024-01-02 03"]
-    job.committer.finish(roll=False)
-    # How long it has been silent outlives the run.
-    world.feed(world.started(), at(5, 0, 20))
-    assert committed(world) == ["2024-01-02 03", "2024-01-02 04"]
-
-
-@pytest.mark.parametrize("hours", [-48, -1, 1, 48])
+@pytest.mark.parametrize("hours", SET)
 def test_a_wall_clock_that_is_set_commits_no_hour_early_and_leaves_none_open(hours: int) -> None:
-    world = World()
-    world.clock.at = datetime(2024, 1, 2, 4, tzinfo=timezone.utc)
-    job = world.started()
-    world.feed(job, at(3, 10, 1), at(3, 59, 2))
-    world.clock.at += timedelta(hours=hours)
-    world.wait(job, minutes=4)
-    assert committed(world) == []
-    job.committer.finish(roll=False)
-    job = world.started()
-    world.wait(job)
-    assert committed(world) == []
-    world.clock.at -= timedelta(hours=hours)
-    world.feed(job, at(3, 59, 3))
-    assert committed(world) == []
-    world.wait(job, hours=50)
-    assert committed(world) == ["2024-01-02 03"]
-    world.check([1, 2, 3])
+    run = Run()
+    run.world.clock.at = datetime(2024, 1, 2, 4, tzinfo=timezone.utc)
+    run.play("3:10,3:59")
+    run.world.clock.at += timedelta(hours=hours)
+    run.play("+4 -3 $ | +0 -3")
+    run.world.clock.at -= timedelta(hours=hours)
+    run.play("3:59 -3 +3000 !3 =4:")
+    run.world.check([1, 2, 3])
 
 
-@pytest.mark.parametrize("hours", [-48, -1, 1, 48])
+@pytest.mark.parametrize("hours", SET)
 def test_a_delay_goes_by_a_clock_that_nobody_sets(hours: int) -> None:
-    world = World(dict(AFTER_DELAY))
-    job = world.started()
-    world.feed(job, at(3, 10, 1))
-    world.clock.at += timedelta(hours=hours)
-    world.wait(job, minutes=29)
-    assert committed(world) == []
-    world.wait(job, minutes=1)
-    assert committed(world) == ["2024-01-02 03"]
+    run = Run(World(dict(AFTER_DELAY)))
+    run.play("3:10")
+    run.world.clock.at += timedelta(hours=hours)
+    run.play("+29 =3: +1 =3:1,1,1")
 
 
 def test_a_start_with_a_clock_that_was_set_back_waits_one_delay_at_most() -> None:
-    world = World(dict(AFTER_DELAY))
-    job = world.started()
-    world.feed(job, at(3, 10, 1))
-    job.committer.finish(roll=False)
-    world.clock.at -= timedelta(days=3)
-    job = world.started()
-    world.wait(job, minutes=30)
-    assert committed(world) == ["2024-01-02 03"]
+    run = Run(World(dict(AFTER_DELAY)))
+    run.play("3:10 $")
+    run.world.clock.at -= timedelta(days=3)
+    run.play("| +30 =3:1,1,1")
 
 
 def test_a_watermark_of_the_sinks_own_does_not_go_on_by_the_clock_once_it_is_sparks() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,10 +19,7 @@ from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, Job, Source, events, measure_lines, partitions, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import BinaryIO
-
-    from hivesink.storage.fs import Entry, FileSystem
+    from hivesink.storage.fs import FileSystem
 
 OTHER = "/nn1"
 NAME = str(TABLE)
@@ -31,39 +28,28 @@ NAME = str(TABLE)
 class TwoNames(MemoryFileSystem):
     """`/nn1/a` is `/a`."""
 
-    def canonical(self, location: str) -> str:
-        return super().canonical(_one(location))
 
-    def open_new(self, path: str) -> BinaryIO:
-        return super().open_new(_one(path))
+def _same(name: str) -> Any:
+    def call(self: TwoNames, *arguments: Any) -> Any:
+        plain = (value.removeprefix(OTHER) if isinstance(value, str) else value for value in arguments)
+        return getattr(MemoryFileSystem, name)(self, *plain)
 
-    def write_new(self, path: str, data: bytes) -> None:
-        super().write_new(_one(path), data)
-
-    def rename(self, source: str, target: str) -> None:
-        super().rename(_one(source), _one(target))
-
-    def delete(self, path: str) -> bool:
-        return super().delete(_one(path))
-
-    def remove_empty(self, folder: str) -> bool:
-        return super().remove_empty(_one(folder))
-
-    def length(self, path: str) -> int | None:
-        return super().length(_one(path))
-
-    def is_folder(self, path: str) -> bool:
-        return super().is_folder(_one(path))
-
-    def list(self, folder: str) -> Sequence[Entry]:
-        return super().list(_one(folder))
-
-    def read(self, path: str) -> bytes | None:
-        return super().read(_one(path))
+    return call
 
 
-def _one(path: str) -> str:
-    return path.removeprefix(OTHER)
+for name in [
+    "canonical",
+    "open_new",
+    "write_new",
+    "rename",
+    "delete",
+    "remove_empty",
+    "length",
+    "is_folder",
+    "list",
+    "read",
+]:
+    setattr(TwoNames, name, _same(name))
 
 
 @dataclass
