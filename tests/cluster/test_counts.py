@@ -123,6 +123,9 @@ def watched(ingest: Ingest, reader: Reader, at: dict[str, Callable[[], Any]] | N
 
 def analyze(reader: Reader) -> None:
     partition = f"PARTITION (dt = '{DAY}')" if reader.where else ""
+    if partition:
+        # Only a look at them makes the metastore create their table (apache/hive#2376).
+        reader.scanning.ask(f"DESCRIBE FORMATTED {reader.table} {partition} id")
     for what in ("", "FOR COLUMNS"):
         reader.scanning.ask(f"ANALYZE TABLE {reader.table} {partition} COMPUTE STATISTICS {what}")
 
