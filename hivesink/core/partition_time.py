@@ -108,19 +108,16 @@ class PartitionClock:
         """The instant (UTC) from which no clock in the zone shows a time in `partition`; None if it has no time."""
         # The driver asks for all open partitions, several times at each epoch; reading a time takes 10 µs.
         if partition not in self._ends:
-            self._ends[partition] = self._end(partition)
+            start = start_of(partition, self.extractor)
+            try:
+                self._ends[partition] = None if start is None else _instant(after(start, self.lasts), self.zone)
+            except (OverflowError, ValueError):
+                self._ends[partition] = None
         return self._ends[partition]
 
     def is_unreadable(self, partition: str) -> bool:
         """Whether it has no end though all its values are there."""
         return self.end(partition) is None and None not in dict(parse_path(partition)).values()
-
-    def _end(self, partition: str) -> datetime | None:
-        start = start_of(partition, self.extractor)
-        try:
-            return None if start is None else _instant(after(start, self.lasts), self.zone)
-        except (OverflowError, ValueError):
-            return None
 
 
 def start_of(partition: str, extractor: TimeExtractor) -> datetime | None:

@@ -37,7 +37,6 @@ _TO_DOUBLE = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.FLOAT)
 _SAFE = {*combinations(INTEGERS, 2), *((old, Primitive.DOUBLE) for old in _TO_DOUBLE)}
 """Seen with Hive 2.3's Parquet reader (tests/integration/test_types.py); docs/ddl.md has them all."""
 
-_LOG_LOCATION = "sink.log-location"
 _COPY = "make a new table and copy the rows (docs/ddl.md says how)"
 
 
@@ -100,7 +99,6 @@ def plan(wanted: TableSpec, live: TableSpec | None) -> Plan:
     differences = (
         *_table_differences(wanted, live),
         *_column_differences(wanted.name, wanted.columns, live.columns),
-        *_partition_differences(wanted.partition_columns, live.partition_columns),
     )
     return Differs(wanted.name, differences) if differences else _properties(wanted, live)
 
@@ -120,6 +118,10 @@ def _table_differences(wanted: TableSpec, live: TableSpec) -> Iterator[str]:
         )
     if wanted.location is not None and not _same_place(wanted.location, live.location):
         yield f"location {live.location}, the DDL says {wanted.location}: the files would stay behind; move them first"
+    by, now = (", ".join(f"{c.name} {c.type}" for c in spec.partition_columns) for spec in (wanted, live))
+    if by != now:
+        why = f"folders and metastore entries use the old columns; {_COPY}"
+        yield f"partitioned by ({now}), the DDL says ({by}): {why}"
 
 
 def _same_place(wanted: str, live: str | None) -> bool:
@@ -186,15 +188,6 @@ def is_safe(old: HiveType, new: HiveType) -> bool:
     return old == new or (old, new) in _SAFE
 
 
-def _partition_differences(wanted: Sequence[Column], live: Sequence[Column]) -> Iterator[str]:
-    texts = [", ".join(f"{column.name} {column.type}" for column in columns) for columns in (live, wanted)]
-    if texts[0] != texts[1]:
-        yield (
-            f"partitioned by ({texts[0]}), the DDL says ({texts[1]}): folders and metastore entries use the old "
-            f"columns; {_COPY}"
-        )
-
-
 def _properties(wanted: TableSpec, live: TableSpec) -> Alter | Nothing:
     """The DDL owns what it declares and all settings of the sink; other properties belong to others."""
     before = live.options
@@ -257,20 +250,16 @@ def _apply(wanted: TableSpec, step: Plan, catalog: Catalog) -> Plan:
                 if isinstance(step, Create):
                     raise
                 return _apply(wanted, step, catalog)
-            _name_log(spec, catalog)
+            # A new table names its log, which the first start makes. With a location of its own, that start does.
+            live = catalog.table(spec.name)
+            if live is not None and live.location is not None and "sink.log-location" not in spec.options:
+                address = LogAddress(default_root(normal(live.location), spec.name), secrets.token_hex(8))
+                catalog.set_properties(spec.name, {PROPERTY: str(address)})
         case Alter(name, properties, removed):
             catalog.set_properties(name, dict(properties), removed)
         case Differs():
             refuse_differences((step,))
     return step
-
-
-def _name_log(spec: TableSpec, catalog: Catalog) -> None:
-    """Let a new table name its log, which the first start makes there. With a location of its own, that start does."""
-    live = catalog.table(spec.name)
-    if live is not None and live.location is not None and _LOG_LOCATION not in spec.options:
-        address = LogAddress(default_root(normal(live.location), spec.name), secrets.token_hex(8))
-        catalog.set_properties(spec.name, {PROPERTY: str(address)})
 
 
 def refuse_differences(plans: Iterable[Plan]) -> None:

@@ -120,21 +120,17 @@ class Connection:
             self._client = self._socket = None
 
     def _ask(self, ask: Callable[..., T], *arguments: object) -> T:
-        client = self._connected()
+        if self._socket is not None and _hung_up(self._socket):
+            self.close()
+        if self._client is None:
+            self._client = self._connect()
         try:
-            return ask(client, *arguments)
+            return ask(self._client, *arguments)
         except BaseException as error:
             # Another TException is an answer. Interrupted before it, the next call would read this answer.
             if isinstance(error, _BROKEN) or not isinstance(error, TException):
                 self.close()
             raise
-
-    def _connected(self) -> Client:
-        if self._socket is not None and _hung_up(self._socket):
-            self.close()
-        if self._client is None:
-            self._client = self._connect()
-        return self._client
 
     def _connect(self) -> Client:
         failures: list[Exception] = []
