@@ -54,18 +54,15 @@ class RegistrationFailed(HiveSinkError, code="HS083", retryable=True):
     `partitions` are those at fault, all others of the call are changed. None: the call was refused as a whole.
     """
 
-    def __init__(
-        self, table: str, action: str, reason: str, metastore: str | None = None, partitions: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, table: str, action: str, reason: str, metastore: str, partitions: tuple[str, ...] = ()) -> None:
         self.table = table
         self.reason = reason
         self.partitions = partitions
-        who = f"the metastore at {metastore}" if metastore else "the metastore"
         # Quoted: a blank at the end may be what is wrong.
         shown = [repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…") for name in partitions]
         plural = "s" if len(partitions) > 1 else ""
         what = f"{action} partition{plural} {few(shown, 3)}" if partitions else action
-        super().__init__(f"{who} couldn't {_change(what, table)}: {reason}; fix this and retry")
+        super().__init__(f"the metastore at {metastore} couldn't {_change(what, table)}: {reason}; fix this and retry")
 
 
 class FolderTaken(RegistrationFailed, code="HS084"):
@@ -80,10 +77,10 @@ class FolderTaken(RegistrationFailed, code="HS084"):
 class RegistrationUnknown(HiveSinkError, code="HS085", retryable=True):
     """A changing call to the metastore got no answer: look before trying again."""
 
-    def __init__(self, table: str, action: str, reason: str, metastore: str | None = None) -> None:
-        who = f"no answer from the metastore at {metastore}" if metastore else "no answer"
+    def __init__(self, table: str, action: str, reason: str, metastore: str) -> None:
         super().__init__(
-            f"{who} to: {_change(action, table)} ({reason}); it may have happened or not; a retry checks first"
+            f"no answer from the metastore at {metastore} to: {_change(action, table)} ({reason}); it may have "
+            "happened or not; a retry checks first"
         )
 
 

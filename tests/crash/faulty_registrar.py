@@ -93,8 +93,8 @@ class FaultyMetastore(Faulty):
                 self._die()
             case Mode.LOST:
                 call()
-                raise RegistrationUnknown(subject, name, "the reply is lost")
+                raise RegistrationUnknown(subject, name, "the reply is lost", "memory")
             case Mode.LATE:
                 self._late.append(call)
-                raise RegistrationUnknown(subject, name, "no reply yet")
+                raise RegistrationUnknown(subject, name, "no reply yet", "memory")
         call()

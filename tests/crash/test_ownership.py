@@ -457,7 +457,7 @@ def test_of_two_logs_with_one_uid_one_is_a_copy(world: World) -> None:
 
 def test_who_may_not_alter_the_table_gets_the_statement(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
-        raise errors.RegistrationFailed(str(TABLE), "set it", "no privilege ALTER")
+        raise errors.RegistrationFailed(str(TABLE), "set it", "no privilege ALTER", "memory")
 
     with monkeypatch.context() as patched:
         patched.setattr(MemoryMetastore, "set_property", refused)

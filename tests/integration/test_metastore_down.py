@@ -121,7 +121,7 @@ def test_a_metastore_that_stops_in_the_last_epoch_makes_the_run_fail_and_the_nex
 
 def refuse(_real: Any, table: Any, *_: Any) -> None:
     what, why = "register partitions", "refused by the test"
-    raise errors.RegistrationFailed(str(table.spec.name), what, why)
+    raise errors.RegistrationFailed(str(table.spec.name), what, why, "memory")
 
 
 @pytest.mark.parametrize("end", ["awaitTermination", pytest.param("stop", marks=pytest.mark.long)])

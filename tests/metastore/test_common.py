@@ -100,7 +100,7 @@ class Picky:
         at_fault = [key for key in keys if key in self.bad]
         if at_fault:
             table, action = "db.t", f"register {len(keys)} partitions"
-            raise RegistrationFailed(table, action, f"not {at_fault[0] % 2}")
+            raise RegistrationFailed(table, action, f"not {at_fault[0] % 2}", "here")
         self.done += keys
 
     def ask(self) -> None:
