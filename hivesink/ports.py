@@ -81,6 +81,12 @@ class FileStore(Protocol):
         Raises StoreUnavailable, ValueError for a path that isn't a staged part's.
         """
 
+    def remove(self, files: Iterable[Finished]) -> None:
+        """Delete visible files for good. One that is missing or of another length is no error.
+
+        Raises StoreUnavailable.
+        """
+
     def staged(self, folder: str) -> Sequence[str]:
         """The staged parts in `folder`, of any writer; none if the folder is missing. Raises StoreUnavailable."""
 

@@ -26,6 +26,8 @@ def describe(action: actions.Action) -> Iterator[tuple[str, str]]:  # noqa: C901
             yield "keep", part.target
         case actions.PartMissing(part):
             yield "stop at", f"{part.target} ({count(part.rows, 'row')})"
+        case actions.DeleteReplaced(parts):
+            yield from (("delete", part.target) for part in parts)
         case actions.BeginPublish(epoch):
             yield "mark publishing", f"epoch {epoch}"
         case actions.MarkPublished(epoch):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import InvalidOption, WrongUsage
-from hivesink.tables.rejects import Census, place
+from hivesink.tables.rejects import place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +22,10 @@ def export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
     written = 0
     try:
         with file.open("x", encoding="utf-8") as lines:
-            for _, batch in letters.read(wanted, Census()):
-                for row in batch.to_pylist():
-                    told = {"id": row["id"], "field": row["field"], "reason": row["reason"], "from": place(row)}
-                    lines.write(json.dumps({**told, **_value(row["value"])}, ensure_ascii=False) + "\n")
+            for _, rows in letters.wanted(wanted):
+                for row in rows.to_pylist():
+                    letter = {"id": row["id"], "field": row["field"], "reason": row["reason"], "from": place(row)}
+                    lines.write(json.dumps({**letter, **_value(row["value"])}, ensure_ascii=False) + "\n")
                     written += 1
     except FileExistsError:
         raise WrongUsage((f"--export: there is a file {file}; name another",)) from None
@@ -35,9 +35,9 @@ def export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
     return written
 
 
-def mended(file: Path) -> dict[str, tuple[int, bytes | None]]:
-    """By id, the line and the mended value. Raises InvalidOption with the line that is wrong; WrongUsage."""
-    found: dict[str, tuple[int, bytes | None]] = {}
+def mended(file: Path) -> dict[str, bytes | None]:
+    """The mended values by id. Raises InvalidOption with the line that is wrong; WrongUsage."""
+    values: dict[str, bytes | None] = {}
     try:
         # Some editors put a mark of the byte order in front.
         lines: Sequence[str] = file.read_text(encoding="utf-8-sig").split("\n")
@@ -50,17 +50,17 @@ def mended(file: Path) -> dict[str, tuple[int, bytes | None]]:
         if not line.strip():
             continue
         try:
-            told = json.loads(line)
-            one, value = str(told["id"]), _mended(told)
+            letter = json.loads(line)
+            name, value = str(letter["id"]), _mended(letter)
         except (ValueError, TypeError, KeyError, AttributeError):
             what = "isn't an object with an id and a value (text), as --export writes them"
             raise InvalidOption((f"{file} line {number} {what}",)) from None
-        if "value" in told and "base64" in told:
+        if "value" in letter and "base64" in letter:
             raise InvalidOption((f"{file} line {number} has both `value` and `base64`; leave one",))
-        if one in found:
-            raise InvalidOption((f"{file} line {number}: the id {one} is there twice; leave one",))
-        found[one] = number, value
-    return found
+        if name in values:
+            raise InvalidOption((f"{file} line {number}: the id {name} is there twice; leave one",))
+        values[name] = value
+    return values
 
 
 def _value(value: bytes | None) -> dict[str, str | None]:
@@ -69,7 +69,7 @@ def _value(value: bytes | None) -> dict[str, str | None]:
     return {"base64": b64encode(value or b"").decode()}
 
 
-def _mended(told: Any) -> bytes | None:
-    if "value" in told:
-        return None if told["value"] is None else bytes(told["value"].encode())
-    return b64decode(told["base64"], validate=True)
+def _mended(letter: Any) -> bytes | None:
+    if "value" in letter:
+        return None if letter["value"] is None else bytes(letter["value"].encode())
+    return b64decode(letter["base64"], validate=True)

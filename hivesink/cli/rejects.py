@@ -19,8 +19,8 @@ from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption, WrongUsage
 from hivesink.tables.opened import open_table
-from hivesink.tables.rejects import Census, DeadLetters, Wanted, dead_letters
-from hivesink.tables.replay import Replay
+from hivesink.tables.rejects import DeadLetters, Wanted, dead_letters
+from hivesink.tables.replay import Census, Replay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,9 +62,6 @@ Export = Annotated[
         "--export", metavar="FILE", help="Also write the records to this new file, a JSON object each, to be mended."
     ),
 ]
-Before = Annotated[
-    bool, typer.Option("--replayed", help="Those that were replayed, as they came, instead of those that weren't.")
-]
 Mended = Annotated[
     Path | None,
     typer.Option(
@@ -83,7 +80,6 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
     reason: ReasonText = None,
     field: Field = None,
     day: Day = None,
-    replayed: Before = False,
     export: Export = None,
     metastore: Metastore = None,
     json: Json = False,
@@ -96,53 +92,46 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
     Example: hivesink rejects list demo.events --export mend.jsonl
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
-        letters, census = dead_letters(opened), Census()
-        wanted = Wanted(reason, field, _day(day), replayed=replayed)
+        letters, wanted = dead_letters(opened), Wanted(reason, field, _day(day))
         if letters is None:
-            data = {"table": opened.name, "rejects": [], "replayed": 0, "waiting": 0, "exported": 0, "instead": None}
+            data = {"table": opened.name, "rejects": [], "waiting": 0, "exported": 0, "instead": None}
             out.show(Report(data, [Line(_none_there(opened.live.spec.name))]))
             return
-        found, waiting = letters.reasons(wanted, census), letters.waiting()
+        (reasons, unsettled), waiting = letters.reasons(wanted), letters.waiting()
         written = letterfile.export(letters, wanted, export) if export else 0
-        instead = None if found else _instead(letters, wanted)
+        instead = None if reasons else _instead(letters, wanted)
         columns = ("records", "field", "reason", "first", "last", "one of them")
         rows = [
             (
-                one.count,
-                one.field or "",
-                one.reason,
-                f"{one.first:%Y-%m-%d %H:%M}",
-                f"{one.last:%Y-%m-%d %H:%M}",
-                one.example,
+                entry.count,
+                entry.field or "",
+                entry.reason,
+                f"{entry.first:%Y-%m-%d %H:%M}",
+                f"{entry.last:%Y-%m-%d %H:%M}",
+                entry.example,
             )
-            for one in found
+            for entry in reasons
         ]
-        total = sum(one.count for one in found)
+        total = sum(entry.count for entry in reasons)
         blocks: list[Line | Grid] = [Grid(f"{letters.name} (times in UTC)", columns, rows, frozenset({"records"}))]
-        before = "" if replayed or wanted.filters else f", {len(census.replayed)} replayed before"
-        what = f"{count(total, 'record')} that {'was' if total == 1 else 'were'} replayed"
-        blocks.append(Line(f"{opened.name}: {what if replayed else count(total, 'rejected record')}{before}"))
-        blocks += _still(waiting)
-        blocks += [*_notes(census), *_mismatch(instead, wanted)]
-        if export and replayed:
-            blocks.append(Line(f"written to {export}: their marks stay, so no --mended takes them again"))
-        elif export:
+        blocks.append(Line(f"{opened.name}: {count(total, 'rejected record')}"))
+        blocks += [*_still(waiting), *_notes(unsettled), *_mismatch(instead, wanted)]
+        if export:
             way = f"mend `value`, then: hivesink rejects replay {table} --mended {export}"
             blocks.append(Line(f"written to {export}: {way}"))
         data = {
             "table": opened.name,
             "rejects": [
                 {
-                    "reason": one.reason,
-                    "field": one.field,
-                    "records": one.count,
-                    "first": one.first,
-                    "last": one.last,
-                    "example": one.example,
+                    "reason": entry.reason,
+                    "field": entry.field,
+                    "records": entry.count,
+                    "first": entry.first,
+                    "last": entry.last,
+                    "example": entry.example,
                 }
-                for one in found
+                for entry in reasons
             ],
-            "replayed": len(census.replayed),
             "waiting": waiting,
             "exported": written,
             "instead": instead,
@@ -171,52 +160,51 @@ def replay(  # noqa: PLR0917  each is an option of the command line
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         letters = dead_letters(opened)
-        lines = letterfile.mended(mended) if mended else None
-        values = None if lines is None else {one: value for one, (_, value) in lines.items()}
-        wanted, census = Wanted(reason, field, _day(day), values), Census()
+        values = letterfile.mended(mended) if mended else None
+        wanted = Wanted(reason, field, _day(day), values)
         if letters is None:
             none = _none_there(opened.live.spec.name)
             problem = f"nothing to replay: {none}; with sink.on-bad-record = dead-letter bad records go there"
             raise InvalidOption((problem,))
         again = Replay(letters)
-        again.require_possible()
-        # A replay that died may have published the marks, and not yet all of the rows.
         finished = 0 if dry_run else again.recover()
-        found = again.try_out(wanted, census)
-        if lines and mended:
-            _require_known(lines, census, mended, letters.name)
-        instead = _instead(letters, wanted) if lines is None and not (census.given or census.lacking) else None
-        if found.rows and not dry_run:
+        replayed, census = again.try_out(wanted)
+        instead = _instead(letters, wanted) if values is None and census.is_empty else None
+        if replayed.rows and not dry_run:
             if not yes:
-                rows = count(found.rows, "record")
+                rows = count(replayed.rows, "record")
                 question = f"Put {rows} into {opened.name}?"
-                confirm(out, _lines(found), question, f"this would put {rows} into {opened.name}")
-            found = again.run(wanted, census)
-        done = _became(found.rows, dry_run=dry_run)
-        summary = f"{opened.name}: {done}, {sum(found.failing.values())} fail again"
+                confirm(out, _lines(replayed), question, f"this would put {rows} into {opened.name}")
+            replayed = again.run(wanted, replayed.parts)
+        done = _became(replayed.rows, dry_run=dry_run)
+        summary = f"{opened.name}: {done}, {sum(replayed.failing.values())} fail again"
         # These have no value, and the table skips such records.
-        summary += f", {found.skipped} skipped" if found.skipped else ""
+        summary += f", {replayed.skipped} skipped" if replayed.skipped else ""
         blocks = [Line(f"first finished an earlier replay: {_became(finished)}")] if finished else []
         waiting = letters.waiting()
-        blocks += [*map(Line, _lines(found)), Line(summary), *_still(waiting), *_notes(census)]
-        blocks += _mismatch(instead, wanted)
-        if before := sum(one in census.replayed and one not in census.given for one in lines or ()):
-            blocks.append(Line(f"{before} of {mended} were replayed before"))
+        blocks += [*map(Line, _lines(replayed)), Line(summary), *_still(waiting)]
+        blocks += [*_notes(census.unsettled, census), *_mismatch(instead, wanted)]
+        unknown = len(values.keys() - census.decoded) - census.unsettled - census.lacking if values else 0
+        if unknown:
+            blocks.append(
+                Line(f"{unknown} of {mended} are in no file of {letters.name}: replayed before, or another's")
+            )
         data = {
             "table": opened.name,
             "dry_run": dry_run,
             "finished": finished,
-            "replayed": found.rows,
-            "skipped": found.skipped,
+            "replayed": replayed.rows,
+            "skipped": replayed.skipped,
             "waiting": waiting,
+            "unknown": unknown,
             "failing": [
-                {"field": field, "reason": reason, "records": number, "example": found.examples[field, reason]}
-                for (field, reason), number in found.failing.items()
+                {"field": field, "reason": reason, "records": number, "example": replayed.examples[field, reason]}
+                for (field, reason), number in replayed.failing.items()
             ],
             "instead": instead,
         }
         out.show(Report(data, blocks))
-        if found.failing:
+        if replayed.failing:
             raise typer.Exit(ExitCode.FAILED)
 
 
@@ -226,15 +214,15 @@ def _still(waiting: int) -> list[Line]:
 
 
 def _became(records: int, *, dry_run: bool = False) -> str:
-    one, many = ("would be a row", "would be rows") if dry_run else ("is a row now", "are rows now")
-    return f"{count(records, 'record')} {one if records == 1 else many}"
+    single, many = ("would be a row", "would be rows") if dry_run else ("is a row now", "are rows now")
+    return f"{count(records, 'record')} {single if records == 1 else many}"
 
 
-def _lines(found: Replayed) -> list[str]:
+def _lines(replayed: Replayed) -> list[str]:
     return [
         f"fails again: {f'{field}: ' if field else ''}{reason} ({count(number, 'record')}, such as "
-        f"{found.examples[field, reason]})"
-        for (field, reason), number in found.failing.most_common()
+        f"{replayed.examples[field, reason]})"
+        for (field, reason), number in replayed.failing.most_common()
     ]
 
 
@@ -242,12 +230,11 @@ def _instead(letters: DeadLetters, wanted: Wanted) -> dict[str, list[str]] | Non
     """What there is, if the filters match nothing; None without filters."""
     if not wanted.filters:
         return None
-    there = letters.reasons(Wanted(replayed=wanted.replayed), Census())
-    days = {f"{day:%Y-%m-%d}" for one in there for day in (one.first, one.last)}
-    fields, reasons = {one.field for one in there if one.field}, {one.reason for one in there}
+    reasons, _ = letters.reasons(Wanted())
+    days = {f"{day:%Y-%m-%d}" for entry in reasons for day in (entry.first, entry.last)}
     return {
-        "fields": sorted(fields),
-        "reasons": sorted(reasons),
+        "fields": sorted({entry.field for entry in reasons if entry.field}),
+        "reasons": sorted({entry.reason for entry in reasons}),
         "days": sorted({min(days), max(days)} if days else ()),
     }
 
@@ -257,24 +244,21 @@ def _mismatch(instead: Mapping[str, list[str]] | None, wanted: Wanted) -> list[L
         return []
     filters = " ".join(f"--{name} {quote(text)}" for name, text in wanted.filters.items())
     if not instead["reasons"]:
-        state = "was" if wanted.replayed else "is left that wasn't"
-        return [Line(f"nothing matches {filters}: no record {state} replayed", "yellow")]
+        return [Line(f"nothing matches {filters}: no rejected record is left", "yellow")]
     fields = ", ".join(instead["fields"][:_MOST]) or "none"
     reasons = ", ".join(map(quote, instead["reasons"][:_MOST]))
     days = " to ".join(instead["days"])
     return [Line(f"nothing matches {filters}; there are: fields {fields}; reasons {reasons}; days {days}", "yellow")]
 
 
-def _notes(census: Census) -> list[Line]:
+def _notes(unsettled: int, census: Census | None = None) -> list[Line]:
     notes = []
-    if census.unnamed:
-        why = "they have no id (an older version wrote them) and lie in another program's file, or no time of arrival"
-        notes.append(Line(f"{census.unnamed} can't be replayed: {why}", "yellow"))
-    if census.lacking:
-        why = "they came without the key, time, position, file or line that the table is filled from now"
+    if unsettled:
+        why = "their files are not (or not yet) what a job of this table has written"
+        notes.append(Line(f"{unsettled} can't be replayed: {why}", "yellow"))
+    if census and census.lacking:
+        why = "they came without the time, position, file or line that the table is filled from now"
         notes.append(Line(f"{census.lacking} can't be replayed: {why}", "yellow"))
-    if census.doubled:
-        notes.append(Line(f"{census.doubled} are there twice, and count once", "yellow"))
     return notes
 
 
@@ -284,11 +268,3 @@ def _day(text: str | None) -> str | None:
         if text is None or date.fromisoformat(text).isoformat() == text:
             return text
     raise WrongUsage((f"--day = {text!r} is no day: write yyyy-MM-dd",))
-
-
-def _require_known(lines: Mapping[str, tuple[int, bytes | None]], census: Census, file: Path, table: str) -> None:
-    """Raise InvalidOption for the first line whose record isn't one that can be replayed, or was."""
-    for one, (number, _) in lines.items():
-        if one not in census.given and one not in census.replayed:
-            why = f"is of no record of {table} that can be replayed; take lines that `hivesink rejects --export` wrote"
-            raise InvalidOption((f"{file} line {number}: the id {one} {why}",))

@@ -49,9 +49,9 @@ def verify(out: Output, opened: OpenedTable, *, writer: Writer = None, quick: Qu
     """
     if gone := opened.folder_gone:
         raise gone
-    measure = None if quick else adapter(opened.live.spec.format).measure
+    measure, replaced = None if quick else adapter(opened.live.spec.format).measure, opened.replaced()
     verdicts = [
-        verify_writer(context, name, opened.name, measure, opened.require_same)
+        verify_writer(context, name, opened.name, measure, opened.require_same, replaced=replaced)
         for name, context in opened.chosen(writer).items()
     ]
     report = _report(opened, verdicts, opened.strangers(), epochs)

@@ -86,6 +86,13 @@ class LookAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteReplaced:
+    """Delete published parts that published epochs replace."""
+
+    parts: tuple[PartEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Announce:
     """Make known that these partitions are committed, in a way of the table's."""
 
@@ -137,5 +144,5 @@ class Trim:
 
 
 _OnLog = Decide | BeginPublish | MarkPublished | MarkVerified | MarkSettled | Forget | DropSegments | Trim
-_OnFiles = Publish | AlreadyPublished | PartMissing | Announce | Discard
+_OnFiles = Publish | AlreadyPublished | PartMissing | DeleteReplaced | Announce | Discard
 Action = _OnLog | _OnFiles | ClearAccurate | Register | LookAgain

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import REPLAYS, REQUEUE, Manifest, PartEntry, live_parts
+from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, live_parts, replaced_parts
 from hivesink.core.rolling import OpenRows
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class PartState(Enum):
     FORGOTTEN = "forgotten"
     """A person accepted its loss."""
     REQUEUED = "requeued"
-    """It, or another of its bucket, is lost, and their rows wait again."""
+    """It, or another of its bucket or replay, is lost, and their rows wait again, or are dead letters again."""
 
 
 class Step(Enum):
@@ -156,9 +156,9 @@ class OpenEpoch:
         return self.state is EpochState.PUBLISHED or self.state is EpochState.VERIFIED
 
     @property
-    def has_waited(self) -> bool:
-        """Whether rows that waited may be in its parts: until its mark is there, lost ones are requeued."""
-        return bool(self.manifest.rolled or self.manifest.remove)
+    def may_go_back(self) -> bool:
+        """Whether rows that waited, or were dead letters, may be in its parts: without its mark, lost ones go back."""
+        return bool(self.manifest.rolled or self.manifest.remove or self.manifest.replaces)
 
 
 @dataclass(frozen=True)
@@ -173,11 +173,6 @@ class History:
     open: tuple[OpenEpoch, ...] = ()
     floor: Epoch = field(default=Epoch(0))
     rows: OpenRows = field(default_factory=OpenRows)
-
-    @property
-    def is_replay(self) -> bool:
-        """Whether it is of replays: an epoch's parts are rows, and the marks that say so."""
-        return self.identity.writer == REPLAYS
 
     @property
     def epoch(self) -> Epoch:
@@ -230,6 +225,11 @@ class History:
         has_files = {key for key, commit in records.items() if key in self.keys or commit.files}
         return {key: records[key] for key in has_files - withdrawn}
 
+    @cached_property
+    def replaced(self) -> tuple[PartEntry, ...]:
+        """What open epochs replace: to be deleted once all is published."""
+        return tuple(replaced_parts(None, (epoch.manifest for epoch in self.open)).values())
+
     @property
     def commits(self) -> dict[PartitionKey, Commit]:
         """The newest record of each partition in open epochs, whatever became of its rows since."""
@@ -238,7 +238,7 @@ class History:
     @property
     def places(self) -> frozenset[PartitionKey]:
         """The partitions that the metastore must be asked about."""
-        return self.keys | self.committed().keys()
+        return self.keys | self.committed().keys() | {part.key for part in self.replaced}
 
     @cached_property
     def keys(self) -> frozenset[PartitionKey]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 REQUEUE = "requeue"
-"""The kind of an epoch that removes lost parts whose rows wait again."""
+"""The kind of an epoch that removes lost parts whose rows wait again, or are dead letters again."""
 FORGET = "forget"
 """The kind of an epoch that removes parts, or rows that waited, whose loss a person has accepted."""
 REPLAYS = "rejects-replay"
@@ -96,6 +96,9 @@ class Manifest:
     answers for any more. A part under a removed target's name has moved. `forgotten` counts rows whose loss a person
     accepted.
 
+    `replaces` are parts of dead letters, of any log of the table, whose records `add` has: as rows, or as dead letters
+    again. They are deleted once all of `add` can be read. A requeue that gives `add` up repeats them, and they stay.
+
     `opened` are the rows that wait from this epoch on, `rolled` the buckets whose waiting rows it has encoded, all but
     those that still wait in `waiting`; this, if it isn't None, holds all buckets that are open after it. `commits` are
     the partitions that it commits.
@@ -112,6 +115,7 @@ class Manifest:
     rows: Rows = NO_ROWS
     add: tuple[PartEntry, ...] = ()
     remove: tuple[str, ...] = ()
+    replaces: tuple[PartEntry, ...] = ()
     forgotten: int = 0
     tables: tuple[str, ...] = ()
     zones: tuple[tuple[str, str], ...] = ()
@@ -147,6 +151,7 @@ class Manifest:
             rows=NO_ROWS,
             add=(),
             remove=(),
+            replaces=(),
             forgotten=0,
             opened=(),
             rolled=(),
@@ -160,13 +165,14 @@ class Floor:
     """Epochs up to `epoch` are settled and their manifests deleted; `totals` are their row counts.
 
     `files` counts the parts that they created, less those that they removed, `forgotten` the rows whose loss a person
-    accepted.
+    accepted. `replaced` are the dead letters' parts that they replaced: such a file may turn up again.
     """
 
     epoch: Epoch
     totals: Rows
     files: int = 0
     forgotten: int = 0
+    replaced: tuple[PartEntry, ...] = ()
 
 
 def live_parts(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEntry]]:
@@ -182,6 +188,18 @@ def live_parts(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEn
                 yield manifest, part
 
 
+def replaced_parts(before: Floor | None, manifests: Iterable[Manifest]) -> dict[str, PartEntry]:
+    """The dead letters' parts, by name, that are no dead letters any more after `before` and these epochs."""
+    replaced = {part.name: part for part in (before.replaced if before else ())}
+    for manifest in manifests:
+        for part in manifest.replaces:
+            if manifest.kind == REQUEUE:
+                replaced.pop(part.name, None)
+            else:
+                replaced[part.name] = part
+    return replaced
+
+
 def floor_over(before: Floor | None, manifests: Iterable[Manifest]) -> Floor:
     """The floor that replaces `before` and `manifests`, the ones that follow it."""
     floor = before or Floor(Epoch(0), NO_ROWS)
@@ -191,5 +209,6 @@ def floor_over(before: Floor | None, manifests: Iterable[Manifest]) -> Floor:
             totals=floor.totals + manifest.rows,
             files=floor.files + len(manifest.add) - len(manifest.remove),
             forgotten=floor.forgotten + manifest.forgotten,
+            replaced=tuple(replaced_parts(floor, (manifest,)).values()),
         )
     return floor

@@ -63,6 +63,7 @@ def decode(data: bytes, file: str) -> Manifest:
             rows=_to_rows(found["rows"]),
             add=tuple(_to_part(part) for part in found["add"]),
             remove=tuple(str(target) for target in found["remove"]),
+            replaces=tuple(_to_part(part) for part in found["replaces"]),
             forgotten=int(found["forgotten"]),
             tables=tuple(str(table) for table in found["tables"]),
             zones=tuple(sorted((str(table), str(zone)) for table, zone in found["zones"].items())),
@@ -100,8 +101,8 @@ def decode_records(data: bytes, file: str) -> tuple[Recorded, ...]:
 
 def encode_floor(floor: Floor) -> bytes:
     """In the form of `encode`."""
-    counts = {"files": floor.files, "forgotten": floor.forgotten}
-    return _bytes({"format": FORMAT, "floor": floor.epoch, "totals": floor.totals, **counts})
+    fields = {"files": floor.files, "forgotten": floor.forgotten, "replaced": floor.replaced}
+    return _bytes({"format": FORMAT, "floor": floor.epoch, "totals": floor.totals, **fields})
 
 
 def decode_floor(data: bytes, file: str) -> Floor:
@@ -109,7 +110,8 @@ def decode_floor(data: bytes, file: str) -> Floor:
     found = _parse(data, file)
     try:
         files, forgotten = int(found["files"]), int(found["forgotten"])
-        return Floor(Epoch(int(found["floor"])), _to_rows(found["totals"]), files, forgotten)
+        replaced = tuple(_to_part(part) for part in found["replaced"])
+        return Floor(Epoch(int(found["floor"])), _to_rows(found["totals"]), files, forgotten, replaced)
     except (KeyError, TypeError, ValueError) as error:
         raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
 

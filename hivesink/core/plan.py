@@ -21,7 +21,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.partition_commit import CommittedPartition
-from hivesink.core.repair import requeue
+from hivesink.core.repair import requeue, take_back
 from hivesink.core.snapshot import PartLocator, Snapshot, newest, sweep, vanished
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def plan(
     belongs to an older run, which is shut out.
     """
     fence = _fence(history, snapshot, stamp) if starting else None
-    manifest = decision or fence or requeue(history, snapshot, stamp)
+    manifest = decision or fence or requeue(history, snapshot, stamp) or take_back(history, snapshot, stamp)
     if manifest is not None:
         yield actions.Decide(history.rows.complete(manifest))  # The point of no return. Then look again.
         return
@@ -79,12 +79,12 @@ def plan(
 def _fence(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | None:
     """Decide the epoch that an older try has begun, without a batch: that try can no longer commit.
 
-    Nor may another run that publishes rows which waited: what it finds missing, this run may have made visible.
+    Nor may another run that publishes rows which may go back: what it finds missing, this run may have made visible.
     """
     begun = snapshot.staging is not None and newest(snapshot.staging.lists) > history.epoch
     # Also behind another fence: the start that made it may be alive, and two runs on the same head could both publish.
-    rolled = any(epoch.manifest.rolled for epoch in history.open)
-    if begun or (rolled and any(epoch.has_waited for epoch in history.unpublished)):
+    goes_back = any(epoch.manifest.rolled or epoch.manifest.replaces for epoch in history.open)
+    if begun or (goes_back and any(epoch.may_go_back for epoch in history.unpublished)):
         return history.following("fence", stamp)
     return None
 
@@ -134,10 +134,6 @@ def _publish(
     """Register the partitions of the parts that wait, then publish the parts epoch by epoch, but for those `held`."""
     steps = [step for own in located.values() for step in own]
     missing = [step for step in steps if isinstance(step, actions.PartMissing) and step.key not in held]
-    if missing and history.is_replay:
-        # As long as nobody can read any of it, all of it can be given up and done again.
-        yield from missing
-        return
     # A published part's partition that a user has dropped since isn't registered again until all is published.
     unready = {step.key for step in steps if step.key not in live or live[step.key].columns_behind}
     folders = history.folders()
@@ -145,7 +141,7 @@ def _publish(
     for epoch in history.unpublished:
         number, own = epoch.manifest.epoch, located.get(epoch.manifest.epoch, [])
         ready = [step for step in own if step.key not in held and not isinstance(step, actions.PartMissing)]
-        is_marked = epoch.state is not EpochState.DECIDED or not (epoch.has_waited or history.is_replay)
+        is_marked = epoch.state is not EpochState.DECIDED or not epoch.may_go_back
         if not is_marked and any(isinstance(step, actions.Publish) for step in ready):
             yield actions.BeginPublish(number)
         yield from ready
@@ -181,7 +177,7 @@ def _settle(
 
     What has another partition's folder now was renamed by a user: readers find its published rows there.
     """
-    if history.settleable < history.open[0].manifest.epoch:
+    if history.settleable < history.open[0].manifest.epoch or (history.replaced and history.unpublished):
         return
     # Once they were found in place, a partition that is dropped stays so.
     published = [part for epoch, part in history.live_parts if epoch.state is EpochState.PUBLISHED]
@@ -193,6 +189,12 @@ def _settle(
         if any(part.key in dropped and part.target not in snapshot.files for part in published):
             # The next look finds the partition listed, as if an INSERT had taken them.
             yield actions.MarkVerified(history.settleable)
+        yield actions.LookAgain()
+        return
+    # Only now: until all can be read, its records are dead letters.
+    if replaced := tuple(part for part in history.replaced if snapshot.files.get(part.target) == part.length):
+        yield actions.DeleteReplaced(replaced)
+        # A user's ANALYZE may have counted them.
         yield actions.LookAgain()
         return
     committed = tuple(_committed(history, _homes(folders, live))) if policy.announce else ()

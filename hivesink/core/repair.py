@@ -1,8 +1,9 @@
 """Parts that are nowhere: their rows wait again, or a person says that they are gone.
 
-A roll's segments stay until its parts are settled. So a bucket of which a part is missing is requeued, as long as the
-mark of its epoch shows that nobody can have read any of it. Afterwards a user may have written its rows anew (INSERT
-OVERWRITE), or may want them gone (TRUNCATE): then the start stops, and a person decides.
+A roll's segments stay until its parts are settled, and so do the dead letters of a replay. So a bucket, or a replay, of
+which a part is missing is requeued, as long as the mark of its epoch shows that nobody can have read any of it.
+Afterwards a user may have written its rows anew (INSERT OVERWRITE), or may want them gone (TRUNCATE): then the start
+stops, and a person decides.
 """
 
 from __future__ import annotations
@@ -46,14 +47,8 @@ def requeueable(history: History, snapshot: Snapshot) -> Mapping[tuple[Epoch, Pa
     """
     if not snapshot.rolled:
         return {}
-    missing = {
-        action.part.name
-        for action in missing_parts(history, snapshot.files, snapshot.partitions)
-        if action.part.target not in snapshot.files
-    }
-    begun = {
-        part.name for epoch in history.open if epoch.state is not EpochState.DECIDED for part in epoch.manifest.add
-    }
+    missing = _missing(history, snapshot)
+    begun = _begun(history)
     live = {part.name: part for _, part in history.live_parts}
     buckets = {}
     for epoch, key in snapshot.rolled:
@@ -62,6 +57,20 @@ def requeueable(history: History, snapshot: Snapshot) -> Mapping[tuple[Epoch, Pa
         if names & missing and not names & begun and names <= live.keys():
             buckets[epoch, key] = [live[name] for name in sorted(names)]
     return buckets
+
+
+def take_back(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | None:
+    """An epoch after which the rows of a replay are dead letters again: a part is missing, and nobody has read any."""
+    if snapshot.partitions is None:
+        return None
+    missing = _missing(history, snapshot)
+    live = {part.name: part for _, part in history.live_parts}
+    for replay in (epoch.manifest for epoch in history.open if epoch.manifest.replaces):
+        names = {part.name for part in replay.created}
+        if names & missing and not names & _begun(history):
+            parts = [live[name] for name in sorted(names & live.keys())]
+            return replace(_removing(history, stamp, REQUEUE, parts), replaces=replay.replaces)
+    return None
 
 
 def forget(
@@ -98,6 +107,17 @@ def rolled_buckets(
             if slices and all(segments.get(part.segment, 0) >= part.offset + part.length for part in slices):
                 buckets[roll.epoch, key] = before.buckets[key].only(slices)
     return buckets
+
+
+def _missing(history: History, snapshot: Snapshot) -> set[str]:
+    """The parts that are nowhere, without those at whose target another file is."""
+    actions = missing_parts(history, snapshot.files, snapshot.partitions)
+    return {action.part.name for action in actions if action.part.target not in snapshot.files}
+
+
+def _begun(history: History) -> set[str]:
+    """The parts of open epochs that may have been visible."""
+    return {part.name for epoch in history.open if epoch.state is not EpochState.DECIDED for part in epoch.manifest.add}
 
 
 def _removing(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntry]) -> Manifest:

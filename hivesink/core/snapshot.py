@@ -141,7 +141,7 @@ class PartLocator:
 
 def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], *, far: bool = False) -> set[str]:
     """The paths whose lengths `plan` needs; with `far` also those from before parts were moved."""
-    paths = {part.target for part in unproven(history, live)}
+    paths = {part.target for part in (*unproven(history, live), *history.replaced)}
     for epoch, part in history.live_parts:
         home = live.get(part.key)
         if not epoch.is_published:

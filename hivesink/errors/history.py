@@ -45,26 +45,6 @@ class ReplayOvertaken(HiveSinkError, code="HS022", retryable=True):
         super().__init__(f"another replay of {table} has just run; run this one again if records are left")
 
 
-class ReplaySplit(HiveSinkError, code="HS023"):
-    """A part of a replay is lost, and others can be read: a replay's rows and its records' marks go together."""
-
-    def __init__(self, lost: str, reason: str) -> None:
-        super().__init__(f"{lost}: {reason}; so rows would be lost or doubled. Restore it, or mark what was replayed")
-
-    @classmethod
-    def parts(cls, lost: str, partition: str, readable: tuple[str, ...]) -> ReplaySplit:
-        """A file is gone."""
-        others = f", and {len(readable)} of its replay's files, such as {readable[0]}, may be read" if readable else ""
-        return cls(f"partition {partition}", f"{lost} is lost{others}")
-
-    @classmethod
-    def marks(cls, table: str, partition: str, due: int, marked: int) -> ReplaySplit:
-        """Records would be replayed again."""
-        return cls(
-            f"{partition} of {table}", f"{due} of its records were replayed by the log, only {marked} are marked"
-        )
-
-
 class ForeignHistory(HiveSinkError, code="HS024"):
     """A new query over a writer that has history: the checkpoint is lost, or another query's."""
 

@@ -116,6 +116,13 @@ class RenameFileStore:
                 raise ValueError(message)
         self.run_parallel(partial(delete, self._fs, path) for path in paths)
 
+    def remove(self, files: Iterable[Finished]) -> None:
+        def unless_changed(file: Finished) -> None:
+            if self.find(file.path) == file:
+                delete(self._fs, file.path)
+
+        self.run_parallel(partial(unless_changed, file) for file in files)
+
     def staged(self, folder: str) -> Sequence[str]:
         return [
             join(folder, entry.name)

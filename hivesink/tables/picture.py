@@ -140,7 +140,7 @@ def picture_of(opened: OpenedTable, now: datetime, limit: int | None) -> Picture
         partitions_in_all=len(order),
         partitions=tuple(map(picture, shown)),
         epochs=tuple(epoch for writer, log in logs.items() for epoch in _epochs(writer, log)),
-        rejected=sum(log.totals.rejected for log in logs.values()),
+        rejected=sum(log.totals.rejected - sum(part.rows for part in log.replaced.values()) for log in logs.values()),
     )
 
 

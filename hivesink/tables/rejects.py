@@ -1,59 +1,67 @@
-"""The dead letters of a table: read, and counted by reason."""
+"""The dead letters of a table: which files have them, and how many there are of each reason."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timezone
 from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from hivesink.core.column_source import LINE, PATH, named_file
-from hivesink.core.partfile import PartName
+from hivesink import wiring
+from hivesink.core.column_source import named_file
+from hivesink.core.manifest import PartEntry
 from hivesink.errors import InvalidOption, UnknownTable, Unsupported, WrongUsage
 from hivesink.formats import adapter
-from hivesink.logs import file_store
+from hivesink.logs import table_root
 from hivesink.sink.commit.observe import load
-from hivesink.sink.task.rejects import SCHEMA, columns_of
+from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.task.rejects import KEPT, SCHEMA, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from datetime import datetime
 
-    from hivesink.core.partfile import Finished
-    from hivesink.core.partition import LivePartition
+    from numpy.typing import NDArray
+
     from hivesink.ports import FileStore, LiveTable
+    from hivesink.sink.inspect.facts import LogFacts
     from hivesink.tables.opened import OpenedTable
 
 _BATCH = 8192
 """Dead letters that are in memory at a time."""
-_KEPT = {"topic": "topic", "partition": "partition_id", "offset": "record_offset", "timestamp": "record_time"}
-_KEPT |= {PATH: "source", LINE: "line"}
-"""Columns of a stream that are never null, and where dead letters have them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which dead letters: of this reason, field and day (`2024-01-02`), None for all.
+    """Which dead letters: of this reason, field (in any case) and day (`2024-01-02`), None for all.
 
-    A field is taken in any case. `mended` has new values by id, None for a record without a value: then only these
-    records are wanted. `replayed`: those that were, instead of those that weren't.
+    `mended` has new values by id, None for a record without a value: then only these records are wanted.
     """
 
     reason: str | None = None
     field: str | None = None
     day: str | None = None
     mended: Mapping[str, bytes | None] | None = None
-    replayed: bool = False
 
     @property
     def filters(self) -> dict[str, str]:
         """What was asked for, by name."""
         every = {"reason": self.reason, "field": self.field, "day": self.day}
         return {name: text for name, text in every.items() if text is not None}
+
+    def among(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
+        """The places of those that are wanted."""
+        cells = zip(*(rows.column(name).to_pylist() for name in ("id", "reason", "field")), strict=True)
+        return np.array([place for place, letter in enumerate(cells) if self._is_wanted(*letter)], np.int64)
+
+    def _is_wanted(self, letter: str, reason: str, field: str | None) -> bool:
+        if self.mended is not None and letter not in self.mended:
+            return False
+        is_field = self.field is None or (field or "").lower() == self.field.lower()
+        return is_field and self.reason in {None, reason}
 
 
 @dataclass(slots=True)
@@ -68,27 +76,12 @@ class Reason:
     example: str
 
 
-@dataclass(slots=True)
-class Census:
-    """What a pass over the dead letters has found beside those that it gave.
+@dataclass(frozen=True, slots=True)
+class LetterFile:
+    """A file of dead letters, as a part without rows. Only those of a part that a log has settled can be replayed."""
 
-    `replayed`: the ids of those that were; `marks`: how many by partition. `unnamed`: records that an older version
-    wrote, and whose place nobody knows, or without a time of arrival, which hivesink never writes: nobody can tell
-    whether they were replayed, or as of when. `lacking`: records that were rejected without what the table needs beside
-    them. `doubled`: copies.
-    """
-
-    replayed: set[str] = field(default_factory=set)
-    marks: Counter[str] = field(default_factory=Counter)
-    unnamed: int = 0
-    lacking: int = 0
-    doubled: int = 0
-    given: set[str] = field(default_factory=set)
-
-    def begin(self) -> None:
-        """Forget an earlier pass."""
-        self.replayed, self.given, self.marks = set(), set(), Counter()
-        self.unnamed = self.lacking = self.doubled = 0
+    part: PartEntry
+    is_settled: bool
 
 
 class DeadLetters:
@@ -104,77 +97,72 @@ class DeadLetters:
     def name(self) -> str:
         return str(self.live.spec.name)
 
-    def files(self) -> int:
-        return sum(len(self._store.visible(home.location)) for home in self._homes().values())
-
     def waiting(self) -> int:
         """How many dead letters the jobs hold that are in no file of the table yet. Raises LogDamaged, NewerFormat."""
         logs = (load(context).rows for context in self.opened.writers.values())
         return sum(bucket.rows for log in logs for (table, _), bucket in log.buckets.items() if table == self.name)
 
-    def read(self, wanted: Wanted, census: Census, needs: Collection[str] = ()) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The records that are wanted, each once: their partition, and rows as the table has them, `id` filled.
+    def logs(self) -> list[LogFacts]:
+        """Each log that the table or its dead letters name, with those that were reset. Raises LogDamaged, NewerFormat.
 
-        Only those that have what `needs` names, columns of a stream.
-
-        Raises StoreUnavailable, MetastoreUnreachable; InvalidOption for a file that can't be read.
+        Dead letters that were renamed still name the log that has written them.
         """
-        census.begin()
-        marks = {(day, one) for day, _, _, batch in self._scan(("id", "replayed_at"), None) for one in _marked(batch)}
-        census.replayed, census.marks = {one for _, one in marks}, Counter(day for day, _ in marks)
-        for day, file, first, batch in self._scan(SCHEMA.names, wanted.day):
-            ids, lacking = _ids(batch, file, first), _lacking(batch, needs)
-            kept = []
-            for row, (one, mark, arrival) in enumerate(zip(ids, *_times(batch), strict=True)):
-                if mark is not None or (one in census.replayed) != wanted.replayed:
-                    continue
-                if one is None or arrival is None:
-                    census.unnamed += 1
-                elif one in census.given:
-                    census.doubled += 1
-                elif _fits(batch, row, one, wanted):
-                    if lacking[row]:
-                        census.lacking += 1
-                        continue
-                    census.given.add(one)
-                    kept.append(row)
-            if kept:
-                at = batch.schema.get_field_index("id")
-                named = batch.set_column(at, SCHEMA.field("id"), pa.array(ids, pa.string()))
-                yield day, named.take(pa.array(kept))
+        roots = {
+            root.location: root for root in (self.opened.owner.root, table_root(self.live, None, self.opened.site))
+        }
+        logs = [log for root in roots.values() for log in (*root.logs().values(), *root.archived().values())]
+        facts = [read_log(log) for log in logs]
+        for log in facts:
+            log.require_readable()
+        return facts
 
-    def reasons(self, wanted: Wanted, census: Census) -> list[Reason]:
-        """The dead letters by reason, the most first. Raises what `read` raises."""
-        found: dict[tuple[str, str | None], Reason] = {}
-        told = ("reason", "field", "arrived_at", "topic", "partition_id", "record_offset", "source", "line")
-        for _, batch in self.read(wanted, census):
-            for row in batch.select(told).to_pylist():
-                key, at = (row["reason"], row["field"]), row["arrived_at"].replace(tzinfo=timezone.utc)
-                one = found.setdefault(key, Reason(*key, 0, at, at, place(row)))
-                one.count, one.first, one.last = one.count + 1, min(one.first, at), max(one.last, at)
-        return sorted(found.values(), key=lambda one: (-one.count, one.reason))
+    def files(self, day: str | None = None) -> list[LetterFile]:
+        """The files of dead letters, of each name one. What a replay has replaced is none, even if it is still there.
 
-    def _scan(self, names: Collection[str], day: str | None) -> Iterator[tuple[str, str, int, pa.RecordBatch]]:
-        """The partition, the file, the number of the first row in it, and rows."""
-        schema = pa.schema([SCHEMA.field(name) for name in names])
-        for partition, home in sorted(self._homes().items()):
-            if day is None or partition == f"dt={day}":
-                for file in self._store.visible(home.location):
-                    first = 0
-                    for batch in self._rows(file, schema):
-                        yield partition, file.path, first, batch
-                        first += batch.num_rows
+        Raises what `logs` raises, StoreUnavailable, MetastoreUnreachable.
+        """
+        logs, files = self.logs(), dict[str, LetterFile]()
+        replaced = {(part.name, part.length) for log in logs for part in log.replaced.values()}
+        settled = [log.settled_parts() for log in logs]
+        for partition, home in sorted(self.opened.metastore.registrar.lookup(self.live, None).items()):
+            for file in self._store.visible(home.location) if day in {None, partition.partition("=")[2]} else ():
+                name = basename(file.path)
+                if (name, file.length) not in replaced:
+                    part = PartEntry(self.name, partition, file.path, file.path, file.length, 0)
+                    is_settled = any(is_part(name, file.length) for is_part in settled)
+                    files.setdefault(name if is_settled else file.path, LetterFile(part, is_settled))
+        return list(files.values())
 
-    def _homes(self) -> Mapping[str, LivePartition]:
-        return self.opened.metastore.registrar.lookup(self.live, None)
-
-    def _rows(self, file: Finished, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read(self, file: LetterFile) -> Iterator[pa.RecordBatch]:
+        """The letters of a file, with the columns of SCHEMA. Raises StoreUnavailable, InvalidOption."""
+        path = file.part.target
         try:
-            with self._store.open(file.path) as stream:
-                yield from adapter(self.live.spec.format).read(stream, schema, _BATCH)
+            with self._store.open(path) as stream:
+                yield from adapter(self.live.spec.format).read(stream, SCHEMA, _BATCH)
         except (ValueError, OSError) as error:
             reason = str(error).partition("\n")[0]
-            raise InvalidOption((f"{file.path} can't be read as dead letters: {reason}; move it away",)) from error
+            raise InvalidOption((f"{path} can't be read as dead letters: {reason}; move it away",)) from error
+
+    def wanted(self, wanted: Wanted) -> Iterator[tuple[LetterFile, pa.RecordBatch]]:
+        """Those that are wanted, of every file. Raises what `files` and `read` raise."""
+        for file in self.files(wanted.day):
+            for rows in self.read(file):
+                if len(places := wanted.among(rows)):
+                    yield file, rows.take(pa.array(places))
+
+    def reasons(self, wanted: Wanted) -> tuple[list[Reason], int]:
+        """The dead letters by reason, the most first, and how many of them can't be replayed. Raises as `wanted`."""
+        by_reason: dict[tuple[str, str | None], Reason] = {}
+        unsettled = 0
+        names = ("reason", "field", "arrived_at", "topic", "partition_id", "record_offset", "source", "line")
+        for file, rows in self.wanted(wanted):
+            unsettled += 0 if file.is_settled else rows.num_rows
+            # Rows of users may have no time.
+            for row in (row for row in rows.select(names).to_pylist() if row["arrived_at"]):
+                key, at = (row["reason"], row["field"]), row["arrived_at"].replace(tzinfo=timezone.utc)
+                entry = by_reason.setdefault(key, Reason(*key, 0, at, at, place(row)))
+                entry.count, entry.first, entry.last = entry.count + 1, min(entry.first, at), max(entry.last, at)
+        return sorted(by_reason.values(), key=lambda entry: (-entry.count, entry.reason or "")), unsettled
 
 
 def dead_letters(opened: OpenedTable) -> DeadLetters | None:
@@ -210,43 +198,10 @@ def place(row: Mapping[str, Any]) -> str:
     return file if row["line"] is None else f"{file} line {row['line']}"
 
 
-def _marked(batch: pa.RecordBatch) -> list[str]:
-    found: list[str] = batch.filter(pc.is_valid(batch.column("replayed_at"))).column("id").to_pylist()
-    return found
-
-
-def _times(batch: pa.RecordBatch) -> tuple[list[datetime | None], list[datetime | None]]:
-    return batch.column("replayed_at").to_pylist(), batch.column("arrived_at").to_pylist()
-
-
-def _ids(batch: pa.RecordBatch, file: str, first: int) -> list[str | None]:
-    """A name for each row. Records of older versions have none but their Kafka position, or their place in a part."""
-    name = basename(file)
-    is_part = PartName.parse(name) is not None
-
-    def place(row: int, topic: str | None, partition: int | None, offset: int | None) -> str | None:
-        if offset is not None:
-            return f"{topic}-{partition}-{offset}"
-        # Any other file may be a compacted one: its rows had other names before.
-        return f"{name}-{first + row}" if is_part else None
-
-    cells = (batch.column(name).to_pylist() for name in ("topic", "partition_id", "record_offset"))
-    both = enumerate(zip(batch.column("id").to_pylist(), *cells, strict=True))
-    return [place(row, *where) if one is None else one for row, (one, *where) in both]
-
-
-def _lacking(batch: pa.RecordBatch, needs: Collection[str]) -> list[bool]:
-    """Which rows were rejected without what `needs` names."""
-    names = {_KEPT[name] for name in needs if name in _KEPT}
-    # A record may have no key and no headers; an older version kept none.
-    names |= {"id"} if {"key", "headers"} & {*needs} else set()
-    nulls = [batch.column(name).is_null().to_pylist() for name in names]
-    return [any(row) for row in zip(*nulls, strict=True)] if nulls else [False] * batch.num_rows
-
-
-def _fits(batch: pa.RecordBatch, row: int, one: str, wanted: Wanted) -> bool:
-    if wanted.mended is not None and one not in wanted.mended:
-        return False
-    if wanted.reason is not None and batch.column("reason")[row].as_py() != wanted.reason:
-        return False
-    return wanted.field is None or (batch.column("field")[row].as_py() or "").lower() == wanted.field.lower()
+def lacking(rows: pa.RecordBatch, needs: Collection[str]) -> NDArray[np.bool_]:
+    """Which letters came without a column of the stream that `needs` names. A record may have no key and no headers."""
+    names = [KEPT[name] for name in needs if name in KEPT and name not in {"key", "headers"}]
+    is_lacking = np.zeros(rows.num_rows, np.bool_)
+    for name in names:
+        is_lacking |= rows.column(name).is_null().to_numpy(zero_copy_only=False)
+    return is_lacking

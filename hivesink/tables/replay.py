@@ -1,45 +1,46 @@
-"""Dead letters decoded again into their table."""
+"""Dead letters decoded again into their table: an epoch of a log of its own, so that it disturbs no job."""
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy as np
 
 from hivesink import wiring
 from hivesink.config.options import CommitTrigger, SinkConfig
-from hivesink.core.column_source import LINE, PATH, Metadata
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
-from hivesink.core.manifest import REPLAYS, live_parts
+from hivesink.core.manifest import REPLAYS, REQUEUE
 from hivesink.core.offsets import OtherOffset
 from hivesink.errors import (
     CheckpointDiffers,
     EpochTaken,
     FencedOut,
-    InvalidOption,
     LogDamaged,
     NewerFormat,
     ReplayOvertaken,
-    ReplaySplit,
+    StoreUnavailable,
 )
 from hivesink.hiveql.render import declared
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TablePlan, TaskPlan
-from hivesink.sink.task.rejects import OF_REPLAYS, beside_records, rejected_spec
-from hivesink.sink.task.replay import QUERY, SHAPE, Letters, Replayed, judge, run_replay
+from hivesink.sink.task.rejects import STREAM, beside_records
+from hivesink.sink.task.replay import Judge, Letters, Replayed, run_replay
+from hivesink.tables.rejects import lacking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
+    from hivesink.ports import CommitLog
     from hivesink.sink.task.messages import TaskReport
-    from hivesink.tables.rejects import Census, DeadLetters, Wanted
+    from hivesink.tables.rejects import DeadLetters, Wanted
 
+QUERY = "hivesink rejects replay"
+"""Stands for the query in the manifests of replays; no query of Spark's has such an id."""
 _OPTIONS = {
     "sink.rolling-policy.on-epoch": "true",
     "sink.partition-commit.trigger": "process-time",
@@ -47,8 +48,22 @@ _OPTIONS = {
     "sink.late-rows": "append",
 }
 
-_ANY = datetime(1970, 1, 1, tzinfo=timezone.utc)
-"""The arrival of records that don't depend on it."""
+
+@dataclass(slots=True)
+class Census:
+    """The wanted dead letters: the ids of those that were decoded, and how many can't be.
+
+    `unsettled` ones are in a file that no log of the table has settled, `lacking` ones came without what the table
+    needs beside them.
+    """
+
+    decoded: set[str] = field(default_factory=set)
+    unsettled: int = 0
+    lacking: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.decoded or self.unsettled or self.lacking)
 
 
 class Replay:
@@ -59,15 +74,6 @@ class Replay:
         self._opened = letters.opened
         self._spec = declared(letters.opened.live.spec)
 
-    def require_possible(self) -> None:
-        """Raise InvalidOption if the table is of a version whose records can't be marked."""
-        name, there = self.letters.name, {column.name for column in self.letters.live.spec.columns}
-        own = rejected_spec(self._spec.name, None, external=False).columns
-        if missing := [f"{one.name} {one.type}" for one in own if one.name in OF_REPLAYS - there]:
-            way = f"run: ALTER TABLE {name} ADD COLUMNS ({', '.join(missing)}) CASCADE"
-            problem = f"{name} lacks columns that replays need; {way}, and start the job again"
-            raise InvalidOption((problem,))
-
     def recover(self) -> int:
         """Finish what earlier replays have decided.
 
@@ -77,29 +83,27 @@ class Replay:
         context = self._opened.writers.get(REPLAYS)
         if context is None:
             return 0
-        decided = sum(epoch.manifest.rows.written for epoch in load(context).unpublished)
+        history = load(context)
         with self._undisturbed():
             self._opened.committer(REPLAYS).recover()
-        return decided
+        if _is_taken_back(context.log, history.epoch):
+            return 0
+        return sum(epoch.manifest.rows.written for epoch in history.unpublished)
 
-    def try_out(self, wanted: Wanted, census: Census) -> Replayed:
-        """What a replay would do. Writes nothing.
+    def try_out(self, wanted: Wanted) -> tuple[Replayed, Census]:
+        """What a replay would do. Writes nothing. Raises what `DeadLetters.files` and `.read` raise, InvalidOption."""
+        config = SinkConfig.parse(self._spec.options, self._options())
+        target, now = TablePlan(self._spec, self._opened.live.location), datetime.now(timezone.utc)
+        judge, census = self._judge(TaskPlan(target, None, config, STREAM, "", Epoch(0), "", now), wanted), Census()
+        for letters in self._letters(wanted, config, census):
+            for _ in judge.decode(letters):
+                pass
+        return judge.replayed, census
 
-        Raises what `DeadLetters.read` raises, InvalidOption, ReplaySplit.
-        """
-        spec, config, found = self._spec, self._config(self._options()), Replayed()
-        target, now = TablePlan(spec, self._opened.live.location), datetime.now(timezone.utc)
-        plan = TaskPlan(target, None, config, SHAPE, "", Epoch(0), "", now)
-        assigner = assigner_for(spec, config)
-        for some in self._records(wanted, census, config):
-            judge(some, plan, wiring.row_reader, assigner, found)
-        return found
+    def run(self, wanted: Wanted, parts: Collection[str]) -> Replayed:
+        """Decode again what is wanted of `parts`, and commit it as one epoch, as far as no other replay has done so.
 
-    def run(self, wanted: Wanted, census: Census) -> Replayed:
-        """Decode them again, and commit those that fit as one epoch. What another replay has done isn't done again.
-
-        Raises what `DeadLetters.read` and `Committer.commit` raise, ReplaySplit, ReplayOvertaken if another replay is
-        at work.
+        Raises what `try_out` and `Committer.commit` raise, ReplayOvertaken if another replay is at work.
         """
         opened, done = self._opened, list[Replayed]()
         setup = wiring.OpenedWriter.open(
@@ -112,11 +116,12 @@ class Replay:
         )
 
         def write(plan: TaskPlan) -> Iterator[TaskReport]:
-            # The committer has published all that the log had decided, so the marks of earlier replays can be read;
-            # and this epoch is decided only if nobody has gone on from there.
-            done.append(Replayed())
-            tools, records = setup.tools().open(plan), self._records(wanted, census, plan.config)
-            yield run_replay(records, plan, tools, wiring.row_reader, done[-1])
+            # The committer has finished all that the log had decided, and this epoch is decided only if nobody has
+            # gone on from there: no letter is replayed that an earlier epoch has replaced.
+            judge = self._judge(plan, wanted)
+            done.append(judge.replayed)
+            letters = self._letters(wanted, plan.config, Census(), parts)
+            yield run_replay(letters, plan, setup.tools().open(plan), judge)
 
         last = setup.last_batch()
         number = last.ref.batch + 1 if last else 0
@@ -126,10 +131,13 @@ class Replay:
         committer = setup.committer(tolerant=False)
         ref = BatchRef(query, BatchId(number), start, (OtherOffset(str(number + 1)),))
         with self._undisturbed():
-            outcome = committer.commit(ref, SHAPE, write)
+            outcome = committer.commit(ref, STREAM, write)
             committer.finish()
         if outcome.replayed:
-            raise ReplayOvertaken(self._opened.name)
+            raise ReplayOvertaken(opened.name)
+        if _is_taken_back(setup.context.log, outcome.epoch):
+            reason = "something deletes the replay's files before they can be read; nothing was replayed"
+            raise StoreUnavailable(action="publish", path=opened.live.location, reason=reason)
         return done[-1]
 
     @contextmanager
@@ -140,32 +148,29 @@ class Replay:
         except (EpochTaken, FencedOut, CheckpointDiffers) as error:
             raise ReplayOvertaken(self._opened.name) from error
 
-    def _records(self, wanted: Wanted, census: Census, config: SinkConfig) -> Iterator[Letters]:
-        """The records to decode again. Raises what `DeadLetters.read` raises, and ReplaySplit."""
-        is_dated, due = _uses_arrival(config), self._marks_due()
-        for day, batch in self.letters.read(wanted, census, beside_records(self._spec, config)):
-            if census.marks[day] < due[day]:
-                raise ReplaySplit.marks(self.letters.name, day, due[day], census.marks[day])
-            arrivals = batch.column("arrived_at").dictionary_encode()
-            for code, arrival in enumerate(arrivals.dictionary.to_pylist() if is_dated else [_ANY]):
-                own = batch.filter(pc.equal(arrivals.indices, code)) if is_dated else batch
-                yield _letters(day, arrival.replace(tzinfo=timezone.utc), own, wanted.mended or {})
+    def _judge(self, plan: TaskPlan, wanted: Wanted) -> Judge:
+        assigner = assigner_for(self._spec, plan.config)
+        return Judge(plan, wiring.row_reader, assigner, wanted.mended or {}, Replayed())
 
-    def _marks_due(self) -> Counter[str]:
-        """How many marks earlier replays have published at least, by partition."""
-        due = Counter[str]()
-        context = self._opened.writers.get(REPLAYS)
-        if context is None:
-            return due
-        facts = read_log(context.log)
-        for manifest, part in live_parts(facts.manifests):
-            # Those of an epoch that another run publishes meanwhile may come.
-            if part.table.endswith("__rejected") and facts.is_published(manifest.epoch):
-                due[part.partition] += part.rows
-        return due
-
-    def _config(self, options: Mapping[str, str]) -> SinkConfig:
-        return SinkConfig.parse(self._spec.options, options)
+    def _letters(
+        self, wanted: Wanted, config: SinkConfig, census: Census, parts: Collection[str] | None = None
+    ) -> Iterator[Letters]:
+        """All letters of each file, with those to decode, and what `census` counts; of the named `parts` only."""
+        needs = beside_records(self._spec, config)
+        for file in self.letters.files(wanted.day):
+            if parts is not None and not (file.is_settled and file.part.name in parts):
+                continue
+            for rows in self.letters.read(file):
+                places = wanted.among(rows)
+                if not file.is_settled:
+                    census.unsettled += len(places)
+                    continue
+                is_lacking = lacking(rows, needs)[places]
+                census.lacking += int(np.count_nonzero(is_lacking))
+                chosen = places[~is_lacking]
+                ids = rows.column("id")
+                census.decoded |= {ids[place].as_py() for place in chosen}
+                yield Letters(file.part, rows, chosen)
 
     def _options(self) -> dict[str, str]:
         """The settings of the job that wrote last, and those of a replay."""
@@ -178,41 +183,13 @@ class Replay:
                     heads.append(head)
         newest = max(heads, key=lambda head: head.at, default=None)
         own = dict(newest.options if newest else ())
-        config = self._config(own)
+        config = SinkConfig.parse(self._spec.options, own)
         if config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME:
             # A success file and an event say that a partition is complete: a replay doesn't know that.
             own["sink.partition-commit.policy.kind"] = "metastore"
         return own | _OPTIONS
 
 
-def _uses_arrival(config: SinkConfig) -> bool:
-    """Whether a row may depend on when its batch arrived. Each arrival costs a decoder."""
-    match config["sink.bucket.assigner"]:
-        case "partition-columns":
-            is_used = False
-        case "date-time":
-            is_used = config["sink.bucket.time-column"] is None
-        case _:
-            is_used = True
-    return is_used or Metadata.ARRIVAL in config.sources.values()
-
-
-def _letters(day: str, arrival: datetime, batch: pa.RecordBatch, mended: Mapping[str, bytes | None]) -> Letters:
-    ids: list[str] = batch.column("id").to_pylist()
-    values = batch.column("value")
-    if mended:
-        both = zip(ids, values.to_pylist(), strict=True)
-        values = pa.array([mended.get(one, value) for one, value in both], pa.binary())
-    columns = {
-        "value": values,
-        "topic": batch.column("topic"),
-        "partition": batch.column("partition_id"),
-        "offset": batch.column("record_offset"),
-        PATH: batch.column("source"),
-        LINE: batch.column("line"),
-        "key": batch.column("record_key"),
-        # Times without a zone are UTC here.
-        "timestamp": batch.column("record_time").cast(pa.timestamp("us", "UTC")),
-        "headers": batch.column("headers"),
-    }
-    return Letters(day, arrival, tuple(ids), pa.RecordBatch.from_pydict(columns))
+def _is_taken_back(log: CommitLog, epoch: Epoch) -> bool:
+    """Whether replays up to `epoch` were given up, since a file of theirs is lost: their records are letters again."""
+    return any(manifest.kind == REQUEUE and manifest.epoch > epoch for manifest in read_log(log).manifests)

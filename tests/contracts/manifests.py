@@ -50,6 +50,7 @@ def full() -> Manifest:
             _part("demo.flights__rejected", "", 2),
         ),
         remove=("/w/flights/dt=2/part-y",),
+        replaces=(_part("demo.flights__rejected", "dt=2013-01-01", 3),),
         forgotten=7,
         tables=("demo.flights", "demo.flights__rejected"),
         zones=(("demo.flights", "Europe/Berlin"), ("demo.flights__rejected", "UTC")),

@@ -23,7 +23,7 @@ from hivesink.storage.local import LocalFileSystem
 from tests.contracts.manifests import AT, edited, full, small
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9, 2)
+FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9, 2, full().replaces)
 RECORDS = (
     Recorded(Commit("demo.flights", "dt=2013-01-01", 1, 20, 2), Epoch(5), AT, None, ()),
     Recorded(
@@ -53,6 +53,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         rows=draw(counts),
         add=tuple(parts),
         remove=tuple(draw(st.lists(text))),
+        replaces=draw(st.sampled_from([(), base.replaces])),
         forgotten=draw(st.integers(0, 2**60)),
         zones=tuple(sorted(draw(st.dictionaries(text, text)).items())),
         log=draw(text),
@@ -174,18 +175,22 @@ def test_a_part_lives_until_a_later_epoch_removes_it() -> None:
     assert [manifest.created for manifest in (first, moved, back)] == [first.add, (), ()]
 
 
-@given(st.sets(st.integers(1, 4)))
+@given(st.sets(st.integers(1, 6)))
 def test_a_floor_sums_up_wherever_it_is_put(stops: set[int]) -> None:
     manifests = [
         replace(small(1), rows=Rows(5, 5), add=(at("/a"), at("/a", "y"))),
         replace(small(2), add=(at("/b"),), remove=("/a/x",)),
-        replace(small(3), rows=Rows(1, 1), add=(at("/a", "w"),)),
+        replace(small(3), rows=Rows(1, 1), add=(at("/a", "w"),), replaces=(at("/l", "p"), at("/l", "q"))),
         replace(small(4), kind="forget", remove=("/b/x",), forgotten=4),
+        replace(small(5), add=(at("/a", "v"),), replaces=(at("/l", "r"),)),
+        # It was given up: its dead letter is there again.
+        replace(small(6), kind="requeue", remove=("/a/v",), replaces=(at("/l", "r"),)),
     ]
     floor = None
-    for stop in sorted({*stops, 4}):
+    for stop in sorted({*stops, 6}):
         floor = floor_over(floor, [one for one in manifests if (floor.epoch if floor else 0) < one.epoch <= stop])
-    assert floor == Floor(Epoch(4), Rows(6, 6), files=2, forgotten=4)
+    replaced = (at("/l", "p"), at("/l", "q"))
+    assert floor == Floor(Epoch(6), Rows(6, 6), files=2, forgotten=4, replaced=replaced)
 
 
 def test_rows_add_and_balance() -> None:

@@ -20,6 +20,7 @@ from hivesink.core.actions import (
     BeginPublish,
     ClearAccurate,
     Decide,
+    DeleteReplaced,
     Discard,
     DropSegments,
     Forget,
@@ -34,9 +35,9 @@ from hivesink.core.actions import (
 )
 from hivesink.core.bucket import aside
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import History, Identity, OpenEpoch, Stamp
+from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
 from hivesink.core.log import LogView, Mark, StagingIntent
-from hivesink.core.manifest import Manifest, PartEntry
+from hivesink.core.manifest import Floor, Manifest, PartEntry, floor_over, replaced_parts
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition
 from hivesink.core.partition_commit import PolicyKind
@@ -55,6 +56,8 @@ HISTORIES = 10_000
 TABLE, HOME = "demo.events", "/w/events"
 IDENTITY = Identity("w", "00c0ffee0001", (TABLE,), ((TABLE, "UTC"),), "/w/.hivesink/w")
 DAYS = ("dt=a", "dt=b", "dt=c")
+LETTERS = "dt=l"
+"""The partition of the dead letters, which may as well be of the same table."""
 POLICIES = (Policy((PolicyKind.SUCCESS_FILE,), 2), Policy((), 1), Policy())
 
 
@@ -88,7 +91,17 @@ class Simulation:
     segments: dict[str, int] = field(default_factory=dict)
     """By name, the row of each."""
     encoded: dict[int, list[int]] = field(default_factory=dict)
-    """By length, the rows of parts that were made of segments."""
+    """By length, the rows of parts that were made of segments or dead letters."""
+    trimmed: Floor | None = None
+
+    def __post_init__(self) -> None:
+        self.partitions[LETTERS] = f"{HOME}/{LETTERS}"
+        for _ in range(2):
+            self.rows += 3
+            self.encoded[self.rows] = [self.rows - 2, self.rows - 1]
+            name = PartName("00c0ffee0002", 1, "aa", 0, 0, self.rows)
+            self.files[f"{HOME}/{LETTERS}/{name}"] = self.rows
+            self.committed += self.encoded[self.rows]
 
     def stamp(self) -> Stamp:
         self.attempts += 1
@@ -115,7 +128,7 @@ class Simulation:
     def look(self, history: History) -> Snapshot:
         live = {
             place: LivePartition(place[1], self.partitions[place[1]], place[1] in self.accurate, columns_behind=False)
-            for place in history.folders()
+            for place in history.places
             if place[1] in self.partitions
         }
         files = self.lengths(paths_to_look(history, live))
@@ -150,6 +163,9 @@ class Simulation:
                 self.down = self.chance.random() < 0.3
             case 5:
                 self.refused = frozenset({day} if self.chance.random() < 0.3 else ())
+            case 6:
+                self.moves += 1
+                self.move(LETTERS, f"/elsewhere/{self.moves}/{LETTERS}")
 
     def insert(self, day: str) -> None:
         """Hive's INSERT INTO: into an unlisted partition it deletes what is in its folder (HIVE-29744)."""
@@ -176,7 +192,7 @@ class Simulation:
         history = self.finish(history)
         history = self.carry_out(history, Snapshot(staging=self.staging(history.epoch)))
         for _ in range(self.chance.randrange(4)):
-            history = self.chance.choice((self.batch, self.waiting_batch, self.roll))(history)
+            history = self.chance.choice((self.batch, self.waiting_batch, self.roll, self.replay))(history)
 
     def ends_well(self) -> bool:
         try:
@@ -191,8 +207,8 @@ class Simulation:
             snapshot = replace(self.look(history), refused=frozenset((TABLE, day) for day in refused))
             actions = list(until_look(plan(history, snapshot, self.stamp(), self.policy)))
             if refused and not actions:
-                # All others are settled: their files are the users' own.
-                assert {part.partition for _, part in history.live_parts} <= refused
+                # All others are settled: their files are the users' own. Only a replay waits until all can be read.
+                assert history.replaced or {part.partition for _, part in history.live_parts} <= refused
                 break
             try:
                 history = self.carry_out(history, snapshot)
@@ -224,12 +240,41 @@ class Simulation:
         work = [(day, [self.segments[one.segment] for one in slices[day]]) for day in slices]
         return self.publish(history, "roll", work, tuple(buckets)) if work else history
 
+    def replay(self, history: History) -> History:
+        """Some dead letters of a file are rows, the others are dead letters again."""
+        letters = self.letters()
+        if history.open or not letters:
+            return history
+        path = self.chance.choice(sorted(letters))
+        first, *others = letters[path]
+        work = [(self.chance.choice(DAYS), [first]), *([(LETTERS, others)] if others else [])]
+        part = PartEntry(TABLE, LETTERS, path, path, self.files[path], len(letters[path]))
+        return self.publish(history, "batch", work, replaces=(part,))
+
+    def letters(self) -> dict[str, list[int]]:
+        """By file, the rows that are dead letters."""
+        replaced = replaced_parts(self.trimmed, (self.manifests[epoch] for epoch in sorted(self.manifests)))
+        folder = self.partitions[LETTERS]
+        paths = [path for path in self.files if path.startswith(f"{folder}/part-")]
+        return {path: self.encoded[self.files[path]] for path in paths if path.rpartition("/")[2] not in replaced}
+
+    def loses_a_file(self) -> None:
+        """A statement takes a hidden file of a replay that is decided, before anything of it can be read."""
+        history = self.history()
+        begun = {part for epoch in history.open if epoch.state is not EpochState.DECIDED for part in epoch.manifest.add}
+        names = {part.name for part in begun}
+        for manifest in (epoch.manifest for epoch in history.unpublished if epoch.manifest.replaces):
+            staged = [part.staged for part in manifest.add if part.staged in self.files]
+            if staged and not any(part.name in names for part in manifest.add):
+                del self.files[self.chance.choice(staged)]
+
     def publish(
         self,
         history: History,
         kind: str,
         work: list[tuple[str, list[int]]],
         rolled: tuple[PartitionKey, ...] = (),
+        replaces: tuple[PartEntry, ...] = (),
     ) -> History:
         """An epoch with a part for each of `work`: a day, and its rows that waited, or none for a new row."""
         moved: dict[str, str] = {}
@@ -245,12 +290,16 @@ class Simulation:
                 self.drop(part.staged for part in parts)
                 continue
             parts = [self.set_aside(part, live, stamp.attempt) for part in parts]
-            if all(self.files.get(part.staged) == part.length for part in parts):
+            if all(self.files.get(part.staged) == part.length for part in (*parts, *replaces)):
                 break
             self.drop(part.staged for part in parts)
+            if replaces:
+                return history
         commits = tuple(Commit(*key, self.attempts, 1, 1) for key in sorted({part.key for part in parts}))
-        manifest = replace(history.following(kind, stamp), add=tuple(parts), rolled=rolled, commits=commits)
-        rows = [] if rolled else [part.length for part in parts]
+        manifest = replace(
+            history.following(kind, stamp), add=tuple(parts), rolled=rolled, replaces=replaces, commits=commits
+        )
+        rows = [] if rolled or replaces else [part.length for part in parts]
         history = self.carry_out(history, Snapshot(), decision=manifest, rows=rows)
         history = self.finish(history)
         area = self.staging(history.epoch, frozenset({(stamp.attempt, 0)}))
@@ -312,6 +361,9 @@ class Simulation:
                 assert manifest.epoch not in self.manifests
                 assert manifest.epoch == max(self.manifests, default=0) + 1
                 self.manifests[manifest.epoch] = manifest
+                kept, removed = {part.name for part in manifest.add}, set(manifest.remove)
+                gone = (part for _, part in history.live_parts if part.target in removed and part.name not in kept)
+                self.drop(part.staged for part in gone)
                 return history.decided(manifest)
             case ClearAccurate(_, partitions):
                 self.accurate -= set(partitions)
@@ -339,6 +391,8 @@ class Simulation:
             case MarkSettled(epoch):
                 self.marks.setdefault(epoch, set()).add(Mark.SETTLED)
                 return history.as_settled()
+            case DeleteReplaced(parts):
+                self.drop(part.target for part in parts)
             case Discard(staged):
                 self.drop(staged)
             case DropSegments(names):
@@ -348,6 +402,9 @@ class Simulation:
                 self.lists -= set(lists)
             case Trim(epoch):
                 self.floor = epoch
+                self.trimmed = floor_over(
+                    self.trimmed, [self.manifests[n] for n in sorted(self.manifests) if n <= epoch]
+                )
                 self.manifests = {found: manifest for found, manifest in self.manifests.items() if found > epoch}
                 return replace(history, floor=epoch)
             case AlreadyPublished() | Announce() | LookAgain():
@@ -359,9 +416,10 @@ class Simulation:
     # What a reader sees.
 
     def readable(self) -> list[int]:
-        folders = set(self.partitions.values())
+        folders = {self.partitions[day] for day in self.partitions if day != LETTERS}
         parts = (n for path, n in self.files.items() if path.rpartition("/")[0] in folders and "/part-" in path)
-        return [row for part in parts for row in self.encoded.get(part, [part])]
+        rows = [row for part in parts for row in self.encoded.get(part, [part])]
+        return [*rows, *(row for letters in self.letters().values() for row in letters)]
 
 
 def settle(site: Simulation) -> None:
@@ -378,11 +436,12 @@ def settle(site: Simulation) -> None:
 
 
 def test_every_history_ends_with_every_row_once() -> None:
-    decided = deaths = moved = rolled = 0
+    decided = deaths = moved = rolled = replayed = taken_back = 0
     for seed in range(HISTORIES):
         site = Simulation(random.Random(seed), POLICIES[seed % len(POLICIES)])  # noqa: S311  a seed
         for _ in range(3):
             deaths += not site.ends_well()
+            site.loses_a_file()
         settle(site)
         wanted, found = Counter(site.committed), Counter(site.readable())
         assert found == wanted, f"seed {seed}: lost {wanted - found}, doubled {found - wanted}"
@@ -390,8 +449,12 @@ def test_every_history_ends_with_every_row_once() -> None:
         decided += len(site.committed)
         moved += any(manifest.kind == "move" for manifest in site.manifests.values())
         rolled += len(site.encoded)
+        replayed += any(manifest.replaces for manifest in site.manifests.values())
+        taken_back += any(manifest.replaces for manifest in site.manifests.values() if manifest.kind == "requeue")
     # It has been somewhere: rows were committed, processes died, partitions moved under open epochs.
     assert decided > HISTORIES
     assert deaths > HISTORIES // 4
     assert moved > HISTORIES // 100
     assert rolled > HISTORIES // 2
+    assert replayed > HISTORIES // 5
+    assert taken_back > HISTORIES // 500

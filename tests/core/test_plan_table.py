@@ -47,6 +47,8 @@ class World:
             moved = tuple(f"{HOME}/{part.partition}/{part.name}" for part in add) if kind == "move" else ()
             rolled = tuple(part.key for part in add) if kind == "roll" else ()
             manifest = replace(small(int(number)), kind=kind, add=tuple(add), remove=moved, rolled=rolled)
+            if kind == "replay":
+                manifest = replace(manifest, replaces=(world.letters(),))
             world.epochs.append(OpenEpoch(manifest, EpochState(state)))
         return world
 
@@ -61,6 +63,12 @@ class World:
         waits = aside(HOME, "aa") if name.startswith("[") else home
         self.parts[label] = PartEntry(TABLE, day, f"{waits}/.{label}.pending", f"{home}/{label}", LENGTH, 1)
         return self.parts[label]
+
+    def letters(self) -> PartEntry:
+        """A dead letters' part that is there, at its target."""
+        target = f"{HOME}__rejected/d/L"
+        self.parts["L"] = PartEntry(f"{TABLE}__rejected", "d", target, target, LENGTH, 1)
+        return self.parts["L"]
 
     def files(self, text: str) -> dict[str, int]:
         files = {}
@@ -98,6 +106,8 @@ def told(action: Action) -> str:  # noqa: PLR0911  one word per action
             return f"keep {part.name}"
         case actions.PartMissing(part):
             return f"missing {part.name}"
+        case actions.DeleteReplaced(parts):
+            return "delete " + " ".join(part.name for part in parts)
         case actions.BeginPublish(epoch):
             return f"publishing {epoch}"
         case actions.MarkPublished(epoch):

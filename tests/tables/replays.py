@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,14 +21,15 @@ from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.rename import RenameStorage
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.opened import OpenedTable
-from hivesink.tables.rejects import Census, DeadLetters, Wanted
-from hivesink.tables.replay import Replay
+from hivesink.tables.rejects import DeadLetters, Wanted
+from hivesink.tables.replay import Census, Replay
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     import pytest
 
@@ -50,6 +51,9 @@ class World:
     metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
     mended: dict[str, bytes | None] | None = None
     current: FileSystem = field(init=False)
+    census: Census = field(default_factory=Census)
+    """Of the last replay."""
+    batches: int = 0
 
     def __post_init__(self) -> None:
         self.current = self.files
@@ -84,30 +88,34 @@ class World:
             options=_OPTIONS | dict(self.options),
         )
 
-    def ingest(self, batch: pa.RecordBatch, shape: InputShape) -> None:
-        """A job's one batch."""
+    def ingest(self, batch: pa.RecordBatch, shape: InputShape, at: datetime | None = None) -> None:
+        """The job's next batch, which arrives `at`."""
         setup = self.setup()
+        if at is not None:
+            setup = replace(setup, context=replace(setup.context, now=lambda: at))
 
         def write(plan: TaskPlan) -> list[TaskReport]:
             return [run_task([batch], plan, setup.tools().open(plan), 0, 0)]
 
-        start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (0, batch.num_rows))
+        start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (self.batches, self.batches + 1))
         committer = setup.committer(tolerant=False)
-        committer.commit(BatchRef("q", BatchId(0), (start,), (end,)), shape, write)
+        committer.commit(BatchRef("q", BatchId(self.batches), (start,), (end,)), shape, write)
+        self.batches += 1
         committer.finish()
 
     def ids(self) -> list[str]:
-        """Those of the records that weren't replayed."""
+        """Those of the dead letters, as `hivesink rejects list` finds them."""
         with self.process() as letters:
-            return [one for _, rows in letters.read(Wanted(), Census()) for one in rows.column("id").to_pylist()]
+            return [letter for _, rows in letters.wanted(Wanted()) for letter in rows.column("id").to_pylist()]
 
-    def replay(self, files: FileSystem | None = None, census: Census | None = None) -> int:
-        """As `hivesink rejects replay` does: how many records it has replayed."""
-        wanted, found = Wanted(mended=self.mended), census or Census()
+    def replay(self, files: FileSystem | None = None) -> int:
+        """As `hivesink rejects replay` does: how many records it has replayed, with those of a replay that died."""
+        wanted = Wanted(mended=self.mended)
         with self.process(files) as letters:
             replay = Replay(letters)
-            replay.recover()
-            return replay.try_out(wanted, found).rows and replay.run(wanted, found).rows
+            finished = replay.recover()
+            replayed, self.census = replay.try_out(wanted)
+            return finished + (replayed.rows and replay.run(wanted, replayed.parts).rows)
 
     def rows(self, table: TableName) -> list[dict[str, Any]]:
         """What readers find, without the partitions' columns."""

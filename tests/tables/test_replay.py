@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal as Number
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.table import Array, Column, Decimal, Map, Primitive, Struct, TableSpec
-from hivesink.errors import ReplaySplit
 from hivesink.sink.task.messages import InputShape
-from hivesink.sink.task.rejects import SCHEMA
-from hivesink.storage.rename_store import RenameFileStore
-from hivesink.tables.rejects import Census
 from tests.sink.harness import SPEC, TABLE
-from tests.tables.replays import REJECTED, World
+from tests.tables.replays import World
 
 if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
@@ -126,37 +120,11 @@ def test_a_record_without_what_the_table_needs_now_is_not_replayed(monkeypatch: 
     widen(world)
     entry = world.metastore._entries[TABLE]
     entry.spec = replace(entry.spec, properties=(("sink.column.o.from", "kafka.offset"),))
-    census = Census()
-    assert world.replay(census=census) == 0
-    assert (census.lacking, census.unnamed) == (1, 0)
-    entry.spec = replace(entry.spec, properties=())
-    assert world.replay(census=census) == 1
-    assert census.lacking == 0
-
-
-def test_records_of_older_versions_go_by_their_place_in_the_sinks_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(table())
-    world.patch(monkeypatch)
-    world.ingest(columns(ids=(1,)), InputShape())
-    old = {"value": json.dumps({"id": 5, "dt": "a"}).encode(), "reason": "old", "arrived_at": datetime(2026, 1, 1)}  # noqa: DTZ001  UTC
-    names = ("part-0123456789ab-3-00ff00ff00t0-1-0.snappy.parquet", "compacted.parquet")
-    put(world, [old] * 3, *names)
-    assert world.ids() == [f"{names[0]}-{row}" for row in range(3)]
-    census = Census()
-    assert world.replay(census=census) == 3
-    assert census.unnamed == 3
     assert world.replay() == 0
-    assert [row["id"] for row in world.rows(TABLE)].count(5) == 3
-
-
-def put(world: World, letters: list[dict[str, Any]], *names: str) -> None:
-    """Dead letters with these columns, in each of the files."""
-    rows = pa.Table.from_pylist(letters, schema=pa.schema([SCHEMA.field(name) for name in letters[0]]))
-    sink, home = pa.BufferOutputStream(), f"{REJECTED}/dt=2026-01-01"
-    pq.write_table(rows, sink)
-    for name in names:
-        world.files.write_new(f"{home}/{name}", sink.getvalue().to_pybytes())
-    world.metastore.register(TABLE.rejected, "dt=2026-01-01", home)
+    assert world.census.lacking == 1
+    entry.spec = replace(entry.spec, properties=())
+    assert world.replay() == 1
+    assert world.census.lacking == 0
 
 
 class ByArrival:
@@ -166,48 +134,27 @@ class ByArrival:
         """As every assigner is made."""
 
     def assign(self, rows: pa.Table, moment: Moment) -> list[pa.Array]:
-        return [pa.array([f"{moment.arrival:%Y-%m-%d}"] * rows.num_rows)]
+        return [pa.array([f"{moment.arrival:%Y-%m-%d-%H}"] * rows.num_rows)]
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"sink.bucket.assigner": "date-time", "sink.bucket.time-pattern": "yyyy-MM-dd"},
-        {"sink.column.dt.from": "arrival-time"},
+        {"sink.bucket.assigner": "date-time", "sink.bucket.time-pattern": "yyyy-MM-dd-HH"},
         {"sink.bucket.assigner": "tests.tables.test_replay:ByArrival"},
     ],
 )
 def test_records_go_by_the_arrival_of_their_batches(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    dated = replace(table(), partition_columns=(Column("dt", Primitive.DATE),))
-    world = World(replace(dated, properties=tuple(options.items())))
+    world = World(replace(table(), properties=tuple(options.items())))
     world.patch(monkeypatch)
-    one = {"value": b'{"id": 5}', "reason": "mended"}
-    put(world, [{**one, "id": f"{day}", "arrived_at": datetime(2026, 1, day)} for day in (1, 2, 1)], "x.parquet")  # noqa: DTZ001  UTC
-    census = Census()
-    assert world.replay(census=census) == 2
-    assert census.doubled == 1
-    assert list(world.metastore.partitions(TABLE)) == ["dt=2026-01-01", "dt=2026-01-02"]
-
-
-def test_a_replay_is_refused_whose_records_may_have_lost_their_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an INSERT OVERWRITE that has read the dead letters before a replay, and written them after it."""
-    world = World(spec=table())
-    world.patch(monkeypatch)
-    world.ingest(columns(ids=(BIG, BIG + 1, 1)), InputShape())
-    widen(world)
-    world.mended = dict.fromkeys(world.ids()[:1], b'{"id": 7, "dt": "a"}')
-    assert world.replay() == 1
-    world.mended = None
-    (home,) = world.metastore.partitions(TABLE.rejected).values()
-    files = [file.path for file in RenameFileStore(world.files).visible(home)]
-    held = {path: pq.read_table(world.files.open(path)) for path in files}
-    (marks,) = (path for path, rows in held.items() if rows.column("replayed_at").null_count == 0)
-    world.files.delete(marks)
-    with pytest.raises(ReplaySplit, match="1 of its records were replayed"):
-        world.replay()
-    assert len(world.rows(TABLE)) == 2
-    sink = pa.BufferOutputStream()
-    pq.write_table(held[marks], sink)
-    world.files.write_new(f"{home}/compacted", sink.getvalue().to_pybytes())
-    assert world.replay() == 1
-    assert sorted(row["id"] for row in world.rows(TABLE)) == [1, 7, BIG + 1]
+    hours = ["2026-03-04-05", "2026-03-04-06"]
+    for at in (AT, AT.replace(hour=6)):
+        world.ingest(pa.RecordBatch.from_pydict({"value": pa.array([b"{"] * 2)}), InputShape(value="value"), at)
+    first, *_, last = world.ids()
+    for mended in ([first, last], world.ids()):
+        # After the first replay, one file has the letters of both batches.
+        world.mended = dict.fromkeys(mended, b'{"id": 5}')
+        assert world.replay() == len(hours)
+        assert sorted(world.metastore.partitions(TABLE)) == [f"dt={hour}" for hour in hours]
+    assert len(world.rows(TABLE)) == 2 * len(hours)
+    assert world.ids() == []

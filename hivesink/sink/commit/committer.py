@@ -227,6 +227,7 @@ class Committer:
             last_batch=batch,
             rows=written.rows,
             add=written.parts,
+            replaces=written.replaces,
             opened=written.opened,
             tables=identity.tables,
             zones=identity.zones,

@@ -51,6 +51,10 @@ class Written:
         return tuple(left for report in self.reports for left in report.left)
 
     @property
+    def replaces(self) -> tuple[PartEntry, ...]:
+        return tuple(part for report in self.reports for part in report.replaces)
+
+    @property
     def rows(self) -> Rows:
         return sum((report.rows for report in self.reports), Rows())
 
@@ -86,7 +90,8 @@ class EpochWriter:
             elsewhere = {} if live is None else self._elsewhere(parts, live)
             if last or not elsewhere:
                 parts = self._set_aside(parts, live, attempt)
-            vanished = self._vanished(parts, epoch)
+            replaces = (part for report in reports for part in report.replaces)
+            vanished = self._vanished((*parts, *replaces), epoch)
             if vanished is None and (last or not elsewhere):
                 # They keep moving: after the decision, a move epoch takes the parts to the right folder.
                 return Written(attempt, reports, parts, None if elsewhere else live)
@@ -169,7 +174,7 @@ class EpochWriter:
         return tuple(self.context.store.run_parallel(partial(moved, part) for part in parts))
 
     def _vanished(self, parts: Sequence[PartEntry], epoch: Epoch) -> str | None:
-        """A staged part that is missing or cut short: DROP, TRUNCATE and INSERT OVERWRITE take hidden files too."""
+        """A part, staged or to replace, that is missing or cut short: INSERT OVERWRITE takes hidden files too."""
         store = self.context.store
         files = store.run_parallel(partial(store.find, part.staged) for part in parts)
         both = zip(parts, files, strict=True)

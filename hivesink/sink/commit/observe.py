@@ -99,7 +99,8 @@ def _as_today(context: CommitContext, manifest: Manifest, table: str, moved: dic
 
     `moved` are the targets that have changed so far, by the old ones.
     """
-    names = {name: _name_today(context, name, table) for name in {part.table for part in manifest.add}}
+    parts = (*manifest.add, *manifest.replaces)
+    names = {name: _name_today(context, name, table) for name in {part.table for part in parts}}
 
     def today(part: PartEntry) -> PartEntry:
         staged = _staged_today(context, part.staged)
@@ -117,6 +118,7 @@ def _as_today(context: CommitContext, manifest: Manifest, table: str, moved: dic
         manifest,
         add=tuple(map(today, manifest.add)),
         remove=tuple(moved.get(target, target) for target in manifest.remove),
+        replaces=tuple(replace(part, table=names[part.table]) for part in manifest.replaces),
         rolled=tuple(map(key, manifest.rolled)),
         commits=tuple(replace(commit, table=key(commit.key)[0]) for commit in manifest.commits),
     )

@@ -8,11 +8,10 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hivesink.core import actions
-from hivesink.core.lifecycle import EpochState
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.repair import forget, requeueable
 from hivesink.core.snapshot import PartLocator, Snapshot, StagingArea, Winner, missing_parts
-from hivesink.errors import EpochTaken, PartitionInvalid, RegistrationFailed, ReplaySplit, UnknownTable
+from hivesink.errors import EpochTaken, PartitionInvalid, RegistrationFailed, UnknownTable
 from hivesink.sink.commit.observe import lengths, look_at_staging, search, take_snapshot
 from hivesink.sink.commit.runner import PlanRunner, StaleError, loss_error
 from hivesink.sink.task.segments import lost_slices
@@ -90,7 +89,7 @@ def _recover(begin: Callable[[], PlanRunner], finish: Callable[[PlanRunner], Non
 def finish_accepting(runner: PlanRunner, accepted: Accepted) -> None:
     """As `PlanRunner.finish`, but what can't be published and is `accepted` as lost is forgotten.
 
-    Raises ReplaySplit, and what `confirm` raises.
+    Raises what `confirm` raises.
     """
     _forget_missing(runner, accepted)
     try:
@@ -154,23 +153,11 @@ def _forget_missing(runner: PlanRunner, accepted: Accepted) -> None:
             case actions.Publish() | actions.AlreadyPublished():
                 # Readers find it, in a partition that was renamed, say.
                 read.append(part)
-    if gone and history.is_replay:
-        gone = _whole_replay(runner, gone)
     if gone:
         accepted.confirm(_losses(gone, Reason.MISSING))
-    rows = 0 if history.is_replay else sum(part.rows for part in gone)
+    rows = sum(part.rows for part in gone)
     decision = forget(history, runner.context.stamp(), [*gone, *read], moved=moved, rows=rows)
     runner.decide(Snapshot(), decision=decision)
-
-
-def _whole_replay(runner: PlanRunner, gone: Sequence[PartEntry]) -> list[PartEntry]:
-    """All parts of a replay: its rows and marks go together, and the next replay does it again. Raises ReplaySplit."""
-    history = runner.history
-    parts = [part for _, part in history.live_parts]
-    if any(epoch.state is not EpochState.DECIDED for epoch in history.open):
-        readable = tuple(sorted(part.target for part in {*parts} - {*gone}))
-        raise ReplaySplit.parts(gone[0].target, gone[0].partition, readable)
-    return parts
 
 
 def _losses(parts: Iterable[PartEntry], reason: Reason) -> list[Loss]:
@@ -212,6 +199,8 @@ class Recorder(PlanRunner):
                 self.files |= {source: None, part.target: part.length}
             case actions.PartMissing():
                 raise loss_error(action, self.history.identity.tables[0])
+            case actions.DeleteReplaced(parts):
+                self.files |= {part.target: None for part in parts}
             case actions.BeginPublish(epoch):
                 self.history = self.history.begun(epoch)
             case actions.MarkPublished(epoch):

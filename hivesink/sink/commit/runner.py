@@ -15,7 +15,7 @@ from hivesink.core import actions
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import Mark
 from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, floor_over
-from hivesink.core.partfile import Pending, parse_staged
+from hivesink.core.partfile import Finished, Pending, parse_staged
 from hivesink.core.partition import LivePartition, NewPartition, PartitionKey
 from hivesink.core.partition_commit import newest, recorded
 from hivesink.core.plan import Policy, plan, until_look
@@ -103,8 +103,8 @@ class PlanRunner:
         taken: frozenset[PartitionKey] = frozenset()
         refusal: errors.RegistrationFailed | None = None
         failed: set[str] = set()
-        if first and any(epoch.manifest.rolled and not epoch.is_published for epoch in self.history.open):
-            # A statement since the decision may have taken parts. Their rows wait again only before the mark.
+        if first and any(epoch.may_go_back and not epoch.is_published for epoch in self.history.open):
+            # A statement since the decision may have taken parts. Their rows go back only before the mark.
             first = self.look(first.partitions)
         while self.history.open:
             snapshot, first = first or self.look(), None
@@ -194,6 +194,9 @@ class PlanRunner:
                 # An empty folder harms nobody.
                 with suppress(errors.HiveSinkError):
                     self.context.store.prune(waited)
+            case actions.DeleteReplaced(parts):
+                self._require_current()
+                self.context.store.remove(Finished(part.target, part.length) for part in parts)
             case actions.Announce(kind, partitions):
                 self._require_current()
                 announce(self.context, self.policy, kind, partitions)
@@ -222,7 +225,9 @@ class PlanRunner:
         kept, removed = {part.name for part in manifest.add}, set(manifest.remove)
         parts = [part for _, part in before.live_parts if part.target in removed and part.name not in kept]
         if manifest.kind == REQUEUE:
-            text = "rows of files that something deleted or damaged too early are encoded again: %d, such as %s"
+            text = (
+                "files that something deleted or damaged too early are given up, and their rows go back: %d, such as %s"
+            )
             logger.warning(text, len(parts), parts[0].target)
         # `hivesink clean` removes what stays.
         with suppress(errors.HiveSinkError):

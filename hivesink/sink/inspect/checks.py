@@ -35,10 +35,13 @@ def present(evidence: Evidence) -> Iterator[Finding]:
         if length != part.length:
             text = f"{path} has {count(length, 'byte')} where {part.length} were written; something else changed it"
             yield error(manifest.epoch, text)
-        elif target not in evidence.files.visible:
+        elif target not in evidence.files.visible and part.name not in evidence.replaced:
             yield _absent(evidence, manifest, part)
     forgotten = {target.rpartition("/")[2] for target in evidence.log.forgotten}
+    settled = {part.name for part in evidence.log.replaced.values()} if not evidence.log.open else set[str]()
     for path in sorted(evidence.files.visible):
+        if basename(path) in settled:
+            yield note(None, f"{path} is there though a replay has replaced it: delete it")
         if basename(path) in forgotten and dirname(path) in evidence.shown:
             yield note(None, f"{path} was given up as lost and is there; its rows are read again")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.bucket import is_aside, is_hidden
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import LogView, Mark, missing
-from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts
+from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts, replaced_parts
 from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
@@ -115,6 +115,25 @@ class LogFacts:
     def open_rows(self) -> OpenRows:
         """The rows that wait after the newest manifest."""
         return open_rows(reversed(self.manifests))
+
+    @property
+    def replaced(self) -> Mapping[str, PartEntry]:
+        """By name, the dead letters' parts that its epochs have replaced: a file that is still there is no letter."""
+        return replaced_parts(self.floor, self.manifests)
+
+    def settled_parts(self) -> Callable[[str, int], bool]:
+        """Says whether the visible file of a name and length is a settled part: without its manifest by name alone."""
+        settled = {part.name: part.length for manifest, part in self.effective() if manifest.epoch <= self.settled}
+        named = {part.name for manifest in self.manifests for part in manifest.add}
+        named |= {target.rpartition("/")[2] for manifest in self.manifests for target in manifest.remove}
+
+        def is_settled(name: str, length: int) -> bool:
+            part = PartName.parse(name)
+            if part is None or part.uid != self.uid:
+                return False
+            return settled.get(name) == length or (name not in named and part.epoch <= self.view.floor)
+
+        return is_settled
 
     @property
     def forgotten(self) -> frozenset[str]:
@@ -231,6 +250,7 @@ class Evidence:
 
     `live` are all partitions of the writer's tables, `segments` the lengths of its segments. `damaged` says what is
     wrong with segments that were read. `head_after` is the log's head after that: a job may be running meanwhile.
+    `replaced` are names of dead letters' parts that a replay has replaced, by any log of the table.
     """
 
     log: LogFacts
@@ -241,6 +261,7 @@ class Evidence:
     live: Mapping[PartitionKey, LivePartition]
     segments: Mapping[str, int] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
+    replaced: Collection[str] = ()
 
     @cached_property
     def homes(self) -> Mapping[PartitionKey, str]:

@@ -11,7 +11,6 @@ from hivesink.core.offsets import chain, span
 from hivesink.core.rolling import OpenRows, segment_epoch
 from hivesink.core.table import TableName
 from hivesink.sink.inspect.findings import error, note
-from hivesink.sink.task.replay import QUERY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,13 +101,9 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
                 rejected += opened.slice.rows
             else:
                 written += opened.slice.rows
-        # Beside each row of a replay is one that says so, among the dead letters.
-        last = manifest.last_batch
-        is_replay = last is not None and last.epoch == manifest.epoch and last.ref.query.startswith(QUERY)
-        marks = manifest.rows.written if is_replay else 0
         for what, counted, held in (
             ("written", manifest.rows.written, written),
-            ("rejected", manifest.rows.rejected, rejected - marks),
+            ("rejected", manifest.rows.rejected, rejected),
         ):
             if counted != held:
                 yield error(manifest.epoch, f"{counted} rows {what}, but its files hold {held}")

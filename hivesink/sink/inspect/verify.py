@@ -14,7 +14,7 @@ from hivesink.sink.inspect.status import homes_elsewhere, locations_of, partitio
 from hivesink.sink.task.segments import lost_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch
@@ -60,13 +60,15 @@ def verify(
     table: str,
     measure: Measure | None,
     require_same: Callable[[str], None] | None = None,
+    *,
+    replaced: Collection[str] = (),
 ) -> Verdict:
     """Check one writer's log against files and metastore. Without `measure` no footer and no segment is read.
 
-    `require_same` raises what would stop the writer's start on the table.
+    `require_same` raises what would stop the writer's start on the table; `replaced` as in `Evidence`.
     Raises StoreUnavailable, MetastoreUnreachable; a damaged log is a finding.
     """
-    evidence = gather(context, table, measure)
+    evidence = replace(gather(context, table, measure), replaced=replaced)
     log, findings = evidence.log, [finding for check in CHECKS for finding in check(evidence)]
     epochs = tuple(_results(evidence, findings))
     if require_same and not log.unreadable:

@@ -133,6 +133,8 @@ class TaskReport:
     task_attempt: int
     rows: Rows
     parts: tuple[PartEntry, ...] = ()
+    replaces: tuple[PartEntry, ...] = ()
+    """Dead letters' files whose records are all in `parts`."""
     opened: tuple[Opened, ...] = ()
     left: tuple[LeftSlice, ...] = ()
     newest: dict[str, int | None] = field(default_factory=dict)

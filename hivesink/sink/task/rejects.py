@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import types
 
-from hivesink.core.column_source import named_file, stream_column
+from hivesink.core.column_source import LINE, PATH, named_file, stream_column
 from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
 from hivesink.errors import Unsupported
 from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.lines import ROW
+from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hivesink.config.options import SinkConfig
     from hivesink.ports import BadRow
-    from hivesink.sink.task.messages import InputShape, TaskPlan
+    from hivesink.sink.task.messages import TaskPlan
 
 _SHOWN = 80
 """Bytes of a record that an error shows."""
@@ -40,8 +40,7 @@ _COLUMNS = (
     ("record_offset", Primitive.BIGINT, pa.int64(), "Kafka offset"),
     ("source", Primitive.STRING, pa.string(), "the file that it came from"),
     ("arrived_at", Primitive.TIMESTAMP, pa.timestamp("us"), "the batch's arrival, UTC"),
-    ("id", Primitive.STRING, pa.string(), "names the record; in the row that says that it was replayed, too"),
-    ("replayed_at", Primitive.TIMESTAMP, pa.timestamp("us"), "UTC; such a row says that the record id was replayed"),
+    ("id", Primitive.STRING, pa.string(), "names the record"),
     ("record_key", Primitive.BINARY, pa.binary(), "Kafka's key, where the table has a column of it"),
     ("record_time", Primitive.TIMESTAMP, pa.timestamp("us"), "Kafka's timestamp, UTC, where the table needs it"),
     (
@@ -52,10 +51,27 @@ _COLUMNS = (
     ),
     ("line", Primitive.BIGINT, pa.int64(), "its line in the file, from 1, where that is known"),
 )
-OF_REPLAYS = frozenset({"id", "replayed_at", "record_key", "record_time", "headers"})
-"""Columns without which rows can't all be replayed."""
-ADDED = OF_REPLAYS | {"line"}
-"""Columns that tables of older versions lack: rows go there without them."""
+STREAM = InputShape(
+    value="value",
+    timestamp="timestamp",
+    topic="topic",
+    partition="partition",
+    offset="offset",
+    path=PATH,
+    line=LINE,
+)
+"""What `as_stream` makes of dead letters."""
+KEPT = {
+    "key": "record_key",
+    "timestamp": "record_time",
+    "topic": "topic",
+    "partition": "partition_id",
+    "offset": "record_offset",
+    "headers": "headers",
+    PATH: "source",
+    LINE: "line",
+}
+"""Columns of a stream beside its records, and where dead letters have them."""
 
 SCHEMA = pa.schema([(name, arrow) for name, _, arrow, _ in _COLUMNS])
 
@@ -74,16 +90,15 @@ def rejected_spec(table: TableName, location: str | None, *, external: bool) -> 
 
 
 def columns_of(table: TableSpec) -> tuple[Column, ...]:
-    """The columns of dead letters that the table has. Raises Unsupported for one that is no dead-letter table."""
-    own, there = rejected_spec(table.name, None, external=False), {column.name for column in table.columns}
-    columns = tuple(column for column in own.columns if column.name in there or column.name not in ADDED)
-    missing = [*_missing(columns, table.columns), *_missing(own.partition_columns, table.partition_columns)]
+    """The columns of dead letters. Raises Unsupported for a table that has not all of them, so is none."""
+    own = rejected_spec(table.name, None, external=False)
+    missing = [*_missing(own.columns, table.columns), *_missing(own.partition_columns, table.partition_columns)]
     if missing or len(table.partition_columns) != len(own.partition_columns):
         why = f"it lacks {', '.join(missing)}" if missing else "it isn't partitioned by dt alone"
         what = f"{table.name}, which exists and is no dead-letter table of hivesink's ({why}),"
         way = "rename it (ALTER TABLE … RENAME TO …): the job's start, or `hivesink recover`, creates it again and "
         raise Unsupported(what, "bad records are written there", f"{way}publishes what waits for it")
-    return columns
+    return own.columns
 
 
 def _missing(needed: Iterable[Column], there: Iterable[Column]) -> list[str]:
@@ -124,7 +139,6 @@ def rejected_rows(
         "source": _texts(_cells(rows, shape.path)),
         "arrived_at": [arrival.replace(tzinfo=None)] * len(bad),
         "id": list(islice(ids, len(bad))),
-        "replayed_at": pa.nulls(len(bad)),
         "record_key": key,
         # Without its zone, an instant is its wall clock in UTC. What has no zone is no instant.
         "record_time": time.cast(pa.timestamp("us")) if getattr(time.type, "tz", None) else pa.nulls(len(bad)),
@@ -134,10 +148,16 @@ def rejected_rows(
     return pa.Table.from_pydict(cells, schema=SCHEMA), f"dt={arrival:%Y-%m-%d}"
 
 
-def mark_rows(ids: Sequence[str], at: datetime) -> pa.Table:
-    """Rows of the dead-letter table which say that the records `ids` were replayed `at` (UTC)."""
-    rows = [{"id": letter, "replayed_at": at.replace(tzinfo=None)} for letter in ids]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+def as_stream(rows: pa.RecordBatch, mended: Mapping[str, bytes | None]) -> pa.RecordBatch:
+    """The records of dead letters as the stream had them, in the columns of `STREAM`; `mended` has values by id."""
+    values = rows.column("value")
+    if mended:
+        both = zip(rows.column("id").to_pylist(), values.to_pylist(), strict=True)
+        values = pa.array([mended.get(letter, value) for letter, value in both], pa.binary())
+    # Times without a zone are UTC here.
+    time = rows.column("record_time").cast(pa.timestamp("us", "UTC"))
+    kept = {name: rows.column(column) for name, column in KEPT.items()}
+    return pa.RecordBatch.from_pydict({**kept, "value": values, "timestamp": time})
 
 
 def beside_records(spec: TableSpec, config: SinkConfig) -> frozenset[str]:
