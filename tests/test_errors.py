@@ -37,8 +37,6 @@ INSTANCES: tuple[errors.HiveSinkError, ...] = (
     errors.EpochTaken("/log", 4),
     errors.FencedOut("/log", 4, 6),
     errors.ReplayOvertaken("demo.t"),
-    errors.ReplaySplit.parts("/t/part-1", "dt=1", ("/t/part-2",)),
-    errors.ReplaySplit.marks("demo.t__rejected", "dt=1", 3, 2),
     errors.ForeignHistory(PLACE, 4, "q1", None),
     errors.CheckpointUnreadable("/cp", "offsets/3", "it is missing"),
     errors.CheckpointUnreadable("/cp", "commits/3", "it is empty"),

@@ -49,7 +49,8 @@ def verify(out: Output, opened: OpenedTable, *, writer: Writer = None, quick: Qu
     """
     if gone := opened.folder_gone:
         raise gone
-    measure, replaced = None if quick else adapter(opened.live.spec.format).measure, opened.replaced()
+    measure = None if quick else adapter(opened.live.spec.format).measure
+    replaced = {name for log in opened.logs() for name in log.replaced}
     verdicts = [
         verify_writer(context, name, opened.name, measure, opened.require_same, replaced=replaced)
         for name, context in opened.chosen(writer).items()

@@ -161,10 +161,9 @@ class OpenedTable:
         is_its = head is None or head.tables[0].endswith(suffix)
         return own if is_its else TableName(own.database, own.table.removesuffix(suffix))
 
-    def replaced(self) -> frozenset[str]:
-        """The names of the dead letters' parts that replays have replaced, of logs that were reset too."""
-        logs = (*self.owner.root.logs().values(), *self.owner.root.archived().values())
-        return frozenset(name for log in logs for name in read_log(log).replaced)
+    def logs(self) -> list[LogFacts]:
+        """Each log in the root, also those that were reset."""
+        return [read_log(log) for log in (*self.owner.root.logs().values(), *self.owner.root.archived().values())]
 
     def strangers(self) -> tuple[Stranger, ...]:
         """The parts in the table of whose uid no log is in the root, put aside or not."""

@@ -15,9 +15,7 @@ from hivesink.core.column_source import named_file
 from hivesink.core.manifest import PartEntry
 from hivesink.errors import InvalidOption, UnknownTable, Unsupported, WrongUsage
 from hivesink.formats import adapter
-from hivesink.logs import table_root
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.rejects import KEPT, SCHEMA, columns_of
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hivesink.ports import FileStore, LiveTable
-    from hivesink.sink.inspect.facts import LogFacts
     from hivesink.tables.opened import OpenedTable
 
 _BATCH = 8192
@@ -102,26 +99,14 @@ class DeadLetters:
         logs = (load(context).rows for context in self.opened.writers.values())
         return sum(bucket.rows for log in logs for (table, _), bucket in log.buckets.items() if table == self.name)
 
-    def logs(self) -> list[LogFacts]:
-        """Each log that the table or its dead letters name, with those that were reset. Raises LogDamaged, NewerFormat.
-
-        Dead letters that were renamed still name the log that has written them.
-        """
-        roots = {
-            root.location: root for root in (self.opened.owner.root, table_root(self.live, None, self.opened.site))
-        }
-        logs = [log for root in roots.values() for log in (*root.logs().values(), *root.archived().values())]
-        facts = [read_log(log) for log in logs]
-        for log in facts:
-            log.require_readable()
-        return facts
-
     def files(self, day: str | None = None) -> list[LetterFile]:
         """The files of dead letters, of each name one. What a replay has replaced is none, even if it is still there.
 
-        Raises what `logs` raises, StoreUnavailable, MetastoreUnreachable.
+        Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable.
         """
-        logs, files = self.logs(), dict[str, LetterFile]()
+        logs, files = self.opened.logs(), dict[str, LetterFile]()
+        for log in logs:
+            log.require_readable()
         replaced = {(part.name, part.length) for log in logs for part in log.replaced.values()}
         settled = [log.settled_parts() for log in logs]
         for partition, home in sorted(self.opened.metastore.registrar.lookup(self.live, None).items()):

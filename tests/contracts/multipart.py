@@ -65,6 +65,11 @@ class MultipartFileStore:
         for path in paths:
             self.uploads.pop(path, None)
 
+    def remove(self, files: Iterable[Finished]) -> None:
+        for file in files:
+            if self.find(file.path) == file:
+                del self.objects[file.path]
+
     def staged(self, folder: str) -> Sequence[str]:
         return sorted(path for path in self.uploads if _folder(path.partition(":")[2]) == folder)
 

@@ -117,6 +117,15 @@ def test_discarding_is_repeatable_and_only_for_staged_parts(store: FileStore, ta
     assert store.find(other.target) is not None
 
 
+def test_removing_is_repeatable_and_takes_only_the_very_file(store: FileStore, table: str) -> None:
+    gone, other, staged = stage(store, table), stage(store, table, 1), stage(store, table, 2)
+    store.publish(gone)
+    store.publish(other)
+    for _ in range(2):
+        store.remove([gone.finish(), Finished(other.target, other.length + 1), Finished(f"{table}/none", 1)])
+    assert (store.visible(table), store.staged(table)) == ([other.finish()], [staged.staged])
+
+
 def test_marks_are_created_once_and_are_no_data(store: FileStore, table: str) -> None:
     store.mark(f"{table}/dt=1/_SUCCESS")
     store.mark(f"{table}/dt=1/_SUCCESS")

@@ -92,7 +92,7 @@ def live(text: str) -> dict[PartitionKey, LivePartition]:
     return partitions
 
 
-def told(action: Action) -> str:  # noqa: PLR0911  one word per action
+def told(action: Action) -> str:  # noqa: C901, PLR0911  one word per action
     match action:
         case actions.Decide(manifest):
             return f"decide {manifest.kind}"

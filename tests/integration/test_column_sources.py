@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from hivesink.errors import InvalidOption
 from hivesink.spark import sources
 from hivesink.tables.opened import open_table
-from hivesink.tables.rejects import Census, DeadLetters, Wanted
+from hivesink.tables.rejects import DeadLetters, Wanted
 from hivesink.tables.replay import Replay
 from tests.cli.site import hivesink
 
@@ -95,8 +95,9 @@ def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: 
     assert [row.batch for row in arrived] == [0, 1]
     stage.spark.sql(f"ALTER TABLE {stage.table} SET TBLPROPERTIES ('sink.on-unknown-field'='ignore')")
     with open_table(stage.table, stage.uri) as opened:
-        again = Replay(DeadLetters(opened)).run(Wanted(), Census())
-    assert (again.rows, dict(again.failing)) == (1, {("device", "not UTF-8"): 1})
+        again = Replay(DeadLetters(opened))
+        replayed = again.run(Wanted(), again.try_out(Wanted())[0].parts)
+    assert (replayed.rows, dict(replayed.failing)) == (1, {("device", "not UTF-8"): 1})
     stage.spark.catalog.refreshTable(stage.table)
     (row,) = stage.query(f"SELECT {wanted}, arrived FROM {stage.table} WHERE userid = 4")
     # The number of its batch isn't kept.
@@ -170,10 +171,11 @@ def test_the_line_of_a_row(stage: Stage, small_blocks: None, shuffled: str) -> N
     assert [(row.line, bytes(row.value)) for row in letters] == [*BAD.items(), *BAD.items()]
     with open_table(stage.table, stage.uri) as opened:
         dead = DeadLetters(opened)
-        examples = [one.example for one in dead.reasons(Wanted(), Census())]
+        examples = [entry.example for entry in dead.reasons(Wanted())[0]]
         assert all(re.fullmatch(r"/.*/(a b|c)\.json line (7|60|99)", example) for example in examples)
         ids = {bytes(row.value): row.id for row in stage.query(f"SELECT id, value FROM {dead.name}")}
-        assert Replay(dead).run(Wanted(mended={ids[BAD[60]]: b'{"id": 60}'}), Census()).rows == 1
+        again, wanted = Replay(dead), Wanted(mended={ids[BAD[60]]: b'{"id": 60}'})
+        assert again.run(wanted, again.try_out(wanted)[0].parts).rows == 1
     stage.spark.catalog.refreshTable(stage.table)
     assert [row.place for row in stage.query(f"SELECT place FROM {stage.table} WHERE id = 60")] == [60]
 
