@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hivesink import wiring
 from hivesink.core.column_source import named_file
 from hivesink.core.manifest import PartEntry
 from hivesink.errors import InvalidOption, UnknownTable, Unsupported, WrongUsage
 from hivesink.formats import adapter
+from hivesink.logs import file_store
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.rejects import KEPT, SCHEMA, columns_of
 
