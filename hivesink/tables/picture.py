@@ -132,6 +132,7 @@ def picture_of(opened: OpenedTable, now: datetime, limit: int | None) -> Picture
             waits_for="; ".join(waits) or None,
         )
 
+    replayed = sum(part.rows for log in logs.values() for part in log.replaced.values())
     return Picture(
         table=opened.name,
         location=opened.live.location,
@@ -140,7 +141,8 @@ def picture_of(opened: OpenedTable, now: datetime, limit: int | None) -> Picture
         partitions_in_all=len(order),
         partitions=tuple(map(picture, shown)),
         epochs=tuple(epoch for writer, log in logs.items() for epoch in _epochs(writer, log)),
-        rejected=sum(log.totals.rejected - sum(part.rows for part in log.replaced.values()) for log in logs.values()),
+        # The log that wrote them may have been reset since.
+        rejected=max(0, sum(log.totals.rejected for log in logs.values()) - replayed),
     )
 
 

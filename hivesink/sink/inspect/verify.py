@@ -125,7 +125,8 @@ def _read(context: CommitContext, path: str, measure: Measure) -> int | str:
 def _results(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[EpochResult]:
     by_epoch: dict[Epoch, list[PartEntry]] = {}
     for manifest, part in evidence.log.effective():
-        by_epoch.setdefault(manifest.epoch, []).append(part)
+        if part.name not in evidence.replaced:
+            by_epoch.setdefault(manifest.epoch, []).append(part)
     for manifest in evidence.log.manifests:
         parts = by_epoch.get(manifest.epoch, [])
         yield EpochResult(
