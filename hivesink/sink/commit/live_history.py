@@ -73,7 +73,7 @@ class LiveHistory:
 
     def _carry_out(self, runner: PlanRunner, first: Snapshot | None = None) -> None:
         before = runner.history.epoch
-        self.seen |= runner.history.keys
+        self.seen |= runner.history.places
         try:
             runner.finish(first)
         finally:
