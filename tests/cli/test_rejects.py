@@ -1,4 +1,4 @@
-"""`hivesink rejects`, on the real metastore: the list, the way back, and that nothing comes back twice."""
+"""`hivesink rejects`: the list, the way back, and that nothing comes back twice."""
 
 from __future__ import annotations
 
@@ -11,22 +11,42 @@ from contextlib import closing
 from copy import copy
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.table import TableName
 from hivesink.metastore.thrift_connection import Connection
+from hivesink.sink.task.messages import InputShape
+from hivesink.storage.rename_store import RenameFileStore
 from tests.cli.site import Ingest, alter, hivesink, rename
+from tests.sink.harness import TABLE
+from tests.tables.replays import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
+GOOD = [{"id": number, "dt": f"2026-01-0{1 + number % 2}"} for number in range(4)]
+NAME = str(TABLE)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Three epochs of four good rows and one dead letter each, `{"id": "seven"}`, without a server."""
+    made = World()
+    made.patch(monkeypatch)
+    records = [json.dumps(row).encode() for row in GOOD] + [b'{"id": "seven"}']
+    for _ in range(3):
+        made.ingest(pa.RecordBatch.from_pydict({"value": records}), InputShape(value="value", topic_name="t"))
+    monkeypatch.setattr("hivesink.cli.rejects.open_table", lambda *_: made.opened())
+    return made
+
+
 @pytest.fixture
 def letters(uri: str, table: str) -> Iterator[Ingest]:
-    """Three epochs of four good rows and one dead letter each, `{"id": "seven"}`."""
+    """The same on the real metastore."""
     with closing(Ingest(table, uri, options={"sink.on-bad-record": "dead-letter"})) as writer:
         for _ in range(3):
             writer.commit()
@@ -46,37 +66,108 @@ def mend(file: Path, text: str) -> None:
     file.write_text("".join(json.dumps({**line, "value": text}) + "\n" for line in lines))
 
 
-def test_the_list_by_reason(letters: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "rejects", letters.table)
+def test_the_list_by_reason(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    said = hivesink(capsys, "rejects", NAME)
     assert said.code == 0, said.err
     assert re.search(r"│ +3 │ id +│ .*bigint", said.out)
-    assert f"{letters.table}: 3 rejected records" in said.out
-    found = hivesink(capsys, "rejects", letters.table, "--json").data
-    (one,) = found["rejects"]
-    assert (one["records"], one["field"], found["waiting"]) == (3, "id", 0)
-    assert hivesink(capsys, "rejects", "--json", letters.table, "--field", "note").data["rejects"] == []
-    wrong = hivesink(capsys, "rejects", letters.table, "--day", "yesterday")
+    assert f"{NAME}: 3 rejected records" in said.out
+    data = hivesink(capsys, "rejects", NAME, "--json").data
+    (entry,) = data["rejects"]
+    assert (entry["records"], entry["field"], data["waiting"]) == (3, "id", 0)
+    wrong = hivesink(capsys, "rejects", NAME, "--day", "yesterday")
     assert (wrong.code, "write yyyy-MM-dd" in wrong.error) == (2, True)
+    (home,) = world.metastore.partitions(TABLE.rejected).values()
+    file = RenameFileStore(world.files).visible(home)[0].path
+    world.files.rename(file, f"{home}/compacted")
+    told = "1 can't be replayed: their files are not (or not yet) what a job of this table has written"
+    for command in ([], ["replay", "--dry-run"]):
+        assert told in hivesink(capsys, "rejects", *command, NAME).out
 
 
-def test_those_that_wait_for_a_roll_are_told_of(letters: Ingest, uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    rolls = {"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "false"}
-    with closing(Ingest(letters.table, uri, "second", options=rolls)) as writer:
-        writer.commit()
+def test_those_that_wait_for_a_roll_are_told_of(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.options = {"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.rollover-interval": "1h"}
+    world.ingest(pa.RecordBatch.from_pydict({"value": [b"{"]}), InputShape(value="value"), ends=False)
     for arguments in ([], ["replay", "--dry-run"]):
-        said = hivesink(capsys, "rejects", *arguments, letters.table)
+        said = hivesink(capsys, "rejects", *arguments, NAME)
         assert "1 more wait in the jobs' logs; they are in the table once it is rolled" in said.out
-    assert hivesink(capsys, "rejects", "replay", letters.table, "--json", "--yes").data["waiting"] == 1
+    assert hivesink(capsys, "rejects", "replay", NAME, "--json", "--yes").data["waiting"] == 1
 
 
-def test_a_table_without_dead_letters(ingest: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
-    said = hivesink(capsys, "rejects", ingest.table)
-    into = f"{ingest.table}__rejected, or that table was dropped or renamed"
-    none = f"no record of {ingest.table} was ever rejected into {into}"
+def test_a_table_without_dead_letters(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.metastore.drop_table(TABLE.rejected)
+    said = hivesink(capsys, "rejects", NAME)
+    none = f"no record of {NAME} was ever rejected into {NAME}__rejected, or that table was dropped or renamed"
     assert (said.code, said.out) == (0, f"{none}\n")
-    refused = hivesink(capsys, "rejects", "replay", ingest.table, "--yes")
+    refused = hivesink(capsys, "rejects", "replay", NAME, "--yes")
     assert refused.code == 65
     assert f"nothing to replay: {none}; with sink.on-bad-record" in refused.error
+
+
+def test_a_file_that_is_not_there_is_named_once(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert world.ids()
+    said = hivesink(capsys, "rejects", "replay", NAME, "--mended", "nope.jsonl")
+    assert (said.code, said.error) == (2, "hivesink: --mended nope.jsonl: No such file or directory")
+
+
+def test_what_does_not_fit_the_table_of_today_fails_again_and_says_why(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = world.ids()
+    said = hivesink(capsys, "rejects", "replay", NAME, "--yes", "--json")
+    assert said.code == 1
+    (failing,) = said.data["failing"]
+    assert (said.data["replayed"], failing["records"], failing["field"]) == (0, 3, "id")
+    assert "text into bigint" in failing["reason"]
+    assert world.ids() == before
+
+
+def test_mended_records_come_back_once(world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file, before = tmp_path / "mend.jsonl", len(world.rows(TABLE))
+    assert hivesink(capsys, "rejects", NAME, "--export", file).code == 0
+    twice = hivesink(capsys, "rejects", NAME, "--export", file)
+    assert (twice.code, "there is a file" in twice.error) == (2, True)
+    mend(file, '{"id": 77, "dt": "2026-01-09"}')
+    replay = "rejects", "replay", NAME, "--mended", file
+    tried = hivesink(capsys, *replay, "--dry-run")
+    assert (tried.code, len(world.rows(TABLE))) == (0, before)
+    assert "3 records would be rows, 0 fail again" in tried.out
+    # Some editors put a mark of the byte order in front.
+    file.write_text(file.read_text(), encoding="utf-8-sig")
+    said = hivesink(capsys, *replay, "--yes")
+    assert (said.code, said.err) == (0, "")
+    assert "3 records are rows now, 0 fail again" in said.out
+    again = hivesink(capsys, *replay, "--yes")
+    assert (again.code, again.err) == (0, "")
+    assert "0 records are rows now, 0 fail again\n3 of " in again.out
+    assert hivesink(capsys, "rejects", NAME, "--json").data["rejects"] == []
+    assert [row["id"] for row in world.rows(TABLE)].count(77) == 3
+
+
+def test_a_line_with_two_values_is_refused(world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "mend.jsonl"
+    file.write_text(f'{{"id": "{world.ids()[0]}", "value": "{{}}", "base64": "e30="}}')
+    refused = hivesink(capsys, "rejects", "replay", NAME, "--mended", file, "--yes")
+    assert (refused.code, f"{file} line 1 has both `value` and `base64`; leave one" in refused.error) == (65, True)
+
+
+def test_filters_that_match_nothing_say_what_there_is(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    (entry,) = hivesink(capsys, "rejects", NAME, "--field", "ID", "--json").data["rejects"]
+    assert (entry["field"], entry["records"]) == ("id", 3)
+    reason, day = entry["reason"], entry["first"][:10]
+    there = f"nothing matches --field nofield; there are: fields id; reasons '{reason}'; days {day}"
+    for command in ("list",), ("replay", "--yes"), ("replay", "--dry-run"):
+        said = hivesink(capsys, "rejects", command[0], NAME, *command[1:], "--field", "nofield")
+        assert (said.code, there in said.out) == (0, True), said
+        data = hivesink(capsys, "rejects", command[0], NAME, *command[1:], "--reason", "text", "--json").data
+        assert (data["instead"]["fields"], data["instead"]["reasons"]) == (["id"], [reason])
+    assert hivesink(capsys, "rejects", NAME, "--json").data["instead"] is None
+    tried = hivesink(capsys, "rejects", "replay", NAME, "--field", "Id", "--dry-run", "--json").data
+    assert (tried["failing"][0]["records"], tried["instead"]) == (3, None)
+    world.alter({"sink.column.id.from": "$.number"})
+    assert hivesink(capsys, "rejects", "replay", NAME, "--yes").code == 0
+    assert [row["id"] for row in world.rows(TABLE)].count(None) == 3
+    said = hivesink(capsys, "rejects", "replay", NAME, "--day", day)
+    assert f"nothing matches --day {day}: no rejected record is left" in said.out
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["replay", "--yes"]])
@@ -87,51 +178,6 @@ def test_the_dead_letter_table_is_not_the_one_to_name(
     assert said.code != 0
     told = f"{letters.table}__rejected holds the dead letters of {letters.table}: name {letters.table}"
     assert said.error == f"hivesink: {told}"
-
-
-def test_what_does_not_fit_the_table_of_today_fails_again_and_says_why(
-    letters: Ingest, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = values(letters)
-    said = hivesink(capsys, "rejects", "replay", letters.table, "--yes", "--json")
-    assert said.code == 1
-    (failing,) = said.data["failing"]
-    assert (said.data["replayed"], failing["records"], failing["field"]) == (0, 3, "id")
-    assert "text into bigint" in failing["reason"]
-    assert values(letters) == before
-
-
-def test_mended_records_come_back_once(letters: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file = tmp_path / "mend.jsonl"
-    before = values(letters)
-    assert hivesink(capsys, "rejects", letters.table, "--export", file).code == 0
-    twice = hivesink(capsys, "rejects", letters.table, "--export", file)
-    assert (twice.code, "there is a file" in twice.error) == (2, True)
-    mend(file, '{"id": 77, "note": "mended", "dt": "2026-01-09"}')
-    tried = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--dry-run")
-    assert (tried.code, values(letters)) == (0, before)
-    assert "3 records would be rows, 0 fail again" in tried.out
-    said = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes")
-    assert (said.code, said.err) == (0, "")
-    assert values(letters) == sorted([*before, 77, 77, 77])
-    again = hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes")
-    assert (again.code, again.err) == (0, "")
-    assert "0 records are rows now, 0 fail again\n3 of " in again.out
-    assert hivesink(capsys, "rejects", letters.table, "--json").data["rejects"] == []
-    assert values(letters) == sorted([*before, 77, 77, 77])
-    verified = hivesink(capsys, "verify", letters.table)
-    assert (verified.code, "note" in verified.out) == (0, False), verified.out
-
-
-def test_after_the_table_was_mended(letters: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
-    before = values(letters)
-    alter(letters, {"sink.column.id.from": "$.number"})
-    said = hivesink(capsys, "rejects", "replay", letters.table, "--yes")
-    assert said.code == 0, said.err
-    assert f"{letters.table}: 3 records are rows now, 0 fail again" in said.out
-    (home,) = letters.location.glob("dt=__HIVE_DEFAULT_PARTITION__")
-    assert [row["id"] for file in home.glob("part-*") for row in pq.read_table(file).to_pylist()] == [None] * 3
-    assert len(values(letters)) == len(before) + 3
 
 
 def test_a_job_goes_on_beside_it_and_its_dead_letters_are_the_next_ones(
@@ -148,6 +194,8 @@ def test_a_job_goes_on_beside_it_and_its_dead_letters_are_the_next_ones(
     status = hivesink(capsys, "status", letters.table)
     assert status.code == 0
     assert "rejects-replay" in status.out
+    verified = hivesink(capsys, "verify", letters.table)
+    assert (verified.code, "note" in verified.out) == (0, False), verified.out
     # What was replayed isn't listed any more.
     listed = hivesink(capsys, "rejects", letters.table, "--json").data["rejects"]
     assert sum(one["records"] for one in listed) == 1
@@ -214,25 +262,6 @@ def test_a_table_is_mended_a_replay_is_killed_and_the_next_command_finishes_it(
     assert (again.code, again.err) == (0, "")
     assert f"{name}: 1 record is a row now" in again.out
     assert values(letters).count(-1) == 4
-
-
-def test_filters_that_match_nothing_say_what_there_is(letters: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
-    (one,) = hivesink(capsys, "rejects", letters.table, "--field", "ID", "--json").data["rejects"]
-    assert (one["field"], one["records"]) == ("id", 3)
-    reason, day = one["reason"], one["first"][:10]
-    there = f"nothing matches --field nofield; there are: fields id; reasons '{reason}'; days {day}"
-    for command in ("list",), ("replay", "--yes"), ("replay", "--dry-run"):
-        said = hivesink(capsys, "rejects", command[0], letters.table, *command[1:], "--field", "nofield")
-        assert (said.code, there in said.out) == (0, True), said
-        told = hivesink(capsys, "rejects", command[0], letters.table, *command[1:], "--reason", "text", "--json").data
-        assert (told["instead"]["fields"], told["instead"]["reasons"]) == (["id"], [reason])
-    assert hivesink(capsys, "rejects", letters.table, "--json").data["instead"] is None
-    tried = hivesink(capsys, "rejects", "replay", letters.table, "--field", "Id", "--dry-run", "--json").data
-    assert (tried["failing"][0]["records"], tried["instead"]) == (3, None)
-    alter(letters, {"sink.column.id.from": "$.number"})
-    assert hivesink(capsys, "rejects", "replay", letters.table, "--yes").code == 0
-    said = hivesink(capsys, "rejects", "replay", letters.table, "--day", day)
-    assert f"nothing matches --day {day}: no rejected record is left" in said.out
 
 
 def test_after_the_table_was_made_anew_a_replay_says_how_to_go_on(

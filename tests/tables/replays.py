@@ -68,15 +68,26 @@ class World:
     @contextmanager
     def process(self, files: FileSystem | None = None) -> Iterator[DeadLetters]:
         """A process that comes to the files through `files`."""
+        with self.opened(files) as opened:
+            yield DeadLetters(opened)
+
+    @contextmanager
+    def opened(self, files: FileSystem | None = None) -> Iterator[OpenedTable]:
+        """The table as a process sees it."""
         before, self.current = self.current, files or self.files
         try:
             live, store = self.metastore.table(TABLE), wiring.MetastoreAddress(self.metastore, None)
             parts = RenameFileStore(self.current)
             owner = Ownership(table_root(live, None), self.metastore, parts)
             writers = {writer: CommitContext(log, parts, self.metastore) for writer, log in owner.root.logs().items()}
-            yield DeadLetters(OpenedTable(str(TABLE), live, writers, NO_SITE, store, owner))
+            yield OpenedTable(str(TABLE), live, writers, NO_SITE, store, owner)
         finally:
             self.current = before
+
+    def alter(self, properties: Mapping[str, str]) -> None:
+        """As ALTER TABLE … SET TBLPROPERTIES."""
+        entry = self.metastore._entries[TABLE]
+        entry.spec = replace(entry.spec, properties=tuple(properties.items()))
 
     def setup(self) -> wiring.OpenedWriter:
         """The job's writer, opened by `options`."""
@@ -88,8 +99,10 @@ class World:
             options=_OPTIONS | dict(self.options),
         )
 
-    def ingest(self, batch: pa.RecordBatch, shape: InputShape, at: datetime | None = None) -> None:
-        """The job's next batch, which arrives `at`."""
+    def ingest(
+        self, batch: pa.RecordBatch, shape: InputShape, at: datetime | None = None, *, ends: bool = True
+    ) -> None:
+        """The job's next batch, which arrives `at`, and with `ends` the end of the job."""
         setup = self.setup()
         if at is not None:
             setup = replace(setup, context=replace(setup.context, now=lambda: at))
@@ -101,7 +114,8 @@ class World:
         committer = setup.committer(tolerant=False)
         committer.commit(BatchRef("q", BatchId(self.batches), (start,), (end,)), shape, write)
         self.batches += 1
-        committer.finish()
+        if ends:
+            committer.finish()
 
     def ids(self) -> list[str]:
         """Those of the dead letters, as `hivesink rejects list` finds them."""

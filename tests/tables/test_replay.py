@@ -118,11 +118,10 @@ def test_a_record_without_what_the_table_needs_now_is_not_replayed(monkeypatch: 
     batch = pa.RecordBatch.from_pydict({"value": pa.array([f'{{"id": {BIG}, "dt": "a"}}'.encode()])})
     world.ingest(batch, InputShape(value="value"))
     widen(world)
-    entry = world.metastore._entries[TABLE]
-    entry.spec = replace(entry.spec, properties=(("sink.column.o.from", "kafka.offset"),))
+    world.alter({"sink.column.o.from": "kafka.offset"})
     assert world.replay() == 0
     assert world.census.lacking == 1
-    entry.spec = replace(entry.spec, properties=())
+    world.alter({})
     assert world.replay() == 1
     assert world.census.lacking == 0
 
