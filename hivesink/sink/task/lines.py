@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink.core.column_source import LINE, Metadata, named_file
-from hivesink.errors import HiveSinkError, StoreUnavailable, Unsupported
+from hivesink.errors import HiveSinkError, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ class LineNumbers:
 
     plan: TaskPlan
     open: Callable[[str], BinaryIO]
-    """Opens a file of the source, to read. May raise HiveSinkError, OSError."""
+    """Opens a file of the source, to read. Raises StoreUnavailable, Unsupported."""
     _block: tuple[str | None, int] | None = None
     """Path and beginning of the newest row's block."""
     _rows: int = 0
@@ -95,20 +95,16 @@ class LineNumbers:
         files = paths.dictionary_encode()
         codes, numbers = np.asarray(files.indices), np.asarray(followed.column(names.index(ROW))) + 1
         for code, block in set(zip(codes.tolist(), blocks.tolist(), strict=True)):
-            numbers[(codes == code) & (blocks == block)] += self._required(files.dictionary[code].as_py(), block)
+            path = files.dictionary[code].as_py()
+            before = self._before.get((path, block))
+            if before is None:
+                before = self._before[path, block] = self._lines_before(path, block)
+            numbers[(codes == code) & (blocks == block)] += before
         return pa.RecordBatch.from_arrays([*followed.columns, pa.array(numbers)], [*names, LINE])
 
     def _places(self, batch: pa.RecordBatch) -> tuple[pa.Array, NDArray[np.int64]]:
         names, shape = batch.schema.names, self.plan.shape
         return batch.column(names.index(shape.path)), np.asarray(batch.column(names.index(shape.block)))
-
-    def _required(self, path: str, block: int) -> int:
-        before = self._before.get((path, block))
-        try:
-            before = self._before[path, block] = self._lines_before(path, block) if before is None else before
-        except FileNotFoundError as error:
-            raise StoreUnavailable(action="count the lines of", path=named_file(path), reason="it is gone") from error
-        return before
 
     def _lines_before(self, path: str, block: int) -> int:
         """How many lines of the file are in earlier blocks. Raises what `open` raises; Unsupported."""
