@@ -18,7 +18,7 @@ from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Pri
 from hivesink.core.time_format import EpochUnit
 from hivesink.decode.arrowtypes import check_types
 from hivesink.decode.json.exact import ValueParser
-from hivesink.decode.reader import ColumnsReader, RowsReader
+from hivesink.decode.reader import ColumnsReader
 from hivesink.decode.values import DecodeOptions, InvalidValue, TimeRules
 from hivesink.errors import ColumnsDontFit
 
@@ -83,15 +83,6 @@ def test_an_instant_becomes_a_wall_clock_in_the_tables_zone() -> None:
         datetime(2026, 3, 29, 3),
         datetime(2050, 7, 1, 14),
     ]
-
-
-def test_a_wall_clock_beyond_year_9999_is_a_bad_row() -> None:
-    last = datetime(9999, 12, 31, 23, 30, tzinfo=UTC)
-    assert read(P.TIMESTAMP, [last], INSTANT, zone="UTC")[0] == [last.replace(tzinfo=None)]
-    assert read(P.TIMESTAMP, [last], INSTANT, zone="Europe/Berlin") == (
-        [],
-        [(0, "v", "out of range for timestamp")],
-    )
 
 
 def test_null_in_a_not_null_column_is_a_bad_row() -> None:
@@ -206,21 +197,6 @@ def test_all_problems_of_a_stream_are_told_together() -> None:
     stream = pa.schema([("a", pa.string()), ("B", pa.int32()), ("b", pa.int32())])
     with pytest.raises(ColumnsDontFit, match=r"a: string can't be int.*; b: B, b differ only in case; c: missing"):
         check_types(stream, [Column(name, P.INT) for name in "abc"])
-
-
-def test_a_batch_that_lacks_a_column_is_refused() -> None:
-    with pytest.raises(ColumnsDontFit, match="v: missing"):
-        ColumnsReader([Column("v", P.INT)], DecodeOptions()).read(pa.RecordBatch.from_pydict({"w": [1]}))
-
-
-def test_the_reader_of_raw_rows_decodes_json_and_of_others_columns() -> None:
-    columns = [Column("userid", P.INT)]
-    raw = pa.RecordBatch.from_pydict({"offset": [1, 2], "value": [b'{"userId": 7}', b"{"]})
-    done = RowsReader(columns, "value", DecodeOptions()).read(raw)
-    assert done.table.to_pylist() == [{"userid": 7}]
-    assert [bad.index for bad in done.bad] == [1]
-    decoded = pa.RecordBatch.from_pydict({"userId": [7]})
-    assert RowsReader(columns, None, DecodeOptions()).read(decoded).table.to_pylist() == [{"userid": 7}]
 
 
 # The reference: the same values as JSON, read by the exact decoder.

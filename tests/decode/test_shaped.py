@@ -137,11 +137,6 @@ def test_agrees_on_each_odd_value_in_a_known_shape(kind: HiveType) -> None:
     assert_same([Column("a", kind)], DecodeOptions(), [plain, found, ignored, [*plain, *found, *ignored]])
 
 
-def test_a_record_without_a_shape_hides_none_of_the_others() -> None:
-    records = [b"x", b"{}", *([b'{"a":1,"b":"x"}'] * 40)]
-    assert proved(AB, records) == list(range(2, 42))
-
-
 HOSTILE = st.one_of(numbers, strings, times.map('"{}"'.format), st.sampled_from([*ODD, "", "x", "1,2", '"a":1', "]"]))
 
 

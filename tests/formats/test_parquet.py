@@ -91,10 +91,6 @@ def test_physical_types_that_hive_2_reads() -> None:
     }
 
 
-def test_columns_are_in_ddl_order_under_their_names() -> None:
-    assert pq.ParquetFile(written(rows(ROW))).schema_arrow.names == list(COLUMNS)
-
-
 def test_the_file_does_not_pass_for_one_of_parquet_mr() -> None:
     """Hive and Impala would take its timestamps for instants and shift them: see `docs/types.md`."""
     metadata = pq.ParquetFile(written(rows(ROW))).metadata
@@ -130,11 +126,6 @@ def test_compression(compression: ParquetCompression, codec: str) -> None:
     assert pq.ParquetFile(stream).metadata.row_group(0).column(0).compression == codec
 
 
-def test_statistics_let_readers_skip() -> None:
-    column = pq.ParquetFile(written(rows(ROW, {**ROW, "z": 5}))).metadata.row_group(0).column(0)
-    assert (column.statistics.min, column.statistics.max) == (1, 5)
-
-
 def chunks(stream: io.BytesIO, group: int = 0) -> dict[str, Any]:
     """The metadata of a row group's columns, by the leaves' paths."""
     metadata = pq.ParquetFile(stream).metadata.row_group(group)
@@ -151,10 +142,6 @@ def test_the_declared_order_names_leaves() -> None:
         for key in metadata.sorting_columns
     ]
     assert declared == [("text", True, False), ("z", False, False)]
-
-
-def test_without_an_order_none_is_declared() -> None:
-    assert pq.ParquetFile(written(rows(ROW))).metadata.row_group(0).sorting_columns == ()
 
 
 def test_a_file_without_rows_is_whole() -> None:
