@@ -50,8 +50,7 @@ class JsonDecoder:
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodedRows:
         """`values` are binary, string or their large forms; null is a tombstone. Raises TypeError for other types."""
-        batches: list[pa.RecordBatch] = []
-        good: list[Rows] = [np.empty(0, np.int64)]
+        pieces: list[Piece] = []
         bad: list[BadRow] = []
         skipped = 0
         for start, chunk in _chunks(values):
@@ -63,56 +62,42 @@ class JsonDecoder:
                 tombstones = np.setdiff1d(np.arange(len(chunk)), present)
                 bad += [BadRow(start + int(row), None, "no value (tombstone)") for row in tombstones]
             if len(records):
-                batch, rows = self._chunk(records, start + present, bad)
-                batches.append(batch)
-                good.append(rows)
-        table = pa.Table.from_batches(batches, self.schema)
-        everything = table.num_rows == len(values)
-        good_rows = None if everything else pa.array(np.concatenate(good), pa.int32())
+                pieces += self._pieces(records, start + present, bad)
+        table = pa.Table.from_batches([batch for _, batch in pieces], self.schema)
+        good = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
+        if (good[1:] < good[:-1]).any():
+            order = np.argsort(good, kind="stable")
+            table, good = table.take(pa.array(order)), good[order]
+        good_rows = None if len(good) == len(values) else pa.array(good, pa.int32())
         return DecodedRows(table, good_rows, tuple(sorted(bad, key=lambda row: row.index)), skipped)
 
-    def _chunk(self, records: pa.StringArray, rows: Rows, bad: list[BadRow]) -> tuple[pa.RecordBatch, Rows]:
-        """The good rows of `records`, whose input rows are `rows`, and their input rows; the others go to `bad`."""
-        pieces = self._shaped.decode(records)
-        if sum(len(places) for places, _ in pieces) < len(records):
-            rest = np.ones(len(records), dtype=np.bool_)
-            for places, _ in pieces:
-                rest[places] = False
-            left = np.flatnonzero(rest)
-            pieces += self._unshaped(records.take(pa.array(left)) if pieces else records, left, rows, bad)
-        if not pieces:
-            return pa.RecordBatch.from_pylist([], schema=self.schema), rows[:0]
-        if len(pieces) == 1:
-            ((places, batch),) = pieces
-            return batch, rows if len(places) == len(rows) else rows[places]
-        order = np.concatenate([places for places, _ in pieces])
-        both = pa.Table.from_batches([batch for _, batch in pieces], self.schema)
-        merged = both.take(pa.array(np.argsort(order, kind="stable"))).combine_chunks()
-        (batch,) = merged.to_batches()
-        return batch, rows[np.sort(order)]
-
-    def _unshaped(self, records: pa.StringArray, places: Rows, rows: Rows, bad: list[BadRow]) -> list[Piece]:
-        """The good rows of `records`, which are those at `places` of a chunk."""
-        pieces: list[Piece] = []
-        doubtful = np.arange(len(records))
-        if not self._mostly_bad:
-            batch, doubt = self._keyed.decode(records)
-            sure, doubtful = np.flatnonzero(~doubt), np.flatnonzero(doubt)
-            if not len(doubtful):
-                return [(places, batch)]
-            if len(sure):
-                pieces.append((places[sure], batch.take(pa.array(sure))))
+    def _pieces(self, records: pa.StringArray, rows: Rows, bad: list[BadRow]) -> Iterator[Piece]:
+        """The good rows of `records`, whose input rows are `rows`; the others go to `bad`."""
+        left = np.ones(len(records), dtype=np.bool_)
+        for places, batch in self._shaped.decode(records):
+            yield rows[places], batch
+            left[places] = False
+        unshaped = np.flatnonzero(left)
+        if len(unshaped) and not self._mostly_bad:
+            some = records if len(unshaped) == len(records) else records.take(pa.array(unshaped))
+            batch, doubt = self._keyed.decode(some)
+            if not doubt.all():
+                yield rows[unshaped[~doubt]], batch.filter(pa.array(~doubt)) if doubt.any() else batch
+            left[unshaped] = doubt
+        doubtful = np.flatnonzero(left)
         exact: list[list[Any]] = []
         fitting: list[int] = []
         again = records.view(pa.binary()).take(pa.array(doubtful)).to_pylist()
-        for place, record in zip(places[doubtful].tolist(), again, strict=True):
+        for row, record in zip(rows[doubtful].tolist(), again, strict=True):
             try:
                 exact.append(self._exact.row(record))
-                fitting.append(place)
+                fitting.append(row)
             except InvalidValue as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
-                bad.append(error.bad_row(int(rows[place])))
-        self._mostly_bad = 2 * (len(doubtful) - len(fitting)) > len(records)
-        return [*pieces, (np.array(fitting, np.int64), exact_batch(exact, self.schema))] if exact else pieces
+                bad.append(error.bad_row(row))
+        if len(unshaped):
+            self._mostly_bad = 2 * (len(doubtful) - len(fitting)) > len(unshaped)
+        if exact:
+            yield np.array(fitting, np.int64), exact_batch(exact, self.schema)
 
 
 def exact_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
