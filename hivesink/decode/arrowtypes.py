@@ -131,7 +131,8 @@ def _fits(given: pa.DataType, kind: Primitive | Decimal | Varchar | Char, *, epo
         case Decimal() | Primitive.TINYINT | Primitive.SMALLINT | Primitive.INT | Primitive.BIGINT:
             fits = types.is_integer(given) or types.is_decimal(given)
         case Primitive.FLOAT | Primitive.DOUBLE:
-            fits = _fits_float(given, kind)
+            is_exact = types.is_signed_integer(given) and given.bit_width <= _EXACT_IN[kind]
+            fits = is_exact or types.is_float32(given) or (kind is Primitive.DOUBLE and types.is_float64(given))
         case Primitive.STRING | Varchar() | Char():
             fits = types.is_string(given) or types.is_large_string(given)
         case Primitive.BINARY:
@@ -147,14 +148,6 @@ def _fits(given: pa.DataType, kind: Primitive | Decimal | Varchar | Char, *, epo
 
 def _is_count(given: pa.DataType) -> bool:
     return bool(types.is_signed_integer(given) and given.bit_width >= INTEGER_BITS[Primitive.INT])
-
-
-def _fits_float(given: pa.DataType, kind: Primitive) -> bool:
-    if types.is_float64(given):
-        return kind is Primitive.DOUBLE
-    if types.is_signed_integer(given):
-        return bool(given.bit_width <= _EXACT_IN[kind])
-    return bool(types.is_float32(given))
 
 
 def is_list(given: pa.DataType) -> bool:

@@ -34,7 +34,10 @@ def convert(array: pa.Array, kind: HiveType, times: TimeRules) -> Converted:  # 
         return pa.nulls(len(array), wanted), {}
     match kind:
         case Array():
-            return _lists(array, kind, times)
+            entries = _Entries(array)
+            items, bad = convert(entries.of(array.values), kind.element, times)
+            lists = pa.ListArray.from_arrays(entries.offsets, items).cast(wanted)
+            return lists, entries.rows(bad, lambda _, index: str(index))
         case Map():
             return _maps(array, kind, times)
         case Struct():
@@ -42,7 +45,10 @@ def convert(array: pa.Array, kind: HiveType, times: TimeRules) -> Converted:  # 
         case Primitive.STRING:
             return _utf8(array.cast(wanted))
         case Varchar() | Char():
-            return _bounded(array.cast(wanted), kind)
+            texts, bad = _utf8(array.cast(wanted))
+            texts, long = clocks.bounded(texts, kind)
+            texts, beyond = _without(texts, long, f"longer than {kind}")
+            return texts, bad | beyond
         case Decimal():
             return _decimals(array, kind)
         case Primitive.TIMESTAMP | Primitive.DATE:
@@ -99,13 +105,6 @@ def _utf8(texts: pa.Array) -> Converted:
     return _without(texts, clocks.not_utf8(texts), "not UTF-8")
 
 
-def _bounded(texts: pa.Array, kind: Varchar | Char) -> Converted:
-    texts, bad = _utf8(texts)
-    texts, long = clocks.bounded(texts, kind)
-    texts, beyond = _without(texts, long, f"longer than {kind}")
-    return texts, bad | beyond
-
-
 def _clocks(array: pa.Array, times: TimeRules, kind: HiveType) -> Converted:
     """Instants (with a zone, or counted from 1970) and wall clocks as wall clocks, or as their dates."""
     if types.is_date(array.type):
@@ -160,13 +159,6 @@ class _Entries:
             row = int(np.searchsorted(self._edges, item, side="right")) - 1
             first.setdefault(row, error.within(step(item, item - int(self._edges[row]))))
         return first
-
-
-def _lists(array: pa.Array, kind: Array, times: TimeRules) -> Converted:
-    entries = _Entries(array)
-    items, bad = convert(entries.of(array.values), kind.element, times)
-    lists = pa.ListArray.from_arrays(entries.offsets, items).cast(arrow_type(kind))
-    return lists, entries.rows(bad, lambda _, index: str(index))
 
 
 def _maps(array: pa.Array, kind: Map, times: TimeRules) -> Converted:

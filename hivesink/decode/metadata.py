@@ -82,18 +82,12 @@ class MetadataReader:
         values, bad = [], dict[int, InvalidValue]()
         for row, value in enumerate(octets.to_pylist()):
             try:
-                values.append(None if value is None else self._parsed(column, value))
-            except InvalidValue as error:  # noqa: PERF203 -- one value that doesn't fit must not keep the others back
+                quoted = None if value is None else json.dumps(value.decode(), ensure_ascii=False)
+                values.append(None if quoted is None else self._parsers[column].of_text(quoted, column.type))
+            except (InvalidValue, UnicodeDecodeError) as error:  # noqa: PERF203 -- must not keep the others back
                 values.append(None)
-                bad[row] = error
+                bad[row] = error if isinstance(error, InvalidValue) else InvalidValue("not UTF-8")
         return pa.array(values, arrow_type(column.type)), bad
-
-    def _parsed(self, column: Column, value: bytes) -> object:
-        try:
-            quoted = json.dumps(value.decode(), ensure_ascii=False)
-        except UnicodeDecodeError:
-            raise InvalidValue(reason="not UTF-8") from None
-        return self._parsers[column].of_text(quoted, column.type)
 
 
 def _is_text(kind: HiveType) -> bool:

@@ -1,4 +1,4 @@
-"""Which columns of a Parquet file are worth a dictionary, by a sample of the rows.
+"""The leaf columns of rows, as Parquet has them, and which of them are worth a dictionary.
 
 Where values repeat, a dictionary makes files smaller for no more CPU time; elsewhere it costs both
 (bench/LAB.md, "Dictionaries").
@@ -7,10 +7,12 @@ Where values repeat, a dictionary makes files smaller for no more CPU time; else
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hivesink.formats.leaves import leaves
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _SAMPLE = 4096
 """Rows. A look at so many takes 12 ms for 60 columns."""
@@ -43,3 +45,25 @@ def _repeat(values: pa.Array) -> bool:
         return False
     nulls: int = values.null_count
     return 0 < len(values.unique()) - bool(nulls) <= _SHARE * (len(values) - nulls)
+
+
+def leaves(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """Each leaf's path, as Parquet spells it (`tags.list.element`), and its values."""
+    for name in rows.column_names:
+        column = rows.column(name)
+        yield from _leaves(name, column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks))
+
+
+def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    if pa.types.is_struct(values.type):
+        for part, inner in zip(values.type, values.flatten(), strict=True):
+            yield from _leaves(f"{path}.{part.name}", inner)
+    elif pa.types.is_map(values.type):
+        # Of a slice, these are still those of the whole.
+        first, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
+        yield from _leaves(f"{path}.key_value.key", values.keys[first:end])
+        yield from _leaves(f"{path}.key_value.value", values.items[first:end])
+    elif pa.types.is_list(values.type):
+        yield from _leaves(f"{path}.list.element", values.flatten())
+    else:
+        yield path, values

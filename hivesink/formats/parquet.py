@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hivesink.config.formats import ParquetCompression, ParquetTimestamp
-from hivesink.formats.dictionaries import Dictionaries
-from hivesink.formats.leaves import leaves
+from hivesink.formats.dictionaries import Dictionaries, leaves
 from hivesink.ports import FileContent
 
 if TYPE_CHECKING:
