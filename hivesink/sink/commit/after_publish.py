@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.partition import Estimate, PartitionKey, by_table
 from hivesink.core.partition_commit import PolicyKind
+from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from hivesink.core.partition import LivePartition
     from hivesink.core.partition_commit import CommittedPartition
@@ -62,6 +63,14 @@ def write_estimates(context: CommitContext, places: Iterable[PartitionKey], meas
     estimates = {key: estimate for key, estimate in zip(live, counted, strict=True) if estimate}
     for table, partitions in by_table(estimates).items():
         context.registrar.estimate(context.table(table), [estimates[table, name] for name in partitions])
+
+
+def try_estimates(context: CommitContext, places: Collection[PartitionKey], measure: Measure) -> None:
+    """As `write_estimates`, but log errors: an epoch clears the flag itself, and the query's end repeats all this."""
+    try:
+        write_estimates(context, places, measure)
+    except HiveSinkError as error:
+        logger.warning("no estimates of %s: %s", count(len(places), "partition"), error)
 
 
 def _estimate(context: CommitContext, home: LivePartition, measure: Measure) -> Estimate | None:

@@ -18,8 +18,8 @@ from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Place, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.progress import count
 from hivesink.core.snapshot import Snapshot
-from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
-from hivesink.sink.commit.after_publish import write_estimates
+from hivesink.errors import EpochTaken, StoreUnavailable
+from hivesink.sink.commit.after_publish import try_estimates, write_estimates
 from hivesink.sink.commit.commits import PartitionCommits
 from hivesink.sink.commit.committed import Committed, RunCounters, Stopwatch, log_epoch
 from hivesink.sink.commit.deadline import BlockedSlices, Deadline
@@ -236,7 +236,7 @@ class Committer:
         )
         done = self._decide(runner, manifest, written, watch)
         self._note(runner)
-        self._write_estimates(self._held(manifest))
+        self._estimate(manifest)
         return done
 
     def _roll_due(self, runner: PlanRunner) -> None:
@@ -245,8 +245,7 @@ class Committer:
         waits = self._commits.waits(ages, self.clock.mark(history.head))
         rolled = self._roll(runner, self._roller.due(self._fresh(runner), ages, waits))
         if rolled:
-            at_rest = self._roller.at_rest((commit.key for commit in rolled.commits), ages)
-            self._write_estimates(self._held(rolled) | at_rest)
+            self._estimate(rolled, self._roller.at_rest((commit.key for commit in rolled.commits), ages))
         self._blocked.require_none(self.context.tick())
 
     def _roll(self, runner: PlanRunner, due: Collection[PartitionKey]) -> Manifest | None:
@@ -296,37 +295,23 @@ class Committer:
             self._live.finish(runner)
 
     def _decide(self, runner: PlanRunner, manifest: Manifest, written: Written, watch: Stopwatch) -> Committed:
-        runner.decide(Snapshot(), decision=manifest)
+        self._live.decide(runner, manifest, written, watch)
         self._commits.decided(manifest)
-        watch.lap("manifest")
-        # The lookup before the manifest says nothing about older epochs that still wait.
-        fresh = len(runner.history.open) == 1 and self._live.deadline.trouble is None and written.live is not None
-        staged = {part.staged: part.length for part in written.parts}
-        self._live.finish(runner, Snapshot(staged, written.live) if fresh else None)
-        watch.lap("publish")
-        winners = frozenset((written.attempt, report.task_attempt) for report in written.reports)
-        runner.clean_up(winners, segments=bool(manifest.rolled))
-        watch.lap("sweep")
-        ages, rows = self._roller.ages(self.context.tick()), runner.history.rows
-        waits = self._commits.waits(ages, self.clock.mark(runner.history.head))
-        readable_in = self._roller.readable_in(rows, ages, waits)
-        done = Committed.of(manifest, self._table, rows.rows, readable_in)
+        history = runner.history
+        ages = self._roller.ages(self.context.tick())
+        waits = self._commits.waits(ages, self.clock.mark(history.head))
+        readable_in = self._roller.readable_in(history.rows, ages, waits)
+        done = Committed.of(manifest, self._table, history.rows.rows, readable_in)
         done = replace(done, milliseconds=watch.laps, waiting=self.waiting)
         self._counters.add(done, {part.key for part in manifest.add if part.table == self._table}, self.context.tick())
         log_epoch(self._table, self.spec.identity.writer, done, self.progress())
         return done
 
-    def _held(self, manifest: Manifest) -> set[PartitionKey]:
-        """The partitions that `manifest` commits and that have waited until no more rows are expected."""
-        return {commit.key for commit in manifest.commits if self._commits.rule.holds(commit.key)}
-
-    def _write_estimates(self, places: Collection[PartitionKey]) -> None:
-        if places and not self.waiting:
-            try:
-                write_estimates(self.context, places, self.spec.measure)
-            except HiveSinkError as error:
-                # An epoch clears the flag itself, and the query's end does all this again.
-                logger.warning("no estimates of %s: %s", count(len(places), "partition"), error)
+    def _estimate(self, manifest: Manifest, at_rest: Collection[PartitionKey] = ()) -> None:
+        """Write estimates of partitions for which no more rows are expected: they are over, or `at_rest`."""
+        over = {commit.key for commit in manifest.commits if self._commits.rule.holds(commit.key)}
+        if not self.waiting:
+            try_estimates(self.context, over.union(at_rest), self.spec.measure)
 
     def _rows_changed(self, runner: PlanRunner) -> None:
         self._commits.forget()

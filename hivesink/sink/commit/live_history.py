@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hivesink.core.snapshot import Snapshot
 from hivesink.errors import HiveSinkError
 from hivesink.sink.commit.deadline import Deadline
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE
@@ -16,9 +17,11 @@ from hivesink.sink.commit.runner import PlanRunner
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.snapshot import Snapshot
+    from hivesink.sink.commit.committed import Stopwatch
     from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.commit.epochwriter import Written
     from hivesink.sink.commit.writer import WriterSpec
 
 
@@ -61,6 +64,19 @@ class LiveHistory:
         self._is_current = False
         yield
         self._is_current = True
+
+    def decide(self, runner: PlanRunner, manifest: Manifest, written: Written, watch: Stopwatch) -> None:
+        """Decide `manifest`, publish what was `written` for it, and sweep what lost."""
+        runner.decide(Snapshot(), decision=manifest)
+        watch.lap("manifest")
+        # The lookup before the manifest says nothing about older epochs that still wait.
+        fresh = len(runner.history.open) == 1 and self.deadline.trouble is None and written.live is not None
+        staged = {part.staged: part.length for part in written.parts}
+        self.finish(runner, Snapshot(staged, written.live) if fresh else None)
+        watch.lap("publish")
+        winners = frozenset((written.attempt, report.task_attempt) for report in written.reports)
+        runner.clean_up(winners, segments=bool(manifest.rolled))
+        watch.lap("sweep")
 
     def finish(self, runner: PlanRunner, first: Snapshot | None = None) -> None:
         """Bring open epochs to their end, unless the metastore is down for now; `first` as of `runner`."""

@@ -82,22 +82,21 @@ class Task:
     def take(self, batch: pa.RecordBatch) -> None:
         """Take a batch of the input. Raises ColumnsDontFit, InvalidOption."""
         batch = self.lines.follow(batch)
-        decoded, assigned = self.assign(batch)
+        decoded, assigned = assign(self.lines.numbered(batch), self.plan, self.tools.reader, self.assigner)
         self.events.take(batch, decoded.table, decoded.good)
         self._reject(batch, [*decoded.bad, *of_input(assigned.unfit, decoded.good)])
         if self.late is not None:
             assigned, late = self.late.split(assigned)
-            self._put_late(batch, list(of_input(late, decoded.good)))
+            if late and self.plan.config["sink.late-rows"] is OnLate.DEAD_LETTER:
+                self._put_aside(batch, list(of_input(late, decoded.good)))
+            else:
+                self.counts["late"] += len(late)
         self.write(decoded.table, assigned)
         self.counts["read"] += batch.num_rows
         self.counts["skipped"] += decoded.skipped
         if self.plan.shape.value is not None:
             lengths = pc.binary_length(batch.column(batch.schema.get_field_index(self.plan.shape.value)))
             self.largest = max(self.largest, pc.max(lengths).as_py() or 0)
-
-    def assign(self, batch: pa.RecordBatch) -> tuple[DecodedRows, Buckets]:
-        """As the function of that name, for a batch that `lines` has followed."""
-        return assign(self.lines.numbered(batch), self.plan, self.tools.reader, self.assigner)
 
     def write(self, decoded: pa.Table, assigned: Buckets) -> None:
         """Put rows into their buckets."""
@@ -139,12 +138,6 @@ class Task:
     def _require_places(self) -> None:
         if not self.plan.places:
             raise _Stop(None)
-
-    def _put_late(self, batch: pa.RecordBatch, late: list[BadRow]) -> None:
-        if late and self.plan.config["sink.late-rows"] is OnLate.DEAD_LETTER:
-            self._put_aside(batch, late)
-        else:
-            self.counts["late"] += len(late)
 
     def _put_aside(self, batch: pa.RecordBatch, bad: list[BadRow]) -> None:
         if self.rejects is None:
@@ -210,7 +203,7 @@ def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -
     work = open_task(plan, tools, 0, 0)
     for unfollowed in batches:
         batch = work.lines.follow(unfollowed)
-        decoded, assigned = work.assign(batch)
+        decoded, assigned = assign(work.lines.numbered(batch), plan, tools.reader, work.assigner)
         codes = np.full(batch.num_rows, -1)
         codes[slice(None) if decoded.good is None else decoded.good.to_numpy()] = assigned.codes
         paths = pa.array(assigned.paths, pa.string()).take(pa.array(codes, mask=codes < 0))
@@ -240,11 +233,17 @@ def check_input(schema: pa.Schema, plan: TaskPlan, tools: TaskTools) -> None:
 
 def open_task(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Task:
     """A task before its first batch."""
+    files: Parts | SegmentWriter
+    if plan.config["sink.rolling-policy.on-epoch"]:
+        files = _parts(plan, tools, task, task_attempt)
+    else:
+        name = segment_name(plan.epoch, plan.attempt, task_attempt, task)
+        files = SegmentWriter(store=tools.segments, name=name, memory=plan.config["sink.task-memory"])
     return Task(
         plan=plan,
         tools=tools,
         assigner=assigner_for(plan.target.spec, plan.config),
-        files=_files(plan, tools, task, task_attempt),
+        files=files,
         target=_target(plan.target, plan, tools),
         rejects=_target(plan.rejected, plan, tools) if plan.rejected else None,
         events=EventTimes(plan),
@@ -259,13 +258,6 @@ def _target(table: TablePlan, plan: TaskPlan, tools: TaskTools) -> Target:
     return Target(
         table.name, table.folder, tools.format(table), plan.order(table), spec.columns, spec.partition_columns
     )
-
-
-def _files(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts | SegmentWriter:
-    if plan.config["sink.rolling-policy.on-epoch"]:
-        return _parts(plan, tools, task, task_attempt)
-    name = segment_name(plan.epoch, plan.attempt, task_attempt, task)
-    return SegmentWriter(store=tools.segments, name=name, memory=plan.config["sink.task-memory"])
 
 
 def _parts(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts:

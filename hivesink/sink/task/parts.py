@@ -86,12 +86,6 @@ class Bucket:
             self.fragments = [pa.concat_tables(self.fragments).combine_chunks()]
             self.bytes = self.fragments[0].nbytes + _FRAGMENT_BYTES
 
-    def take(self) -> pa.Table:
-        """Its rows in memory, which it no longer holds."""
-        rows = pa.concat_tables(self.fragments)
-        self.fragments, self.bytes = [], 0
-        return rows
-
 
 @dataclass(slots=True, kw_only=True)
 class InMemory(ABC):
@@ -113,8 +107,11 @@ class InMemory(ABC):
             self._write_out(max(self._buckets.values(), key=lambda bucket: bucket.bytes))
 
     def _take(self, bucket: Bucket) -> pa.Table:
+        """Its rows in memory, which it no longer holds."""
+        rows = pa.concat_tables(bucket.fragments)
         self._held -= bucket.bytes
-        return bucket.take()
+        bucket.fragments, bucket.bytes = [], 0
+        return rows
 
     @abstractmethod
     def _is_full(self, bucket: Bucket) -> bool:
