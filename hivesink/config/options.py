@@ -33,69 +33,16 @@ if TYPE_CHECKING:
     from hivesink.core.column_source import ColumnSource
 
 
-class OnBadRecord(Enum):
-    """What happens to a record that doesn't fit the table."""
-
-    FAIL = "fail"
-    DEAD_LETTER = "dead-letter"
-    DROP = "drop"
-
-
-class OnMissingFile(Enum):
-    """What happens if a file is gone before its batch is read."""
-
-    FAIL = "fail"
-    IGNORE = "ignore"
-
-
-class OnNull(Enum):
-    """What a null or empty partition value means."""
-
-    DEFAULT_PARTITION = "default-partition"
-    BAD_RECORD = "bad-record"
-
-
-class OnTombstone(Enum):
-    """What a Kafka record without a value is."""
-
-    SKIP = "skip"
-    BAD_RECORD = "bad-record"
-
-
-class OnUnknownField(Enum):
-    """What a JSON field that no column matches is."""
-
-    IGNORE = "ignore"
-    BAD_RECORD = "bad-record"
-
-
-class Precision(Enum):
-    """What becomes of a time that is finer than microseconds: it is cut, or its record is bad."""
-
-    TRUNCATE = "truncate"
-    EXACT = "exact"
-
-
-class OnStop(Enum):
-    """What becomes of rows that wait when a query is stopped."""
-
-    PUBLISH = "publish"
-    KEEP = "keep"
-
-
-class CommitTrigger(Enum):
-    """What a partition's commit waits for."""
-
-    PROCESS_TIME = "process-time"
-    PARTITION_TIME = "partition-time"
-
-
-class OnLate(Enum):
-    """What happens to rows of a partition whose end the watermark has passed."""
-
-    APPEND = "append"
-    DEAD_LETTER = "dead-letter"
-    DROP = "drop"
+# What each value means is in docs/options.md.
+OnBadRecord = Enum("OnBadRecord", {"FAIL": "fail", "DEAD_LETTER": "dead-letter", "DROP": "drop"})
+OnMissingFile = Enum("OnMissingFile", {"FAIL": "fail", "IGNORE": "ignore"})
+OnNull = Enum("OnNull", {"DEFAULT_PARTITION": "default-partition", "BAD_RECORD": "bad-record"})
+OnTombstone = Enum("OnTombstone", {"SKIP": "skip", "BAD_RECORD": "bad-record"})
+OnUnknownField = Enum("OnUnknownField", {"IGNORE": "ignore", "BAD_RECORD": "bad-record"})
+Precision = Enum("Precision", {"TRUNCATE": "truncate", "EXACT": "exact"})
+OnStop = Enum("OnStop", {"PUBLISH": "publish", "KEEP": "keep"})
+CommitTrigger = Enum("CommitTrigger", {"PROCESS_TIME": "process-time", "PARTITION_TIME": "partition-time"})
+OnLate = Enum("OnLate", {"APPEND": "append", "DEAD_LETTER": "dead-letter", "DROP": "drop"})
 
 
 class Policies(NamedTuple):
@@ -109,7 +56,10 @@ class Policies(NamedTuple):
         """Commit policies and at most one `module:Class`, separated by commas; ValueError otherwise."""
         parts = list(dict.fromkeys(part.strip() for part in text.split(",")))
         plugins = [part for part in parts if _CLASS.fullmatch(part)]
-        kinds = tuple(PolicyKind.CUSTOM if part in plugins else _policy(part) for part in parts)
+        if others := [part for part in parts if part not in plugins and part.lower() not in _NAMED_POLICIES]:
+            message = f"{others[0]!r} is none of {', '.join(_NAMED_POLICIES)}, or module:Class"
+            raise ValueError(message)
+        kinds = tuple(PolicyKind.CUSTOM if part in plugins else _NAMED_POLICIES[part.lower()] for part in parts)
         if PolicyKind.METASTORE not in kinds:
             message = "metastore must be among them, or no reader finds the partition"
             raise ValueError(message)
@@ -121,14 +71,6 @@ class Policies(NamedTuple):
 
 _CLASS = re.compile(r"[\w.]+:\w+")
 _NAMED_POLICIES = {kind.value: kind for kind in PolicyKind if kind is not PolicyKind.CUSTOM}
-
-
-def _policy(name: str) -> PolicyKind:
-    kind = _NAMED_POLICIES.get(name.lower())
-    if kind is None:
-        message = f"write one of {', '.join(_NAMED_POLICIES)}, or module:Class"
-        raise ValueError(message)
-    return kind
 
 
 assigner = matching(
@@ -195,7 +137,7 @@ OPTIONS: Mapping[str, Option] = {
 _SOURCE = re.compile(r"sink\.column\.([^.]+)\.from")
 _SOURCE_OPTION = Option(None, parse_source)
 """Of `sink.column.<name>.from`, one for each column: names are in lower case in a `SinkConfig`."""
-_DEFAULTS = {name: None if one.default is None else one.parse(one.default) for name, one in OPTIONS.items()}
+_DEFAULTS = {name: option.default and option.parse(option.default) for name, option in OPTIONS.items()}
 PREFIXES = ("sink.", "partition.time-extractor.")
 """How the properties begin that are the sink's alone."""
 
@@ -228,7 +170,7 @@ class SinkConfig:
     @property
     def sources(self) -> dict[str, ColumnSource]:
         """Where columns come from that aren't the field of their own name."""
-        return {found[1]: value for name, value in self.values.items() if (found := _SOURCE.fullmatch(name))}
+        return {match[1]: value for name, value in self.values.items() if (match := _SOURCE.fullmatch(name))}
 
     @property
     def has_dead_letters(self) -> bool:

@@ -56,11 +56,11 @@ def duration(text: str) -> timedelta:
 
 def interval(text: str) -> timedelta:
     """A duration above 0; ValueError otherwise."""
-    found = duration(text)
-    if not found:
+    length = duration(text)
+    if not length:
         message = "write a duration above 0, such as 30s"
         raise ValueError(message)
-    return found
+    return length
 
 
 def zone(text: str) -> ZoneInfo:

@@ -7,17 +7,14 @@ other jars.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import threading
-import time
 import zipfile
 from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from hivesink.config.cache import NEW, cache_folder, scratch_beside
+from hivesink.config.cache import cache_folder, scratch_beside
 from hivesink.errors import JavaFailed
 from hivesink.jvm.jars import spark_home
 from hivesink.jvm.java import find_java
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 
 # What a JVM says on standard output about an archive that it can't take helps nobody.
 _SILENT = "-Xlog:cds*=off"
-_LEFT_SECONDS = 3600
 
 
 def archive() -> Path:
@@ -50,37 +46,24 @@ def make(class_path: Sequence[Path]) -> Path:
     It holds all classes of the jars in `class_path`, which a JVM must then have at the front of its own. Raises
     JavaFailed, NotWritable.
     """
-    path = archive()
-    _remove_left(path.parent)
+    path, java = archive(), find_java()
     # A JVM dies of half an archive: it appears whole.
     with scratch_beside(path) as folder:
         new = folder / path.name
-        environment = {
-            "JAVA_HOME": str(find_java().home),
+        environment = os.environ | {
+            "JAVA_HOME": str(java.home),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={new} {_SILENT}",
         }
         command = [sys.executable, __file__, str(folder), *map(str, class_path)]
-        read, write = os.pipe()
-        with os.fdopen(read), os.fdopen(write):
-            done = subprocess.run(
-                command, env=os.environ | environment, stdin=read, capture_output=True, text=True, check=False
-            )
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode or not new.is_file():
             said = (done.stderr or done.stdout).strip().rpartition("\n")[2]
-            problem = f"{find_java().program} wrote no archive of Spark's classes: {said or 'it says nothing'}"
+            problem = f"{java.program} wrote no archive of Spark's classes: {said or 'it says nothing'}"
             raise JavaFailed(problem, "jobs run without it, but start more slowly")
         new.replace(path)
     return path
-
-
-def _remove_left(parent: Path) -> None:
-    """Remove what runs that were killed an hour ago or earlier have left."""
-    for folder in parent.glob(f"{NEW}*"):
-        with suppress(FileNotFoundError):
-            if time.time() - folder.stat().st_mtime > _LEFT_SECONDS:
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def job(folder: str, jars: Sequence[str]) -> None:
@@ -126,25 +109,13 @@ def _load(spark: SparkSession, jars: Sequence[str]) -> None:
 
     jvm: Any = spark._jvm  # noqa: SLF001  the only way to it
     loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
-    for jar in jars:
-        with zipfile.ZipFile(jar) as opened:
-            names = [name.removesuffix(".class").replace("/", ".") for name in opened.namelist() if _is_class(name)]
-        for name in names:
+    names = [name for jar in jars for name in zipfile.ZipFile(jar).namelist()]
+    for name in names:
+        if name.endswith(".class") and "-" not in name:
             # Some are for libraries that nobody has here.
             with suppress(Py4JJavaError):
-                jvm.java.lang.Class.forName(name, False, loader)
-
-
-def _is_class(name: str) -> bool:
-    return name.endswith(".class") and "-" not in name
-
-
-def _end_with_parent() -> None:
-    """End this process with the one that holds the other end of its input, however that ends; the JVM follows."""
-    sys.stdin.read()
-    os._exit(1)
+                jvm.java.lang.Class.forName(name.removesuffix(".class").replace("/", "."), False, loader)
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     job(sys.argv[1], sys.argv[2:])

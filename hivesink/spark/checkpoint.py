@@ -1,10 +1,9 @@
 """The format of Spark's checkpoint: what a micro-batch covers, and which one a query runs first.
 
 `metadata` holds the query's id. `offsets/<batch id>` is written before the batch runs (Spark's OffsetSeqLog, version
-`v1`, which all of 3.5 to 4.3 write: a metadata line, then one line a source, `-` for none), `commits/<batch id>` after
-it. `sources/<n>/0` of a Kafka
-source holds where the query began (KafkaSourceInitialOffsetWriter). `sources/<n>/<i>` of a file source lists the files
-of its log offset i, in `<i>.compact` together with all earlier ones (CompactibleFileStreamLog).
+`v1`, which all of 3.5 to 4.3 write: a metadata line, then a line a source, `-` for none), `commits/<batch id>` after
+it. `sources/<n>/0` of a Kafka source holds where the query began (KafkaSourceInitialOffsetWriter). `sources/<n>/<i>` of
+a file source lists the files of its log offset i, in `<i>.compact` with all earlier ones (CompactibleFileStreamLog).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset, canonical
@@ -21,6 +20,8 @@ from hivesink.errors import CheckpointUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hivesink.spark.checkpoint_files import Checkpoint
 
 VERSION = "v1"
 _COMMITS = (VERSION, "v2")
@@ -30,21 +31,7 @@ METADATA = "metadata"
 T = TypeVar("T")
 
 
-class Files(Protocol):
-    """A checkpoint's files. Names are paths below `location`."""
-
-    @property
-    def location(self) -> str:
-        """The checkpoint's folder, as errors name it."""
-
-    def read(self, name: str) -> bytes | None:
-        """A file's content; None if there is none."""
-
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder; none if there is no such folder."""
-
-
-def batch_watermark(batch: BatchId, files: Files) -> datetime | None:
+def batch_watermark(batch: BatchId, files: Checkpoint) -> datetime | None:
     """The watermark (UTC) with which Spark runs a batch (OffsetSeqMetadata); None if it has none yet.
 
     Raises CheckpointUnreadable.
@@ -53,32 +40,32 @@ def batch_watermark(batch: BatchId, files: Files) -> datetime | None:
     return _watermark(_lines(name, files), name, "batchWatermarkMs", files)
 
 
-def next_watermark(batch: BatchId, files: Files) -> datetime | None:
+def next_watermark(batch: BatchId, files: Checkpoint) -> datetime | None:
     """The watermark (UTC) that the batch after this one will have (CommitMetadata); None if nobody knows yet.
 
     Raises CheckpointUnreadable.
     """
     name = f"commits/{batch}"
-    lines = _found(name, files)
+    lines = _lines_of(name, files)
     return None if lines is None else _watermark(lines, name, "nextBatchWatermarkMs", files)
 
 
-def pinned_setting(batch: BatchId, setting: str, files: Files) -> str | None:
+def pinned_setting(batch: BatchId, setting: str, files: Checkpoint) -> str | None:
     """A setting of Spark's that binds the query from a batch on, whatever its session says (OffsetSeqMetadata).
 
     None if the checkpoint has no such batch, or doesn't name the setting. Raises CheckpointUnreadable.
     """
     name = f"offsets/{batch}"
-    lines = _found(name, files)
-    return None if lines is None else _field(lines, name, lambda found: found.get("conf", {}).get(setting), files)
+    lines = _lines_of(name, files)
+    return None if lines is None else _field(lines, name, lambda metadata: metadata.get("conf", {}).get(setting), files)
 
 
-def _watermark(lines: list[str], name: str, field: str, files: Files) -> datetime | None:
-    millis = _field(lines, name, lambda found: int(found.get(field, 0)), files)
+def _watermark(lines: list[str], name: str, field: str, files: Checkpoint) -> datetime | None:
+    millis = _field(lines, name, lambda metadata: int(metadata.get(field, 0)), files)
     return datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=millis) if millis else None
 
 
-def _field(lines: list[str], name: str, of: Callable[[Any], T], files: Files) -> T:
+def _field(lines: list[str], name: str, of: Callable[[Any], T], files: Checkpoint) -> T:
     """What `of` makes of the first line, which holds JSON."""
     line = lines[0] if lines else ""
     try:
@@ -87,14 +74,14 @@ def _field(lines: list[str], name: str, of: Callable[[Any], T], files: Files) ->
         raise CheckpointUnreadable(files.location, name, f"its line {line[:20]!r}…: {error}") from error
 
 
-def _lines(name: str, files: Files) -> list[str]:
-    lines = _found(name, files)
+def _lines(name: str, files: Checkpoint) -> list[str]:
+    lines = _lines_of(name, files)
     if lines is None:
         raise CheckpointUnreadable(files.location, name, "it is missing")
     return lines
 
 
-def _found(name: str, files: Files) -> list[str] | None:
+def _lines_of(name: str, files: Checkpoint) -> list[str] | None:
     """The lines after the version; None if there is no such file."""
     data = files.read(name)
     if data is None:
@@ -111,7 +98,7 @@ def _found(name: str, files: Files) -> list[str] | None:
     return lines
 
 
-def left_over(files: Files) -> list[str]:
+def left_over(files: Checkpoint) -> list[str]:
     """What a kill has left of the plan of a query's first batch: with it in `offsets`, Spark begins no state."""
     names = files.names("offsets")
     if any(name.isdigit() for name in names):
@@ -119,7 +106,7 @@ def left_over(files: Files) -> list[str]:
     return [f"offsets/{name}" for name in names if name.endswith((".tmp", ".tmp.crc"))]
 
 
-def batch_ref(query: str, batch: BatchId, files: Files) -> BatchRef:
+def batch_ref(query: str, batch: BatchId, files: Checkpoint) -> BatchRef:
     """What batch `batch` of `query` covers. Raises CheckpointUnreadable."""
     ends = _offsets(batch, files)
     starts = _offsets(BatchId(batch - 1), files) if batch else (None,) * len(ends)
@@ -132,7 +119,7 @@ def batch_ref(query: str, batch: BatchId, files: Files) -> BatchRef:
     return BatchRef(query, batch, tuple(first for first, _ in pairs), tuple(last for _, last in pairs), head=head)
 
 
-def _offsets(batch: BatchId, files: Files) -> tuple[str | None, ...]:
+def _offsets(batch: BatchId, files: Checkpoint) -> tuple[str | None, ...]:
     """Each source's offset in an `offsets/<batch id>`."""
     name = f"offsets/{batch}"
     metadata, *sources = _lines(name, files) or [""]
@@ -142,7 +129,7 @@ def _offsets(batch: BatchId, files: Files) -> tuple[str | None, ...]:
     return tuple(None if line == "-" else line for line in sources)
 
 
-def next_batch(files: Files, sources: tuple[str, ...] = ()) -> NextBatch:
+def next_batch(files: Checkpoint, sources: tuple[str, ...] = ()) -> NextBatch:
     """The batch that a query over a checkpoint runs first; `sources` as of `BatchRef`.
 
     Raises CheckpointUnreadable where a file is missing or damaged without which Spark would fail, or would plan that
@@ -160,7 +147,7 @@ def next_batch(files: Files, sources: tuple[str, ...] = ()) -> NextBatch:
         if isinstance(end, FilesOffset) and log.own:
             log.require_whole(end.counter)
     commit = f"commits/{planned}"
-    lines = _found(commit, files)
+    lines = _lines_of(commit, files)
     if lines is None:
         return NextBatch(files.location, query, ref.batch, ref.start, ref.end, sources)
     if lines:  # Spark needs none.
@@ -170,7 +157,7 @@ def next_batch(files: Files, sources: tuple[str, ...] = ()) -> NextBatch:
     return NextBatch(files.location, query, BatchId(planned + 1), start, sources=sources)
 
 
-def _query(files: Files) -> str | None:
+def _query(files: Checkpoint) -> str | None:
     data = files.read(METADATA)
     if data is None:
         return None
@@ -186,7 +173,9 @@ def _covered(log: _SourceLog, start: str | None, end: str | None, batch: BatchId
         since = first.counter if isinstance(first, FilesOffset) else -1
         return (first if since >= 0 else NoOffset()), log.between(since, last.counter)
     if isinstance(last, KafkaOffset) and isinstance(first, NoOffset) and batch == 0:
-        return _initial(log), last
+        # Where the source began.
+        lines = _lines_of(f"{log.folder}/0", log.files)
+        return _parse(None if lines is None else "\n".join(lines).strip()), last
     return first, last
 
 
@@ -194,32 +183,22 @@ def _parse(text: str | None) -> SourceOffset:
     if text is None:
         return NoOffset()
     try:
-        found = json.loads(text)
+        offset = json.loads(text)
     except ValueError:
         return OtherOffset(text)
-    if isinstance(found, dict) and set(found) == {"logOffset"}:
-        return FilesOffset(int(found["logOffset"]), "", 0)
-    return KafkaOffset.of(found) if _is_kafka(found) else OtherOffset(canonical(text))
-
-
-def _is_kafka(found: Any) -> bool:
-    return (
-        isinstance(found, dict)
-        and bool(found)
-        and all(
-            isinstance(partitions, dict)
-            and all(key.isdigit() and isinstance(value, int) for key, value in partitions.items())
-            for partitions in found.values()
-        )
+    if isinstance(offset, dict) and set(offset) == {"logOffset"}:
+        return FilesOffset(int(offset["logOffset"]), "", 0)
+    if not isinstance(offset, dict) or not offset:
+        return OtherOffset(canonical(text))
+    is_kafka = all(
+        isinstance(partitions, dict)
+        and all(key.isdigit() and isinstance(value, int) for key, value in partitions.items())
+        for partitions in offset.values()
     )
+    return KafkaOffset.of(offset) if is_kafka else OtherOffset(canonical(text))
 
 
-def _initial(log: _SourceLog) -> SourceOffset:
-    lines = _found(f"{log.folder}/0", log.files)
-    return NoOffset() if lines is None else _parse("\n".join(lines).strip())
-
-
-def _logs(count: int, files: Files) -> list[_SourceLog]:
+def _logs(count: int, files: Checkpoint) -> list[_SourceLog]:
     """The log of each of `count` sources, if it is a file source."""
     own = count == 1 or bool(files.names(f"sources/{count - 1}"))
     return [_SourceLog(f"sources/{index}", files, own) for index in range(count)]
@@ -234,7 +213,7 @@ class _SourceLog:
     """
 
     folder: str
-    files: Files
+    files: Checkpoint
     own: bool
 
     def between(self, since: int, until: int) -> FilesOffset:
@@ -246,7 +225,7 @@ class _SourceLog:
         compacted = max(self._compacted(), default=-1)
         later = sorted(int(name) for name in self.files.names(self.folder) if name.isdigit() and int(name) > compacted)
         names = [*([f"{compacted}.compact"] if compacted >= 0 else []), *map(str, later)]
-        return [line for name in names for line in _found(f"{self.folder}/{name}", self.files) or ()]
+        return [line for name in names for line in _lines_of(f"{self.folder}/{name}", self.files) or ()]
 
     def require_whole(self, until: int) -> None:
         """Spark reads the log from its last compacted offset on, and takes a file that it lacks for new."""
@@ -258,24 +237,24 @@ class _SourceLog:
     def _paths(self, number: int) -> list[str]:
         """The paths of a log offset. Later compacted ones hold it too, once its own file was cleaned up."""
         name = f"{self.folder}/{number}"
-        lines = _found(name, self.files)
+        lines = _lines_of(name, self.files)
         if lines is None:
-            later = [one for one in self._compacted() if one >= number]
+            later = [compacted for compacted in self._compacted() if compacted >= number]
             name = f"{self.folder}/{min(later)}.compact" if later else name
             lines = _lines(name, self.files) if later or self.own else []
-        found = list[str]()
+        paths = list[str]()
         try:
             # In order, and those of the last offsets are wanted.
             for entry in map(json.loads, reversed(lines)):
                 if entry["batchId"] < number:
                     break
-                found += [str(entry["path"])] if entry["batchId"] == number else []
+                paths += [str(entry["path"])] if entry["batchId"] == number else []
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointUnreadable(self.files.location, name, f"{type(error).__name__}: {error}") from error
-        if self.own and not found:
+        if self.own and not paths:
             raise CheckpointUnreadable(self.files.location, name, f"it lists no file of log offset {number}")
-        return found[::-1]
+        return paths[::-1]
 
     def _compacted(self) -> list[int]:
         names = self.files.names(self.folder)
-        return [int(found[1]) for name in names if (found := re.fullmatch(r"(\d+)\.compact", name))]
+        return [int(match[1]) for name in names if (match := re.fullmatch(r"(\d+)\.compact", name))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -44,16 +43,16 @@ def input_shape(
         return name if kinds.get(name) == kind else None
 
     topics = {topic for offset in ends if isinstance(offset, KafkaOffset) for (topic, _), _ in offset.next}
-    one = len(ends) == 1 and len(topics) == 1
+    is_single = len(ends) == 1 and len(topics) == 1
     return replace(
         _of_lines(kinds, as_read=as_read),
         value="value",
         timestamp=column("timestamp", "timestamp"),
-        topic=None if one else column("topic", "string"),
+        topic=None if is_single else column("topic", "string"),
         partition=column("partition", "int"),
         offset=column("offset", "bigint"),
         path=column(PATH, "string"),
-        topic_name=next(iter(topics)) if one else None,
+        topic_name=next(iter(topics)) if is_single else None,
     )
 
 
@@ -141,30 +140,27 @@ _WAYS = {
 def _metadata(schema: StructType, plan: TaskPlan) -> list[str]:
     """The columns of the stream that `sink.column.<name>.from` needs. Raises InvalidOption."""
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-    names, problems = list[str](), defaultdict[str, list[str]](list)
+    names, problems = list[str](), list[str]()
     for column, source in plan.config.sources.items():
         option = f"sink.column.{column}.from"
-        text = f"{option} = {plan.config.text(option)!r}"
+        option = f"{option} = {plan.config.text(option)!r}"
         if isinstance(source, JsonPath) and not plan.shape.is_raw:
-            way = "read it in the query, as a column of that name, and remove the setting"
-            problems[f"the stream has no raw records in a column value (it has {', '.join(kinds)}); {way}"] += [text]
-        found = stream_column(source)
-        if found is None:
+            problems.append(f"{option}: the stream has no raw records in a column value; read it in the query instead")
+        name, fitting = stream_column(source) or (None, ())
+        if name is None:
             continue
-        name, fitting = found
         if name == LINE and plan.shape.block:
             names += [PATH, BLOCK]
         elif name == LINE and plan.shape.line is None and BLOCK in kinds:
             why = "lines can't be counted: the query filters, joins or moves them, lacks _path, or isn't begun by start"
-            problems[f"{why}; give the sink the rows of sources.lines as they are, or drop the setting"] += [text]
+            problems.append(f"{option}: {why}; give the sink the rows of sources.lines as they are")
         elif kinds.get(name) not in fitting:
-            given = f"as {kinds[name]}" if name in kinds else f"among {', '.join(kinds)}"
             way = _WAYS.get(name, "keep Kafka's column in the query as it is")
-            problems[f"the stream has no column {name} of type {' or '.join(fitting)} ({given}); {way}"] += [text]
+            problems.append(f"{option}: the stream has no column {name} of type {' or '.join(fitting)}; {way}")
         else:
             names.append(name)
     if problems:
-        raise InvalidOption(tuple(f"{', '.join(texts)}: {problem}" for problem, texts in problems.items()))
+        raise InvalidOption(tuple(problems))
     return names
 
 

@@ -26,7 +26,7 @@ def short_java_error(text: str) -> str:
     python = [line for line in _PYTHON.findall(text) if not line.startswith(_CARRIERS)]
     if python:
         return _first_sentence(python[-1])
-    java = [": ".join(filter(None, found)) for found in _JAVA.findall(text)]
+    java = [": ".join(filter(None, parts)) for parts in _JAVA.findall(text)]
     first = next((line for line in text.splitlines() if line.strip()), "(no message)")
     return _first_sentence(java[-1] if java else first)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
@@ -16,6 +16,7 @@ from hivesink.core.epoch import BatchId, BatchRef, Epoch, Place, judge, read_bef
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
 from hivesink.core.topics import KnownTopics
+from hivesink.logs import file_system
 from hivesink.sink.task.attempt import check_input
 from hivesink.spark.batchjobs import BatchJobs
 from hivesink.spark.checkpoint import batch_ref, batch_watermark, left_over, next_batch, next_watermark
@@ -73,9 +74,9 @@ class QueryRun:
         *,
         tolerant: bool,
         query: Running | None = None,
-        before: QueryRun | None = None,
+        call: Call | None = None,
     ) -> None:
-        """`before`: the run that worked on this log last, in this process; it may be of another sink."""
+        """`call`: the last one on this log in this process, perhaps of another sink."""
         self._spark = spark
         self.setup = setup
         self._jobs = BatchJobs(spark, setup)
@@ -86,22 +87,23 @@ class QueryRun:
         """What ended the timer: the next batch raises it."""
         self.query = query
         self.checkpoint = "DIR"
-        self._has_begun = False
+        self._files: Checkpoint | None = None
+        """The checkpoint's, once the run has begun."""
         self._topics = KnownTopics()
         self._sources: tuple[str, ...] = ()
         self._keeps_state: bool | None = None
         self._has_watermark = False
         self._comes_as_read = False
-        self._last: tuple[str, BatchId] | None = None
-        """The checkpoint and its last batch, where Spark's watermark decides."""
-        self._asked_of: tuple[str, BatchId] | None = None
-        """The one whose next watermark is known."""
-        self.call: Call = before.call if before else Call()
+        self._unfollowed: BatchId | None = None
+        """The last batch, where Spark's watermark decides and the next batch's isn't known yet."""
+        self.call = call or Call()
         self._calling = threading.RLock()
         self._callers: list[int] = []
         self._is_told = False
 
-    def begin(self, checkpoint: str, schema: StructType, plan: Any, *, ends_early: bool, whole: bool = True) -> None:
+    def begin(
+        self, checkpoint: str, schema: StructType, plan: Any, *, ends_early: bool, whole: bool = True
+    ) -> Checkpoint:
         """Recover, and refuse a checkpoint that doesn't follow from the log.
 
         `plan` is the stream's analyzed plan in the JVM; `ends_early` as in `InputTraits`. `whole`: nobody else
@@ -114,24 +116,23 @@ class QueryRun:
         self._has_watermark, self._comes_as_read = is_marked(plan), whole and comes_as_read(plan)
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
-        files, self._sources = Checkpoint(self._spark, checkpoint), source_texts(plan)
+        files = Checkpoint(file_system(checkpoint, self.setup.site), checkpoint)
+        self._sources = source_texts(plan)
         first = next_batch(files, self._sources)
         for name in left_over(files):
             files.remove(name)
         last = self.setup.last_batch()
-        judge(last, first, self.setup.spec.history_policy, self._place, raw=raw)
+        place = Place(self.setup.spec.target.name, self.setup.context.log.location, checkpoint)
+        judge(last, first, self.setup.spec.history_policy, place, raw=raw)
         self._begin_topics(last, first, plan, files)
         if self.committer.spec.commit_rule.clock is not None:
             traits = traits_of(plan, planned=first.end is not None, ends_early=ends_early)
             require_watermark(self.setup, traits, has_watermark=self._has_watermark)
             require_least(self._spark, self.setup, first, plan, files)
             self.committer.clock.traits = traits
-        self._follow(checkpoint, BatchId(first.batch - 1), self._shape(schema, ()))
-        self._has_begun = True
-
-    @property
-    def _place(self) -> Place:
-        return Place(self.setup.spec.target.name, self.setup.context.log.location, self.checkpoint)
+        self._follow(BatchId(first.batch - 1), self._shape(schema, ()))
+        self._files = files
+        return files
 
     def _begin_topics(self, last: LastBatch | None, first: NextBatch, plan: Any, files: Checkpoint) -> None:
         """Raises SourceChanged, CheckpointUnreadable, StoreUnavailable, NotWritable."""
@@ -173,12 +174,12 @@ class QueryRun:
             raise self.failure
         try:
             self.query = self.query or Running.here(self._spark)
-            if not self._has_begun:
-                execution = self.query.execution
-                ends_early = trigger_interval(execution) is None
-                plan = execution.analyzedPlan()
-                self.begin(self.query.checkpoint, batch.schema, plan, ends_early=ends_early, whole=False)
-            self._commit(batch, batch_id, self.query)
+            files = self._files
+            if files is None:
+                execution, ends_early = self.query.execution, trigger_interval(self.query.execution) is None
+                plan, place = execution.analyzedPlan(), self.query.checkpoint
+                files = self.begin(place, batch.schema, plan, ends_early=ends_early, whole=False)
+            self._commit(batch, BatchId(batch_id), self.query, files)
         except Exception as error:  # noqa: BLE001  it is raised again, only shorter
             # Spark's own exception holds this as text only; the handle raises the real one, if the job asks for it.
             self.failure = error
@@ -206,39 +207,32 @@ class QueryRun:
         """Log what ends the query, unless somebody waits for it: the job may be waiting for another one."""
         if self._callers or self._is_told:
             return
-        if not isinstance(error, errors.HiveSinkError) and self._was_cut_off(error):
-            return  # The stop is no news, and the handle tells of the batch.
-        logger.error("the query into %s ends: %s", self.setup.spec.target.name, _told(error))
-
-    def _was_cut_off(self, error: Exception) -> bool:
-        """Whether `error` is only what a stop makes of a batch that runs."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        if self.query is None or not isinstance(error, (Py4JError, PySparkException, ConnectionError)):
-            return False
-        try:
-            return self.query.is_cut_off()
-        except (Py4JError, PySparkException, ConnectionError):
-            return False  # The JVM has died.
+        if isinstance(error, errors.HiveSinkError):
+            text = str(error)
+        else:
+            text = f"{type(error).__name__}: {short_java_error(str(error))}"
+            with suppress(Exception):  # The JVM may have died.
+                if self.query is not None and not self.query.handle.isActive:
+                    return  # What a stop makes of a batch that runs is no news, and the handle tells of the batch.
+        logger.error("the query into %s ends: %s", self.setup.spec.target.name, text)
 
     def keep_up(self, asked: float | None) -> None:
-        last, following = self._last, None
-        if asked is not None and last is not None and last != self._asked_of:
-            checkpoint, batch = last
-            following = next_watermark(batch, Checkpoint(self._spark, checkpoint))
-            self._asked_of = last if following else self._asked_of
+        batch, following = self._unfollowed, None
+        if asked is not None and batch is not None and self._files is not None:
+            following = next_watermark(batch, self._files)
+            # Unless another batch has been committed by now.
+            self._unfollowed = None if following and self._unfollowed == batch else self._unfollowed
         self.committer.keep_up(asked, following)
 
-    def _follow(self, checkpoint: str, batch: BatchId, shape: InputShape) -> None:
+    def _follow(self, batch: BatchId, shape: InputShape) -> None:
         """`batch` is the newest that has been committed."""
-        self._last = (checkpoint, batch) if self._decides(shape) and batch >= 0 else None
+        self._unfollowed = batch if self._decides(shape) and batch >= 0 else None
 
     def _decides(self, shape: InputShape) -> bool:
         """Whether Spark's watermark decides when partitions are over."""
         return self._has_watermark and shape.event_time is None and self.committer.spec.commit_rule.clock is not None
 
-    def _commit(self, batch: DataFrame, batch_id: int, query: Running) -> None:
+    def _commit(self, batch: DataFrame, batch_id: BatchId, query: Running, files: Checkpoint) -> None:
         log = self.setup.context.log.location
         with self._calling:
             if (self.call.run, self.call.batch) != (query.run, batch_id):
@@ -246,10 +240,9 @@ class QueryRun:
             call = self.call
             if call.epoch is not None:
                 raise errors.CalledTwice(log, batch_id, call.epoch)
-            files = Checkpoint(self._spark, query.checkpoint)
             if self._keeps_state is None:
                 self._keeps_state = keeps_state(query.execution.lastExecution().executedPlan())
-            ref = batch_ref(query.id, BatchId(batch_id), files)
+            ref = batch_ref(query.id, batch_id, files)
             ref = replace(ref, sources=self._sources, keeps_state=self._keeps_state)
             shape = replace(self._shape(batch.schema, ref.end), batch=ref.batch)
             if self._has_watermark and shape.event_time is None:
@@ -265,7 +258,7 @@ class QueryRun:
                     raise errors.CalledTwice(log, batch_id, done.epoch)
                 self._run_again(batch, ref, query, shape)
             call.epoch, call.written = done.epoch, None
-            self._follow(query.checkpoint, ref.batch, shape)
+            self._follow(ref.batch, shape)
 
     def _run_again(self, batch: DataFrame, ref: BatchRef, query: Running, shape: InputShape) -> None:
         """Run a committed batch without writing: its operators store the state that the next batch needs.
@@ -275,20 +268,14 @@ class QueryRun:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
-        needed = bool(self._keeps_state)
-        if not (needed or self._decides(shape)):
-            return
-        files = SourceFiles(self._spark, query.execution, ref)
-        missing = files.missing()
-        if needed:
-            files.require_strict()
-            self._miss(missing, files, ref, replayed=True)
-        elif missing:
+        if self._keeps_state:
+            self._require_files(ref, query, replayed=True)
+        elif not self._decides(shape) or SourceFiles(self._spark, query.execution, ref).missing():
             return
         try:
             batch.write.format("noop").mode("append").save()
         except (Py4JJavaError, PySparkException) as error:
-            if needed:
+            if self._keeps_state:
                 raise
             lost = "Spark's watermark of batch %d isn't known until more rows come: it can't be read again: %s"
             logger.warning(lost, ref.batch, short_java_error(str(error)))
@@ -297,9 +284,7 @@ class QueryRun:
         self, batch: DataFrame, call: Call, ref: BatchRef, query: Running, plan: TaskPlan
     ) -> Iterable[TaskReport]:
         call.written = batch
-        files = SourceFiles(self._spark, query.execution, ref)
-        files.require_strict()
-        self._miss(files.missing(), files, ref)
+        files = self._require_files(ref, query)
         if self._topics.lacks(ref.end):
             self._require_same(ids_now(query.execution, ref.end))
         # What a user makes of the records may take long, and gets all the tasks that Spark gives it.
@@ -312,24 +297,19 @@ class QueryRun:
         self._require_same(ids_now(query.execution, ref.end))
         return reports
 
-    def _miss(self, missing: Sequence[str], files: SourceFiles, ref: BatchRef, *, replayed: bool = False) -> None:
-        """Raises SourceFilesMissing, or logs it where that is allowed."""
-        if not missing:
-            return
-        # Appending requires that files already read are moved away: their rows are in the table. A batch that is
-        # replayed needs them for its state.
-        read = set() if replayed else set(read_before(self.setup.last_batch(), ref))
-        gone = tuple(path for path in missing if path not in read)
-        if not gone:
-            return
-        error = errors.SourceFilesMissing(ref.query, ref.batch, len(files.planned), gone)
-        if self.setup.spec.config["sink.on-missing-file"] is OnMissingFile.FAIL:
-            raise error
-        passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
-        logger.warning(passed_over, ref.batch, len(gone), len(files.planned), gone[0])
-
-
-def _told(error: Exception) -> str:
-    if isinstance(error, errors.HiveSinkError):
-        return str(error)
-    return f"{type(error).__name__}: {short_java_error(str(error))}"
+    def _require_files(self, ref: BatchRef, query: Running, *, replayed: bool = False) -> SourceFiles:
+        """The batch's files. Raises Unsupported; SourceFilesMissing, or logs it where that is allowed."""
+        files = SourceFiles(self._spark, query.execution, ref)
+        files.require_strict()
+        if missing := files.missing():
+            # Appending requires that files already read are moved away: their rows are in the table. A batch that is
+            # replayed needs them for its state.
+            read = set() if replayed else set(read_before(self.setup.last_batch(), ref))
+            missing = [path for path in missing if path not in read]
+        if missing:
+            error = errors.SourceFilesMissing(ref.query, ref.batch, len(files.planned), tuple(missing))
+            if self.setup.spec.config["sink.on-missing-file"] is OnMissingFile.FAIL:
+                raise error
+            passed_over = "batch %d: %d of %d planned files are gone and are passed over, the first is %s"
+            logger.warning(passed_over, ref.batch, len(missing), len(files.planned), missing[0])
+        return files

@@ -6,12 +6,11 @@ Spark runs that batch again, which the sink proves to be a replay, and goes on b
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import normal
+from hivesink.core.bucket import normal, scheme
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, chain
 from hivesink.errors import InvalidOption, Unsupported, appending
 from hivesink.spark.checkpoint import METADATA, VERSION
@@ -91,8 +90,8 @@ def checkpoint_folder(text: str, site: Site) -> str:
     """The whole location of a checkpoint, as Spark resolves it. Raises InvalidOption for a relative path on HDFS."""
     if ":" in text.partition("/")[0]:
         return text
-    default = site.default_filesystem or "file:///"
-    if default.startswith("file:"):
+    default = site.default_filesystem
+    if default is None or scheme(default) == "file":
         return str(Path(text).absolute())
     if not text.startswith("/"):
         raise InvalidOption((f"--checkpoint {text}: it is on {default}: name its whole path",))
@@ -112,15 +111,15 @@ def rebuild(last: LastBatch, fs: FileSystem, folder: str, *, dry_run: bool) -> s
         raise InvalidOption((f"{folder} holds a checkpoint with committed batches: move it away first",))
     # Also for the checksums of its files, which Hadoop keeps beside them.
     aside = f"{folder}.aside-{token_hex(4)}" if names else None
+
+    def move() -> None:
+        # An earlier try may have been done.
+        if aside and fs.is_folder(folder):
+            fs.rename_folder(folder, aside)
+
     if not dry_run:
         if aside:
-            retry_unknown("put aside", folder, partial(_move, fs, folder, aside))
+            retry_unknown("put aside", folder, move)
         for name, data in files_of(last.ref).items():
             stage(fs, f"{folder}/{name}", data)
     return aside
-
-
-def _move(fs: FileSystem, folder: str, aside: str) -> None:
-    """One try; an earlier one may have been done."""
-    if fs.is_folder(folder):
-        fs.rename_folder(folder, aside)

@@ -63,10 +63,6 @@ class Running:
         # Not the job group, which holds the run's id too: a job may set its own.
         return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution, running)
 
-    def is_cut_off(self) -> bool:
-        """Whether the query was stopped while its batch runs."""
-        return not self.handle.isActive
-
 
 @dataclass(slots=True)
 class Questions:
@@ -130,8 +126,7 @@ def keeps_state(plan: Any) -> bool:
 def holds_back(plan: Any) -> bool:
     """Whether a stream's logical plan in the JVM may keep rows for later, as windows and joins of streams do."""
     for node in _nodes(plan):
-        name, children = str(node.getClass().getSimpleName()), node.children()
-        streams = sum(children.apply(index).isStreaming() for index in range(children.size()))
+        name, streams = str(node.getClass().getSimpleName()), sum(child.isStreaming() for child in _children(node))
         if (name.startswith(_KEEPING) and streams) or (name == "Join" and streams > 1):
             return True
     return False
@@ -157,14 +152,14 @@ def streams(plan: Any) -> list[dict[str, str]]:
 
     Their names are in lower case, but for those of Kafka's own settings.
     """
-    found = list[dict[str, str]]()
+    streams = list[dict[str, str]]()
     for node in _nodes(plan):
         methods = dir(node)
         if "extraOptions" in methods:
-            found.append(_named(node.extraOptions().asCaseSensitiveMap()))
+            streams.append(_named(node.extraOptions().asCaseSensitiveMap()))
         elif "dataSource" in methods:
-            found.append(_named(_pairs(node.dataSource().options())))
-    return found
+            streams.append(_named(_pairs(node.dataSource().options())))
+    return streams
 
 
 def _pairs(options: Any) -> dict[str, str]:
@@ -182,11 +177,11 @@ def _named(options: Mapping[str, str]) -> dict[str, str]:
 
 def source_texts(plan: Any) -> tuple[str, ...]:
     """What each source of a plan reads: the topics of Kafka's, the folder of files; "" of any other."""
-    found = []
+    texts = []
     for options in streams(plan):
         topics = ",".join(sorted(topic.strip() for topic in options.get("subscribe", "").split(",")))
-        found.append(topics or options.get("subscribepattern") or options.get("assign") or options.get("path") or "")
-    return tuple(found)
+        texts.append(topics or options.get("subscribepattern") or options.get("assign") or options.get("path") or "")
+    return tuple(texts)
 
 
 def trigger_interval(execution: Any) -> timedelta | None:
@@ -225,17 +220,12 @@ def require_least(spark: SparkSession, setup: OpenedWriter, first: NextBatch, pl
     setting, own = "spark.sql.streaming.multipleWatermarkPolicy", "sink.partition-commit.watermark-column"
     if setup.spec.config[own] is not None or watermarks(plan) < 2:  # noqa: PLR2004  of one there is no least
         return
+    # What the checkpoint says binds Spark, whatever the session says.
     planned = BatchId(first.batch if first.end is not None else first.batch - 1)
-    pinned = pinned_setting(planned, setting, files)
-    policy = pinned or spark.conf.get(setting)
-    if str(policy).lower() != "max":
-        return
-    where, way = "", "set it to min"
-    if pinned:
-        where = f" in the checkpoint {first.checkpoint}, which binds Spark whatever the session says"
-        way = "set it to min and start with a new checkpoint and append"
-    problem = f"{setting} = max{where}: the source that is ahead would end the partitions of the others"
-    raise InvalidOption((f"{problem}; {way}, or set {own}",))
+    policy = pinned_setting(planned, setting, files) or spark.conf.get(setting)
+    if str(policy).lower() == "max":
+        problem = f"{setting} = max, in the checkpoint or the session: one source would end the partitions of others"
+        raise InvalidOption((f"{problem}; set it to min, with a new checkpoint and append, or set {own}",))
 
 
 def is_marked(plan: Any) -> bool:
@@ -247,12 +237,16 @@ def is_marked(plan: Any) -> bool:
     # Of what operators keep back, a watermark above them says nothing.
     if name == "EventTimeWatermark" and not holds_back(plan):
         return True
-    children = plan.children()
-    return children.size() > 0 and all(is_marked(children.apply(index)) for index in range(children.size()))
+    children = _children(plan)
+    return bool(children) and all(map(is_marked, children))
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
     yield plan
+    for child in _children(plan):
+        yield from _nodes(child)
+
+
+def _children(plan: Any) -> list[Any]:
     children = plan.children()
-    for index in range(children.size()):
-        yield from _nodes(children.apply(index))
+    return [children.apply(index) for index in range(children.size())]

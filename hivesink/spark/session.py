@@ -12,7 +12,6 @@ import signal
 import sys
 import tempfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -25,7 +24,7 @@ from hivesink.jvm import archive
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector
 from hivesink.jvm.java import find_java, log4j2
 from hivesink.metastore import version as metastore_version
-from hivesink.spark.site import driver_jvm, runs_here
+from hivesink.spark.site import driver_jvm, is_local, runs_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +36,7 @@ logger = logging.getLogger("hivesink")
 LOCAL = "local[2]"
 SPARK_4 = 4
 """The first Spark that has a client of Hive 4."""
+_MASTER, _CATALOG = "spark.master", "spark.sql.catalogImplementation"
 _URIS = ("spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris")
 _LOOPBACK_HOSTS = ("127.", "localhost", "::1")
 LOOPBACK = "127.0.0.1"
@@ -74,7 +74,7 @@ LATE_COMPILING = (
 )
 
 SETTINGS: Mapping[str, str] = {
-    "spark.sql.catalogImplementation": "hive",
+    _CATALOG: "hive",
     # The default of 10,000 rows makes Arrow tasks slow.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     # Arrow's allocator would give freed memory back after 10 ms, and each chunk of records take it again.
@@ -119,39 +119,36 @@ def session(
     takes them. Raises NoMetastore if none of these names one, SiteInvalid, MetastoreUnreachable, SourceUnreachable,
     JavaFailed.
     """
-    choice = choose(
+    settings = choose(
         os.environ,
         {**given_settings(os.environ), **(extra or {})},
         metastore=metastore,
         master=master,
         kafka=kafka,
         hive=metastore_version,
-        spark=int(importlib.metadata.version("pyspark").split(".")[0]),
     )
-    if choice.master.startswith("local"):
+    place = settings[_MASTER]
+    if place.startswith("local"):
         # pyarrow is installed for this Python, not necessarily for `python3`.
         os.environ["PYSPARK_PYTHON"] = sys.executable
-    elif _is_on_loopback(choice.master):
+    elif _is_on_loopback(place):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "HADOOP_CONF_DIR" not in os.environ and os.environ.get("HADOOP_HOME"):
         # Spark puts this folder on its JVM's class path.
         os.environ["HADOOP_CONF_DIR"] = str(Path(os.environ["HADOOP_HOME"], "etc", "hadoop"))
     try:
-        return start(app, choice.master, choice.settings, quiet=quiet)
+        return start(app, settings, quiet=quiet)
     except Exception as error:
         # Spark's own error names neither the master nor the problem.
-        if choice.master.startswith("spark:") and "stopped SparkContext" in str(error):
-            msg = f"the Spark master {choice.master}"
+        if place.startswith("spark:") and "stopped SparkContext" in str(error):
+            msg = f"the Spark master {place}"
             raise SourceUnreachable(msg, "it doesn't answer; is it running?") from error
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What to start Spark with."""
-
-    master: str
-    settings: Mapping[str, str]
+def session_for_kafka(app: str) -> SparkSession:
+    """A session of this process with the Kafka connector and no metastore. Raises SourceUnreachable, JavaFailed."""
+    return session(app, master=LOCAL, kafka=True, extra={_CATALOG: "in-memory", _URIS[0]: ""}, quiet=True)
 
 
 def choose(
@@ -162,54 +159,43 @@ def choose(
     master: str | None = None,
     kafka: bool = False,
     hive: Callable[[str, Site], tuple[int, ...]],
-    spark: int,
-) -> Choice:
-    """The master and the settings of `session`. `given` are the user's own Spark settings.
+) -> dict[str, str]:
+    """The settings of `session`, with the master. `given` are the user's own; `hive` asks a metastore for its version.
 
-    `hive` asks a metastore for its version; `spark` is Spark's major version. Raises what `session` does.
+    Raises what `session` does.
     """
-    site = Site.load(environ)
     own = dict(given)
-    uri = metastore or environ.get("HIVESINK_METASTORE") or _first_set(own, _URIS) or site.metastore_uris
-    where = master or _master(environ, own)
+    submitted = own.get(_MASTER) if _is_submitted(environ) else None
+    named = (master, submitted, environ.get("HIVESINK_MASTER"), environ.get("SPARK_MASTER"), own.get(_MASTER), LOCAL)
+    where = next(filter(None, named))
     settings = dict(SETTINGS)
     if runs_here(where):
-        settings |= {"spark.python.daemon.module": "hivesink.spark.daemon", f"{_SOCKETS}.enabled": _has_short_path()}
+        # By TCP each task waits 40 ms: Nagle's algorithm holds the end of its answer back until the delayed ACK comes.
+        has_short_path = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER
+        settings |= {
+            "spark.python.daemon.module": "hivesink.spark.daemon",
+            f"{_SOCKETS}.enabled": str(has_short_path).lower(),
+        }
     if where.startswith("local") or _is_on_loopback(where):
         settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
     if not _is_submitted(environ):
         settings |= _with_connector(own, needed=kafka, local=runs_here(where))
-    uri, settings["spark.sql.warehouse.dir"] = (uri, _warehouse(site)) if uri else _embedded()
-    if "spark.sql.hive.metastore.version" not in own and spark >= SPARK_4 and hive(uri, site) >= (4,):
-        settings |= {
-            "spark.sql.hive.metastore.version": "4.0.1",
-            "spark.sql.hive.metastore.jars": "path",
-            "spark.sql.hive.metastore.jars.path": ",".join(path.as_uri() for path in fetch(HIVE_CLIENT)),
-            # Without one Hive 4's client makes one up, and prints it on standard error past all loggers.
-            "spark.hadoop.hive.session.id": str(uuid4()),
-        }
-    return Choice(where, {**settings, **own, _URIS[0]: uri})
-
-
-def _has_short_path() -> str:
-    """Whether tasks talk to their Python workers by Unix sockets in the folder of temporary files, from Spark 4.1 on.
-
-    By TCP each task waits 40 ms: Nagle's algorithm holds back the end of what it says until the delayed ACK comes.
-    """
-    return str(len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER).lower()
-
-
-def session_for_kafka(app: str) -> SparkSession:
-    """A session of this process with the Kafka connector and no metastore, for a look at a topic.
-
-    The user's own Spark settings count. Raises SourceUnreachable, JavaFailed.
-    """
-    own = given_settings(os.environ)
-    connector = _with_connector(own, needed=True, local=True)
-    addresses = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
-    none = {"spark.sql.catalogImplementation": "in-memory"}
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    return start(app, LOCAL, {**SETTINGS, **addresses, **own, **connector, **none}, quiet=True)
+    # An empty address is that of no metastore.
+    if own.get(_URIS[0]) != "":
+        site = Site.load(environ)
+        uri = metastore or environ.get("HIVESINK_METASTORE") or _first_set(own, _URIS) or site.metastore_uris
+        uri, settings["spark.sql.warehouse.dir"] = (uri, _warehouse(site)) if uri else _embedded()
+        spark, version = int(importlib.metadata.version("pyspark").split(".")[0]), "spark.sql.hive.metastore.version"
+        if version not in own and spark >= SPARK_4 and hive(uri, site) >= (4,):
+            settings |= {
+                version: "4.0.1",
+                "spark.sql.hive.metastore.jars": "path",
+                "spark.sql.hive.metastore.jars.path": ",".join(path.as_uri() for path in fetch(HIVE_CLIENT)),
+                # Without one Hive 4's client makes one up, and prints it on standard error past all loggers.
+                "spark.hadoop.hive.session.id": str(uuid4()),
+            }
+        own[_URIS[0]] = uri
+    return {**settings, **own, _MASTER: where}
 
 
 def _with_connector(own: dict[str, str], *, needed: bool, local: bool) -> dict[str, str]:
@@ -231,12 +217,6 @@ def _with_connector(own: dict[str, str], *, needed: bool, local: bool) -> dict[s
 
 def _is_on_loopback(master: str) -> bool:
     return (urlsplit(master).hostname or "").startswith(_LOOPBACK_HOSTS)
-
-
-def _master(environ: Mapping[str, str], given: Mapping[str, str]) -> str:
-    if _is_submitted(environ) and "spark.master" in given:
-        return given["spark.master"]
-    return environ.get("HIVESINK_MASTER") or environ.get("SPARK_MASTER") or given.get("spark.master") or LOCAL
 
 
 def _first_set(settings: Mapping[str, str], names: tuple[str, ...]) -> str | None:
@@ -286,7 +266,7 @@ def _spark_conf(environ: Mapping[str, str]) -> Path | None:
     return Path(folder) if folder else None
 
 
-def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = False) -> SparkSession:
+def start(app: str, settings: Mapping[str, str], *, quiet: bool = False) -> SparkSession:
     """Return the Spark session of this process, made with these settings if none runs.
 
     Sets JAVA_HOME for this process, and SPARK_LOCAL_IP for a driver on the loopback, since Spark reads them only
@@ -301,7 +281,7 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     for name in STATEMENTS:
         logging.getLogger(name).disabled = True
-    builder = SparkSession.builder.appName(app).master(master).enableHiveSupport()
+    builder = SparkSession.builder.appName(app).enableHiveSupport()
     # Spark and Hive's client leave behind what they make there.
     folder = tempfile.mkdtemp(prefix="hivesink-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -326,7 +306,7 @@ def start(app: str, master: str, settings: Mapping[str, str], *, quiet: bool = F
             raise JavaFailed(problem, way, retryable=True) from error
         raise
     # Asked of the session: submit arguments set it too.
-    if runs_here(master) and spark.conf.get(_CHECKPOINT_FILES, None) is None:
+    if is_local(spark) and spark.conf.get(_CHECKPOINT_FILES, None) is None:
         _write_checkpoints_without_chmod(spark)
     return spark
 
@@ -366,7 +346,8 @@ def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str], *,
     """
     name = "spark.driver.extraJavaOptions"
     options = [settings.get(name, "-Djava.net.preferIPv4Stack=true")]
-    if _LOG4J not in options[0] and not _has_log4j2(environ):
+    folder = _spark_conf(environ)
+    if _LOG4J not in options[0] and not (folder and any(folder.glob("log4j2*"))):
         kind = "debug" if environ.get("HIVESINK_DEBUG") else "quiet" if quiet else "errors"
         options.append(f"-D{_LOG4J}={log4j_file(kind).as_uri()}")
     progress = {"spark.ui.showConsoleProgress": "true"} if environ.get("HIVESINK_DEBUG") else {}
@@ -376,8 +357,3 @@ def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str], *,
 def log4j_file(kind: str) -> Path:
     """Return the configuration of log4j 2 of one of `LOGGING`, in the cache. Raises NotWritable."""
     return kept(f"spark-{kind}-log4j2.properties", LOGGING[kind])
-
-
-def _has_log4j2(environ: Mapping[str, str]) -> bool:
-    folder = _spark_conf(environ)
-    return folder is not None and any(folder.glob("log4j2*"))

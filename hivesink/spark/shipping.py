@@ -45,7 +45,11 @@ def ship(spark: SparkSession) -> str | None:
 
     Local mode needs nothing, nor does `--py-files` with hivesink in it: tasks check its version.
     """
-    if is_local(spark) or _submitted(spark):
+    if is_local(spark):
+        return None
+    conf = spark.sparkContext.getConf()
+    files = ",".join(conf.get(name, "") or "" for name in ("spark.submit.pyFiles", "spark.yarn.dist.pyFiles"))
+    if any(file.rpartition("/")[2].startswith("hivesink") for file in files.split(",")):
         return None
     return _sent(spark, f"hivesink-{VERSION}", zipped())
 
@@ -73,12 +77,6 @@ def _sent(spark: SparkSession, prefix: str, content: bytes) -> str:
     # Spark puts it on the driver's path too; the driver keeps the modules that made the zip.
     sys.path[:] = before
     return name
-
-
-def _submitted(spark: SparkSession) -> bool:
-    conf = spark.sparkContext.getConf()
-    files = ",".join(conf.get(name, "") or "" for name in ("spark.submit.pyFiles", "spark.yarn.dist.pyFiles"))
-    return any(file.rpartition("/")[2].startswith("hivesink") for file in files.split(","))
 
 
 def sealed(value: object) -> Sealed:

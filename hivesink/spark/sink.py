@@ -13,7 +13,7 @@ from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark import shipping
-from hivesink.spark.query import HiveQuery, begun_by, runs, setup_at
+from hivesink.spark.query import HiveQuery, newest, queries
 from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Running, trigger_interval
 from hivesink.spark.site import check_encryption, resolved_checkpoint, site_of
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from hivesink.config.site import Site
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.committer import Committer
 
 logger = logging.getLogger("hivesink")
 
+_BY_SQL = "hiveserver2://"
 _TRIGGERS = {"processingTime", "availableNow", "once"}
 
 
@@ -60,8 +59,6 @@ class HiveSink:
         *,
         writer: str | None = None,
         metastore: str | None = None,
-        site: Site | None = None,
-        registrar: str = "thrift",
         append: int | None = None,
         options: Mapping[str, object] | None = None,
         on_commit: Callable[[Committed], None] | None = None,
@@ -69,12 +66,10 @@ class HiveSink:
         """The sink for `table` (`database.name`), with the settings in its TBLPROPERTIES; `options` win over those.
 
         `writer` names this ingest and its log; under `hivesink run` it defaults to the job file's stem.
-        `metastore` is one Thrift URI or several, by default `$HIVESINK_METASTORE`, then the session's own
-        `hive.metastore.uris`, then `hive-site.xml`'s. `site` replaces what is read from the site's files
-        (`$HADOOP_CONF_DIR`, `$HIVE_CONF_DIR`) and the session's Hadoop configuration. `registrar` is `thrift`, or
-        `hiveserver2` with `metastore` as host:port. Errors about a history that doesn't follow say when to set
-        `append`, to an epoch's number. `on_commit` gets a `Committed` after every batch; an error that it raises ends
-        the query, whose batch is committed all the same.
+        `metastore` is one Thrift URI or several, or `hiveserver2://host:port`; by default `$HIVESINK_METASTORE`, then
+        the session's own `hive.metastore.uris`, then `hive-site.xml`'s. Errors about a history that doesn't follow say
+        when to set `append`, to an epoch's number. `on_commit` gets a `Committed` after every batch; an error that it
+        raises ends the query, whose batch is committed all the same.
 
         Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable;
         LogOfAnotherTable, TableMadeAgain, FilesUnknown if the log and the table don't belong together.
@@ -89,12 +84,9 @@ class HiveSink:
         if name == REPLAYS:
             problem = f"writer = {name!r} is the writer of `hivesink rejects replay`: name this ingest otherwise"
             raise InvalidOption((problem,))
-        if not hasattr(options or {}, "items"):
-            problem = f"options is a {type(options).__name__}: write a dict, such as {{'sink.on-bad-record': 'drop'}}"
-            raise InvalidOption((problem,))
         if append is not None and (type(append) is not int or append < 0):
             raise InvalidOption((f"append = {append!r} is no epoch: give the one that the error names",))
-        site = site or site_of(spark)
+        site = site_of(spark)
         uri = metastore or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris
         if not uri:
             problem = (
@@ -102,14 +94,15 @@ class HiveSink:
                 "Hive configuration, or pass metastore="
             )
             raise InvalidOption((problem,))
+        kind = "hiveserver2" if uri.startswith(_BY_SQL) else "thrift"
         setup = wiring.OpenedWriter.open(
             table=TableName.parse(table),
             writer=name,
-            metastore=wiring.MetastoreAddress.at(registrar, uri, site),
+            metastore=wiring.MetastoreAddress.at(kind, uri.removeprefix(_BY_SQL), site),
             history_policy=HistoryPolicy(append=None if append is None else Epoch(append)),
             options=options or {},
             site=site,
-            check=lambda location, log: check_encryption(spark, (location,), log),
+            check=lambda location, log: check_encryption(spark, location, log),
             on_commit=on_commit,
         )
         return cls(spark, setup)
@@ -139,16 +132,10 @@ class HiveSink:
         ColumnsDontFit if the stream can't fill the table; InvalidOption; Unsupported for other triggers, for a
         checkpoint on this machine's disk with a cluster's master, and while a query of this sink still runs.
         """
-        if not getattr(events, "isStreaming", False):
-            problem = "events is no streaming DataFrame: make it with sources.kafka, sources.lines or spark.readStream"
-            raise InvalidOption((problem,))
         if self._query is not None and self._query.isActive:
             msg = f"starting the sink of {self.setup.spec.target.name} twice"
             raise Unsupported(msg, "its query still runs", "stop it, or make a second sink with its own writer")
         chosen = {"processingTime": trigger} if isinstance(trigger, str) else trigger or {"processingTime": "0 seconds"}
-        if not hasattr(chosen, "keys"):
-            problem = f"trigger = {trigger!r}: write text, such as '5 seconds', or a dict, such as {{'once': True}}"
-            raise InvalidOption((problem,))
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
@@ -156,7 +143,7 @@ class HiveSink:
         require_outside(self.setup.spec.target.location, location, f"checkpoint {location}")
         self._require_own(location)
         run = QueryRun(events.sparkSession, self.setup, tolerant=True)
-        writer = _triggered(events.writeStream.foreachBatch(run).option("checkpointLocation", location), chosen)
+        writer = events.writeStream.foreachBatch(run).option("checkpointLocation", location).trigger(**chosen)
         plan = events._jdf.queryExecution().analyzed()  # noqa: SLF001  the only way to it
         run.begin(location, events.schema, plan, ends_early="processingTime" not in chosen)
         self._run = run
@@ -168,10 +155,11 @@ class HiveSink:
 
     def _require_own(self, checkpoint: str) -> None:
         """Raises InvalidOption where another sink's query runs with the checkpoint: Spark would end that in silence."""
-        if other := setup_at(checkpoint):
-            self._require_same(other, checkpoint)
-            name = other.spec.target.name
-            logger.warning("the query into %s that runs in this process ends: its sink is started again", name)
+        for query in queries():
+            if query.isActive and query.run.checkpoint == checkpoint:
+                self._require_same(query.run.setup, checkpoint)
+                name = self.setup.spec.target.name
+                logger.warning("the query into %s that runs in this process ends: its sink is started again", name)
 
     def _require_same(self, other: wiring.OpenedWriter, checkpoint: str) -> None:
         if other.context.log.location != self.setup.context.log.location:
@@ -188,25 +176,11 @@ class HiveSink:
         """
         query = Running.here(self._spark)
         if self._run.query is None or self._run.query.run != query.run:
-            if other := begun_by(query.id):
-                self._require_same(other, query.checkpoint)
-            before = runs().get(self.setup.context.log.location)
-            self._run = QueryRun(self._spark, self.setup, tolerant=False, query=query, before=before)
+            for other in queries():
+                if other.own and str(other.id) == query.id:
+                    self._require_same(other.run.setup, query.checkpoint)
+            before = newest.get(self.setup.context.log.location)
+            call = before.run.call if before else None
+            self._run = QueryRun(self._spark, self.setup, tolerant=False, query=query, call=call)
             HiveQuery(query.handle, self._run, own=False, interval=trigger_interval(query.execution))
         self._run(batch, batch_id)
-
-
-def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStreamWriter:
-    from pyspark.errors import PySparkException
-
-    try:
-        return writer.trigger(**trigger)
-    except (PySparkException, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        if list(trigger) == ["processingTime"]:
-            # Spark says it in five sentences, none of which has an example.
-            reason = (
-                "no interval; write one, such as '5 seconds', or {'availableNow': True} to read all and end (in the "
-                "environment of the jobs that hivesink writes: TRIGGER=availableNow)"
-            )
-        raise InvalidOption((f"trigger = {trigger}: {reason}",)) from error

@@ -6,10 +6,11 @@ import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.config.site import Site
+from hivesink.core.bucket import scheme
 from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
@@ -47,62 +48,47 @@ def allowed_tries(spark: SparkSession) -> int:
     return int(spark.sparkContext.getConf().get("spark.task.maxFailures") or 4)
 
 
-def qualified(spark: SparkSession, place: str) -> str:
-    """The whole location of a path: one without a scheme is `fs.defaultFS`'s. Raises StoreUnavailable."""
-    action = "reach the file system of"
-    return on_file_system(spark, place, action, lambda fs, path: str(fs.makeQualified(path).toString()))
-
-
-def resolved_checkpoint(spark: SparkSession, checkpoint: object) -> str:
+def resolved_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> str:
     """The checkpoint's whole location, as Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
 
-    Raises InvalidOption if it is no path, StoreUnavailable, and Unsupported if that is this machine's disk and the
-    session's master is another machine's: a driver started elsewhere would find no checkpoint there. To allow it, write
-    `file:/…`.
+    Raises StoreUnavailable, and Unsupported if that is this machine's disk and the session's master is another
+    machine's: a driver started elsewhere would find no checkpoint there. To allow it, write `file:/…`.
     """
-    place = os.fspath(checkpoint) if isinstance(checkpoint, str | os.PathLike) else ""
-    if not place.strip():
-        problem = f"checkpoint is {checkpoint!r}: name a folder of this query's own, which outlives its runs"
-        raise InvalidOption((problem,))
-    resolved = qualified(spark, place)
-    if resolved.startswith("file:") and not place.startswith("file:") and not is_local(spark):
+    place = os.fspath(checkpoint)
+    resolved = on_file_system(spark, place, lambda fs, path: str(fs.makeQualified(path).toString()))
+    has_scheme = ":" in place.partition("/")[0]
+    if scheme(resolved) == "file" and not has_scheme and not is_local(spark):
         what = f"the checkpoint {place!r} on this machine's disk, with the master {spark.sparkContext.master},"
         why = "a driver on another machine would begin anew"
         raise Unsupported(what, why, f"write hdfs://…, or {resolved} if the driver always runs here")
     return resolved
 
 
-def check_encryption(spark: SparkSession, locations: Sequence[str], log: str) -> None:
+def check_encryption(spark: SparkSession, location: str, log: str) -> None:
     """Refuse an unencrypted log beside a table in an encryption zone: it holds offsets and partition values.
 
-    Only HDFS has zones. Raises Unsupported, StoreUnavailable.
+    Raises Unsupported, StoreUnavailable.
     """
-    for location in locations:
-        if _is_encrypted(spark, location) and not _is_encrypted(spark, log):
-            msg = f"a log outside of an encryption zone, {log},"
-            raise Unsupported(
-                msg,
-                f"{location} is in one, and the log holds partition values and offsets",
-                "set sink.log-location to a folder in a zone",
-            )
 
-
-def _is_encrypted(spark: SparkSession, location: str) -> bool:
-    """Whether the location is in an encryption zone, or would be if it existed."""
-
-    def in_zone(fs: Any, path: Any) -> bool:
-        # The NameNode answers only for what exists.
+    def is_encrypted(fs: Any, path: Any) -> bool:
+        # Only HDFS has zones.
+        if "getEZForPath" not in dir(fs):
+            return False
+        # The NameNode answers only for what exists; what is made there later is in the same zone.
         while not fs.exists(path):
             path = path.getParent()
         return fs.getEZForPath(path) is not None
 
-    return location.startswith("hdfs:") and on_file_system(spark, location, "ask for the encryption zone of", in_zone)
+    if on_file_system(spark, location, is_encrypted) and not on_file_system(spark, log, is_encrypted):
+        msg = f"a log outside of an encryption zone, {log},"
+        why = f"{location} is in one, and the log holds partition values and offsets"
+        raise Unsupported(msg, why, "set sink.log-location to a folder in a zone")
 
 
-def on_file_system(spark: SparkSession, location: str, action: str, act: Callable[[Any, Any], T]) -> T:
+def on_file_system(spark: SparkSession, location: str, act: Callable[[Any, Any], T]) -> T:
     """Call `act` with Hadoop's FileSystem and Path of a location.
 
-    Raises InvalidOption for an unknown scheme, StoreUnavailable, which names `action`.
+    Raises InvalidOption for an unknown scheme, StoreUnavailable.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -110,14 +96,13 @@ def on_file_system(spark: SparkSession, location: str, action: str, act: Callabl
     path = driver_jvm(spark).org.apache.hadoop.fs.Path(location)
     try:
         return act(path.getFileSystem(hadoop_configuration(spark)), path)
-    except Py4JJavaError as error:
-        reason = str(error.java_exception).partition("\n")[0]
+    except (Py4JJavaError, PySparkException) as error:
+        reason = str(getattr(error, "java_exception", error)).partition("\n")[0]
         if "UnsupportedFileSystemException" in reason:
             problem = f"{location}: Spark has no file system for it; correct its scheme, or add the file system's jars"
             raise InvalidOption((problem,)) from error
+        action = "reach"
         raise StoreUnavailable(action, location, reason) from error
-    except PySparkException as error:
-        raise StoreUnavailable(action, location, str(error).partition("\n")[0]) from error
 
 
 def driver_jvm(spark: SparkSession) -> Any:

@@ -83,10 +83,7 @@ def _changed(jvm: Any, relation: Any) -> list[str]:
     index = datasources.InMemoryFileIndex(
         relation.sparkSession(), location.rootPaths(), relation.options(), none, no_cache, none, none
     )
-    planned, now = ({path: rest for path, *rest in _STATUS.findall(_statuses(files))} for files in (location, index))
+    # Hadoop's text for each of the files: one call, however many there are.
+    texts = (str(files.allFiles().mkString("\n")) for files in (location, index))
+    planned, now = ({path: rest for path, *rest in _STATUS.findall(text)} for text in texts)
     return [path for path, rest in now.items() if planned.get(path, rest) != rest]
-
-
-def _statuses(index: Any) -> str:
-    """Hadoop's text for each of the index's files: one call, however many there are."""
-    return str(index.allFiles().mkString("\n"))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import BLOCK, PATH
 from hivesink.errors import InvalidOption
-from hivesink.spark.site import driver_jvm, hadoop_configuration
+from hivesink.spark.site import driver_jvm
 from hivesink.spark.topics import admin, beginning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
-
-logger = logging.getLogger("hivesink")
 
 FETCH = {
     # Measured (docs/performance.md): larger fetches halve the consumer's share of a drain.
@@ -30,9 +27,6 @@ FETCH = {
     "kafka.isolation.level": "read_committed",
 }
 
-_CHOICES = ("subscribe", "subscribepattern", "assign")
-"""Spark's options that say what to read."""
-
 ANY_AGE = {"maxFileAge": "365000d"}
 """Spark's own default silently passes over files a week older than the newest: `mv`, `cp -p` and `rsync` keep times."""
 
@@ -46,33 +40,12 @@ def kafka(spark: SparkSession, servers: str, topics: str, *, options: Mapping[st
     these.
 
     Raises SourceUnreachable if no broker answers within 15 s, TopicMissing if a topic doesn't exist: Spark itself
-    would silently wait for either; InvalidOption if `options` say which topics; Unsupported without the connector.
+    would silently wait for either; Unsupported without the connector.
     """
-    if others := [name for name in options or () if name.lower() in _CHOICES]:
-        problem = (
-            f"{', '.join(others)} in options of sources.kafka, which has the topics as an argument: leave it out, "
-        )
-        problem += "or, for a pattern or for some partitions alone, use spark.readStream as in docs/python.md"
-        raise InvalidOption((problem,))
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
-    beginning(spark, client, _names(topics))
-    settings = {"subscribe": topics, "startingOffsets": "earliest", **client}
-    return spark.readStream.format("kafka").options(**settings).load()
-
-
-def _names(topics: str) -> list[str]:
-    return [topic.strip() for topic in topics.split(",")]
-
-
-def _unreadable(said: str) -> str:
-    why = said.partition("\n")[0]
-    if "PATH_NOT_FOUND" in why:
-        return "doesn't exist: create it, or fix the path"
-    return f"can't be read: {why}"
-
-
-_PATTERN = frozenset("{}[]*?\\")
-_NO_STREAMS = ("modifiedafter", "modifiedbefore")
+    beginning(spark, client, [topic.strip() for topic in topics.split(",")])
+    stream = spark.readStream.format("kafka").option("startingOffsets", "earliest").options(**client)
+    return stream.option("subscribe", topics).load()
 
 
 def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
@@ -83,56 +56,22 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     are Spark's own, such as `maxFilesPerTrigger`. Spark reads a file once, as it first sees it: write it elsewhere,
     then rename it into `folder`. A `folder` without a scheme is on `fs.defaultFS`: HDFS, where HADOOP_CONF_DIR is set.
 
-    Raises InvalidOption if the folder doesn't exist, can't be read, or is a file, and for options that Spark takes for
-    no stream.
+    Raises InvalidOption if the folder doesn't exist or can't be read.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    if wrong := [name for name in options or () if name.lower() in _NO_STREAMS]:
-        raise InvalidOption((f"{', '.join(wrong)} in options of sources.lines: Spark takes it for no stream",))
     try:
         files = spark.readStream.format("text").options(**{**ANY_AGE, **(options or {})}).load(folder)
     except (PySparkException, Py4JJavaError) as error:
         # Spark 3.5 leaves what is no error of its own, such as an AssertionError, as Py4J's.
-        problem = _unreadable(str(getattr(error, "java_exception", error)))
-        raise InvalidOption((f"the folder {folder!r} {problem}",)) from error
-    _look_at(spark, folder, options or {})
+        why = str(getattr(error, "java_exception", error)).partition("\n")[0]
+        raise InvalidOption((f"the folder {folder!r} can't be read: {why}",)) from error
     columns = ["value", f"_metadata.file_path AS {PATH}"]
     # Only Hadoop's own ends of lines can be counted again.
     if "linesep" not in {name.lower() for name in options or {}}:
         columns.append(f"_metadata.file_block_start AS {BLOCK}")
     return files.selectExpr(*columns)
-
-
-def _look_at(spark: SparkSession, folder: str, options: Mapping[str, str]) -> None:
-    """Log a line where `folder` holds no file that Spark reads now: it passes over the folders in it in silence.
-
-    Raises InvalidOption for a file, of which Spark makes no stream.
-    """
-    jvm = driver_jvm(spark)
-    path = jvm.org.apache.hadoop.fs.Path(folder)
-    files = path.getFileSystem(hadoop_configuration(spark))
-    lower = {name.lower(): str(value) for name, value in options.items()}
-    is_deep = lower.get("recursivefilelookup", "").lower() == "true"
-    if not _PATTERN.isdisjoint(folder):
-        return
-    if files.getFileStatus(path).isFile():
-        problem = f"{folder} is a file, of which Spark makes no stream: name its folder, whose files the job reads"
-        raise InvalidOption((problem,))
-    found = files.listFiles(path, True) if is_deep else files.listStatusIterator(path)
-    folders = []
-    while found.hasNext():
-        status = found.next()
-        name = str(status.getPath().getName())
-        if name.startswith((".", "_")):
-            continue
-        # Spark looks into folders that are named as partitions are.
-        if status.isFile() or "=" in name:
-            return
-        folders.append(name)
-    way = ', but folders, such as %s: to read what is in those, add options={"recursiveFileLookup": "true"}'
-    logger.warning("the folder %s holds no files yet%s", folder, way % min(folders) if folders else "")
 
 
 def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[int, int]]:
@@ -149,8 +88,8 @@ def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[in
         places = jvm.java.util.HashMap()
         for partition in partitions.values():
             places.put(partition, getattr(jvm.org.apache.kafka.clients.admin.OffsetSpec, kind)())
-        found = client.listOffsets(places).all().get()
-        return {number: int(found[partition].offset()) for number, partition in partitions.items()}
+        answers = client.listOffsets(places).all().get()
+        return {number: int(answers[partition].offset()) for number, partition in partitions.items()}
 
     with admin(spark, client, [topic]) as asked:
         first, end = ask(asked, "earliest"), ask(asked, "latest")

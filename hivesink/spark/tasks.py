@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,11 +30,7 @@ _KEPT = 64 << 20
 
 def write(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
     """In a task: write its rows and yield its report."""
-
-    def run(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> TaskReport:
-        return attempt.run_task(batches, plan, tools, task, task_attempt)
-
-    yield _report(sealed, run)
+    yield _report(sealed, partial(attempt.run_task, batches))
 
 
 def route(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:

@@ -96,12 +96,12 @@ def beginning(spark: SparkSession, client: Mapping[str, str], topics: Sequence[s
     Raises TopicMissing and what `admin` raises.
     """
     with admin(spark, client, topics) as asked:
-        found = _described(asked, topics)
-        if missing := [topic for topic, description in found.items() if description is None]:
+        descriptions = _described(asked, topics)
+        if missing := [topic for topic, description in descriptions.items() if description is None]:
             raise TopicMissing(_text(client, missing))
         places = {
             topic: {str(partition.partition()): BEGINNING for partition in description.partitions()}
-            for topic, description in found.items()
+            for topic, description in descriptions.items()
         }
         return KafkaOffset.of(places)
 
@@ -125,8 +125,7 @@ def _awaited(answer: Any) -> Any:
 
 def _ids_of(descriptions: Mapping[str, Any]) -> dict[str, str]:
     """The id of each topic that has one, of Kafka's TopicDescription of each."""
-    there = {name: description for name, description in descriptions.items() if description is not None}
-    ids = {name: str(description.topicId().toString()) for name, description in there.items()}
+    ids = {name: str(topic.topicId().toString()) for name, topic in descriptions.items() if topic is not None}
     return {name: id_ for name, id_ in ids.items() if id_ != _NO_ID}
 
 

@@ -52,7 +52,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(own, "level", own.level)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", sys.argv)
-    monkeypatch.setattr(query, "_newest", {})
+    monkeypatch.setattr(query, "newest", {})
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     # It ends a process that failed, whatever its threads do.
     monkeypatch.setattr(threading, "Timer", lambda *_: threading.Thread())
@@ -157,8 +157,8 @@ def catch(call):
         ("catch(start(finish=DOWN).stop)", 75, "stopped finished caught finished", "the metastore at"),
         ("start(BAD)", 65, "stopped", "bad record for demo.t at a.json"),
         ("start(BAD, own=False)", 65, "stopped", "bad record for demo.t at a.json"),
-        ("start()._run.failure = BAD", 65, "stopped", "bad record"),
-        ("start(own=False)._run.failure = BAD", 0, "stopped finished", None),
+        ("start().run.failure = BAD", 65, "stopped", "bad record"),
+        ("start(own=False).run.failure = BAD", 0, "stopped finished", None),
         ("start('kafka')", 65, "stopped", "StreamingQueryException: Spark's text"),
         (
             "start(BAD); start(finish=DOWN, log='/other'); start(log='/third')",

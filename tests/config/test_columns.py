@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hivesink.config.columns import require_columns
 from hivesink.config.options import SinkConfig
-from hivesink.core.table import Array, Column, Primitive, SortKey, TableName, TableSpec
+from hivesink.core.table import Array, Column, Primitive, SortKey, TableName, TableSpec, require_table_name
 from hivesink.errors import InvalidOption
 
 SPEC = TableSpec(
@@ -12,6 +14,12 @@ SPEC = TableSpec(
     (Column("id", Primitive.INT), Column("flag", Primitive.BOOLEAN), Column("tags", Array(Primitive.STRING))),
     (Column("dt", Primitive.STRING),),
 )
+
+
+@pytest.mark.parametrize("name", ["a.b.c", "", None])
+def test_what_is_no_name_of_a_table(name: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"database\.table"):
+        require_table_name(name)
 
 
 def test_sort_keys() -> None:

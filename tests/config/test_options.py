@@ -70,7 +70,7 @@ def test_only_what_is_not_at_its_default_is_changed() -> None:
     ("text", "told"),
     [
         ("success-file", "metastore must be among them"),
-        ("metastore,custom", "write one of metastore, success-file, insert-event, or module:Class"),
+        ("metastore,custom", "none of metastore, success-file, insert-event, or module:Class"),
         ("metastore,own:A,own:B", "at most one module:Class"),
     ],
 )

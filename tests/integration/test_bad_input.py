@@ -51,7 +51,6 @@ def test_arguments_of_a_sink(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> N
         ({"append": -5}, "append"),
         ({"append": "x"}, "append"),
         ({"append": True}, "append"),
-        ({"options": ["sink.on-bad-record=drop"]}, "options is a list"),
         ({"options": {"sink.bucket.assigner": "json:JSONDecoder"}}, "it gets (spec, config)"),
     ]
     for settings, words in cases:
@@ -73,21 +72,16 @@ def test_arguments_of_a_start(stage: Stage) -> None:
     of_decoded_rows = "ID BIGINT, nom STRING, dt STRING", "ID ARRAY<INT>, Name STRING, dt STRING"
     decoded = [stage.spark.readStream.schema(schema).json(str(stage.source)) for schema in of_decoded_rows]
     cases: list[tuple[dict[str, Any], type[errors.HiveSinkError], str]] = [
-        *(({"trigger": given}, errors.InvalidOption, "such as '5 seconds'") for given in (5, "5 bananas")),
-        ({"trigger": {"processingTime": ""}}, errors.InvalidOption, "trigger"),
-        ({"trigger": {"availableNow": False}}, errors.HiveSinkError, "trigger"),
         ({"trigger": {"once": 1, "x": 2}}, errors.HiveSinkError, "trigger"),
         # Without micro-batches.
         ({"trigger": {"continuous": "1 second"}}, errors.Unsupported, "continuous"),
         ({"trigger": {"realTime": "5 minutes"}}, errors.Unsupported, "realTime"),
-        *(({"checkpoint": given}, errors.InvalidOption, repr(given)) for given in ("", " ", None, 5, b"/checkpoint")),
-        ({"checkpoint": stage.folder / "file"}, errors.InvalidOption, "move it away"),
-        ({"checkpoint": stage.folder / "file" / "below"}, errors.InvalidOption, "move it away"),
+        ({"checkpoint": stage.folder / "file"}, errors.HiveSinkError, f"{stage.folder}/file"),
+        ({"checkpoint": stage.folder / "file" / "below"}, errors.HiveSinkError, f"{stage.folder}/file/below"),
         ({"checkpoint": f"file:{location}/checkpoint"}, errors.InvalidOption, "own folder"),
         ({"checkpoint": f"{location.parent}/elsewhere/../{location.name}/c"}, errors.InvalidOption, "own folder"),
         ({"checkpoint": f"hdfs://{HOST}:1/x"}, errors.HiveSinkError, f"hdfs://{HOST}:1/x"),
         ({"checkpoint": "s3://b/x"}, errors.HiveSinkError, "s3://b/x"),
-        *(({"events": given}, errors.InvalidOption, "spark.readStream") for given in (stage.spark.range(3), "events")),
         ({"events": decoded[0]}, errors.ColumnsDontFit, "nom"),
         ({"events": decoded[1]}, errors.ColumnsDontFit, "bigint"),
     ]
@@ -113,30 +107,9 @@ def test_a_log_location_that_can_not_be(stage: Stage, *, inside: bool) -> None:
     said(told.value, "own folder" if inside else str(place.parent))
 
 
-def test_a_folder_that_is_not_there_or_in_which_spark_reads_nothing(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = stage.folder / "in"
-    for place in (str(folder), ""):
-        with pytest.raises(errors.InvalidOption):
-            sources.lines(stage.spark, place)
-    folder.mkdir()
-
-    def told(place: str = str(folder), **options: str) -> str:
-        caplog.clear()
-        sources.lines(stage.spark, place, options=options)
-        return caplog.text
-
-    assert f"the folder {folder} holds no files yet\n" in told()
-    (folder / "2024-01-02").mkdir()
-    (folder / "2024-01-02" / "a.json").touch()
-    (folder / ".hidden").touch()
-    assert f"the folder {folder} holds no files yet, but folders, such as 2024-01-02: to read" in told()
-    assert told(recursiveFileLookup="true") == told(f"{folder}/2024-01-0*") == ""
-    with pytest.raises(errors.InvalidOption):
-        told(f"{folder}/2024-01-02/a.json")
-    (folder / "dt=3").mkdir()
-    assert told() == ""
+def test_a_folder_that_is_not_there(stage: Stage) -> None:
+    with pytest.raises(errors.InvalidOption, match="nowhere"):
+        sources.lines(stage.spark, f"{stage.folder}/nowhere")
 
 
 def test_a_file_where_a_partitions_folder_should_be(stage: Stage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -40,13 +40,6 @@ def test_what_the_client_can_not_read_needs_a_person(
     with pytest.raises(InvalidOption, match=r"topic clicks of Kafka at .*write servers as host:port") as told:
         sources.kafka(spark, servers, "clicks", options=options)
     assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize("name", ["subscribe", "subscribePattern", "assign"])
-def test_topics_by_an_option_are_refused(name: str) -> None:
-    anything: Any = object()
-    with pytest.raises(InvalidOption, match=f"^{name} in options of sources.kafka, which has"):
-        sources.kafka(anything, "h:9092", "clicks", options={name: "clicks"})
 
 
 def test_a_topic_that_is_not_there_is_named(spark: SparkSession, kafka: str) -> None:

@@ -197,7 +197,7 @@ def test_the_slowest_kafka_partition_decides(stage: Stage, topic: Topic) -> None
     query = stage.begin(stage.sink(), topic.stream(stage.spark), trigger="100 milliseconds")
     try:
         query.processAllAvailable()
-        mark = commit_log(str(stage.log())).manifest(query._run.committer.head).watermark
+        mark = commit_log(str(stage.log())).manifest(query.run.committer.head).watermark
         assert mark is not None
         newest_times = {name.rpartition("-")[2]: str(time)[:16] for name, time in mark.newest.items()}
         assert newest_times == {"0": "2024-01-02 05:00", "1": "2024-01-02 03:20"}

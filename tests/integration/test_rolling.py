@@ -45,7 +45,7 @@ def waits(stage: Stage, numbers: range, settings: Mapping[str, str]) -> HiveQuer
 def wait_through_a_kill(stage: Stage, numbers: range) -> None:
     """As a kill leaves it: Spark's own handle ends the query without the sink's end."""
     query = waits(stage, numbers, WAIT)
-    query._query.stop()
+    query.handle.stop()
     query._end_timer()
 
 

@@ -6,10 +6,8 @@ import os
 import re
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 from hivesink.errors import JavaFailed
@@ -59,20 +57,6 @@ def test_prepare_then_a_session_takes_its_classes_from_there(tmp_path: Path) -> 
     loaded = log.read_text()
     assert loaded.count("shared objects file (top)") > 5_000
     assert re.search(r"kafka\.clients\.consumer\.KafkaConsumer source: shared objects file \(top\)", loaded)
-
-
-@pytest.mark.long
-def test_what_prepare_has_started_ends_with_it(tmp_path: Path) -> None:
-    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-m", "hivesink.cli", "prepare"], env=environ) as preparing:
-        started = psutil.Process(preparing.pid)
-        while not any("ArchiveClassesAtExit" in " ".join(one.cmdline()) for one in started.children(recursive=True)):
-            assert preparing.poll() is None
-            time.sleep(0.1)
-        children = started.children(recursive=True)
-        preparing.kill()
-    # The JVM ends by itself, once it has written what it has loaded.
-    assert psutil.wait_procs(children, timeout=120)[1] == []
 
 
 def run(cache: Path, java: str, *arguments: str) -> str:

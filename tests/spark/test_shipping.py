@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import ExecutorsDiffer
 from hivesink.spark import shipping
 
 if TYPE_CHECKING:
@@ -63,13 +62,3 @@ def test_tasks_need_no_more_than_the_environment_that_make_dist_makes() -> None:
 @pytest.mark.spark
 def test_local_tasks_need_no_zip(spark: SparkSession) -> None:
     assert shipping.ship(spark) is None
-
-
-def test_another_version_is_told_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    version, _ = shipping.sealed({"any": "value"})
-    assert shipping.unsealed(shipping.sealed({"any": "value"})) == {"any": "value"}
-    monkeypatch.setattr(shipping, "VERSION", "0.0.9")
-    with pytest.raises(
-        ExecutorsDiffer, match=rf"the driver is hivesink {version}, but an executor \(.+\) imports 0\.0\.9"
-    ):
-        shipping.unsealed((version, b"what only that version can read"))

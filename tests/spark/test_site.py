@@ -22,7 +22,7 @@ def test_a_namenode_that_is_away_is_named(spark: SparkSession) -> None:
     conf.set("ipc.client.connect.max.retries", "0")
     try:
         with pytest.raises(StoreUnavailable, match=r"hdfs://127\.0\.0\.1:1/t: .*[Cc]onnect"):
-            check_encryption(spark, ("hdfs://127.0.0.1:1/t",), "hdfs://127.0.0.1:1/log")
+            check_encryption(spark, "hdfs://127.0.0.1:1/t", "hdfs://127.0.0.1:1/log")
     finally:
         conf.unset("ipc.client.connect.max.retries")
 

@@ -44,30 +44,26 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., TaskReport]:
     return run
 
 
-@pytest.mark.parametrize(("attempt", "tries"), [(0, 1), (3, 4), (5, 4)])
-def test_the_last_try_reports_what_a_further_one_might_have_helped(
-    task: Callable[..., TaskReport], attempt: int, tries: int
+@pytest.mark.parametrize(
+    ("error", "attempt", "tries", "outcome"),
+    [
+        (FULL, 0, 1, TaskFailure("could not write /w/t: the disk is full", retryable=True)),
+        (FULL, 3, 4, TaskFailure("could not write /w/t: the disk is full", retryable=True)),
+        (FULL, 2, 4, StoreUnavailable),
+        # No other try can help here, and what isn't the sink's is Spark's matter.
+        (READ_ONLY, 0, 4, TaskFailure(str(NotWritable(*READ_ONLY[1])), retryable=False)),
+        ((ZeroDivisionError, ()), 3, 4, ZeroDivisionError),
+    ],
+)
+def test_an_error_is_raised_only_where_another_try_may_help(
+    task: Callable[..., TaskReport], error: Raised, attempt: int, tries: int, outcome: TaskFailure | type[Exception]
 ) -> None:
-    report = task(FULL, attempt, tries)
-    assert (report.task, report.task_attempt, report.parts) == (3, 17, ())
-    assert report.failure == TaskFailure("could not write /w/t: the disk is full", retryable=True)
-
-
-def test_spark_tries_again_while_that_may_help(task: Callable[..., TaskReport]) -> None:
-    with pytest.raises(StoreUnavailable, match="the disk is full"):
-        task(FULL, 2, 4)
-
-
-def test_what_no_try_can_help_is_reported_by_the_first(task: Callable[..., TaskReport]) -> None:
-    failure = task(READ_ONLY, 0, 4).failure
-    assert failure is not None
-    assert failure.message.startswith("/w/t can't be used (Read-only file system)")
-    assert not failure.retryable
-
-
-def test_another_error_is_sparks_matter(task: Callable[..., TaskReport]) -> None:
-    with pytest.raises(ZeroDivisionError):
-        task((ZeroDivisionError, ()), 3, 4)
+    if isinstance(outcome, TaskFailure):
+        report = task(error, attempt, tries)
+        assert (report.task, report.task_attempt, report.parts, report.failure) == (3, 17, (), outcome)
+    else:
+        with pytest.raises(outcome):
+            task(error, attempt, tries)
 
 
 def test_an_executor_with_another_version_reports_that(
