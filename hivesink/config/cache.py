@@ -65,7 +65,7 @@ def kept(name: str, content: str, *, mode: int = 0o644) -> Path:
 def made_once(name: str, make: Callable[[Path], Path]) -> Path:
     """Return the cache's folder `name`, made on first use: whole or not at all, even if others do so at the same time.
 
-    `make` gets a scratch folder beside it, and returns the folder in there that becomes this one. Raises
+    `make` gets a scratch folder beside it, and returns the folder in there that becomes it. Raises
     NotWritable.
     """
     folder = cache_folder() / name

@@ -20,7 +20,7 @@ def require_columns(spec: TableSpec, config: SinkConfig) -> None:
     for key in config["sink.sort-by"] or ():
         kind = kinds.get(key.column)
         if key.column in partitions:
-            problem = "a partition column: it has one value for all rows of a file"
+            problem = "a partition column: it has the same value for all rows of a file"
         elif kind is None:
             problem = f"which is no column of {spec.name}"
         elif isinstance(kind, Array | Map | Struct):

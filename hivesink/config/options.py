@@ -53,7 +53,7 @@ class Policies(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Policies:
-        """Commit policies and at most one `module:Class`, separated by commas; ValueError otherwise."""
+        """Commit policies and at most a single `module:Class`, separated by commas; ValueError otherwise."""
         parts = list(dict.fromkeys(part.strip() for part in text.split(",")))
         plugins = [part for part in parts if _CLASS.fullmatch(part)]
         if others := [part for part in parts if part not in plugins and part.lower() not in _NAMED_POLICIES]:
@@ -64,7 +64,7 @@ class Policies(NamedTuple):
             message = "metastore must be among them, or no reader finds the partition"
             raise ValueError(message)
         if len(plugins) > 1:
-            message = "write at most one module:Class"
+            message = "write a single module:Class"
             raise ValueError(message)
         return cls(kinds, next(iter(plugins), None))
 
@@ -136,14 +136,14 @@ OPTIONS: Mapping[str, Option] = {
 
 _SOURCE = re.compile(r"sink\.column\.([^.]+)\.from")
 _SOURCE_OPTION = Option(None, parse_source)
-"""Of `sink.column.<name>.from`, one for each column: names are in lower case in a `SinkConfig`."""
+"""`sink.column.<name>.from`, for each column: names are in lower case in a `SinkConfig`."""
 _DEFAULTS = {name: option.default and option.parse(option.default) for name, option in OPTIONS.items()}
 PREFIXES = ("sink.", "partition.time-extractor.")
 """How the properties begin that are the sink's alone."""
 
 
 def check(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Every problem of a table's settings, one line each; properties of others are ignored."""
+    """Every problem of a table's settings, a line each; properties of others are ignored."""
     return _parse(properties, {})[1]
 
 
@@ -195,7 +195,9 @@ def _parse(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[
     wrong = (name for name in sorted(given) if name not in options and (name in own or name.startswith(PREFIXES)))
     problems = [_unknown(name) for name in wrong]
     twice = Counter(map(_lowered, properties))
-    problems += [f"{name} is set twice, in different case: leave one" for name in sorted(sources) if twice[name] > 1]
+    problems += [
+        f"{name} is set twice, in different case: leave a single setting" for name in sorted(sources) if twice[name] > 1
+    ]
     parsed: dict[str, Any] = {}
     for name, option in options.items():
         text = given.get(name, option.default)

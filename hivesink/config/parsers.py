@@ -47,7 +47,7 @@ def duration(text: str) -> timedelta:
     if quantity is None or quantity[2] not in _TIMES:
         message = "write a duration such as 30min, 10s or 1h"
         raise ValueError(message)
-    # Before it is one: a timedelta may overflow.
+    # First, since a timedelta may overflow.
     if int(quantity[1]) > _LONGEST / _TIMES[quantity[2]]:
         message = f"write a shorter duration: {_LONGEST.days}d at most"
         raise ValueError(message)
@@ -82,7 +82,7 @@ def one_of(kind: type[_E]) -> Callable[[str], _E]:
         try:
             return kind(text.strip().lower())
         except ValueError:
-            message = "write one of " + ", ".join(member.value for member in kind)
+            message = "write " + " or ".join(member.value for member in kind)
             raise ValueError(message) from None
 
     return parse

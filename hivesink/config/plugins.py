@@ -38,7 +38,7 @@ def load_plugin(option: str, plugin: str, method: str, spec: TableSpec, config: 
             what += f"; looked for in {', '.join(_folders())}"
         raise InvalidOption((f"{whose}: {what}; {hint}",)) from error
     if not callable(getattr(made, method, None)):
-        raise InvalidOption((f"{whose}: it has no method {method}; write one, as in docs/python.md",))
+        raise InvalidOption((f"{whose}: it has no method {method}; write it, as in docs/python.md",))
     return _Guarded(made, whose)
 
 

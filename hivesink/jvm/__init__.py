@@ -1,1 +1,1 @@
-"""Java for Spark and the servers: finding one, fetching pinned jars, and settings files on the class path."""
+"""Java for Spark and the servers: finding it, fetching pinned jars, and settings files on the class path."""

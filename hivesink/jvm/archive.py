@@ -36,7 +36,7 @@ def archive() -> Path:
 
 
 def options() -> str:
-    """The options of a JVM that uses the archive, if there is one. Raises JavaFailed."""
+    """The options of a JVM that uses the archive, if it exists. Raises JavaFailed."""
     return f"-XX:SharedArchiveFile={archive()} {_SILENT}"
 
 

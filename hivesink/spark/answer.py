@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def answer(frame: DataFrame, most: int) -> tuple[Sequence[HiveType | None], list[Row]]:
-    """The types of the columns, None for one that only Spark has, and the first `most` rows as `collect` has them.
+    """The types of the columns, None where only Spark has the type, and the first `most` rows as `collect` has them.
 
     Of dates, timestamps and decimals, also nested ones, they have the text that Spark's CAST to STRING gives: Python
     has only the years 1 to 9999, and some decimals lose their scale on the way.
@@ -26,7 +26,7 @@ def answer(frame: DataFrame, most: int) -> tuple[Sequence[HiveType | None], list
     # Both kinds of timestamps print alike.
     types = [known_type(field.dataType.simpleString().replace("timestamp_ntz", "timestamp")) for field in frame.schema]
     targets = [_sent(field.dataType) for field in frame.schema]
-    # By number, since two columns may have one name.
+    # By number, since two columns may have the same name.
     numbered = frame.toDF(*map(str, range(len(targets))))
     sent = numbered.select(*(sf.col(str(index)).cast(kind) for index, kind in enumerate(targets)))
     return types, sent.limit(most).collect()

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 UNLIMITED = str((1 << 31) - 1)
-"""The one value with which Spark doesn't look at the size."""
+"""The only value with which Spark doesn't look at the size."""
 MOST = 256 << 20
 """Bytes that as many records as a batch has may come to, each as large as the largest that was seen."""
 A_TASK = 10_000
-"""Records that a task reads in the time that one more task would cost: some 15 ms."""
+"""Records that a task reads in the time that a further task would cost: some 15 ms."""
 BYTES_A_TASK = 8 << 20
 
 
 class BatchJobs:
-    """Each call is one job. Raises TaskFailed, ExecutorsDiffer, and Spark's own errors."""
+    """Each call is a job. Raises TaskFailed, ExecutorsDiffer, and Spark's own errors."""
 
     def __init__(self, spark: SparkSession, setup: OpenedWriter) -> None:
         self._spark = spark
@@ -59,7 +59,7 @@ class BatchJobs:
         return self._reports(numbers, partial(tasks.encode, sealed=self._order(plan), work=shipping.sealed(work)))
 
     def _routed(self, rows: DataFrame, plan: TaskPlan) -> DataFrame:
-        """`rows`, those of each partition in one task if the settings say so."""
+        """`rows`, each partition's in a single task if the settings say so."""
         from pyspark.sql.types import LongType, StringType, StructField, StructType
 
         if not (plan.config["sink.shuffle-by-partition.enable"] and plan.target.spec.is_partitioned):

@@ -1,4 +1,4 @@
-"""The format of Spark's checkpoint: what a micro-batch covers, and which one a query runs first.
+"""The format of Spark's checkpoint: what a micro-batch covers, and which batch a query runs first.
 
 `metadata` holds the query's id. `offsets/<batch id>` is written before the batch runs (Spark's OffsetSeqLog, version
 `v1`, which all of 3.5 to 4.3 write: a metadata line, then a line a source, `-` for none), `commits/<batch id>` after
@@ -41,7 +41,7 @@ def batch_watermark(batch: BatchId, files: Checkpoint) -> datetime | None:
 
 
 def next_watermark(batch: BatchId, files: Checkpoint) -> datetime | None:
-    """The watermark (UTC) that the batch after this one will have (CommitMetadata); None if nobody knows yet.
+    """The watermark (UTC) of the batch after this (CommitMetadata); None if nobody knows yet.
 
     Raises CheckpointUnreadable.
     """
@@ -111,7 +111,7 @@ def batch_ref(query: str, batch: BatchId, files: Checkpoint) -> BatchRef:
     ends = _offsets(batch, files)
     starts = _offsets(BatchId(batch - 1), files) if batch else (None,) * len(ends)
     if len(starts) != len(ends):
-        reason = f"it has {len(ends)} sources, the one before it {len(starts)}"
+        reason = f"it has {len(ends)} sources, the batch before it {len(starts)}"
         raise CheckpointUnreadable(files.location, f"offsets/{batch}", reason)
     logs = zip(starts, ends, _logs(len(ends), files), strict=True)
     pairs = [_covered(log, first, last, batch) for first, last, log in logs]
@@ -208,7 +208,7 @@ def _logs(count: int, files: Checkpoint) -> list[_SourceLog]:
 class _SourceLog:
     """A source's folder in the checkpoint: a file source's log.
 
-    A source that a plan has twice has two offsets and one log. Then the folders' numbers aren't the offsets', and
+    A source that a plan has twice has two offsets and a single log. Then the folders' numbers aren't the offsets', and
     nothing can be said of what a folder lacks: it isn't `own`.
     """
 

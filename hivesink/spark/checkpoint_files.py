@@ -1,4 +1,4 @@
-"""A checkpoint's files, where Spark has them, and one of the sink's: the ids of the topics that it began with."""
+"""A checkpoint's files, where Spark has them, and a file of the sink's: the ids of the topics that it began with."""
 
 from __future__ import annotations
 

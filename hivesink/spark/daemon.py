@@ -1,6 +1,6 @@
 """Spark's daemon of Python workers, with the sink's modules loaded: workers are forked from it ready for their tasks.
 
-Spark runs it by `spark.python.daemon.module`. Without it each worker, and each one that comes after an idle time,
+Spark runs it by `spark.python.daemon.module`. Without it each worker, also each that comes after an idle time,
 loads them by itself, which takes more than a second of CPU.
 """
 

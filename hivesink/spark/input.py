@@ -32,7 +32,7 @@ def input_shape(
     """Which of the stream's columns mean what.
 
     Raw records are in `value`, and Kafka's other columns are their position and time. `ends` are the batch's offsets,
-    one for each source; `as_read`: the query gives the rows as its one source reads them.
+    an offset for each source; `as_read`: the query gives the rows as its only source reads them.
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     if not _is_raw(kinds, spec, config):
@@ -75,7 +75,7 @@ def columns_to_drop(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
 
 
 def watermark_of(shape: InputShape, schema: StructType, config: SinkConfig, *, sparks: bool) -> InputShape:
-    """`shape` with what the watermark is made of, if partition commits wait for one; `sparks`: the stream has one.
+    """`shape` with what the watermark is made of, if partition commits wait for it; `sparks`: the stream has Spark's.
 
     A declared column comes first, then Spark's own watermark, then the time that decides the buckets. Raises
     InvalidOption where there is none.
@@ -87,7 +87,7 @@ def watermark_of(shape: InputShape, schema: StructType, config: SinkConfig, *, s
     if name is None and not sparks:
         problem = (
             "sink.partition-commit.trigger = 'partition-time': there is no watermark; set "
-            "sink.partition-commit.watermark-column, or give the stream one with withWatermark"
+            "sink.partition-commit.watermark-column, or use withWatermark on the stream"
         )
         raise InvalidOption((problem,))
     if name is None or shape.is_raw:
@@ -103,7 +103,7 @@ def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bo
     """Whether `value` holds raw records: the stream lacks a column of the table's, and has none but of Kafka's names.
 
     A column with a source of its own is looked for by no name, and a JSON path is in no column of a stream's.
-    If the table has a column `value` itself, that is the only one which the stream may have, but for those of files.
+    If the table has a column `value` itself, the stream may have no other, but for those of files.
     """
     sources = config.sources
     names = {column.name for column in (*spec.columns, *spec.partition_columns)} - sources.keys()
@@ -173,7 +173,7 @@ def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
     wanted = [column.name for column in row_columns(spec, plan.config) if column.name not in elsewhere]
     missing = [name for name in wanted if len(by_name.get(name, ())) != 1]
     if missing:
-        problem = f"{plan.target.name} needs exactly one column for each of {', '.join(missing)}"
+        problem = f"{plan.target.name} needs exactly a column for each of {', '.join(missing)}"
         raise ColumnsDontFit((f"{problem}, and the stream has {', '.join(schema.fieldNames())}",))
     shape = plan.shape
     others = (plan.config["sink.bucket.time-column"], shape.event_time, shape.topic, shape.partition)

@@ -19,7 +19,7 @@ _HEAD, _ROOT = 1000, 300
 
 
 def short_java_error(text: str) -> str:
-    """The root cause in a text with Java's stack trace, in one line: its class and its first sentence.
+    """The root cause in a text with Java's stack trace, in a line: its class and its first sentence.
 
     Where Java passes on what Python raised, that is the root. A text without a trace gives its own first sentence.
     """
@@ -51,7 +51,7 @@ _Brief.__module__, _Brief.__qualname__ = Py4JJavaError.__module__, Py4JJavaError
 
 
 def briefly(error: BaseException) -> BaseException:
-    """`error`; one of Java without the stack trace.
+    """`error`; without the stack trace if it is Java's.
 
     Whether a batch failed because its query was stopped, Spark asks a regular expression (`PROXY_ERROR` in its
     `StreamExecution`). That takes a frame of the JVM's stack for each character, so Java's own trace overflows it.

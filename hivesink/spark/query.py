@@ -45,7 +45,7 @@ os.register_at_fork(after_in_child=newest.clear)
 
 
 def settle_all() -> None:
-    """At a job's end, end its queries. Raises the failure of the first that has one."""
+    """At a job's end, end its queries. Raises the failure of the first that has failed."""
     with contextlib.ExitStack() as ends:
         for query in queries():
             ends.callback(query.settle)
@@ -78,26 +78,6 @@ def wait_for_batch(query: Any) -> None:
         time.sleep(0.05)
 
 
-def _waited(call: Callable[[], _T]) -> _T:
-    """What `call` returns, which waits in the JVM. Ctrl-C ends the wait by nothing but KeyboardInterrupt.
-
-    PySpark's handler of SIGINT calls the JVM, and fails in the middle of another call of the same thread.
-    """
-    done: Future[_T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(call())
-        except BaseException as error:  # noqa: BLE001  whoever waits gets it
-            done.set_exception(error)
-
-    threading.Thread(target=run, name="hivesink-wait", daemon=True).start()
-    try:
-        return done.result()
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt from None
-
-
 class HiveQuery:
     """A started query. Its end, by itself or by `stop`, finishes what is open and writes estimates.
 
@@ -127,29 +107,42 @@ class HiveQuery:
         """Wait at most `timeout` seconds, without it until the query ends. True if it has ended.
 
         Then every row can be read, but for those that `sink.on-stop` = `keep` keeps. Raises the sink's own error if
-        the query has failed with one, else Spark's StreamingQueryException.
+        the query has failed with it, else Spark's StreamingQueryException.
         """
-        from pyspark.errors import StreamingQueryException
-
         with self.run.awaited():
-            try:
-                # Without a time-out Spark returns None, once the query has ended.
-                ended = _waited(partial(self.handle.awaitTermination, timeout)) is not False
-            except StreamingQueryException as error:
-                self._fail(error)
+            # Without a time-out Spark returns None, once the query has ended.
+            ended = self._wait(partial(self.handle.awaitTermination, timeout)) is not False
             if ended:
                 self._end_well()
         return ended
 
     def processAllAvailable(self) -> None:  # noqa: N802  Spark's name
         """Wait until all data that is available now is committed; its rows may wait for their roll. Raises as above."""
+        with self.run.awaited():
+            self._wait(self.handle.processAllAvailable)
+
+    def _wait(self, call: Callable[[], _T]) -> _T:
+        """What `call` returns, which waits in the JVM. Ctrl-C ends the wait by nothing but KeyboardInterrupt.
+
+        PySpark's handler of SIGINT calls the JVM, and fails in the middle of another call of the same thread.
+        """
         from pyspark.errors import StreamingQueryException
 
-        with self.run.awaited():
+        done: Future[_T] = Future()
+
+        def run() -> None:
             try:
-                _waited(self.handle.processAllAvailable)
-            except StreamingQueryException as error:
-                self._fail(error)
+                done.set_result(call())
+            except BaseException as error:  # noqa: BLE001  whoever waits gets it
+                done.set_exception(error)
+
+        threading.Thread(target=run, name="hivesink-wait", daemon=True).start()
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt from None
+        except StreamingQueryException as error:
+            self._fail(error)
 
     def stop(self) -> None:
         """Stop after the batch that is being committed, finish what is open, write estimates.
@@ -171,7 +164,7 @@ class HiveQuery:
         self._end_well()
 
     def exception(self) -> StreamingQueryException | None:
-        """Spark's error, if the query has failed with one, whose text holds the sink's; None while it runs."""
+        """Spark's error, if the query has failed, whose text holds the sink's; None while it runs."""
         if (error := self.handle.exception()) is not None:
             self._ended.set()
         return error
@@ -195,7 +188,7 @@ class HiveQuery:
         return getattr(self.handle, name)
 
     def _fail(self, cause: StreamingQueryException) -> NoReturn:
-        """Raise the sink's own error if there is one, else Spark's, which holds only the text of errors."""
+        """Raise the sink's own error, else Spark's, which holds only the text of errors."""
         self._end_timer()
         failure = self.run.late_failure or self.run.failure
         if failure is None:

@@ -56,7 +56,7 @@ logger = logging.getLogger("hivesink")
 
 @dataclass(slots=True)
 class Call:
-    """A batch in one run. `written`: the rows that the log may hold of it; `epoch` is set once a call has returned."""
+    """A batch of a run. `written`: the rows that the log may hold of it; `epoch` is set once a call has returned."""
 
     run: str = ""
     batch: int = -1
@@ -76,7 +76,7 @@ class QueryRun:
         query: Running | None = None,
         call: Call | None = None,
     ) -> None:
-        """`call`: the last one on this log in this process, perhaps of another sink."""
+        """`call`: the last call on this log in this process, perhaps of another sink."""
         self._spark = spark
         self.setup = setup
         self._jobs = BatchJobs(spark, setup)
@@ -181,7 +181,7 @@ class QueryRun:
                 files = self.begin(place, batch.schema, plan, ends_early=ends_early, whole=False)
             self._commit(batch, BatchId(batch_id), self.query, files)
         except Exception as error:  # noqa: BLE001  it is raised again, only shorter
-            # Spark's own exception holds this as text only; the handle raises the real one, if the job asks for it.
+            # Spark's own exception holds this as text only; the handle raises the real error, if the job asks for it.
             self.failure = error
             self.tell(error)
             raise briefly(error) from (error.__cause__ and briefly(error.__cause__))
@@ -204,7 +204,7 @@ class QueryRun:
             self._callers.pop()
 
     def tell(self, error: Exception) -> None:
-        """Log what ends the query, unless somebody waits for it: the job may be waiting for another one."""
+        """Log what ends the query, unless somebody waits for it: the job may be waiting for another query."""
         if self._callers or self._is_told:
             return
         if isinstance(error, errors.HiveSinkError):

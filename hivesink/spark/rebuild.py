@@ -49,7 +49,7 @@ def batch_to_rebuild(logs: Mapping[str, LastBatch]) -> LastBatch:
     elif not last.ref.head:
         reason = "its last batch wasn't run by a Spark query"
     if reason:
-        way = f"restore it from a backup, or start with a new one and {appending(last.epoch)}"
+        way = f"restore it from a backup, or start with a new checkpoint and {appending(last.epoch)}"
         msg = f"the checkpoint of {high}"
         raise Unsupported(msg, f"the log can't rebuild it: {reason}", way)
     return last

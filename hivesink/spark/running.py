@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
-"""What Spark says between two triggers, never before the first one."""
+"""What Spark says between two triggers, never before the first."""
 _SLIP = 1.0
 """Seconds by which clocks may differ from look to look."""
 _PIECES = ("maxfilespertrigger", "maxbytespertrigger")
 """Options of file sources that leave files for later."""
 _ROW_BY_ROW = frozenset({"Project", "SubqueryAlias", "EventTimeWatermark"})
-"""Nodes that make one row of each row, in order."""
+"""Nodes that make a row of each row, in order."""
 _KEEPING = ("Aggregate", "Distinct", "Except", "FlatMapGroups", "TransformWithState")
 """How the names of such nodes begin. Those that drop duplicates let a row through at once or not at all."""
 
@@ -133,7 +133,7 @@ def holds_back(plan: Any) -> bool:
 
 
 def comes_as_read(plan: Any) -> bool:
-    """Whether a logical plan in the JVM gives a row for each one that its single leaf reads, in that order."""
+    """Whether a logical plan in the JVM gives a row for each that its single leaf reads, in that order."""
     while plan.getClass().getSimpleName() in _ROW_BY_ROW:
         plan = plan.children().head()
     return int(plan.children().size()) == 0
@@ -204,7 +204,7 @@ def require_watermark(setup: OpenedWriter, traits: InputTraits, *, has_watermark
     if not has_watermark:
         problem = (
             "sink.partition-commit.trigger = 'partition-time': the stream's windows or joins keep rows for later, "
-            "and not each of its sources has a watermark; give them one with withWatermark"
+            "and not each of its sources has a watermark; use withWatermark on each"
         )
         raise InvalidOption((problem,))
     if setup.spec.config["sink.partition-commit.watermark-column"] is not None:
@@ -218,7 +218,7 @@ def require_watermark(setup: OpenedWriter, traits: InputTraits, *, has_watermark
 def require_least(spark: SparkSession, setup: OpenedWriter, first: NextBatch, plan: Any, files: Checkpoint) -> None:
     """Raises InvalidOption where the watermark of one source would end the partitions of the others."""
     setting, own = "spark.sql.streaming.multipleWatermarkPolicy", "sink.partition-commit.watermark-column"
-    if setup.spec.config[own] is not None or watermarks(plan) < 2:  # noqa: PLR2004  of one there is no least
+    if setup.spec.config[own] is not None or watermarks(plan) < 2:  # noqa: PLR2004  a single watermark has no least
         return
     # What the checkpoint says binds Spark, whatever the session says.
     planned = BatchId(first.batch if first.end is not None else first.batch - 1)

@@ -1,4 +1,4 @@
-"""A Spark session for a job: local or on a cluster, over the site's metastore or the embedded one."""
+"""A Spark session for a job: local or on a cluster, over the site's metastore or the embedded metastore."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ def session(
     Spark logs errors; with `quiet` nothing, which is for a single statement, whose error is raised. With
     `$HIVESINK_DEBUG` it logs warnings too.
 
-    Where a session runs in this process already, that one is returned, with these settings as far as Spark still
-    takes them. Raises NoMetastore if none of these names one, SiteInvalid, MetastoreUnreachable, SourceUnreachable,
-    JavaFailed.
+    Where a session runs in this process already, it is returned, with these settings as far as Spark still
+    takes them. Raises NoMetastore if none of these names a metastore, SiteInvalid, MetastoreUnreachable,
+    SourceUnreachable, JavaFailed.
     """
     settings = choose(
         os.environ,
@@ -191,7 +191,7 @@ def choose(
                 version: "4.0.1",
                 "spark.sql.hive.metastore.jars": "path",
                 "spark.sql.hive.metastore.jars.path": ",".join(path.as_uri() for path in fetch(HIVE_CLIENT)),
-                # Without one Hive 4's client makes one up, and prints it on standard error past all loggers.
+                # Without it Hive 4's client makes an id up, and prints it on standard error past all loggers.
                 "spark.hadoop.hive.session.id": str(uuid4()),
             }
         own[_URIS[0]] = uri
@@ -202,7 +202,7 @@ def _with_connector(own: dict[str, str], *, needed: bool, local: bool) -> dict[s
     """The setting that adds the Kafka connector to the user's jars, which are taken out of `own`.
 
     Local mode has it on its class path, which saves a copy, and needed or not once it is there: the archive of classes
-    is for one class path.
+    is for a single class path.
     """
     connector = kafka_connector(importlib.metadata.version("pyspark"))
     if local:
@@ -322,9 +322,9 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _write_checkpoints_without_chmod(spark: SparkSession) -> None:
-    """Have Spark write a checkpoint by Hadoop's older interface, which it keeps for stores without the newer one.
+    """Have Spark write a checkpoint by Hadoop's older interface, which it keeps for stores without the newer interface.
 
-    On a local disk the newer one runs `chmod` in a process for each file, which takes 100 ms an epoch.
+    On a local disk the newer interface runs `chmod` in a process for each file, which takes 100 ms an epoch.
     """
     from py4j.protocol import Py4JJavaError
 
@@ -355,5 +355,5 @@ def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str], *,
 
 
 def log4j_file(kind: str) -> Path:
-    """Return the configuration of log4j 2 of one of `LOGGING`, in the cache. Raises NotWritable."""
+    """Return the configuration of log4j 2 of a kind of `LOGGING`, in the cache. Raises NotWritable."""
     return kept(f"spark-{kind}-log4j2.properties", LOGGING[kind])

@@ -33,7 +33,7 @@ _TRIGGERS = {"processingTime", "availableNow", "once"}
 
 
 class HiveSink:
-    """Writes a stream into one Hive table, each event exactly once.
+    """Writes a stream into a Hive table, each event exactly once.
 
         sink = HiveSink.for_table(spark, "demo.userinfo", writer="userinfo")
         query = sink.start(events, checkpoint="…", trigger={"processingTime": "5 seconds"})
@@ -66,7 +66,7 @@ class HiveSink:
         """The sink for `table` (`database.name`), with the settings in its TBLPROPERTIES; `options` win over those.
 
         `writer` names this ingest and its log; under `hivesink run` it defaults to the job file's stem.
-        `metastore` is one Thrift URI or several, or `hiveserver2://host:port`; by default `$HIVESINK_METASTORE`, then
+        `metastore` is a Thrift URI or several, or `hiveserver2://host:port`; by default `$HIVESINK_METASTORE`, then
         the session's own `hive.metastore.uris`, then `hive-site.xml`'s. Errors about a history that doesn't follow say
         when to set `append`, to an epoch's number. `on_commit` gets a `Committed` after every batch; an error that it
         raises ends the query, whose batch is committed all the same.
@@ -85,7 +85,7 @@ class HiveSink:
             problem = f"writer = {name!r} is the writer of `hivesink rejects replay`: name this ingest otherwise"
             raise InvalidOption((problem,))
         if append is not None and (type(append) is not int or append < 0):
-            raise InvalidOption((f"append = {append!r} is no epoch: give the one that the error names",))
+            raise InvalidOption((f"append = {append!r} is no epoch: give the epoch that the error names",))
         site = site_of(spark)
         uri = metastore or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris
         if not uri:
@@ -124,7 +124,7 @@ class HiveSink:
 
         `events` holds raw records or the table's columns. `checkpoint` is the folder of Spark's checkpoint. `trigger`
         is as for `DataStreamWriter.trigger`; a text is its processingTime, and without it each batch begins when the
-        last one has ended. `name` is the query's in Spark.
+        last has ended. `name` is the query's in Spark.
 
         Raises what recovery raises: another run at work (EpochTaken), a damaged log (LogDamaged), lost parts
         (PartLost). Before a query or a new checkpoint exists, it raises what log and checkpoint reveal together
@@ -138,7 +138,7 @@ class HiveSink:
         chosen = {"processingTime": trigger} if isinstance(trigger, str) else trigger or {"processingTime": "0 seconds"}
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
-            raise Unsupported(msg, "batches must have offsets", f"use one of {sorted(_TRIGGERS)}")
+            raise Unsupported(msg, "batches must have offsets", f"use {sorted(_TRIGGERS)}")
         location = resolved_checkpoint(self._spark, checkpoint)
         require_outside(self.setup.spec.target.location, location, f"checkpoint {location}")
         self._require_own(location)
@@ -165,7 +165,7 @@ class HiveSink:
         if other.context.log.location != self.setup.context.log.location:
             name, writer = other.spec.target.name, other.spec.identity.writer
             problem = f"checkpoint {checkpoint} is that of the query into {name} (writer {writer}), which runs, or ran "
-            raise InvalidOption((f"{problem}until this one began: name another folder for each query",))
+            raise InvalidOption((f"{problem}until this query began: name another folder for each query",))
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Commit a batch of a query that `start` didn't make, and return once its epoch is decided.

@@ -81,7 +81,7 @@ def check_encryption(spark: SparkSession, location: str, log: str) -> None:
 
     if on_file_system(spark, location, is_encrypted) and not on_file_system(spark, log, is_encrypted):
         msg = f"a log outside of an encryption zone, {log},"
-        why = f"{location} is in one, and the log holds partition values and offsets"
+        why = f"{location} is in such a zone, and the log holds partition values and offsets"
         raise Unsupported(msg, why, "set sink.log-location to a folder in a zone")
 
 

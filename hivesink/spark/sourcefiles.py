@@ -58,7 +58,7 @@ class SourceFiles:
     def changed(self) -> list[str]:
         """The files that have another length or time by now than when Spark planned its tasks.
 
-        A task reads a file by the length that it had then: of a longer one that took its place, the end is left out.
+        A task reads a file by the length that it had then: the end of a longer file that took its place is left out.
         """
         return [path for relation in self._relations for path in _changed(driver_jvm(self._spark), relation)]
 
@@ -71,7 +71,7 @@ def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:
     if len(relations) == 1:
         return relations
     identity = driver_jvm(spark).java.lang.System.identityHashCode
-    # A stream joined with itself appears twice as one object; two streams of one folder are two, though equal.
+    # A stream joined with itself appears twice as the same object; two streams of one folder are two, though equal.
     return list({identity(relation): relation for relation in relations}.values())
 
 
@@ -83,7 +83,7 @@ def _changed(jvm: Any, relation: Any) -> list[str]:
     index = datasources.InMemoryFileIndex(
         relation.sparkSession(), location.rootPaths(), relation.options(), none, no_cache, none, none
     )
-    # Hadoop's text for each of the files: one call, however many there are.
+    # Hadoop's text for each of the files: a single call, however many there are.
     texts = (str(files.allFiles().mkString("\n")) for files in (location, index))
     planned, now = ({path: rest for path, *rest in _STATUS.findall(text)} for text in texts)
     return [path for path, rest in now.items() if planned.get(path, rest) != rest]

@@ -49,7 +49,7 @@ def kafka(spark: SparkSession, servers: str, topics: str, *, options: Mapping[st
 
 
 def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
-    """A stream of the lines of text files that arrive in `folder`: `value` is a line's text, one JSON object.
+    """A stream of the lines of text files that arrive in `folder`: `value` is a line's text, a JSON object.
 
     `_path` holds each line's file, and `_block` the byte at which its block begins, from which the sink counts lines,
     for errors, dead letters and `sink.column.<name>.from`; there is no `_block` with the option `lineSep`. `options`
@@ -75,7 +75,7 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
 
 
 def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[int, int]]:
-    """The first offset of each partition of `topic`, and the one after its last record.
+    """The first offset of each partition of `topic`, and the offset after its last record.
 
     Raises InvalidOption; SourceUnreachable if no broker answers, TopicMissing; Unsupported.
     """

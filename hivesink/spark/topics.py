@@ -1,6 +1,6 @@
 """Kafka's topics, asked for with the client that Spark uses: their partitions, and the ids that tell them apart.
 
-An id tells a topic from a later one of its name; brokers from 2.8 on give them.
+An id tells a topic from a later topic of its name; brokers from 2.8 on give them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ASK = {"kafka.default.api.timeout.ms": "15000", "kafka.request.timeout.ms": "100
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """What stands for no id: Kafka's Uuid.ZERO_UUID, as text."""
 _SAID = {
-    "waiting for a node assignment": "no broker answers; is one running there, and open to this machine?",
+    "waiting for a node assignment": "no broker answers; is a broker running there, and open to this machine?",
     "No resolvable bootstrap urls": "none of these hosts is known; correct the address",
 }
 """What Kafka's client reports in its own terms, and what it means."""
@@ -85,7 +85,7 @@ def _asked(source: Any, topics: Iterable[str]) -> dict[str, str]:
 
 def reader_of(source: Any) -> Any:
     """What reads the offsets of a Kafka source of Spark's, with a client of its own; None if it has none."""
-    # Neither Spark's older source nor its deprecated reader of offsets has one.
+    # Neither Spark's older source nor its deprecated reader of offsets has a client.
     reader = source.kafkaOffsetReader() if "kafkaOffsetReader" in dir(source) else None
     return reader if "admin" in dir(reader) else None
 
@@ -124,7 +124,7 @@ def _awaited(answer: Any) -> Any:
 
 
 def _ids_of(descriptions: Mapping[str, Any]) -> dict[str, str]:
-    """The id of each topic that has one, of Kafka's TopicDescription of each."""
+    """The id of each topic that has an id, of Kafka's TopicDescription of each."""
     ids = {name: str(topic.topicId().toString()) for name, topic in descriptions.items() if topic is not None}
     return {name: id_ for name, id_ in ids.items() if id_ != _NO_ID}
 

@@ -45,7 +45,7 @@ def test_columns_of_all_settings_are_checked_at_once() -> None:
     problems = (
         "sink.sort-by names 'nope', which is no column of db.t",
         "sink.sort-by names 'tags', which is array<string>: write columns that are not nested",
-        "sink.sort-by names 'dt', a partition column: it has one value for all rows of a file",
+        "sink.sort-by names 'dt', a partition column: it has the same value for all rows of a file",
         "sink.timestamp-format names 'gone', which is no column of db.t",
     )
     assert str(refused.value) == str(InvalidOption(problems))

@@ -71,7 +71,7 @@ def test_only_what_is_not_at_its_default_is_changed() -> None:
     [
         ("success-file", "metastore must be among them"),
         ("metastore,custom", "none of metastore, success-file, insert-event, or module:Class"),
-        ("metastore,own:A,own:B", "at most one module:Class"),
+        ("metastore,own:A,own:B", "a single module:Class"),
     ],
 )
 def test_commit_policies_that_are_refused(text: str, told: str) -> None:
