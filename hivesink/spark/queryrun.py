@@ -205,15 +205,19 @@ class QueryRun:
 
     def tell(self, error: Exception) -> None:
         """Log what ends the query, unless somebody waits for it: the job may be waiting for another query."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
         if self._callers or self._is_told:
             return
         if isinstance(error, errors.HiveSinkError):
             text = str(error)
         else:
             text = f"{type(error).__name__}: {short_java_error(str(error))}"
-            with suppress(Exception):  # The JVM may have died.
-                if self.query is not None and not self.query.handle.isActive:
-                    return  # What a stop makes of a batch that runs is no news, and the handle tells of the batch.
+            if self.query is not None and isinstance(error, (Py4JError, PySparkException, ConnectionError)):
+                with suppress(Py4JError, PySparkException, ConnectionError):  # The JVM may have died.
+                    if not self.query.handle.isActive:
+                        return  # What a stop makes of a batch that runs is no news, and the handle tells of the batch.
         logger.error("the query into %s ends: %s", self.setup.spec.target.name, text)
 
     def keep_up(self, asked: float | None) -> None:
