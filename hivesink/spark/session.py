@@ -239,7 +239,10 @@ def _warehouse(site: Site) -> str:
     folder = _first_set(site.hive, ("metastore.warehouse.dir", "hive.metastore.warehouse.dir"))
     if folder is None:
         return local_location(state_folder() / "warehouse")
-    return folder if urlsplit(folder).scheme else f"{(site.default_filesystem or 'file://').rstrip('/')}{folder}"
+    if urlsplit(folder).scheme:
+        return folder
+    default = site.default_filesystem
+    return f"{default.rstrip('/')}{folder}" if default else local_location(Path(folder))
 
 
 def _is_submitted(environ: Mapping[str, str]) -> bool:
