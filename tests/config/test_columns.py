@@ -6,7 +6,7 @@ import pytest
 
 from hivesink.config.columns import require_columns
 from hivesink.config.options import SinkConfig
-from hivesink.core.table import Array, Column, Primitive, SortKey, TableName, TableSpec, require_table_name
+from hivesink.core.table import Array, Column, Primitive, SortKey, TableName, TableSpec
 from hivesink.errors import InvalidOption
 
 SPEC = TableSpec(
@@ -19,7 +19,7 @@ SPEC = TableSpec(
 @pytest.mark.parametrize("name", ["a.b.c", "", None])
 def test_what_is_no_name_of_a_table(name: Any) -> None:
     with pytest.raises(InvalidOption, match=r"database\.table"):
-        require_table_name(name)
+        TableName.parse(name)
 
 
 def test_sort_keys() -> None:
