@@ -29,7 +29,14 @@ def test_a_fault_of_the_storage_at_any_call_loses_and_doubles_nothing(way: str, 
         play(new_site(WAYS[way]), case)
 
 
-@pytest.mark.parametrize(("way", "step"), [(way, call.number) for way, call in CALLS if call.number % 3 == 1])
+@pytest.mark.parametrize(
+    ("way", "step"),
+    [
+        pytest.param(way, call.number, marks=pytest.mark.long if call.number % 6 != 1 else ())
+        for way, call in CALLS
+        if call.number % 3 == 1
+    ],
+)
 def test_a_second_death_during_recovery_changes_nothing(way: str, step: int) -> None:
     site = new_site(WAYS[way])
     dies(site, FaultyFileSystem(site.fs, Plan(step, Mode.AFTER)))

@@ -164,7 +164,10 @@ def test_what_is_visible_is_the_users_own_while_another_is_refused(size: int, da
     site.check([*expected, *THEIRS])
 
 
-@pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER, Mode.LOST, Mode.LATE, Mode.TORN])
+# A death before a call leaves what one after the call before it leaves.
+@pytest.mark.parametrize(
+    "mode", [pytest.param(Mode.BEFORE, marks=pytest.mark.long), Mode.AFTER, Mode.LOST, Mode.LATE, Mode.TORN]
+)
 def test_a_job_beside_a_refused_partition_may_die_at_any_call(mode: Mode) -> None:
     def begin() -> Site:
         return Site(Source(list(EVENTS)), options=dict(SUCCESS), metastore=Choosy())
