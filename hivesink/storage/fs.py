@@ -184,6 +184,16 @@ def drop(fs: FileSystem, temporary: str) -> None:
         fs.delete(temporary)
 
 
+def begin(fs: FileSystem, path: str) -> BinaryIO:
+    """A new file to write, of a name that nobody else uses. Raises NotWritable, StoreUnavailable."""
+    try:
+        return fs.open_new(path)
+    except (FileExistsError, OutcomeUnknown) as error:
+        # What appears later is an empty leftover.
+        reason = error.reason if isinstance(error, OutcomeUnknown) else "a file of that name exists"
+        raise StoreUnavailable(action="create", path=path, reason=reason) from error
+
+
 def abandon(fs: FileSystem, path: str, stream: BinaryIO) -> None:
     """Close and delete a new file that nothing will commit."""
     # Best effort: recovery sweeps what stays behind.

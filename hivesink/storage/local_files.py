@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _LOCATION = re.compile(r"(?:file:(?://)?)?(/(?!/).*)", re.DOTALL)
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG})
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -60,8 +59,6 @@ def refusal(path: str, action: str, error: OSError) -> HiveSinkError:
     """The error for `error`, which `action` on `path` raised."""
     if error.errno in _DENIED:
         return NotWritable(path, f"{action}: {os.strerror(error.errno)}")
-    if error.errno in _FULL:
-        return StoreUnavailable(action, path, "the disk is full")
     return StoreUnavailable(action, path, error.strerror or str(error))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from hivesink import errors
 from hivesink.core.bucket import normal
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish, parse_staged
-from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, abandon, delete, join, retry_unknown
+from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, abandon, begin, delete, join, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -82,16 +82,7 @@ class RenameFileStore:
             return normal(location)
 
     def create(self, part: InProgress) -> _StagedPart:
-        try:
-            stream = self._fs.open_new(part.staged)
-        except FileExistsError as error:
-            raise errors.StoreUnavailable(
-                action="create", path=part.staged, reason="a file of that name exists"
-            ) from error
-        except errors.OutcomeUnknown as error:
-            # Only this attempt uses the name: if a file appears later, it is an empty leftover.
-            raise errors.StoreUnavailable(action="create", path=part.staged, reason=error.reason) from error
-        return _StagedPart(self._fs, part, stream)
+        return _StagedPart(self._fs, part, begin(self._fs, part.staged))
 
     def set_aside(self, part: Pending, folder: str) -> Pending:
         waiting = Pending(join(folder, basename(part.staged)), part.target, part.length)

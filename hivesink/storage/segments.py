@@ -8,7 +8,7 @@ from posixpath import dirname
 from typing import TYPE_CHECKING, BinaryIO
 
 from hivesink import errors
-from hivesink.storage.fs import FileSystem, abandon, delete, join
+from hivesink.storage.fs import FileSystem, abandon, begin, delete, join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,11 +25,7 @@ class LogSegments:
 
     def create(self, name: str) -> _NewSegment:
         path = self.path(name)
-        try:
-            return _NewSegment(self.fs, path, self.fs.open_new(path), self.require_log)
-        except (FileExistsError, errors.OutcomeUnknown) as error:
-            # Only this attempt uses the name: what appears later is an empty leftover.
-            raise errors.StoreUnavailable(action="create", path=path, reason=str(error)) from error
+        return _NewSegment(self.fs, path, begin(self.fs, path), self.require_log)
 
     def path(self, name: str) -> str:
         return join(self.folder, name)

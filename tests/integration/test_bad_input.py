@@ -150,7 +150,7 @@ def test_a_disk_that_takes_no_more(stage: Stage, disk: Path) -> None:
     stage.put(range(10, 20))
     with pytest.raises(errors.HiveSinkError) as told:
         stage.drain()
-    said(told.value, str(disk), "the disk is full")
+    said(told.value, str(disk), "No space left on device")
     assert told.value.retryable
     assert stage.ids() == list(range(10))
     filler.unlink()

@@ -64,8 +64,8 @@ def failing(number: int) -> Callable[..., Any]:
     [
         (errno.EACCES, NotWritable, "give this user access"),
         (errno.EROFS, NotWritable, "Read-only"),
-        (errno.ENOSPC, StoreUnavailable, "the disk is full"),
-        (errno.EDQUOT, StoreUnavailable, "the disk is full"),
+        (errno.ENOSPC, StoreUnavailable, "No space left on device"),
+        (errno.EDQUOT, StoreUnavailable, "Disk quota exceeded"),
         (errno.EPERM, Unsupported, "hard links"),
         (errno.ENOTSUP, Unsupported, "hard links"),
         (errno.EXDEV, Unsupported, "different file systems"),
@@ -94,7 +94,7 @@ def test_a_full_disk_leaves_no_small_file(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
     fs = LocalFileSystem()
     fs._known.add(str(tmp_path))
-    with pytest.raises(StoreUnavailable, match=r"could not write .*/a: the disk is full"):
+    with pytest.raises(StoreUnavailable, match=r"could not write .*/a: No space left on device"):
         fs.write_new(f"{tmp_path}/a", b"x")
     assert fs.list(str(tmp_path)) == []
 
@@ -109,7 +109,7 @@ def test_a_really_full_device_is_told_by_the_stream_itself(tmp_path: Path) -> No
     os.dup2(full, raw.fileno())
     os.close(full)
     file.stream.write(b"x")
-    with pytest.raises(StoreUnavailable, match="the disk is full"):
+    with pytest.raises(StoreUnavailable, match="No space left on device"):
         file.close_for_commit()
     file.abort()
     assert RenameFileStore(FS).staged(str(tmp_path)) == []
