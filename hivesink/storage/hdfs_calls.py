@@ -155,9 +155,12 @@ class HdfsCalls:
         advice = advice.format(server=server, reason=reason, window=self.retry_policy.window)
         return StoreUnavailable(action, path, advice)
 
-    def pauses(self) -> Iterator[float]:
-        """Wait between tries, longer each time, until the window ends. Yields the seconds that are left of it."""
-        until = self.tick() + self.retry_policy.window
+    def pauses(self, begun: float | None = None) -> Iterator[float]:
+        """Wait between tries, longer each time, until the window ends. Yields the seconds that are left of it.
+
+        It begins at `begun`, by default with the first wait.
+        """
+        until = (self.tick() if begun is None else begun) + self.retry_policy.window
         for tries in itertools.count():
             pause = self.retry_policy.wait(tries, self.chance())
             if self.tick() + pause > until:
@@ -172,7 +175,7 @@ class HdfsCalls:
 
     def _persist(self, rounds: int, call: Callable[[Client], _T], seconds: float, *, repeatable: bool) -> _T:
         """`rounds`: how often the client itself asks all NameNodes again."""
-        pauses = self.pauses()
+        pauses = self.pauses(self.tick())
         while True:
             with self._lock:
                 asked = self._clients.get(rounds) or self._clients.setdefault(rounds, self._new(rounds))
@@ -238,10 +241,9 @@ def shared(address: Address, properties: Mapping[str, str]) -> HdfsCalls:
 
 def _unsupported(action: str, path: str, reason: str) -> Unsupported:
     if "KMS" in reason:
-        way = "set hadoop.security.key.provider.path in core-site.xml and give this user the zone's key"
-        return Unsupported(f"to {action} {path} in its encryption zone", reason, way)
-    if "ncryption zone" in reason:
-        way = "keep a table's partitions and their staged files in one encryption zone"
-        return Unsupported(f"to {action} {path}", reason, way)
-    way = "hdfs-native can't do this; keep the table in a folder without the feature that the reason names"
-    return Unsupported(f"to {action} {path}", reason, way)
+        instead = "set hadoop.security.key.provider.path in core-site.xml and give this user the zone's key"
+    elif "ncryption zone" in reason:
+        instead = "keep a table's partitions and their staged files in one encryption zone"
+    else:
+        instead = "hdfs-native can't do this; keep the table in a folder without the feature that the reason names"
+    return Unsupported(f"to {action} {path}", reason, instead)

@@ -193,6 +193,21 @@ def test_on_hdfs_a_nameservice_whose_other_namenode_does_not_answer(
     assert HdfsFileSystem({}).read(f"hdfs://{authority}/{path}/b") == b"x"
 
 
+def test_a_call_that_takes_the_whole_window_is_not_made_again() -> None:
+    """The client of a write waits for NameNodes itself."""
+    clock = Clock()
+    calls = HdfsCalls(Address("nn:8020", ("nn:8020",)), {}, **clock.calls(timeout=5.0))
+
+    def slow(_: object) -> None:
+        clock.sleep(11)
+        message = "Connection refused (os error 111)"
+        raise OSError(message)
+
+    with pytest.raises(Failed):
+        calls.create(slow)
+    assert clock.sleeps == [11]
+
+
 def test_a_call_that_hangs_keeps_nobody_else(silent: str) -> None:
     fs = file_system({}, Clock(), timeout=0.2)
     before = threading.active_count()
