@@ -22,7 +22,7 @@ _USUAL_PORT = re.compile(r"^(\w[\w+.-]*://[^/:]+):8020(?=/|$)")
 
 
 def tokens(pattern: str) -> Iterator[tuple[str | None, str]]:
-    """The runs of one letter in a pattern of Java's DateTimeFormatter, and between them (None, text).
+    """The runs of a letter in a pattern of Java's DateTimeFormatter, and between them (None, text).
 
     Raises ValueError for a quote that isn't closed.
     """
@@ -103,7 +103,7 @@ def aside(table_location: str, attempt: str) -> str:
 
 
 def is_aside(folder: str) -> bool:
-    """Whether `folder` is one of `aside`."""
+    """Whether `aside` makes such a `folder`."""
     return folder.rstrip("/").rpartition("/")[2].startswith(_ASIDE)
 
 
@@ -119,7 +119,7 @@ def same_location(left: str, right: str) -> bool:
 
 
 def normal(location: str) -> str:
-    """One spelling of a location: no trailing slash, a local path without scheme, no port 8020, HDFS's usual one."""
+    """A single spelling of a location: no trailing slash, a local path without scheme, no port 8020, HDFS's usual."""
     local = _LOCAL_PATH.fullmatch(location)
     return (local[1] if local else _USUAL_PORT.sub(r"\1", location)).rstrip("/") or "/"
 
@@ -143,7 +143,7 @@ def scheme(location: str) -> str:
 def unregistrable(path: str) -> str | None:
     """Why the metastore's database can't hold partition `path`; None if it can.
 
-    Derby, MySQL and SQL Server ignore blanks at the end of names: of `dt=a` and `dt=a `, only one can be registered.
+    Derby, MySQL and SQL Server ignore blanks at the end of names: `dt=a` and `dt=a ` can't both be registered.
     Lengths are in UTF-16, as Derby counts.
     """
     length = len(path.encode("utf-16-le", "surrogatepass")) // 2

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROPERTY = "hivesink_field_ids"
 """The first of the properties; the others are called so with `_2`, `_3` and so on."""
 _LONGEST = 3_900
-"""The characters of one property. Metastores on MySQL and Derby take 4,000."""
+"""The characters of a property. Metastores on MySQL and Derby take 4,000."""
 
 
 def field_ids(columns: Iterable[Column], properties: Mapping[str, str]) -> dict[str, int]:

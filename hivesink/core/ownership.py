@@ -2,7 +2,7 @@
 
     TBLPROPERTIES ('hivesink_log' = '<root of the log, percent-encoded>#<random id of the table>')
     <root>/table-000001.json          the same id, and where the table was; a later number counts
-    <root>/<writer>/                  one writer's log
+    <root>/<writer>/                  a writer's log
 
 An id can get lost: a client writes back properties that it read before, a metastore is restored, an external table is
 dropped and created again over its files. Then the newest files of the log show that the table is the same. And an id
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName
 
 PROPERTY = "hivesink_log"
-"""Without a dot: the metastore's filter for tables refuses keys that have one."""
+"""Without a dot: the metastore's filter for tables refuses keys that have it."""
 FORMAT = 1
 
 
@@ -121,9 +121,9 @@ class Verdict(Enum):
 def same_table(
     table_id: str | None, record: RootRecord, name: str, location: str, evidence: Callable[[], Evidence]
 ) -> Verdict:
-    """Whether the table `name` at `location` is the one that `record` knows.
+    """Whether the table `name` at `location` is the table that `record` knows.
 
-    `table_id` is the one in the table's property, None where it has none, or names another log. Locations are spelled
+    `table_id` is the id in the table's property; None where it has none, or names another log. Locations are spelled
     canonically. `evidence` is asked only where id, name and location leave a doubt.
     """
     agrees, is_there = table_id == record.table_id, location == record.location

@@ -1,9 +1,9 @@
 """Whether the topics that a query reads are still the ones that its offsets are of.
 
 Spark's checkpoint knows a topic by its name and offsets. A topic that is deleted and created again under its name
-would be read on in the middle, once it has more records than were read of the old one. Kafka gives each topic an id
+would be read on in the middle, once it has more records than were read of the old topic. Kafka gives each topic an id
 that never comes back, and the manifest has it beside the offsets (`KafkaOffset.ids`). A checkpoint keeps the ids with
-which it began: they go with its offsets where the log doesn't, and before there is one.
+which it began: they go with its offsets where the log doesn't, and before there is a log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class KnownTopics:
-    """The ids of the topics that one run of a query reads.
+    """The ids of the topics that a run of a query reads.
 
     All that was planned and read between two answers of Kafka with the same id is of that topic. So the run asks before
     it plans, and again once a batch has been read, before anything of it is decided.
@@ -37,7 +37,7 @@ class KnownTopics:
                 self.learn(tuple(map(_read_on, last.ref.end, offsets or ())))
 
     def learn(self, now: TopicIds) -> tuple[str, ...]:
-        """The topics have these ids now; one that isn't there keeps its own. Returns those that had another one."""
+        """The topics have these ids now; a topic that isn't there keeps its id. Returns those that had another id."""
         self._ids += [{} for _ in now[len(self._ids) :]]
         both = list(zip(self._ids, now, strict=False))
         again = [name for known, ids in both for name, id_ in ids.items() if known.get(name, id_) != id_]
@@ -58,7 +58,7 @@ class KnownTopics:
 def _read_on(end: SourceOffset, start: SourceOffset) -> Mapping[str, str]:
     """The ids of the topics that a batch from `start` reads on in the middle, from a log's `end`.
 
-    A topic that begins elsewhere may be a new one, as where a person lets another history follow.
+    A topic that begins elsewhere may be new, as where a person lets another history follow.
     """
     if not (isinstance(end, KafkaOffset) and isinstance(start, KafkaOffset)):
         return {}
