@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from hivesink.core.watermark import Watermark
 from hivesink.errors import LogDamaged, NewerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from hivesink.core.partition import PartitionKey
 
@@ -38,7 +39,7 @@ def encode(manifest: Manifest) -> bytes:
             "zones": dict(manifest.zones),
             "options": dict(manifest.options),
             "settings": dict(manifest.settings),
-            "opened": [_opened(one) for one in manifest.opened],
+            "opened": [_opened(opened) for opened in manifest.opened],
             "rolled": [{"table": table, "partition": partition} for table, partition in manifest.rolled],
             "waiting": None if manifest.waiting is None else [_bucket(*item) for item in manifest.waiting],
             "watermark": _watermark(manifest.watermark),
@@ -48,55 +49,49 @@ def encode(manifest: Manifest) -> bytes:
 
 def decode(data: bytes, file: str) -> Manifest:
     """The inverse of `encode`. Raises NewerFormat or LogDamaged, both naming `file`."""
-    found = _parse(data, file)
-    try:
-        waiting = found["waiting"]
+    with _reading(data, file) as fields:
+        waiting = fields["waiting"]
         return Manifest(
-            writer=str(found["writer"]),
-            uid=str(found["uid"]),
-            epoch=Epoch(int(found["epoch"])),
-            attempt=str(found["attempt"]),
-            kind=str(found["kind"]),
-            at=_to_time(found["at"]),
-            settled=Epoch(int(found["settled"])),
-            last_batch=_to_last_batch(found["last_batch"]),
-            rows=_to_rows(found["rows"]),
-            add=tuple(_to_part(part) for part in found["add"]),
-            remove=tuple(str(target) for target in found["remove"]),
-            replaces=tuple(_to_part(part) for part in found["replaces"]),
-            forgotten=int(found["forgotten"]),
-            tables=tuple(str(table) for table in found["tables"]),
-            zones=tuple(sorted((str(table), str(zone)) for table, zone in found["zones"].items())),
-            log=str(found["log"]),
-            options=_texts(found["options"]),
-            settings=_texts(found["settings"]),
-            opened=tuple(_to_opened(one) for one in found["opened"]),
-            rolled=tuple(_key(one) for one in found["rolled"]),
-            waiting=None if waiting is None else tuple((_key(one), _to_bucket(one)) for one in waiting),
-            commits=tuple(_to_commit(one) for one in found["commits"]),
-            watermark=_to_watermark(found["watermark"]),
+            writer=str(fields["writer"]),
+            uid=str(fields["uid"]),
+            epoch=Epoch(int(fields["epoch"])),
+            attempt=str(fields["attempt"]),
+            kind=str(fields["kind"]),
+            at=_to_time(fields["at"]),
+            settled=Epoch(int(fields["settled"])),
+            last_batch=_to_last_batch(fields["last_batch"]),
+            rows=_to_rows(fields["rows"]),
+            add=tuple(_to_part(part) for part in fields["add"]),
+            remove=tuple(str(target) for target in fields["remove"]),
+            replaces=tuple(_to_part(part) for part in fields["replaces"]),
+            forgotten=int(fields["forgotten"]),
+            tables=tuple(str(table) for table in fields["tables"]),
+            zones=tuple(sorted((str(table), str(zone)) for table, zone in fields["zones"].items())),
+            log=str(fields["log"]),
+            options=_texts(fields["options"]),
+            settings=_texts(fields["settings"]),
+            opened=tuple(_to_opened(item) for item in fields["opened"]),
+            rolled=tuple(_key(item) for item in fields["rolled"]),
+            waiting=None if waiting is None else tuple((_key(item), _to_bucket(item)) for item in waiting),
+            commits=tuple(_to_commit(item) for item in fields["commits"]),
+            watermark=_to_watermark(fields["watermark"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
 
 
 def encode_records(records: Iterable[Recorded]) -> bytes:
-    """In the form of `encode`. Partitions that one epoch committed share its fields."""
+    """In the form of `encode`. The partitions of an epoch share its fields."""
     epochs, commits = dict[str, Any](), []
-    for one in records:
-        end = [offsets.to_json(offset) for offset in one.end]
-        epochs[str(one.epoch)] = {"at": one.at, "watermark": one.watermark, "end": end}
-        commits.append({**_fields(one.commit), "epoch": one.epoch})
+    for record in records:
+        end = [offsets.to_json(offset) for offset in record.end]
+        epochs[str(record.epoch)] = {"at": record.at, "watermark": record.watermark, "end": end}
+        commits.append({**_fields(record.commit), "epoch": record.epoch})
     return _bytes({"format": FORMAT, "epochs": epochs, "commits": commits})
 
 
 def decode_records(data: bytes, file: str) -> tuple[Recorded, ...]:
     """The inverse of `encode_records`. Raises NewerFormat or LogDamaged, both naming `file`."""
-    found = _parse(data, file)
-    try:
-        return tuple(_to_recorded(one, found["epochs"][str(one["epoch"])]) for one in found["commits"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
+    with _reading(data, file) as fields:
+        return tuple(_to_recorded(item, fields["epochs"][str(item["epoch"])]) for item in fields["commits"])
 
 
 def encode_floor(floor: Floor) -> bytes:
@@ -107,12 +102,18 @@ def encode_floor(floor: Floor) -> bytes:
 
 def decode_floor(data: bytes, file: str) -> Floor:
     """The inverse of `encode_floor`. Raises NewerFormat or LogDamaged, both naming `file`."""
-    found = _parse(data, file)
+    with _reading(data, file) as fields:
+        files, forgotten = int(fields["files"]), int(fields["forgotten"])
+        replaced = tuple(_to_part(part) for part in fields["replaced"])
+        return Floor(Epoch(int(fields["floor"])), _to_rows(fields["totals"]), files, forgotten, replaced)
+
+
+@contextmanager
+def _reading(data: bytes, file: str) -> Iterator[dict[str, Any]]:
+    fields = _parse(data, file)
     try:
-        files, forgotten = int(found["files"]), int(found["forgotten"])
-        replaced = tuple(_to_part(part) for part in found["replaced"])
-        return Floor(Epoch(int(found["floor"])), _to_rows(found["totals"]), files, forgotten, replaced)
-    except (KeyError, TypeError, ValueError) as error:
+        yield fields
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
 
 
@@ -123,21 +124,21 @@ def _parse(data: bytes, file: str) -> dict[str, Any]:
     if sealed and zlib.crc32(rest) != int(sealed[1]):
         raise LogDamaged(file, "its bytes don't match its crc32")
     try:
-        found = json.loads(rest)
+        fields = json.loads(rest)
     except ValueError as error:
         raise LogDamaged(file, f"not JSON ({error})") from error
-    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+    if not isinstance(fields, dict) or not isinstance(fields.get("format"), int):
         raise LogDamaged(file, "no format version")
-    if found["format"] > FORMAT:
-        raise NewerFormat(file, found["format"], FORMAT)
+    if fields["format"] > FORMAT:
+        raise NewerFormat(file, fields["format"], FORMAT)
     if sealed is None:
         raise LogDamaged(file, "its first line has no crc32")
-    return found
+    return fields
 
 
 def _bytes(value: dict[str, Any]) -> bytes:
     plain = (json.dumps(value, sort_keys=True, indent=1, default=_plain) + "\n").encode()
-    # A local disk notices no flipped bit, which may be one of a partition's name.
+    # A local disk notices no flipped bit, even in a partition's name.
     return b'{\n "crc32": %d,' % zlib.crc32(plain) + plain[1:]
 
 
@@ -151,65 +152,57 @@ def _fields(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
 
 
-def _texts(found: Any) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((str(name), str(text)) for name, text in found.items()))
+def _texts(fields: Any) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((str(name), str(text)) for name, text in fields.items()))
 
 
-def _to_rows(found: Any) -> Rows:
-    return Rows(**{name: int(found[name]) for name in Rows.__slots__})
+def _to_rows(fields: Any) -> Rows:
+    return Rows(**{name: int(fields[name]) for name in Rows.__slots__})
 
 
-def _to_part(found: Any) -> PartEntry:
-    paths = str(found["staged"]), str(found["target"])
-    return PartEntry(*_key(found), *paths, length=int(found["length"]), rows=int(found["rows"]))
+def _to_part(fields: Any) -> PartEntry:
+    paths = str(fields["staged"]), str(fields["target"])
+    return PartEntry(*_key(fields), *paths, length=int(fields["length"]), rows=int(fields["rows"]))
 
 
-def _opened(one: Opened) -> dict[str, Any]:
-    return {"table": one.table, "partition": one.partition, **_slice(one.slice)}
+def _opened(opened: Opened) -> dict[str, Any]:
+    return {"table": opened.table, "partition": opened.partition, **_fields(opened.slice)}
 
 
-def _to_opened(found: Any) -> Opened:
-    return Opened(*_key(found), _to_slice(found))
-
-
-def _slice(one: Slice) -> dict[str, Any]:
-    return _fields(one)
-
-
-def _slice_line(one: Slice) -> str:
-    return f"{one.segment} {one.offset} {one.length} {one.rows} {one.crc32}"
+def _to_opened(fields: Any) -> Opened:
+    return Opened(*_key(fields), _to_slice(fields))
 
 
 def _bucket(key: PartitionKey, bucket: OpenBucket) -> dict[str, Any]:
-    # A snapshot may hold thousands of slices: each is one line.
-    slices = [_slice_line(one) for one in bucket.slices]
-    known = {"first": bucket.first, "last": bucket.last, "published": bucket.published, "files": bucket.files}
-    return {"table": key[0], "partition": key[1], **known, "slices": slices}
+    # A snapshot may hold thousands of slices: each is a line.
+    slices = [f"{s.segment} {s.offset} {s.length} {s.rows} {s.crc32}" for s in bucket.slices]
+    counts = {"first": bucket.first, "last": bucket.last, "published": bucket.published, "files": bucket.files}
+    return {"table": key[0], "partition": key[1], **counts, "slices": slices}
 
 
-def _key(found: Any) -> PartitionKey:
-    return str(found["table"]), str(found["partition"])
+def _key(fields: Any) -> PartitionKey:
+    return str(fields["table"]), str(fields["partition"])
 
 
-def _to_slice(found: Any) -> Slice:
-    return Slice(str(found["segment"]), *(int(found[name]) for name in ("offset", "length", "rows", "crc32")))
+def _to_slice(fields: Any) -> Slice:
+    return Slice(str(fields["segment"]), *(int(fields[name]) for name in ("offset", "length", "rows", "crc32")))
 
 
-def _to_bucket(found: Any) -> OpenBucket:
-    slices = (text.split(" ") for text in found["slices"])
-    known = tuple(Slice(name, *map(int, numbers)) for name, *numbers in slices)
-    bucket = OpenBucket.of(known, _to_time(found["first"]), _to_time(found["last"]))
-    return replace(bucket, published=int(found["published"]), files=int(found["files"]))
+def _to_bucket(fields: Any) -> OpenBucket:
+    slices = (text.split(" ") for text in fields["slices"])
+    read = tuple(Slice(name, *map(int, numbers)) for name, *numbers in slices)
+    bucket = OpenBucket.of(read, _to_time(fields["first"]), _to_time(fields["last"]))
+    return replace(bucket, published=int(fields["published"]), files=int(fields["files"]))
 
 
-def _to_commit(found: Any) -> Commit:
-    return Commit(*_key(found), int(found["revision"]), int(found["rows"]), int(found["files"]))
+def _to_commit(fields: Any) -> Commit:
+    return Commit(*_key(fields), int(fields["revision"]), int(fields["rows"]), int(fields["files"]))
 
 
-def _to_recorded(found: Any, epoch: Any) -> Recorded:
+def _to_recorded(fields: Any, epoch: Any) -> Recorded:
     mark = None if epoch["watermark"] is None else _to_time(epoch["watermark"])
     end = tuple(offsets.from_json(offset) for offset in epoch["end"])
-    return Recorded(_to_commit(found), Epoch(int(found["epoch"])), _to_time(epoch["at"]), mark, end)
+    return Recorded(_to_commit(fields), Epoch(int(fields["epoch"])), _to_time(epoch["at"]), mark, end)
 
 
 def _watermark(mark: Watermark | None) -> dict[str, Any] | None:
@@ -221,14 +214,14 @@ def _watermark(mark: Watermark | None) -> dict[str, Any] | None:
     return {"at": mark.at, "newest": dict(mark.newest), **quiet, **goes_on, **clock}
 
 
-def _to_watermark(found: Any) -> Watermark | None:
-    if found is None:
+def _to_watermark(fields: Any) -> Watermark | None:
+    if fields is None:
         return None
-    times = {str(name): None if time is None else _to_time(time) for name, time in found["newest"].items()}
-    quiet = {str(name): _to_time(time) for name, time in found.get("quiet", {}).items()}
-    at = None if found["at"] is None else _to_time(found["at"])
-    clock = _to_time(found["clock"]) if "clock" in found else None
-    return Watermark(at, times, quiet, bool(found.get("goes_on", True)), clock)
+    times = {str(name): None if time is None else _to_time(time) for name, time in fields["newest"].items()}
+    quiet = {str(name): _to_time(time) for name, time in fields.get("quiet", {}).items()}
+    at = None if fields["at"] is None else _to_time(fields["at"])
+    clock = _to_time(fields["clock"]) if "clock" in fields else None
+    return Watermark(at, times, quiet, bool(fields.get("goes_on", True)), clock)
 
 
 def _to_time(text: str) -> datetime:
@@ -253,10 +246,10 @@ def last_batch_fields(last: LastBatch | None) -> dict[str, Any] | None:
     }
 
 
-def _to_last_batch(found: Any) -> LastBatch | None:
-    if found is None:
+def _to_last_batch(fields: Any) -> LastBatch | None:
+    if fields is None:
         return None
-    start, end = (tuple(offsets.from_json(offset) for offset in found[name]) for name in ("start", "end"))
-    query, number, sources = str(found["query"]), BatchId(int(found["batch"])), tuple(map(str, found["sources"]))
-    ref = BatchRef(query, number, start, end, sources, str(found["head"]), bool(found["keeps_state"]))
-    return LastBatch(Epoch(int(found["epoch"])), ref, appended=bool(found["appended"]), raw=bool(found["raw"]))
+    start, end = (tuple(offsets.from_json(offset) for offset in fields[name]) for name in ("start", "end"))
+    query, number, sources = str(fields["query"]), BatchId(int(fields["batch"])), tuple(map(str, fields["sources"]))
+    ref = BatchRef(query, number, start, end, sources, str(fields["head"]), bool(fields["keeps_state"]))
+    return LastBatch(Epoch(int(fields["epoch"])), ref, appended=bool(fields["appended"]), raw=bool(fields["raw"]))
