@@ -33,11 +33,11 @@ _REFUSED = {
     "real": "REAL means FLOAT to some versions and DOUBLE to others: say which",
 }
 _TOKEN = re.compile(
-    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`"
-    r"|(?P<word>double\s+precision|timestamp\s+with\s+(?:local\s+)?time\s+zone|[^\W\d][\w$]*)"
-    r"|(?P<number>\d+)|(?P<sign>[<>(),:]))",
+    r"\s*(?:(?P<word>double\s+precision|timestamp\s+with\s+(?:local\s+)?time\s+zone|[^\W\d][\w$]*)"
+    r"|(?P<sign>[<>(),:]))",
     re.IGNORECASE,
 )
+_NUMBERS = re.compile(r"\s*\(\s*(\d+(?:\s*,\s*\d+)*)\s*\)")
 # The characters that Hive's own type parser takes in a name (TypeInfoUtils.isTypeChar).
 _FIELD = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([\w$. ]+?))\s*:")
 _FIELD_NAME = re.compile(r"[\w$.](?:[\w$. ]*[\w$.])?")
@@ -142,20 +142,13 @@ class _Reader:
         return Decimal(precision, scale)
 
     def _numbers(self) -> tuple[int, ...] | None:
-        """`(10,2)`, or None if no parenthesis follows."""
-        if not self._next("("):
+        """`(10,2)`, or None if no such numbers follow."""
+        match = _NUMBERS.match(self.text, self.at)
+        if match is None:
             return None
-        numbers: list[int] = []
-        while True:
-            match = _TOKEN.match(self.text, self.at)
-            if match is None or match["number"] is None:
-                self.fail(f"expected a number {self._here()}")
-            self.at = match.end()
-            # No limit of any type has more than five digits, and int() refuses thousands of them.
-            numbers.append(int(match["number"].lstrip("0")[:9] or "0"))
-            if not self._next(","):
-                self._expect(")", "the length")
-                return tuple(numbers)
+        self.at = match.end()
+        # No limit of any type has more than five digits, and int() refuses thousands of them.
+        return tuple(int(number.strip().lstrip("0")[:9] or "0") for number in match[1].split(","))
 
     def _next(self, sign: str) -> bool:
         match = _TOKEN.match(self.text, self.at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.table import Column, Primitive, TableSpec
@@ -25,7 +26,6 @@ _PERIODS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "month": timed
 FULL = 256 << 20
 """Bytes of JSON that are worth a partition: tens of megabytes as Parquet."""
 _LIKELIEST = re.compile(r"^(?:ts|time|timestamp)$|event|occurred")
-_PARTITION_NAMES = ("dt", "event_dt", "partition_dt", "hivesink_dt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +131,7 @@ def _partitioned(spec: TableSpec, time: Time, every: str) -> TableSpec:
     if every == "none":
         return spec
     names = {column.name for column in spec.columns}
-    name = next((name for name in _PARTITION_NAMES if name not in names), None)
-    if name is None:
-        raise InvalidOption((f"the fields {', '.join(_PARTITION_NAMES)} leave no name for the partition column",))
+    name = next(name for name in chain(["dt", "event_dt"], map("dt_{}".format, count(2))) if name not in names)
     what = "the Kafka record's timestamp" if time.name == RECORD and RECORD not in names else time.name
     properties = {
         **spec.options,

@@ -91,7 +91,7 @@ def test_examples(text: str, kind: HiveType | None) -> None:
         ("decimal(3,4)", "DECIMAL(p,s) needs"),
         ("decimal(3,1,1)", "DECIMAL(p,s) needs"),
         ("decimal(" + "9" * 5000 + ")", "DECIMAL(p,s) needs"),
-        ("decimal(a)", "expected a number before 'a)'"),
+        ("decimal(a)", "'(a)' is left over"),
         ("char(256)", "a length from 1 to 255"),
         ("varchar(65536)", "a length from 1 to 65535"),
         ("varchar", "a length from 1 to 65535"),
