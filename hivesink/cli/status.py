@@ -93,7 +93,7 @@ def _status(opened: OpenedTable) -> Report:
         ]
         if unknown is not None:
             blocks.append(Line(f"what its partitions wait for isn't known: {unknown}", "yellow"))
-        blocks += [*_open_blocks(opened.name, incomplete or ()), *_altered_lines(altered)]
+        blocks += [*_incomplete_block(incomplete or (), opened.name), *_altered_lines(altered)]
         blocks += [Line(f"no job can start: {refusal}", "red")] if refusal else []
     return Report({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks)
 
@@ -135,15 +135,14 @@ def _altered_lines(altered: Mapping[str, tuple[str | None, str | None]]) -> Iter
         yield Line(f"{name}: {what}, which counts from the job's next start on", "yellow")
 
 
-def _open_blocks(table: str, incomplete: Sequence[PartitionState]) -> Iterator[Line | Grid]:
-    rows = [
-        (state.table, state.partition, state.open_rows, state.decided_rows, state.published_rows, state.waits_for)
-        for state in incomplete[:_OPEN]
-    ]
+def _incomplete_block(states: Sequence[PartitionState], table: str) -> Iterator[Line | Grid]:
     counts = ("rows that wait", "decided", "readable")
+    rows = [
+        (*state.key, state.open_rows, state.decided_rows, state.published_rows, state.waits_for) for state in states
+    ]
     columns = ("table", "partition", *counts, "waits for")
-    yield Grid("partitions that aren't complete", columns, rows, right=frozenset(counts))
-    yield from _more(len(incomplete), f"`hivesink partitions {table}` has them all")
+    yield Grid("partitions that aren't complete", columns, rows[:_OPEN], right=frozenset(counts))
+    yield from _more(len(rows), f"`hivesink partitions {table}` has them all")
 
 
 def _more(rows: int, where: str) -> list[Line]:

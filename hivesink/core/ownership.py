@@ -71,13 +71,8 @@ class RootRecord:
         match fields:
             case {"format": int(version)} if version != FORMAT:
                 raise NewerFormat(file, version, FORMAT, advice)
-            case {
-                "table_id": str(table_id),
-                "metastore": str(metastore),
-                "table": str(table),
-                "location": str(location),
-            }:
-                return cls(table_id, metastore, table, location)
+            case {"table_id": str(), "metastore": str(), "table": str(), "location": str()}:
+                return cls(fields["table_id"], fields["metastore"], fields["table"], fields["location"])
         raise LogDamaged(file, "it doesn't say whose log this is", advice)
 
 

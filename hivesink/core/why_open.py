@@ -71,27 +71,24 @@ def _reason(  # noqa: PLR0911  a sentence each
     mark: Watermark | None, end: datetime, now: datetime, policies: Policies, *, at: datetime, is_empty: bool
 ) -> str:
     """Why the watermark hasn't passed `end`."""
-    policy, zone = policies.watermark, policies.rule.clock.zone.key if policies.rule.clock else "UTC"
     if mark is None:
         return "no batch has had a watermark (Spark's begins once each source with withWatermark has had rows)"
     times = {name: time for name, time in mark.newest.items() if time is not None}
     if mark.newest and not times:
         return "no row has had an event time yet, so the watermark doesn't advance"
-    heard = {name: mark.quiet.get(name, at) for name in mark.newest}
-    silent = sorted(name for name in mark.newest.keys() - times.keys() if now - heard[name] < policy.idle)
-    if silent:
-        return f"{', '.join(silent)} has had no event time yet, and holds it back for {_length(policy.idle)} at most"
+    policy = policies.watermark
+    silent = mark.newest.keys() - times.keys()
+    if names := sorted(name for name in silent if now - mark.quiet.get(name, at) < policy.idle):
+        return f"{', '.join(names)} has had no event time yet, and holds it back for {_length(policy.idle)} at most"
     # A partition that is further behind has been idle.
     led = sorted(name for name, time in times.items() if mark.at is not None and time - mark.at == policy.delay)
     if len(mark.newest) > 1 and led:
         return f"it follows {led[0]}, whose newest time is {_time(times[led[0]])}"
     if end > now:
+        zone = policies.rule.clock.zone.key if policies.rule.clock else "UTC"
         return f"by the clock that is still to come; its time is read in the zone {zone}"
-    if not mark.goes_on:
-        return "only the stream's batches advance it: the query keeps rows for later"
-    if is_empty:
-        # Nothing tells an outage from a silent hour.
-        return "it has had no rows: the next batch shows whether it is over"
+    if is_empty or not mark.goes_on:
+        return "only the next batch shows whether it is over"
     start = latest(behind(max(times.values()), policy) if times else mark.at, mark.at, mark.clock) or end
     wait = policy.idle + max(timedelta(0), end - start)
     return f"if no records come, it is over by the clock once a job has waited for input for {_length(wait)} at most"

@@ -107,7 +107,7 @@ TO_COME = "by the clock that is still to come; its time is read in the zone UTC"
             Watermark(FIRST, {"t-0": END, "t-1": FIRST, "t-2": FIRST - HOUR}),
             "it follows t-1, whose newest time is 2024-01-02 03:10:00 UTC",
         ),
-        (Watermark(FIRST, goes_on=False), "only the stream's batches advance it: the query keeps rows for later"),
+        (Watermark(FIRST, goes_on=False), "only the next batch shows whether it is over"),
         (BEHIND, BY_CLOCK.format("0:55:00")),
         (replace(BEHIND, clock=END - timedelta(minutes=10)), BY_CLOCK.format("0:15:00")),
         # Once no input comes any more, t-0 has shown that the partition is over.
@@ -139,7 +139,7 @@ def test_an_end_that_is_still_to_come_is_no_fault_of_the_sources(bucket: OpenBuc
 
 
 def test_nothing_tells_an_outage_from_a_silent_hour() -> None:
-    assert told(HELD, None, BEHIND).endswith("it has had no rows: the next batch shows whether it is over")
+    assert told(HELD, None, BEHIND).endswith("only the next batch shows whether it is over")
 
 
 @pytest.mark.parametrize("bucket", [WAITS, PUBLISHED, None])

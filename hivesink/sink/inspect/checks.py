@@ -170,26 +170,7 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
             yield Epoch(file.name.epoch), file.path
 
 
-def leftovers(evidence: Evidence) -> Iterator[Finding]:
-    """Staged files that wait for nothing."""
-    log = evidence.log
-    # By name: wherever somebody has moved such a file, it is the only one.
-    waiting = {part.hidden for part in log.waiting()}
-    for file in evidence.files.staged:
-        if file.name.uid == log.uid and file.path.rpartition("/")[2] not in waiting:
-            text = f"is a leftover of a failed try; `hivesink clean {_table_of(evidence, file.path)}` removes it"
-            if file.name.epoch > log.view.head:
-                text = "is of a run at work, or of one that died; the writer's next start removes it"
-            yield note(Epoch(file.name.epoch), f"{file.path} {text}")
-
-
-def _table_of(evidence: Evidence, path: str) -> str:
-    homes = [(name, evidence.files.canonical(location)) for name, location in evidence.tables.items()]
-    homes += [(name, home) for (name, _), home in evidence.homes.items()]
-    return next((name for name, home in homes if path.startswith(f"{home}/")), "TABLE")
-
-
 CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     *(log_checks.whole, log_checks.offsets, log_checks.gaps, log_checks.rows, log_checks.segments),
-    *(present, footers, registered, shared, doubled, newer, leftovers),
+    *(present, footers, registered, shared, doubled, newer),
 )

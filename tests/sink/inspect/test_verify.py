@@ -189,7 +189,7 @@ NOTED: dict[str, tuple[Callable[[Site, PartEntry], object], tuple[str, ...]]] = 
     "a copy in a hidden folder": (lambda site, part: site.put(f"{LOCATION}/.trash/{part.name}", b"1\n"), ()),
     "what a run at work is writing": (
         lambda site, part: site.put(f"{part.folder}/.{part.name.replace('-2-', '-4-')}.inprogress", b"half"),
-        ("of a run at work",),
+        (),
     ),
     "a second history by append": (
         lambda site, _: replace(
@@ -376,26 +376,16 @@ def test_strangers_are_found_in_partitions_elsewhere(site: Site) -> None:
     assert found == (Stranger("00deadbeef00", (path,), ()),)
 
 
-def test_a_leftover_is_a_note_until_clean_removes_it(site: Site) -> None:
+def test_a_leftover_is_removed_by_clean(site: Site) -> None:
     part = site.part()
     staged = part.target.rpartition("/")[2]
     path = f"{LOCATION}/dt=2030-01-01/.{staged}.inprogress"
     site.put(path, b"half")
-    assert any(path in note and f"`hivesink clean {NAME}`" in note for note in site.notes())
     found = find_leftovers(site.context, NAME)
     assert found == (path,)
     assert clean(site.context, found, NAME) == (f"{LOCATION}/dt=2030-01-01",)
     assert site.verify().findings == ()
     assert find_leftovers(site.context, NAME) == ()
-
-
-def test_a_leftover_among_dead_letters_names_their_table(site: Site) -> None:
-    place = f"{LOCATION}__rejected"
-    site.metastore.create(replace(SPEC, name=TABLE.rejected, location=place))
-    site.put(f"{place}/dt=2030-01-01/.{site.part().name}.inprogress", b"half")
-    context = replace(site.context, _tables={})
-    (note,) = verify(context, "w", str(TABLE.rejected), measure_lines).findings
-    assert f"`hivesink clean {NAME}__rejected` removes it" in note.text
 
 
 def test_status_and_clean_look_into_a_partition_that_was_moved_away(site: Site) -> None:
@@ -407,7 +397,6 @@ def test_status_and_clean_look_into_a_partition_that_was_moved_away(site: Site) 
         site.fs.rename(f"{part.folder}/{file.name}", f"/elsewhere/{file.name}")
     site.metastore.register(TABLE, part.partition, "/elsewhere")
     assert writer_status(site.context, "w", NAME).files == replace(before, pending=1)
-    assert any(f"/elsewhere/{leftover} is a leftover" in note for note in site.notes())
     assert find_leftovers(site.context, NAME) == (f"/elsewhere/{leftover}",)
 
 
