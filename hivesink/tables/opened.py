@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hivesink import wiring
@@ -26,7 +26,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import rolling_policy, watermark_policy
 from hivesink.sink.inspect.clean import Stranger, strangers
 from hivesink.sink.inspect.facts import LogFacts, read_log
-from hivesink.sink.inspect.ownership import Ownership, known_uids, require_current
+from hivesink.sink.inspect.ownership import Ownership, require_current
 from hivesink.sink.inspect.partitions import LogFollower
 from hivesink.sink.task.commit_rule import commit_rule, patterns_of_names
 
@@ -167,7 +167,7 @@ class OpenedTable:
 
     def strangers(self) -> tuple[Stranger, ...]:
         """The parts in the table of whose uid no log is in the root, put aside or not."""
-        return strangers(self.owner.store, self.metastore.registrar, self.live, partial(known_uids, self.owner.root))
+        return strangers(self.owner, self.live)
 
 
 @lru_cache(maxsize=8)

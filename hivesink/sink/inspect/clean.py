@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from hivesink.core.bucket import normal
 from hivesink.core.snapshot import leftovers
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.ownership import parts_of
-from hivesink.sink.inspect.status import homes_elsewhere, partitions_of
+from hivesink.sink.inspect.verify import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
-    from hivesink.ports import FileStore, LiveTable, Metastore
+    from hivesink.ports import LiveTable
     from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.inspect.ownership import Ownership
 
 
 def find_leftovers(context: CommitContext, table: str) -> tuple[str, ...]:
-    """The staged files of a writer below `table` that nothing can commit any more. Changes nothing.
+    """The staged files of a writer of `table` that nothing can commit any more. Changes nothing.
 
     They are of epochs up to the head of its log, and in no unsettled manifest. A writer whose log has no uid has none.
     Raises LogDamaged, NewerFormat, StoreUnavailable.
@@ -31,14 +28,14 @@ def find_leftovers(context: CommitContext, table: str) -> tuple[str, ...]:
     history = load(context)
     if uid is None or history.head is None:
         return ()
-    store = context.store
-    location = {table: context.table(table).location}
-    # A partition may live outside the table's folder, even where this store can't look.
-    written = {part.folder for _, part in read_log(context.log).effective() if part.table == table}
-    away = homes_elsewhere(context, location, partitions_of(context, location), written)
-    folders = {store.canonical(folder): folder for folder in (*store.walk(location[table]), *away)}
-    listed = store.run_parallel(partial(store.staged, folder) for folder in folders.values())
-    return tuple(sorted(leftovers((path for paths in listed for path in paths), uid, history)))
+    evidence = gather(context, table, None)
+    base = f"{evidence.files.canonical(context.table(table).location)}/"
+    # A partition may live, or have been written, outside the table's folder.
+    folders = {home for (name, _), home in evidence.homes.items() if name == table}
+    folders |= {evidence.files.canonical(part.folder) for _, part in evidence.log.effective() if part.table == table}
+    staged = (part.path for part in evidence.files.staged)
+    mine = (path for path in staged if path.startswith(base) or path.rpartition("/")[0] in folders)
+    return tuple(sorted(leftovers(mine, uid, history)))
 
 
 def clean(context: CommitContext, staged: Collection[str], table: str) -> tuple[str, ...]:
@@ -71,17 +68,14 @@ class Stranger:
         return (*self.finished, *self.staged)
 
 
-def strangers(
-    store: FileStore, registrar: Metastore, live: LiveTable, uids: Callable[[], Collection[str]]
-) -> tuple[Stranger, ...]:
-    """Those in the table `live` whose uid is none of `uids`, called afterwards: a writer may begin meanwhile."""
-    groups = parts_of(store, registrar, live)
-    parts = sorted(chain.from_iterable(groups), key=lambda part: part.path)
+def strangers(owner: Ownership, live: LiveTable) -> tuple[Stranger, ...]:
+    """Those in the table `live`, by their uids."""
+    parts = sorted(owner.unknown_parts(live, staged=True), key=lambda part: part.path)
     return tuple(
         Stranger(
             uid,
             finished=tuple(part.path for part in parts if part.name.uid == uid and part.stage is None),
             staged=tuple(part.path for part in parts if part.name.uid == uid and part.stage is not None),
         )
-        for uid in sorted({part.name.uid for part in parts} - set(uids()))
+        for uid in sorted({part.name.uid for part in parts})
     )

@@ -116,17 +116,24 @@ class Ownership:
 
         Its rows would be there twice: this writer begins anew.
         """
-        for parts in parts_of(self.store, self.registrar, live, staged=False) if not log.view().head else ():
-            if not (unknown := self._unknown(parts, log)):
-                continue
-            # Another writer may have begun meanwhile, or another run of this one has decided an epoch.
-            if (unknown := self._unknown(parts, log)) and not log.view().head:
-                name, first = str(live.spec.name), unknown[0]
-                raise errors.FilesUnknown(name, writer, self.root.location, first.path, first.name.uid)
+        if log.view().head:
+            return
+        first = next(self.unknown_parts(live, besides=log.uid(None)), None)
+        # Another run of this writer may have decided an epoch meanwhile.
+        if first is not None and not log.view().head:
+            raise errors.FilesUnknown(str(live.spec.name), writer, self.root.location, first.path, first.name.uid)
 
-    def _unknown(self, parts: Iterable[FoundPart], log: CommitLog) -> list[FoundPart]:
-        known = known_uids(self.root) - {log.uid(None)}
-        return [part for part in parts if part.name.uid not in known]
+    def unknown_parts(
+        self, live: LiveTable, *, staged: bool = False, besides: str | None = None
+    ) -> Iterator[FoundPart]:
+        """The table's parts whose uid is of no log in the root, archived or not, or is `besides`. Raises LogDamaged."""
+        known: frozenset[str] = frozenset()
+        for parts in _parts_of(self.store, self.registrar, live, staged=staged):
+            if not known.issuperset(part.name.uid for part in parts):
+                # Asked after the look at the parts: a writer may have begun meanwhile.
+                logs: Mapping[str, CommitLog] = {**self.root.logs(), **self.root.archived()}
+                known = frozenset(uid for log in logs.values() if (uid := log.uid(None)) and uid != besides)
+            yield from (part for part in parts if part.name.uid not in known)
 
     def _record(self, live: LiveTable, table_id: str) -> RootRecord:
         return RootRecord(table_id, self.registrar.address, str(live.spec.name), normal(live.location))
@@ -224,12 +231,6 @@ def _is_here(store: FileStore, live: LiveTable, part: PartEntry, home: LiveParti
     return any((file := store.find(path)) is not None and file.length == part.length for path in paths)
 
 
-def known_uids(root: LogRoot) -> frozenset[str]:
-    """The uids of all logs in the root, archived ones too. Raises LogDamaged."""
-    logs: Mapping[str, CommitLog] = {**root.logs(), **root.archived()}
-    return frozenset(uid for log in logs.values() if (uid := log.uid(None)))
-
-
 def require_current(store: FileStore, registrar: Metastore, live: LiveTable, facts: LogFacts, log: CommitLog) -> None:
     """Raise LogDamaged if the table holds a file of this log of an epoch after its newest: the log is an old copy.
 
@@ -256,8 +257,8 @@ def require_sole(root: LogRoot, log: CommitLog, uid: str) -> None:
             raise errors.LogDamaged(log.location, reason, "move the copy away")
 
 
-def parts_of(
-    store: FileStore, registrar: Metastore, live: LiveTable, *, staged: bool = True
+def _parts_of(
+    store: FileStore, registrar: Metastore, live: LiveTable, *, staged: bool
 ) -> Iterator[tuple[FoundPart, ...]]:
     """Every part below the table's location, then the visible ones of partitions elsewhere, if this store can look.
 

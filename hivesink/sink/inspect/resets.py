@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.ownership import RootRecord, Verdict
 from hivesink.errors import InvalidOption, LogOfAnotherTable, TableMadeAgain
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.ownership import known_uids, parts_of, unpublished_rows
+from hivesink.sink.inspect.ownership import unpublished_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,9 +56,7 @@ def require_free(owner: Ownership, live: LiveTable, resets: Iterable[Reset], dis
 
 def unknown_uids(owner: Ownership, live: LiveTable) -> tuple[str, ...]:
     """The uids of finished files in the table of which no log is in the root."""
-    known = known_uids(owner.root)
-    groups = parts_of(owner.store, owner.registrar, live, staged=False)
-    return tuple(sorted({part.name.uid for parts in groups for part in parts} - known))
+    return tuple(sorted({part.name.uid for part in owner.unknown_parts(live)}))
 
 
 def is_made_again(owner: Ownership, live: LiveTable) -> bool:

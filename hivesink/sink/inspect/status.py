@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.partfile import Stage
 from hivesink.core.rolling import segment_epoch
-from hivesink.errors import UnknownTable
-from hivesink.sink.commit.recovery import listed
-from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered, list_files, outside, read_log
+from hivesink.sink.inspect.verify import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Mapping
     from datetime import datetime
 
     from hivesink.core.epoch import LastBatch
     from hivesink.core.manifest import Rows
-    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +80,11 @@ class WriterStatus:
 
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
     """One of those that write `table`. Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable."""
-    log = read_log(context.log)
-    status = log_status(log, writer, table)
-    locations = locations_of(context, status.tables)
-    folders = {part.folder for _, part in log.effective()}
-    folders |= homes_elsewhere(context, locations, partitions_of(context, locations))
-    files = list_files(context.store, locations.values(), folders)
-    waiting = {(gap.table, gap.partition): gap for gap in log.unregistered(files)}
-    # Rows wait for a registered one too, until the metastore was looked at.
-    live = listed(context, waiting)
-    gaps = tuple(gap for place, gap in waiting.items() if place not in live)
-    return replace(status, files=_count(log, files), unregistered=gaps)
+    evidence = gather(context, table, None)
+    log, files = evidence.log, evidence.files
+    # Rows wait for a registered partition too, until the metastore was looked at.
+    gaps = tuple(gap for gap in log.unregistered(files) if (gap.table, gap.partition) not in evidence.live)
+    return replace(log_status(log, writer, table), files=_count(log, files), unregistered=gaps)
 
 
 def log_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
@@ -116,36 +107,6 @@ def log_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
         unsettled=tuple(manifest.epoch for manifest in log.open if not manifest.is_bare),
         last_batch=head.last_batch if head else None,
     )
-
-
-def locations_of(context: CommitContext, tables: tuple[str, ...]) -> dict[str, str]:
-    """The locations of those of `tables` that the metastore still has."""
-    locations = {}
-    for name in tables:
-        # A dropped table has no files to count; its epochs are still in the log.
-        with suppress(UnknownTable):
-            locations[name] = context.table(name).location
-    return locations
-
-
-def partitions_of(context: CommitContext, tables: Iterable[str]) -> dict[PartitionKey, LivePartition]:
-    """All partitions of these living tables."""
-    return {
-        (name, partition): live
-        for name in tables
-        for partition, live in context.registrar.lookup(context.table(name), None).items()
-    }
-
-
-def homes_elsewhere(
-    context: CommitContext,
-    tables: Mapping[str, str],
-    live: Mapping[PartitionKey, LivePartition],
-    written: Collection[str] = (),
-) -> set[str]:
-    """Where partitions are, or were `written`, outside of their `tables`' folders, if this store can look there."""
-    homes = outside(context.store, {*written, *(partition.location for partition in live.values())}, tables.values())
-    return {home for home in homes if context.unreachable(home) is None}
 
 
 def _count(log: LogFacts, files: FileFacts) -> FileCounts:

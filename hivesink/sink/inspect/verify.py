@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.errors import HiveSinkError
+from hivesink.errors import HiveSinkError, UnknownTable
 from hivesink.sink.inspect.checks import CHECKS
-from hivesink.sink.inspect.facts import Evidence, list_files, read_log
+from hivesink.sink.inspect.facts import Evidence, list_files, outside, read_log
 from hivesink.sink.inspect.findings import Finding, Level
-from hivesink.sink.inspect.status import homes_elsewhere, locations_of, partitions_of
 from hivesink.sink.task.segments import lost_slices
 
 if TYPE_CHECKING:
@@ -90,13 +90,22 @@ def verify(
 
 
 def gather(context: CommitContext, table: str, measure: Measure | None) -> Evidence:
-    """Look at everything once: log, files, log again, footers, metastore."""
+    """Look at everything once: log, metastore, files, log again, footers."""
     log = read_log(context.log)
-    tables = locations_of(context, tuple(dict.fromkeys((*log.tables, table))))
+    tables = {}
+    for name in dict.fromkeys((*log.tables, table)):
+        # A dropped table has no files to look at; its epochs are still in the log.
+        with suppress(UnknownTable):
+            tables[name] = context.table(name).location
+    live = {
+        (name, partition): home
+        for name in tables
+        for partition, home in context.registrar.lookup(context.table(name), None).items()
+    }
+    homes = outside(context.store, {home.location for home in live.values()}, tables.values())
+    reachable = {home for home in homes if context.unreachable(home) is None}
     parts = [part for _, part in log.effective()]
-    live = partitions_of(context, tables)
-    elsewhere = homes_elsewhere(context, tables, live)
-    files = list_files(context.store, tables.values(), elsewhere | {part.folder for part in parts})
+    files = list_files(context.store, tables.values(), reachable | {part.folder for part in parts})
     lengths = {part.hidden: part.length for part in log.waiting()}
     hidden = (path for name in lengths for path in files.by_name.get(name, ()))
     listed = context.store.run_parallel(partial(context.find, path) for path in hidden)

@@ -15,9 +15,11 @@ from hivesink.errors import MetastoreUnreachable, PartLost
 from hivesink.sink.inspect.clean import Stranger, clean, find_leftovers, strangers
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
+from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.status import writer_status
 from hivesink.sink.inspect.verify import verify
 from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.log_root import RenameLogRoot
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.manifests import edited
 from tests.crash.faults import Kill
@@ -60,6 +62,10 @@ class Site:
     @property
     def context(self) -> CommitContext:
         return self.job.context
+
+    @property
+    def owner(self) -> Ownership:
+        return Ownership(RenameLogRoot(self.fs, LOG.removesuffix("/w")), self.metastore, self.job.store)
 
     def verify(self, writer: str = "w") -> Verdict:
         context = replace(self.context, _tables={})
@@ -372,7 +378,7 @@ def test_strangers_are_found_in_partitions_elsewhere(site: Site) -> None:
     path = "/elsewhere/part-00deadbeef00-1-0011223344t0-0-0.snappy.parquet"
     site.metastore.register(TABLE, "dt=far", "/elsewhere")
     site.put(path, b"1\n")
-    found = strangers(site.job.store, site.metastore, site.metastore.table(TABLE), lambda: {UID})
+    found = strangers(site.owner, site.metastore.table(TABLE))
     assert found == (Stranger("00deadbeef00", (path,), ()),)
 
 
@@ -405,9 +411,7 @@ def test_a_staged_file_of_a_writer_without_a_log_is_only_told(site: Site) -> Non
     path = f"{site.part().folder}/.{name}.pending"
     site.put(path, b"1\n")
     assert find_leftovers(site.context, NAME) == ()
-    assert strangers(site.job.store, site.metastore, site.metastore.table(TABLE), lambda: {UID}) == (
-        Stranger("00deadbeef00", (), (path,)),
-    )
+    assert strangers(site.owner, site.metastore.table(TABLE)) == (Stranger("00deadbeef00", (), (path,)),)
 
 
 def test_rows_that_do_not_add_up_are_errors(site: Site) -> None:
