@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -70,27 +70,34 @@ def recover(
 
 
 def _report(table: str, repairs: Sequence[Repair], *, dry_run: bool, forgets: bool) -> Report:
-    lines = {repair.writer: list(_lines(repair)) for repair in repairs}
     blocks: list[Line | Grid] = []
+    writers = []
     for repair in repairs:
-        if not repair.failure or lines[repair.writer] or repair.losses:
-            blocks += _blocks(repair, lines[repair.writer], dry_run=dry_run)
+        about, lines, lost = f"writer {repair.writer}:", list(_lines(repair)), repair.losses
+        if lines:
+            head = "recovery would" if dry_run else f"recovered, at epoch {repair.epoch}, with {len(lines)} actions"
+            blocks.append(Grid(f"{about} {head}", ("action", "subject"), lines))
+        elif not lost and not repair.failure:
+            state = f"it is at epoch {repair.epoch}" if repair.epoch else "it has committed nothing yet"
+            blocks.append(Line(f"{about} nothing to recover, {state}"))
+        if lost:
+            blocks += map(Line, _listed(lost) if dry_run else ())
+            blocks.append(Line(f"{about} {_what(lost)} {'would be forgotten' if dry_run else 'forgotten'}"))
         if repair.failure:
-            blocks.append(Line(f"writer {repair.writer}: not done: {repair.failure}", "red"))
+            blocks.append(Line(f"{about} not done: {repair.failure}", "red"))
         for key, why in repair.held_back.items():
-            about = f"writer {repair.writer}: can't all be rolled: {' '.join(key).strip()}"
-            blocks.append(Line(f"{about}: {why}", "yellow"))
+            blocks.append(Line(f"{about} can't all be rolled: {' '.join(key).strip()}: {why}", "yellow"))
+        if repair.epoch is not None:
+            actions = [{"what": what, "subject": subject} for what, subject in lines]
+            forgotten = [{"path": loss.path, "rows": loss.rows, "why": loss.reason.value} for loss in lost]
+            fields = {"writer": repair.writer, "epoch": repair.epoch, "actions": actions, "forgotten": forgotten}
+            writers.append(fields)
     if not repairs:
         blocks.append(Line(f"no writer has written to {table} yet"))
     if forgets and not any(repair.losses for repair in repairs):
         blocks.append(Line("note: nothing is lost, so nothing is forgotten", "yellow"))
-    data = {
-        "table": table,
-        "dry_run": dry_run,
-        "writers": [_data(repair, lines[repair.writer]) for repair in repairs if repair.epoch is not None],
-        "not_done": {repair.writer: str(repair.failure) for repair in repairs if repair.failure},
-    }
-    return Report(data, blocks)
+    not_done = {repair.writer: str(repair.failure) for repair in repairs if repair.failure}
+    return Report({"table": table, "dry_run": dry_run, "writers": writers, "not_done": not_done}, blocks)
 
 
 def _lines(repair: Repair) -> Iterator[tuple[str, str]]:
@@ -100,29 +107,6 @@ def _lines(repair: Repair) -> Iterator[tuple[str, str]]:
     for (table, partition), bucket in sorted(repair.rolled.buckets.items()):
         if bucket.slices:
             yield "roll", f"{table} {partition}".strip() + f" ({count(bucket.rows, 'row')})"
-
-
-def _data(repair: Repair, lines: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    return {
-        "writer": repair.writer,
-        "epoch": repair.epoch,
-        "actions": [{"what": what, "subject": subject} for what, subject in lines],
-        "forgotten": [{"path": loss.path, "rows": loss.rows, "why": loss.reason.value} for loss in repair.losses],
-    }
-
-
-def _blocks(repair: Repair, lines: Sequence[tuple[str, str]], *, dry_run: bool) -> Iterator[Line | Grid]:
-    about = f"writer {repair.writer}:"
-    if lines:
-        head = "recovery would" if dry_run else f"recovered, at epoch {repair.epoch}, with {len(lines)} actions"
-        yield Grid(f"{about} {head}", ("action", "subject"), lines)
-    elif not repair.losses:
-        state = f"it is at epoch {repair.epoch}" if repair.epoch else "it has committed nothing yet"
-        yield Line(f"{about} nothing to recover, {state}")
-    if repair.losses:
-        if dry_run:
-            yield from map(Line, _listed(repair.losses))
-        yield Line(f"{about} {_what(repair.losses)} {'would be forgotten' if dry_run else 'forgotten'}")
 
 
 def _what(lost: Sequence[Loss]) -> str:
