@@ -42,7 +42,10 @@ def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: PLR0911  one
             # PySpark before 4.1 hands out a BINARY so.
             return bytes(cell)
         case float():
-            return jsonable(_shortest(cell) if kind is Primitive.FLOAT else cell)
+            # NumPy knows the fewest digits of a FLOAT. Not at the top: it would slow the start of every command.
+            import numpy as np
+
+            return jsonable(float(str(np.float32(cell))) if kind is Primitive.FLOAT else cell)
     return cell
 
 
@@ -91,11 +94,3 @@ def _read(text: str, kind: HiveType | None) -> Any:
         case Decimal():
             return Number(text)
     return text
-
-
-def _shortest(single: float) -> float:
-    """The number with the fewest digits that is the same FLOAT."""
-    # Not at the top: it would slow the start of every command.
-    import numpy as np
-
-    return float(str(np.float32(single)))

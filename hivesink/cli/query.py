@@ -18,7 +18,7 @@ from hivesink.config.site import Site
 from hivesink.core.progress import count
 from hivesink.core.typetext import known_type
 from hivesink.errors import NotCovered, QueryFailed, WrongUsage
-from hivesink.hive import Auth, Hive, Login, connect
+from hivesink.hive import Auth, Login, connect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,10 @@ def query(
     if hiveserver2 is not None:
         with given():
             hive = connect(hiveserver2, _login(auth, user, password_file, kerberos_service))
-        by, answer = Engine.HIVESERVER2, _ask_hiveserver2(hive, sql, limit + 1)
+        with hive:
+            result = hive.query(sql, most=limit + 1)
+        types = [known_type(column.type) for column in result.columns]
+        by, answer = Engine.HIVESERVER2, Answer([column.name for column in result.columns], types, result.rows)
     elif by is Engine.SPARK:
         answer = _ask_spark(sql, metastore, limit + 1)
     else:
@@ -152,13 +155,6 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Answer:
         raise QueryFailed(summary(error)) from error
     finally:
         spark.stop()
-
-
-def _ask_hiveserver2(hive: Hive, sql: str, most: int) -> Answer:
-    with hive:
-        result = hive.query(sql, most=most)
-    columns = [column.name for column in result.columns]
-    return Answer(columns, [known_type(column.type) for column in result.columns], result.rows)
 
 
 def _login(auth: Auth | None, user: str | None, password_file: Path | None, service: str | None) -> Login:

@@ -97,7 +97,12 @@ def run(
     with child.signals():
         code, restarts = child.supervise(max_restarts if restart else 0)
     if child.killed_by is not None and not child.stop_asked.is_set():
-        out.fail(JobFailed(job, _killed(child.killed_by), retryable=True))
+        text = (
+            f"signal {child.killed_by} ({signal.strsignal(child.killed_by)}) killed the job's process: somebody sent it"
+        )
+        text += ", or the kernel for lack of memory" if child.killed_by == signal.SIGKILL else ""
+        text += ". Start the job again, it goes on from its log; --restart does that by itself"
+        out.fail(JobFailed(job, text, retryable=True))
     if out.is_json:
         data = {"job": str(job), "exit_code": code, "meaning": meaning(code), "restarts": restarts}
         out.show(Report(data, []))
@@ -186,9 +191,3 @@ class _Child:
             # SIGTERM for both: PySpark handles SIGINT itself, by cancelling what runs.
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGTERM)
-
-
-def _killed(number: int) -> str:
-    memory = ", or the kernel for lack of memory" if number == signal.SIGKILL else ""
-    text = f"signal {number} ({signal.strsignal(number)}) killed the job's process: somebody sent it{memory}"
-    return f"{text}. Start the job again, it goes on from its log; --restart does that by itself"

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import TextIO
 
-    from hivesink.core.progress import Progress
 
 _PER_SECOND = 2
 _STARTING = "Spark is starting"
@@ -58,8 +57,10 @@ def progress(*, live: bool) -> Iterator[None]:
 
 
 def _lines(width: int, begun: float | None) -> Text:
-    is_over = begun is None
-    told = [f"{name}: {_told(progress, is_over=is_over)}" for name, progress in progress_of_all().items()]
+    told = [
+        f"{name}: {progress}" + (" · waiting for the first batch" if begun is not None and not progress.epochs else "")
+        for name, progress in progress_of_all().items()
+    ]
     if not told and begun is not None:
         # A job may make its session in any way: that there is a context is all that is known of it.
         spark = sys.modules.get("pyspark")
@@ -68,10 +69,6 @@ def _lines(width: int, begun: float | None) -> Text:
     # Wrapped here: in a narrow terminal how far the query is behind must not be cut off.
     lines = (line for text in told for line in wrap(text, max(width - 1, 1), subsequent_indent="  "))
     return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
-
-
-def _told(progress: Progress, *, is_over: bool) -> str:
-    return str(progress) if progress.epochs or is_over else f"{progress} · waiting for the first batch"
 
 
 def _plain() -> None:

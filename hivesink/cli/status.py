@@ -93,7 +93,11 @@ def _status(opened: OpenedTable) -> Report:
         ]
         if unknown is not None:
             blocks.append(Line(f"what its partitions wait for isn't known: {unknown}", "yellow"))
-        blocks += [*_incomplete_block(incomplete or (), opened.name), *_altered_lines(altered)]
+        blocks += _incomplete_block(incomplete or (), opened.name)
+        for setting, texts in altered.items():
+            run, now = ("unset" if text is None else repr(text) for text in texts)
+            what = f"the last run has {run}, the table {now}, which counts from the job's next start on"
+            blocks.append(Line(f"{setting}: {what}", "yellow"))
         blocks += [Line(f"no job can start: {refusal}", "red")] if refusal else []
     return Report({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks)
 
@@ -126,13 +130,6 @@ def _start(
     except HiveSinkError as error:
         refusal = error
     return altered, refusal
-
-
-def _altered_lines(altered: Mapping[str, tuple[str | None, str | None]]) -> Iterator[Line]:
-    for name, texts in altered.items():
-        run, now = ("unset" if text is None else repr(text) for text in texts)
-        what = f"the last run has {run}, the table {now}"
-        yield Line(f"{name}: {what}, which counts from the job's next start on", "yellow")
 
 
 def _incomplete_block(states: Sequence[PartitionState], table: str) -> Iterator[Line | Grid]:

@@ -171,9 +171,13 @@ def _lasts(log: CommitLog, gaps: tuple[Epoch, ...]) -> bool:
 
 
 def _read(log: CommitLog, view: LogView, known: Mapping[Epoch, Manifest]) -> LogFacts:
-    read = {epoch: known.get(epoch) or _manifest(log, epoch) for epoch in view.manifests}
-    manifests = tuple(manifest for manifest in read.values() if isinstance(manifest, Manifest))
-    unreadable = {epoch: error for epoch, error in read.items() if isinstance(error, HiveSinkError)}
+    manifests: list[Manifest] = []
+    unreadable: dict[Epoch, HiveSinkError] = {}
+    for epoch in view.manifests:
+        try:
+            manifests.append(known.get(epoch) or log.manifest(epoch))
+        except (LogDamaged, NewerFormat) as error:  # noqa: PERF203  each has its own
+            unreadable[epoch] = error
     floor = None
     try:
         floor = log.floor() if view.floor else None
@@ -183,14 +187,7 @@ def _read(log: CommitLog, view: LogView, known: Mapping[Epoch, Manifest]) -> Log
     # A uid that can't be read is in `unreadable` already, by the manifest that hides it.
     with suppress(LogDamaged):
         uid = log.uid(None)
-    return LogFacts(log.location, uid, view, floor, manifests, unreadable)
-
-
-def _manifest(log: CommitLog, epoch: Epoch) -> Manifest | HiveSinkError:
-    try:
-        return log.manifest(epoch)
-    except (LogDamaged, NewerFormat) as error:
-        return error
+    return LogFacts(log.location, uid, view, floor, tuple(manifests), unreadable)
 
 
 @dataclass(frozen=True, slots=True)
