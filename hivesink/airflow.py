@@ -111,21 +111,14 @@ class HivesinkPartitionSensor(BaseSensorOperator):
 class PartitionTrigger(BaseTrigger):
     """Looks every `poke_interval` seconds, in a thread, until it is committed or `until` (Unix time) is past.
 
+    `what` is the sensor's `table`, `partition`, `metastore` and `writer`.
+
     It sends one event, with one key: `committed` (what the task returns), `timed_out` or `failed` (a text).
     """
 
-    def __init__(
-        self,
-        *,
-        table: str,
-        partition: str,
-        metastore: str | None,
-        writer: str | None,
-        poke_interval: float,
-        until: float,
-    ) -> None:
+    def __init__(self, *, poke_interval: float, until: float, **what: str | None) -> None:
         super().__init__()
-        self._what = {"table": table, "partition": partition, "metastore": metastore, "writer": writer}
+        self._what = what
         self._poke_interval = poke_interval
         self._until = until
 

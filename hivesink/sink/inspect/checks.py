@@ -123,13 +123,6 @@ def shared(evidence: Evidence) -> Iterator[Finding]:
             yield error(None, f"{text}: readers find its rows under each name; {advice}")
 
 
-def doubled(evidence: Evidence) -> Iterator[Finding]:
-    """Every visible file of this writer belongs to an epoch: the rows of any other would be read twice."""
-    for epoch, path in strays(evidence):
-        text = f"{path} is in no manifest: its rows are doubled or were never committed"
-        yield error(epoch, f"{text}; move it out of the table, then run ANALYZE TABLE for that partition")
-
-
 def newer(evidence: Evidence) -> Iterator[Finding]:
     """No file is of an epoch after the log's newest one: its rows may be right, and the log too old."""
     head = evidence.head_after
@@ -139,8 +132,8 @@ def newer(evidence: Evidence) -> Iterator[Finding]:
         yield error(None, f"{text}; restore the log's newest copy, and leave the files alone")
 
 
-def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
-    """The writer's visible files that belong to no epoch, with the epochs in their names."""
+def doubled(evidence: Evidence) -> Iterator[Finding]:
+    """Every visible file of this writer belongs to an epoch: the rows of any other would be read twice."""
     log, shown = evidence.log, evidence.shown
     # What was copied with its partition is read at one place only.
     moved = {evidence.files.canonical(target) for manifest in log.manifests for target in manifest.remove}
@@ -167,7 +160,9 @@ def strays(evidence: Evidence) -> Iterator[tuple[Epoch, str]]:
             continue  # No reader looks there.
         # A running job may have decided and published more since the log was read; a later file is in no log yet.
         if file.name.epoch in epochs:
-            yield Epoch(file.name.epoch), file.path
+            text = f"{file.path} is in no manifest: its rows are doubled or were never committed"
+            advice = "move it out of the table, then run ANALYZE TABLE for that partition"
+            yield error(Epoch(file.name.epoch), f"{text}; {advice}")
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
