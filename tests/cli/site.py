@@ -111,7 +111,7 @@ class Ingest:
         self.committer._live.deadline = Deadline(timedelta(hours=1), "epochs wait")
         down = wiring.MetastoreAddress.at("thrift", "thrift://127.0.0.1:1").registrar
         self.committer.context = replace(self.committer.context, registrar=down)
-        self.committer._writer.context = self.committer.context
+        self.committer._writer.context = self.committer._live.context = self.committer.context
         if self.committer._live.runner is not None:
             self.committer._live.runner.context = self.committer.context
 
