@@ -35,11 +35,6 @@ def written(folder: Path, **files: str) -> Path:
     return folder
 
 
-def test_nothing_set_is_an_empty_site() -> None:
-    assert Site.load({}) == Site()
-    assert (Site().metastore_uris, Site().default_filesystem) == (None, None)
-
-
 def test_both_folders(tmp_path: Path) -> None:
     hadoop = written(
         tmp_path / "hadoop",
@@ -49,25 +44,21 @@ def test_both_folders(tmp_path: Path) -> None:
     hive = written(tmp_path / "hive", hive_site=properties({"hive.metastore.uris": "thrift://a:1,thrift://b:2"}))
     site = Site.load({"HADOOP_CONF_DIR": str(hadoop), "HIVE_CONF_DIR": str(hive)})
     assert site.hadoop == {"fs.defaultFS": "hdfs://nn", "dfs.replication": "2"}
-    assert site.default_filesystem == "hdfs://nn"
     assert site.metastore_uris == "thrift://a:1,thrift://b:2"
     assert pickle.loads(pickle.dumps(site)) == site  # noqa: S301  its own bytes
+    assert Site.load({}) == Site.load({"HADOOP_HOME": "/nowhere", "HIVE_HOME": "/nowhere"}) == Site()
 
 
-def test_homes_stand_in_for_folders(tmp_path: Path) -> None:
-    written(tmp_path / "hadoop" / "etc" / "hadoop", core_site=properties({"fs.default.name": "hdfs://old-name"}))
-    written(tmp_path / "hive" / "conf", hive_site=properties({"metastore.thrift.uris": "thrift://four"}))
-    site = Site.load({"HADOOP_HOME": str(tmp_path / "hadoop"), "HIVE_HOME": str(tmp_path / "hive")})
-    assert site.default_filesystem == "hdfs://old-name"
-    assert site.metastore_uris == "thrift://four"
-    assert Site.load({"HADOOP_HOME": "/nowhere", "HIVE_HOME": "/nowhere"}) == Site()
-
-
-@pytest.mark.parametrize("variable", ["HADOOP_CONF_DIR", "SPARK_CONF_DIR"])
-def test_hive_site_is_found_where_spark_and_hadoop_look_for_it(tmp_path: Path, variable: str) -> None:
-    folder = written(tmp_path / "conf", hive_site=properties({"hive.metastore.uris": "thrift://h"}))
+def test_other_folders_stand_in_for_these(tmp_path: Path) -> None:
+    hive_site = properties({"metastore.thrift.uris": "thrift://four"})
+    written(tmp_path / "etc" / "hadoop", core_site=properties({"fs.default.name": "hdfs://old-name"}))
+    written(tmp_path / "conf", hive_site=hive_site)
+    site = Site.load({"HADOOP_HOME": str(tmp_path), "HIVE_HOME": str(tmp_path)})
+    assert (site.default_filesystem, site.metastore_uris) == ("hdfs://old-name", "thrift://four")
     empty = written(tmp_path / "empty")
-    assert Site.load({variable: str(folder), "HIVE_CONF_DIR": str(empty)}).metastore_uris == "thrift://h"
+    for variable in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR"):
+        environ = {variable: str(tmp_path / "conf"), "HIVE_CONF_DIR": str(empty)}
+        assert Site.load(environ).metastore_uris == "thrift://four"
 
 
 def test_final_is_final(tmp_path: Path) -> None:
