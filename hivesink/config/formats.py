@@ -30,21 +30,12 @@ class Format:
     options: Mapping[str, Option] = field(default_factory=dict)
 
 
-class ParquetCompression(Enum):
-    """A codec that every Hive reader of Parquet knows."""
-
-    SNAPPY = "snappy"
-    GZIP = "gzip"
-    ZSTD = "zstd"
-    NONE = "uncompressed"
-
-
-class ParquetTimestamp(Enum):
-    """How TIMESTAMPs are stored: Hive before 4.0 reads INT96 alone (HIVE-21215); Iceberg and others read INT64."""
-
-    INT96 = "int96"
-    MICROS = "micros"
-
+# The codecs that every Hive reader of Parquet knows.
+ParquetCompression = Enum(
+    "ParquetCompression", {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd", "NONE": "uncompressed"}
+)
+# How TIMESTAMPs are stored: Hive before 4.0 reads INT96 alone (HIVE-21215); Iceberg and others read INT64.
+ParquetTimestamp = Enum("ParquetTimestamp", {"INT96": "int96", "MICROS": "micros"})
 
 _HIVE = "org.apache.hadoop.hive.ql.io"
 FORMATS: Mapping[str, Format] = {
