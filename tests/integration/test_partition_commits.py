@@ -144,10 +144,8 @@ def two_sources(stage: Stage) -> DataFrame:
 def test_the_checkpoint_says_which_of_several_watermarks_counts(stage: Stage) -> None:
     stage.create(columns=COLUMNS, properties=HOURLY)
     stage.put_text(line(1, "03:10:00"))
-    with (
-        policy(stage, "MAX"),
-        pytest.raises(InvalidOption, match=r"= max: the source .* of the others; set"),
-    ):
+    told = f"{POLICY} = max, in the checkpoint or the session"
+    with policy(stage, "MAX"), pytest.raises(InvalidOption, match=told):
         stage.begin(stage.sink(), two_sources(stage))
     assert not stage.checkpoint.exists()
     # Spark takes its settings when a query starts.
@@ -156,7 +154,6 @@ def test_the_checkpoint_says_which_of_several_watermarks_counts(stage: Stage) ->
         plain = writer.option("checkpointLocation", str(stage.checkpoint)).start()
     with pytest.raises(StreamingQueryException):
         plain.processAllAvailable()
-    told = rf"= max in the checkpoint file:{stage.checkpoint}, .* with a new checkpoint and append"
     with pytest.raises(InvalidOption, match=told):
         stage.begin(stage.sink(), two_sources(stage))
     stage.forget_checkpoint()
