@@ -110,7 +110,7 @@ class ToolsSpec:
 
 @dataclass(frozen=True, slots=True)
 class OpenedWriter:
-    """One opened writer of one table: what the committer is made from."""
+    """An opened writer of a table: what the committer is made from."""
 
     spec: WriterSpec
     context: CommitContext

@@ -1,7 +1,7 @@
 """The primitives that a store with rename needs: local disks, HDFS, memory. Not a port, since S3 has no rename.
 
 Paths and locations are absolute, in any spelling; results repeat the caller's spelling.
-Every changing primitive is one call that may arrive late, and then does what it promises or fails harmlessly.
+Every changing primitive is a call that may arrive late, and then does what it promises or fails harmlessly.
 
 The error of a changing primitive says what happened:
   FileExistsError, FileNotFoundError            not done, for that reason
@@ -45,7 +45,7 @@ class Entry:
 
 
 class FileSystem(Protocol):
-    """One file system. Every method may raise StoreUnavailable or NotWritable, changing ones OutcomeUnknown."""
+    """A file system. Every method may raise StoreUnavailable or NotWritable, changing ones OutcomeUnknown."""
 
     @property
     def parallel(self) -> int:
@@ -69,7 +69,7 @@ class FileSystem(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Durably, atomically for readers of `target`, with its folders, never over anything.
 
-        A crash in it may leave both names for one file (`same_file`). Raises FileExistsError where `target`
+        A crash in it may leave both names for the file (`same_file`). Raises FileExistsError where `target`
         is taken, FileNotFoundError where `source` is missing.
         """
 
@@ -91,10 +91,10 @@ class FileSystem(Protocol):
     def is_folder(self, path: str) -> bool: ...
 
     def same_file(self, left: str, right: str) -> bool:
-        """Whether two names lead to one file: a rename that was cut short. One name spelled twice is not two."""
+        """Whether two names lead to the same file: a rename that was cut short. A name spelled twice is not two."""
 
     def list(self, folder: str) -> Sequence[Entry]:
-        """What `folder` holds, sorted by name, in one listing; nothing if it is missing."""
+        """What `folder` holds, sorted by name, at a moment; nothing if it is missing."""
 
     def read(self, path: str) -> bytes | None:
         """A whole small file, or None where there is none."""
@@ -114,7 +114,7 @@ def join(folder: str, name: str) -> str:
 
 
 def apart(source: str, target: str) -> Unsupported:
-    """The error for a rename from one file system to another."""
+    """The error for a rename between file systems."""
     what = f"publishing {source} as {target}"
     return Unsupported(what, "the two are on different file systems", "keep a table's partitions on one file system")
 
@@ -161,7 +161,7 @@ def put_once(fs: FileSystem, path: str, data: bytes) -> bytes:
 
 
 def _write(fs: FileSystem, path: str, data: bytes) -> None:
-    """One try of `stage`. Raises DOUBTS."""
+    """A try of `stage`. Raises DOUBTS."""
     try:
         fs.write_new(path, data)
     except FileExistsError:

@@ -50,7 +50,7 @@ def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]
 
 
 def client_properties(properties: Mapping[str, str], address: Address, rounds: int) -> dict[str, str]:
-    """The site's, with `address` as the one nameservice, whose active NameNode answers every call.
+    """The site's properties, with `address` as the only nameservice; its active NameNode answers every call.
 
     hdfs-native asks all NameNodes again up to `rounds` times.
     """
@@ -136,7 +136,7 @@ def _address(location: str, authority: str, properties: Mapping[str, str]) -> Ad
 
 
 def _addresses(nameservice: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties with the addresses of a nameservice's NameNodes; an empty one isn't set."""
+    """The properties with the addresses of a nameservice's NameNodes; empty where not set."""
     name = f"dfs.namenode.rpc-address.{nameservice}"
     namenodes = _split(properties.get(f"dfs.ha.namenodes.{nameservice}", ""))
     names = [f"{name}.{namenode}" for namenode in namenodes] or [name]

@@ -1,7 +1,7 @@
 """Calls of hdfs-native with a time-out each, repeated for a while where that is safe.
 
 hdfs-native has no time-out for a NameNode that took a request and doesn't answer. So each call runs on a thread of its
-own, which is abandoned together with its client; the next call asks another NameNode first.
+own, which is abandoned together with its client, and the next call asks another NameNode first.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _T = TypeVar("_T")
 logger = logging.getLogger("hivesink")
 
 WINDOW = "dfs.client.hivesink.retry-window.ms"
-"""How long one call is repeated while NameNodes restart, fail over or are in safe mode."""
+"""How long a call is repeated while NameNodes restart, fail over or are in safe mode."""
 TIMEOUT = "ipc.client.rpc-timeout.ms"
-"""Hadoop's own name: how long one request may take."""
+"""Hadoop's name: how long a request may take."""
 _QUIET, _WARN_AGAIN = 5.0, 30.0
-"""Seconds of waiting until the first warning, and until the next one."""
+"""Seconds of waiting until the first warning, and between warnings."""
 _PAUSE = 2.0
 """The longest wait between hdfs-native's own tries, in seconds."""
 
@@ -92,7 +92,7 @@ class Failed(Exception):
 
 @dataclass(eq=False)
 class HdfsCalls:
-    """A client of one file system, and how it is asked. Shared by the threads of one process; `shared` finds it."""
+    """A client of a file system, and how it is asked. Shared by the threads of one process; `shared` finds it."""
 
     address: Address
     properties: Mapping[str, str]
@@ -218,7 +218,7 @@ class HdfsCalls:
         )
 
     def _abandon(self, client: Client) -> None:
-        """Drop a client whose NameNode doesn't answer: later calls on its one connection would wait too."""
+        """Drop a client whose NameNode doesn't answer: later calls on its connection would wait too."""
         with self._lock:
             if client in self._clients.values():
                 self._clients.clear()
@@ -230,7 +230,7 @@ _lock = threading.Lock()
 
 
 def shared(address: Address, properties: Mapping[str, str]) -> HdfsCalls:
-    """The one `HdfsCalls` of this process for a file system."""
+    """The `HdfsCalls` of this process for a file system."""
     retry_policy = RetryPolicy.of(properties)
     key = (os.getpid(), address, retry_policy, frozenset(properties.items()))
     with _lock:

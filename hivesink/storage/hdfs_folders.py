@@ -37,7 +37,7 @@ class Folder:
 
 @dataclass(slots=True, eq=False)
 class Folders:
-    """Those of one file system, as last seen. `as_folder` files are as readable as their folder."""
+    """The folders of a file system, as last seen. `as_folder` files are as readable as their folder."""
 
     calls: HdfsCalls
     permission: int | None
@@ -108,7 +108,7 @@ class Folders:
         return Folder(mode, parent.inherits)
 
     def _make_beside(self, path: str, parent: Folder) -> Folder:
-        """One folder, as open as its parent. Only the outermost hidden one lets other users add names."""
+        """A folder as open as its parent. Only the outermost hidden one lets other users add names."""
         shared = basename(path) == _SHARED
         mode = (parent.mode if shared else parent.mode & ~0o1002) | 0o700
         self.calls.ask(lambda client: client.mkdirs(path, mode, create_parent=True), repeatable=True)
