@@ -1,4 +1,4 @@
-"""What a command prints: one report, as text or as one JSON document, and errors in one line."""
+"""What a command prints: a report, as text or as a JSON document, and errors in a line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NARROWEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of text, in one of rich's styles."""
+    """A line of text, in a style of rich's."""
 
     text: str
     style: str = ""
@@ -83,7 +83,7 @@ def silence(*streams: TextIO) -> None:
 
 
 class TextOutput:
-    """For people: a report on standard output; on standard error one line per error, or per problem in DDL files."""
+    """For people: a report on standard output; on standard error a line per error, or per problem in DDL files."""
 
     is_json = False
 
@@ -104,7 +104,7 @@ class TextOutput:
 
 
 class JsonOutput:
-    """For programs: one JSON document on standard output, and an error as one line of JSON on standard error."""
+    """For programs: a JSON document on standard output, and an error as a line of JSON on standard error."""
 
     is_json = True
 
@@ -130,7 +130,7 @@ def output(*, as_json: bool) -> Output:
 
 
 def error_lines(error: BaseException) -> list[str]:
-    """An error's message without secrets: one line, or one for each problem in DDL files."""
+    """An error's message without secrets: a line, or a line for each problem in DDL files."""
     text = redact(str(error)) or type(error).__name__
     if isinstance(error, DdlInvalid):
         return text.splitlines()
@@ -149,10 +149,10 @@ def redact(text: str) -> str:
 
 def printable(text: str) -> str:
     """`text` with JSON's escapes for what would steer a terminal."""
-    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def jsonable(value: object) -> Any:  # noqa: PLR0911  one per type
+def jsonable(value: object) -> Any:  # noqa: PLR0911  a return for each type
     """Values that JSON lacks: times as ISO 8601, decimals, NaN and infinity as text, bytes as base64."""
     match value:
         case float() if isfinite(value):
