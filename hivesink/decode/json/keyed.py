@@ -44,7 +44,7 @@ _ABSENT = b"null "
 
 @dataclass(slots=True)
 class _Fields:
-    """The fields of records, a column for each name: where their values are in a text, and which are there at all."""
+    """The fields of records, a column for each name: where their values are in a text, and which records have them."""
 
     text: Text
     begins: NDArray[np.int64]
