@@ -309,9 +309,9 @@ class Committer:
 
     def _estimate(self, manifest: Manifest, at_rest: Collection[PartitionKey] = ()) -> None:
         """Write estimates of partitions for which no more rows are expected: they are over, or `at_rest`."""
-        over = {commit.key for commit in manifest.commits if self._commits.rule.holds(commit.key)}
-        if not self.waiting:
-            try_estimates(self.context, over.union(at_rest), self.spec.measure)
+        places = {commit.key for commit in manifest.commits if self._commits.rule.holds(commit.key)}.union(at_rest)
+        if places and not self.waiting:
+            try_estimates(self.context, places, self.spec.measure)
 
     def _rows_changed(self, runner: PlanRunner) -> None:
         self._commits.forget()
