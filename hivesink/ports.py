@@ -357,6 +357,21 @@ class RowReader(Protocol):
     def read(self, batch: pa.RecordBatch) -> DecodedRows: ...
 
 
+class Routed(NamedTuple):
+    """Rows for a partition of the target `table`, in that table's columns. Nobody else holds their buffers."""
+
+    table: str
+    partition: str
+    rows: pa.Table
+
+
+class Router(Protocol):
+    """Says which rows of a batch go to which target. The table is one, its dead letters are another."""
+
+    def route(self, batch: pa.RecordBatch, /) -> Iterable[Routed]:
+        """Every input row once, or counted by the router as dropped, late or skipped. May stop with an error."""
+
+
 class RecordWriter(Protocol):
     """The content of a part file."""
 

@@ -18,8 +18,8 @@ from hivesink.core.epoch import Epoch
 from hivesink.errors import InvalidOption
 from hivesink.sink.commit.writer import problems_of
 from hivesink.sink.task.assign import assigner_for, row_columns
-from hivesink.sink.task.attempt import assign, of_input
 from hivesink.sink.task.messages import TablePlan, TaskPlan
+from hivesink.sink.task.route import assign, of_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

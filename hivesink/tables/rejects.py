@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timezone
 from posixpath import basename
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from hivesink.errors import InvalidOption, UnknownTable, Unsupported, WrongUsage
 from hivesink.formats import adapter
 from hivesink.logs import file_store
 from hivesink.sink.commit.observe import load
+from hivesink.sink.task.messages import TablePlan
 from hivesink.sink.task.rejects import KEPT, SCHEMA, columns_of
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class DeadLetters:
     def __init__(self, opened: OpenedTable) -> None:
         self.opened = opened
         self.live: LiveTable = opened.metastore.registrar.table(opened.live.spec.name.rejected)
-        columns_of(self.live.spec)
+        self.plan = TablePlan(replace(self.live.spec, columns=columns_of(self.live.spec)), self.live.location)
         self._store: FileStore = file_store(self.live.location, opened.site)
 
     @property

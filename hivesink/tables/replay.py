@@ -26,10 +26,9 @@ from hivesink.errors import (
 from hivesink.hiveql.render import declared
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import STREAM, beside_records
-from hivesink.sink.task.replay import Judge, Letters, Replayed, run_replay
+from hivesink.sink.task.replay import Letters, Replayed, ReplayRouter, run_replay
 from hivesink.tables.rejects import lacking
 
 if TYPE_CHECKING:
@@ -94,11 +93,12 @@ class Replay:
         """What a replay would do. Writes nothing. Raises what `DeadLetters.files` and `.read` raise, InvalidOption."""
         config = SinkConfig.parse(self._spec.options, self._options())
         target, now = TablePlan(self._spec, self._opened.live.location), datetime.now(timezone.utc)
-        judge, census = self._judge(TaskPlan(target, None, config, STREAM, "", Epoch(0), "", now), wanted), Census()
+        plan = TaskPlan(target, self.letters.plan, config, STREAM, "", Epoch(0), "", now)
+        router, census = ReplayRouter(plan, wiring.row_reader, wanted.mended or {}), Census()
         for letters in self._letters(wanted, config, census):
-            for _ in judge.decode(letters):
+            for _ in router.route(letters):
                 pass
-        return judge.replayed, census
+        return router.replayed, census
 
     def run(self, wanted: Wanted, parts: Collection[str]) -> Replayed:
         """Decode again what is wanted of `parts`, and commit it as one epoch, as far as no other replay has done so.
@@ -118,10 +118,10 @@ class Replay:
         def write(plan: TaskPlan) -> Iterator[TaskReport]:
             # The committer has finished all that the log had decided, and this epoch is decided only if nobody has
             # gone on from there: no letter is replayed that an earlier epoch has replaced.
-            judge = self._judge(plan, wanted)
-            done.append(judge.replayed)
+            router = ReplayRouter(plan, wiring.row_reader, wanted.mended or {})
+            done.append(router.replayed)
             letters = self._letters(wanted, plan.config, Census(), parts)
-            yield run_replay(letters, plan, setup.tools().open(plan), judge)
+            yield run_replay(letters, plan, setup.tools().open(plan), router)
 
         last = setup.last_batch()
         number = last.ref.batch + 1 if last else 0
@@ -147,10 +147,6 @@ class Replay:
             yield
         except (EpochTaken, FencedOut, CheckpointDiffers) as error:
             raise ReplayOvertaken(self._opened.name) from error
-
-    def _judge(self, plan: TaskPlan, wanted: Wanted) -> Judge:
-        assigner = assigner_for(self._spec, plan.config)
-        return Judge(plan, wiring.row_reader, assigner, wanted.mended or {}, Replayed())
 
     def _letters(
         self, wanted: Wanted, config: SinkConfig, census: Census, parts: Collection[str] | None = None

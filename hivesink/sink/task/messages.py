@@ -11,10 +11,13 @@ import msgspec
 from hivesink.core.bucket import aside, folder
 from hivesink.core.manifest import PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
 from hivesink.core.records import Opened  # noqa: TC001  the same
+from hivesink.ports import Routed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+    import pyarrow as pa
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.epoch import Epoch
@@ -93,10 +96,23 @@ class TaskPlan:
         return (self.config["sink.sort-by"] or ()) if table.name == self.target.name else ()
 
     @property
+    def tables(self) -> tuple[TablePlan, ...]:
+        """All targets: the table, and that of the dead letters if there is one."""
+        return tuple(table for table in (self.target, self.rejected) if table)
+
+    @property
     def asides(self) -> tuple[str, ...]:
         """The folders where the parts of partitioned tables may be set aside."""
-        tables = [table for table in (self.target, self.rejected) if table]
-        return tuple(aside(table.location, self.attempt) for table in tables if table.spec.is_partitioned)
+        return tuple(aside(table.location, self.attempt) for table in self.tables if table.spec.is_partitioned)
+
+    def dead_letters(self, partition: str, rows: pa.Table) -> Routed:
+        """`rows` for the target of dead letters, in the columns that it has."""
+        if self.rejected is None:
+            message = "a dead letter without a table for it"
+            raise AssertionError(message)
+        return Routed(
+            self.rejected.name, partition, rows.select([column.name for column in self.rejected.spec.columns])
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from hivesink.core.column_source import Metadata
-from hivesink.core.manifest import Rows
-from hivesink.sink.task.attempt import assign, of_input, open_task
+from hivesink.core.manifest import PartEntry, Rows
+from hivesink.sink.task.assign import assigner_for
+from hivesink.sink.task.attempt import Task, open_parts, targets
 from hivesink.sink.task.messages import TaskReport
-from hivesink.sink.task.parts import Parts
 from hivesink.sink.task.rejects import as_stream
+from hivesink.sink.task.route import assign, by_partition, of_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,11 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hivesink.config.options import SinkConfig
-    from hivesink.core.manifest import PartEntry
-    from hivesink.ports import BadRow, DecodedRows, RowReader
-    from hivesink.sink.task.assign import BucketAssigner
+    from hivesink.ports import BadRow, Routed, RowReader
     from hivesink.sink.task.attempt import TaskTools
-    from hivesink.sink.task.buckets import Buckets
     from hivesink.sink.task.messages import TaskPlan
 
 _ANY = datetime(1970, 1, 1)  # noqa: DTZ001  as Arrow has it
@@ -61,31 +59,35 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class ReplayRouter:
     """Decodes letters by the table of today. `mended` has new values by id; None: the record has none."""
 
     plan: TaskPlan
     reader: Callable[[TaskPlan], RowReader]
-    assigner: BucketAssigner
     mended: Mapping[str, bytes | None]
-    replayed: Replayed
+    replayed: Replayed = field(default_factory=Replayed)
 
-    def decode(self, letters: Letters) -> Iterator[tuple[DecodedRows, Buckets, NDArray[np.int64]]]:
-        """The rows with their buckets, and the places in `letters` of those that fit; all of one arrival."""
+    def route(self, letters: Letters) -> Iterator[Routed]:
+        """The rows of those that fit; the others are dead letters still."""
+        assigner = assigner_for(self.plan.target.spec, self.plan.config)
+        is_left = np.ones(letters.rows.num_rows, np.bool_)
         for arrival, places in self._by_arrival(letters):
             records = as_stream(letters.rows.take(pa.array(places)), self.mended)
             then = replace(self.plan, arrival=arrival.replace(tzinfo=timezone.utc))
-            decoded, assigned = assign(records, then, self.reader(then), self.assigner)
+            decoded, assigned = assign(records, then, self.reader(then), assigner)
             ids = letters.rows.column("id").take(pa.array(places))
             for row in (*decoded.bad, *of_input(assigned.unfit, decoded.good)):
                 self._fails(row, ids)
             good = places if decoded.good is None else places[decoded.good.to_numpy()]
-            fit = good[assigned.codes >= 0]
+            is_left[good[assigned.codes >= 0]] = False
             self.replayed.skipped += decoded.skipped
-            self.replayed.rows += len(fit)
-            if len(fit):
-                self.replayed.parts.add(letters.part.name)
-            yield decoded, assigned, fit
+            yield from by_partition(self.plan.target, decoded.table, assigned)
+        left = pa.Table.from_batches([letters.rows.filter(pa.array(is_left))])
+        if left.num_rows < len(is_left):
+            self.replayed.rows += len(is_left) - left.num_rows
+            self.replayed.parts.add(letters.part.name)
+        if left.num_rows:
+            yield self.plan.dead_letters(letters.part.partition, left)
 
     def _by_arrival(self, letters: Letters) -> Iterator[tuple[datetime, NDArray[np.int64]]]:
         if not _uses_arrival(self.plan.config):
@@ -102,29 +104,21 @@ class Judge:
         self.replayed.examples.setdefault(why, ids[row.index].as_py())
 
 
-def run_replay(letters: Iterable[Letters], plan: TaskPlan, tools: TaskTools, judge: Judge) -> TaskReport:
+def run_replay(letters: Iterable[Letters], plan: TaskPlan, tools: TaskTools, router: ReplayRouter) -> TaskReport:
     """Write the rows of `letters`, and those that are dead letters still, as pending parts."""
-    work = open_task(plan, tools, 0, 0)
-    if work.rejects is None or not isinstance(work.files, Parts):
-        message = "a replay without dead letters, or with rows that wait"
-        raise AssertionError(message)
-    columns = [column.name for column in work.rejects.columns]
-    replaced: dict[str, PartEntry] = {}
+    files = open_parts(plan, tools, 0, 0)
+    work = Task(files, targets(plan, tools))
+    rows, replaced = Counter[str](), dict[str, PartEntry]()
     try:
         for some in letters:
-            is_left = np.ones(some.rows.num_rows, np.bool_)
-            for decoded, assigned, fit in judge.decode(some):
-                work.write(decoded.table, assigned)
-                is_left[fit] = False
-            left = pa.Table.from_batches([some.rows.filter(pa.array(is_left))])
-            if left.num_rows:
-                work.files.add(work.rejects, some.part.partition, left.select(columns))
+            rows += work.write(router.route(some))
             before = replaced.get(some.part.name, some.part)
             replaced[some.part.name] = replace(before, rows=before.rows + some.rows.num_rows)
-            work.counts += Counter(read=some.rows.num_rows, rejected=left.num_rows)
-        return TaskReport(0, 0, Rows(**work.counts), work.files.finish(), replaces=tuple(replaced.values()))
+        written, read = rows[plan.target.name], rows.total()
+        counts = Rows(read=read, written=written, rejected=read - written)
+        return TaskReport(0, 0, counts, files.finish(), replaces=tuple(replaced.values()))
     except BaseException:
-        work.files.abort()
+        files.abort()
         raise
 
 

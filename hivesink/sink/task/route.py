@@ -1,0 +1,159 @@
+"""The router of a table: the rows of a batch go to its partitions, those that don't fit to its dead letters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hivesink.config.options import OnBadRecord, OnLate
+from hivesink.ports import Routed
+from hivesink.sink.task.assign import ByTime, Moment, assigner_for
+from hivesink.sink.task.buckets import Buckets, buckets
+from hivesink.sink.task.events import EventTimes, LateRows, column_of
+from hivesink.sink.task.lines import LineNumbers
+from hivesink.sink.task.messages import BadReport
+from hivesink.sink.task.rejects import position, rejected_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import BinaryIO
+
+    from hivesink.ports import BadRow, DecodedRows, RowReader
+    from hivesink.sink.task.assign import BucketAssigner
+    from hivesink.sink.task.messages import TablePlan, TaskPlan
+
+_SHORT = 1 << 15
+
+
+class StopError(Exception):
+    """A record that stops the query. `bad`: None where another try has to tell."""
+
+    def __init__(self, bad: BadReport | None) -> None:
+        self.bad = bad
+
+
+@dataclass(slots=True)
+class TableRouter:
+    """Implements `ports.Router` for one task attempt; `counts` has what it gives to no target."""
+
+    plan: TaskPlan
+    reader: RowReader
+    assigner: BucketAssigner
+    lines: LineNumbers
+    events: EventTimes
+    late: LateRows | None
+    ids: Iterator[str]
+    """Names for dead letters, which no other task attempt gives."""
+    counts: Counter[str] = field(default_factory=Counter)
+    largest: int = 0
+    """Bytes of the largest raw record so far."""
+
+    @classmethod
+    def of(
+        cls, plan: TaskPlan, reader: RowReader, open_source: Callable[[str], BinaryIO], task: int, task_attempt: int
+    ) -> TableRouter:
+        return cls(
+            plan=plan,
+            reader=reader,
+            assigner=assigner_for(plan.target.spec, plan.config),
+            lines=LineNumbers(plan, open_source),
+            events=EventTimes(plan),
+            late=LateRows.of(plan),
+            ids=(f"{plan.attempt}-{task_attempt}t{task}-{number}" for number in count(1)),
+        )
+
+    def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
+        """Raises ColumnsDontFit, InvalidOption, StopError."""
+        batch, decoded, assigned = self.assign(batch)
+        self.events.take(batch, decoded.table, decoded.good)
+        yield from self._bad(batch, [*decoded.bad, *of_input(assigned.unfit, decoded.good)])
+        if self.late is not None:
+            assigned, late = self.late.split(assigned)
+            yield from self._late(batch, list(of_input(late, decoded.good)))
+        yield from by_partition(self.plan.target, decoded.table, assigned)
+        self.counts["read"] += batch.num_rows
+        self.counts["skipped"] += decoded.skipped
+        if self.plan.shape.value is not None:
+            lengths = pc.binary_length(batch.column(batch.schema.get_field_index(self.plan.shape.value)))
+            self.largest = max(self.largest, pc.max(lengths).as_py() or 0)
+
+    def assign(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, DecodedRows, Buckets]:
+        """The batch, whose lines are counted where they can be, and what `assign` makes of it."""
+        batch = self.lines.follow(batch)
+        return batch, *assign(self.lines.numbered(batch), self.plan, self.reader, self.assigner)
+
+    def _bad(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Iterator[Routed]:
+        if not bad:
+            return
+        bad.sort(key=lambda row: row.index)
+        match self.plan.config["sink.on-bad-record"]:
+            case OnBadRecord.FAIL:
+                self._require_places()
+                first = bad[0]
+                line = self.lines.of(batch, first.index)
+                where = position(batch, self.plan.shape, first.index, line)
+                raise StopError(BadReport(where, first.field, first.reason))
+            case OnBadRecord.DROP:
+                self.counts["dropped"] += len(bad)
+            case _:
+                yield self._dead_letters(batch, bad)
+
+    def _late(self, batch: pa.RecordBatch, late: list[BadRow]) -> Iterator[Routed]:
+        if late and self.plan.config["sink.late-rows"] is OnLate.DEAD_LETTER:
+            yield self._dead_letters(batch, late)
+        else:
+            self.counts["late"] += len(late)
+
+    def _require_places(self) -> None:
+        if not self.plan.places:
+            raise StopError(None)
+
+    def _dead_letters(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Routed:
+        self._require_places()
+        lines = [self.lines.of(batch, row.index) for row in bad]
+        rows, partition = rejected_rows(batch, self.plan, bad, lines, self.ids)
+        return self.plan.dead_letters(partition, rows)
+
+
+def assign(
+    batch: pa.RecordBatch, plan: TaskPlan, reader: RowReader, assigner: BucketAssigner
+) -> tuple[DecodedRows, Buckets]:
+    """`batch` as rows of the table, and the partition of each good row. Raises ColumnsDontFit, InvalidOption."""
+    decoded = reader.read(batch)
+    time = plan.config["sink.bucket.time-column"] or plan.shape.timestamp
+    moment = Moment(column_of(batch, time, decoded.good), plan.arrival)
+    columns = plan.target.spec.partition_columns
+    values = assigner.assign(decoded.table, moment) if columns else ()
+    bad = assigner.unfit(decoded.table, moment) if isinstance(assigner, ByTime) else ()
+    return decoded, buckets(columns, values, decoded.table.num_rows, plan.config["sink.bucket.on-null"], bad)
+
+
+def of_input(rows: Iterable[BadRow], good: pa.Array | None) -> Iterator[BadRow]:
+    """Rows that are numbered among the `good` ones of a batch, with their numbers in it."""
+    return (row if good is None else replace(row, index=good[row.index].as_py()) for row in rows)
+
+
+def by_partition(table: TablePlan, decoded: pa.Table, assigned: Buckets) -> Iterator[Routed]:
+    """The rows that have a partition, in the columns of `table`."""
+    rows = decoded.select([column.name for column in table.spec.columns])
+    if len(assigned.paths) == 1 and not (assigned.codes < 0).any():
+        if rows.num_rows:
+            yield Routed(table.name, assigned.paths[0], rows)
+        return
+    # Of a table in pieces, each `take` would join the pieces anew.
+    rows = rows.combine_chunks()
+    # Of 16 bits, a stable order takes two passes over the rows.
+    codes = assigned.codes.astype(np.int16) if len(assigned.paths) < _SHORT else assigned.codes
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(len(assigned.paths) + 1))
+    for code, path in enumerate(assigned.paths):
+        # A copy for each bucket: slices of a shared table would keep all of it in memory.
+        indices = order[edges[code] : edges[code + 1]]
+        if len(indices):
+            yield Routed(table.name, path, rows.take(pa.array(indices)))
