@@ -195,7 +195,7 @@ def test_a_job_goes_on_beside_it_and_its_dead_letters_are_the_next_ones(
     assert status.code == 0
     assert "rejects-replay" in status.out
     verified = hivesink(capsys, "verify", letters.table)
-    assert (verified.code, "note" in verified.out) == (0, False), verified.out
+    assert (verified.code, "since it was published" in verified.out) == (0, False), verified.out
     # What was replayed isn't listed any more.
     listed = hivesink(capsys, "rejects", letters.table, "--json").data["rejects"]
     assert sum(one["records"] for one in listed) == 1
