@@ -44,7 +44,7 @@ class TaskTools:
     segments: SegmentStore
     refit: Refit
     open_source: Callable[[str], BinaryIO]
-    """Opens a file of the source, to read. May raise HiveSinkError, OSError."""
+    """Opens a file of the source, to read. Raises StoreUnavailable, Unsupported."""
 
 
 @dataclass(slots=True)
