@@ -25,6 +25,7 @@ STEPS: Mapping[tuple[str, str], tuple[str | None, str | None]] = {
     ("log", "mark"): (None, "after-publish"),
     ("registrar", "add"): ("before-register", "after-register"),
     ("registrar", "lookup"): ("before-lookup", None),
+    ("log.segments", "drop"): ("before-sweep", "after-sweep"),
 }
 """Port and method, and the gates before and after it."""
 
@@ -55,11 +56,14 @@ class Gated:
 
     def _through(self, method: Callable[..., Any], before: str | None, after: str | None) -> Callable[..., Any]:
         def passing(*args: Any, **kwargs: Any) -> Any:
-            if before:
-                stand(self._folder, before)
+            rolls = before == "before-manifest" and args[0].rolled
+            for gate in (before, "before-roll" if rolls else None):
+                if gate:
+                    stand(self._folder, gate)
             result = method(*args, **kwargs)
-            if after:
-                stand(self._folder, after)
+            for gate in (after, "after-roll" if rolls else None):
+                if gate:
+                    stand(self._folder, gate)
             return result
 
         return passing
@@ -67,9 +71,26 @@ class Gated:
 
 def gate_ports(context: Any, folder: str) -> None:
     """Put the gates of `STEPS` into a sink's world."""
-    for port in {port for port, _ in STEPS}:
+    # The log's segments first: what wraps the log hides that they can be set.
+    for port in sorted({port for port, _ in STEPS}, key=len, reverse=True):
         gates = {method: gates for (other, method), gates in STEPS.items() if other == port}
-        object.__setattr__(context, port, Gated(getattr(context, port), folder, gates))
+        holder, name = (context.log, "segments") if port == "log.segments" else (context, port)
+        object.__setattr__(holder, name, Gated(getattr(holder, name), folder, gates))
+
+
+def gate_encoding(folder: str) -> None:
+    """Before and after the tasks that make part files of rows that wait."""
+    from hivesink.spark.batchjobs import BatchJobs
+
+    encode = BatchJobs.encode
+
+    def passing(self: BatchJobs, *args: Any) -> Any:
+        stand(folder, "before-encoding")
+        reports = encode(self, *args)
+        stand(folder, "after-encoding")
+        return reports
+
+    BatchJobs.encode = passing  # type: ignore[method-assign,assignment]
 
 
 def pass_slowly(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
@@ -107,8 +128,13 @@ def main() -> None:
         print("epoch", done.epoch, flush=True)
         stand(folder, "after-commit")
 
-    options = {"maxOffsetsPerTrigger": str(order["batch"])}
-    events = sources.kafka(spark, order["servers"], order["topic"], options=options)
+    if "servers" in order:
+        options = {"maxOffsetsPerTrigger": str(order["batch"])}
+        events = sources.kafka(spark, order["servers"], order["topic"], options=options)
+    else:
+        events = sources.lines(spark, order["source"], options={"maxFilesPerTrigger": "1"})
+    if order.get("distinct"):
+        events = events.dropDuplicates(["value"])
     if order["slow"]:
         events = events.mapInArrow(partial(pass_slowly, folder=folder), events.schema)
     sink = HiveSink.for_table(
@@ -119,6 +145,7 @@ def main() -> None:
         on_commit=committed,
     )
     gate_ports(sink.setup.context, folder)
+    gate_encoding(folder)
     query = sink.start(events, checkpoint=order["checkpoint"], trigger=order["trigger"])
     query.awaitTermination()
     spark.stop()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from jobs.cluster import Cluster
 
 DATABASE = "underfire"
-WRITER = "gated"
 
 
 def own(name: str) -> str:
@@ -71,10 +70,6 @@ class Target:
     def folder(self) -> str:
         """Where the table is, without the file system."""
         return f"/{DATABASE}/{self.name.split('.')[1]}"
-
-    @property
-    def log(self) -> str:
-        return f"/{DATABASE}/.hivesink/{self.name}/{WRITER}"
 
     def registered(self) -> dict[str, str]:
         """The locations of the partitions that the metastore knows, without the file system."""

@@ -17,10 +17,11 @@ import psutil
 import pytest
 
 from tests.cluster.feed import Feed
+from tests.cluster.gates import suppress_gone
 from tests.cluster.hive import Hive
 from tests.cluster.target import Target, own
 from tests.cluster.test_dying_servers import restore
-from tests.cluster.underfire import Stage, executors, on_cluster, suppress_gone
+from tests.cluster.underfire import Stage, executors, on_cluster
 
 if TYPE_CHECKING:
     import subprocess
@@ -122,7 +123,7 @@ def test_ten_minutes_of_random_deaths(mortal: Cluster, tmp_path: Path) -> None:
     feed = Feed(mortal.kafka, name, pad=60)
     target = Target.create(mortal, name, properties={"sink.rolling-policy.check-interval": "2s"})
     stage = Stage(
-        mortal, tmp_path, target, feed, on_cluster(mortal), batch=4000, trigger={"processingTime": "500 milliseconds"}
+        tmp_path, mortal, target, feed, on_cluster(mortal), batch=4000, trigger={"processingTime": "500 milliseconds"}
     )
     with stage.running("--restart") as process:
         chaos = Chaos(mortal, process, random.Random(seed))  # noqa: S311  a repeatable choice

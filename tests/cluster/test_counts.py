@@ -164,6 +164,7 @@ def test_an_analyze_within_a_commit_is_found_by_its_second_look(addresses: Addre
     """The moments from the publish to that look are documented: no metastore can compare and set."""
     ingest = addresses.ingest(reader.table)
     ingest.put(rows(3))
+    assert not reader.trusts()
     for step in ("create", "mark"):
         ingest = ingest.again()
         ingest.wrap("log", **{step: once(lambda: analyze(reader))})

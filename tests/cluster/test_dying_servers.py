@@ -14,8 +14,9 @@ from hivesink.metastore import connect
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import WINDOW
 from tests.cluster.feed import Feed, rows
+from tests.cluster.gates import suppress_gone
 from tests.cluster.target import DATABASE, Target, own
-from tests.cluster.underfire import Stage, executors, on_cluster, suppress_gone
+from tests.cluster.underfire import Stage, executors, on_cluster
 
 if TYPE_CHECKING:
     import subprocess
@@ -161,8 +162,8 @@ def test_a_job_outlives_every_server(
     feed = Feed(mortal.kafka, name, pad=PAD)
     target = Target.create(mortal, name, properties={"sink.rolling-policy.check-interval": "1s"})
     stage = Stage(
-        mortal,
         tmp_path,
+        mortal,
         target,
         feed,
         {

@@ -1,47 +1,29 @@
-"""A job in a process of its own on the cluster: for tests that kill things."""
+"""A gated job on the cluster: for tests that kill things."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from hivesink.embedded.process import wait_until
-from hivesink.jvm.java import find_java
-from tests.cluster.target import DATABASE, WRITER
+from hivesink.config.site import Site
+from hivesink.core.table import TableName
+from hivesink.logs import table_root
+from hivesink.metastore import connect
+from tests.cluster.gates import REPOSITORY, WRITER, Gates, local, suppress_gone
+from tests.cluster.target import DATABASE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
+    from hivesink.ports import CommitLog
     from jobs.cluster import Cluster
     from tests.cluster.feed import Feed
     from tests.cluster.target import Target
-
-REPOSITORY = Path(__file__).parents[2]
-JOB = Path(__file__).with_name("gated_job.py")
-LONGEST = 300.0
-"""Seconds that anything may take that must come by itself."""
-
-
-def local(cores: int = 2) -> dict[str, str]:
-    """Spark settings for a driver that does it all itself."""
-    return {
-        "spark.master": f"local[{cores}]",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
 
 
 def on_cluster(cluster: Cluster) -> dict[str, str]:
@@ -57,11 +39,10 @@ def on_cluster(cluster: Cluster) -> dict[str, str]:
 
 
 @dataclass
-class Stage:
-    """One job's world. `run` starts its process; gates are shut and opened by name (see gated_job)."""
+class Stage(Gates):
+    """From a feed's topic into a target on the cluster."""
 
     cluster: Cluster
-    folder: Path
     target: Target
     source: Feed
     spark: Mapping[str, str]
@@ -69,26 +50,6 @@ class Stage:
     trigger: Mapping[str, Any] = field(default_factory=lambda: {"availableNow": True})
     options: Mapping[str, str] = field(default_factory=dict)
     slow: bool = False
-
-    def __post_init__(self) -> None:
-        self.gates.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def gates(self) -> Path:
-        return self.folder / "gates"
-
-    @property
-    def output(self) -> str:
-        path = self.folder / "output"
-        return path.read_text(errors="replace") if path.exists() else ""
-
-    @property
-    def told(self) -> list[str]:
-        """What the command line said, a line for each end of the job."""
-        return [line for line in self.output.splitlines() if line.startswith("hivesink: ")]
-
-    def epochs(self) -> int:
-        return sum(line.startswith("epoch ") for line in self.output.splitlines())
 
     def order(self) -> dict[str, Any]:
         return {
@@ -105,103 +66,26 @@ class Stage:
             "spark": {**self.spark, "spark.local.dir": str(self.folder / "scratch")},
         }
 
-    def start(self, *flags: str) -> subprocess.Popen[bytes]:
-        """`hivesink run` of the job. Its group is its own."""
-        conf = str(self.cluster.conf)
-        command = [sys.executable, "-m", "hivesink.cli", "run", *flags, "--writer", WRITER, str(JOB), "--"]
-        with (self.folder / "output").open("a") as output:
-            return subprocess.Popen(
-                [*command, json.dumps(self.order())],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                cwd=REPOSITORY,
-                env={
-                    **os.environ,
-                    "HADOOP_CONF_DIR": conf,
-                    "HIVE_CONF_DIR": conf,
-                    "JAVA_HOME": str(find_java().home),
-                    "PYSPARK_PYTHON": sys.executable,
-                    "PYTHONPATH": str(REPOSITORY),
-                    "SPARK_LOCAL_IP": "127.0.0.1",
-                },
-            )
+    def environment(self) -> dict[str, str]:
+        return {"HADOOP_CONF_DIR": str(self.cluster.conf), "HIVE_CONF_DIR": str(self.cluster.conf)}
 
-    @contextmanager
-    def running(self, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
-        """The job while the block runs; what is left of it afterwards is killed."""
-        process = self.start(*flags)
-        try:
-            yield process
-        finally:
-            kill_all(process)
-
-    def end(self, process: subprocess.Popen[bytes]) -> int:
-        """Ask it to end (SIGTERM), and wait."""
-        process.send_signal(signal.SIGTERM)
-        return process.wait(LONGEST)
-
-    def drain(self) -> int:
-        """Run the job until nothing is left. Returns its exit code."""
-        with self.running() as process:
-            return process.wait(LONGEST)
-
-    def shut(self, step: str) -> None:
-        (self.gates / f"reached-{step}").unlink(missing_ok=True)
-        (self.gates / f"halt-{step}").touch()
-
-    def open(self, step: str) -> None:
-        (self.gates / f"halt-{step}").unlink()
-
-    def stands_at(self, step: str) -> bool:
-        return (self.gates / f"reached-{step}").exists()
-
-    def wait_at(self, process: subprocess.Popen[bytes], step: str) -> None:
-        """Until the job stands at the gate `step`."""
-        self.wait(process, lambda: self.stands_at(step), f"the job never came to {step}")
-
-    def wait(
-        self, process: subprocess.Popen[bytes], condition: Callable[[], bool], message: str, seconds: float = LONGEST
-    ) -> None:
-        """Fails where the job ends before `condition` holds, or it doesn't come true in time."""
-
-        def settled() -> bool:
-            return condition() or process.poll() is not None
-
-        assert wait_until(settled, seconds), f"{message}:\n{self.output[-4000:]}"
-        assert condition(), f"{message}, and the job ended with {process.returncode}:\n{self.output[-4000:]}"
+    def log(self) -> CommitLog:
+        live = connect("thrift", self.cluster.metastore_uri).table(TableName.parse(self.target.name))
+        return table_root(live, None, Site.load({"HADOOP_CONF_DIR": str(self.cluster.conf)})).log(WRITER)
 
     def verify(self) -> subprocess.CompletedProcess[str]:
         return self.command("verify", self.target.name)
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command line, with the site's files for all that it must know."""
-        conf = str(self.cluster.conf)
         return subprocess.run(
             [sys.executable, "-m", "hivesink.cli", *arguments],
             capture_output=True,
             text=True,
             check=False,
             cwd=self.folder,
-            env={**os.environ, "HADOOP_CONF_DIR": conf, "HIVE_CONF_DIR": conf, "PYTHONPATH": str(REPOSITORY)},
+            env={**os.environ, **self.environment(), "PYTHONPATH": str(REPOSITORY)},
         )
-
-
-def kill_all(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to `hivesink run` and to all below it, each by its id, as a machine that goes down."""
-    if process.poll() is None:
-        below = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
-        for child in below:
-            with suppress_gone():
-                child.kill()
-        psutil.wait_procs(below, timeout=30)
-    process.wait()
-
-
-def suppress_gone() -> suppress:
-    """For what may have ended by itself."""
-    return suppress(psutil.NoSuchProcess)
 
 
 def executors(worker: int | None) -> list[psutil.Process]:

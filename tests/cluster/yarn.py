@@ -13,7 +13,7 @@ from hivesink.embedded.server import EmbeddedServer, java_command
 from hivesink.jvm.jars import JarSet, all_jars, fetch
 from hivesink.jvm.java import find_java, write_sites
 from jobs.cluster.hdfs import log4j1
-from tests.cluster.underfire import local
+from tests.cluster.gates import local
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

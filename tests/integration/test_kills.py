@@ -1,18 +1,11 @@
-"""A real job under SIGKILL: killed after its first epoch, again and again, and restarted until it is done.
-
-Most kills fall at a named step of the protocol: the job reports that it stands there and is killed before it moves
-on; the log then proves where it died. The others fall at random moments.
-"""
+"""A real job on a local disk under SIGKILL: killed after its first epoch, again and again, and run until it is done."""
 
 from __future__ import annotations
 
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
@@ -21,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.config.options import check
-from hivesink.core.log import Mark
 from hivesink.core.ownership import default_root
 from hivesink.core.table import TableName
 from hivesink.hiveql.apply import apply
@@ -29,6 +21,7 @@ from hivesink.hiveql.parse import parse_ddl
 from hivesink.logs import commit_log
 from hivesink.metastore import catalog, connect
 from jobs.cluster.kafka import create_topic
+from tests.cluster.gates import WRITER, Gates, Kills, local
 from tests.integration.statestores import STORES
 
 if TYPE_CHECKING:
@@ -37,11 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from hivesink.embedded.metastore import EmbeddedMetastore
+    from hivesink.ports import CommitLog
 
 ROWS_A_BATCH = 200
 PARTITIONS = 4
-DEADLINE = 120
-SCRIPT = Path(__file__).with_name("killed_job.py")
 
 STEPS = (
     "after-manifest",
@@ -57,7 +49,7 @@ STEPS = (
 SHORT = STEPS[2:5]
 """`tests/cluster/test_kills.py` has the two before, from Kafka to HDFS."""
 ROLLING_STEPS = (
-    "in-segment",
+    "in-task",
     "after-encoding",
     "after-roll",
     "before-sweep",
@@ -86,97 +78,34 @@ SMALL_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "15"}
 
 
 @dataclass
-class Stage:
-    """One job's world: its table, source and checkpoint."""
+class Stage(Gates):
+    """`source` is the part of the job's order that says what it reads."""
 
-    folder: Path
     metastore: EmbeddedMetastore
     table: str
     source: dict[str, str]
-    batch: int = ROWS_A_BATCH
     distinct: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=lambda: ON_EPOCH)
-    between: int = 0
-    died: list[str] = field(default_factory=list)
 
-    def order(self, die_at: str) -> dict[str, Any]:
+    def order(self) -> dict[str, Any]:
         return {
             "metastore": self.metastore.uri,
-            "warehouse": str(self.metastore.warehouse),
             "table": self.table,
             "checkpoint": str(self.folder / "checkpoint"),
-            "reached": str(self.folder / "reached"),
-            "committed": str(self.folder / "committed"),
-            "die_at": die_at,
-            "batch": self.batch,
+            "gates": str(self.gates),
+            "batch": ROWS_A_BATCH,
             "distinct": self.distinct,
             "options": self.options,
-            "spark": {
-                "spark.local.dir": str(self.folder / "scratch"),
-                "spark.sql.session.timeZone": "UTC",
-                **self.settings,
-            },
+            "trigger": {"availableNow": True},
+            "slow": True,
+            "spark": {**local(), "spark.local.dir": str(self.folder / "scratch"), **self.settings},
             **self.source,
         }
 
-    def epochs(self) -> int:
-        committed = self.folder / "committed"
-        return len(committed.read_text().splitlines()) if committed.exists() else 0
-
-    def run(self, die_at: str, chance: random.Random) -> bool:
-        """Run the job until it is killed or done; True: it was killed."""
-        reached = self.folder / "reached"
-        reached.unlink(missing_ok=True)
-        before = self.epochs()
-        with (self.folder / "output").open("a") as output:
-            job = subprocess.Popen(
-                [sys.executable, str(SCRIPT), json.dumps(self.order(die_at))],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                cwd=Path(__file__).parents[2],
-            )
-            try:
-                killed = self._wait(job, die_at, before, chance)
-            finally:
-                if job.poll() is None:
-                    os.killpg(job.pid, signal.SIGKILL)
-                job.wait()
-        if killed:
-            self.died.append(die_at)
-            self.between += self._died_between()
-        return killed
-
-    def _wait(self, job: subprocess.Popen[bytes], die_at: str, before: int, chance: random.Random) -> bool:
-        reached = self.folder / "reached"
-        deadline = time.monotonic() + DEADLINE
-        fatal = None
-        while time.monotonic() < deadline:
-            if job.poll() is not None:
-                assert job.returncode == 0, (self.folder / "output").read_text()[-4000:]
-                return False
-            if reached.exists():
-                return True
-            if die_at == "random" and self.epochs() > before:
-                fatal = fatal or time.monotonic() + chance.uniform(0, 0.6)
-                if time.monotonic() >= fatal:
-                    return True
-            time.sleep(0.01)
-        pytest.fail(f"the job neither died at {die_at} nor ended:\n" + (self.folder / "output").read_text()[-4000:])
-
-    def _died_between(self) -> bool:
-        """Whether the log's head is decided, and not all of it is published and registered."""
-        log = commit_log(str(self.log()))
-        view = log.view()
-        marks = view.marks.get(view.head, frozenset())
-        head = log.manifest(view.head)
-        waits = not marks >= {Mark.PUBLISHED, Mark.SETTLED}
-        return bool(head.add and waits)
-
-    def log(self) -> Path:
+    def log(self) -> CommitLog:
         live = connect("thrift", self.metastore.uri).table(TableName.parse(self.table))
-        return Path(default_root(live.location.removeprefix("file:"), live.spec.name), "killed")
+        return commit_log(str(Path(default_root(live.location.removeprefix("file:"), live.spec.name), WRITER)))
 
 
 def day(number: int) -> str:
@@ -195,14 +124,13 @@ def begin(folder: Path, metastore: EmbeddedMetastore, table: str, source: dict[s
     return Stage(folder, metastore, f"kills.{table}", source)
 
 
-def kill_until_done(stage: Stage, steps: Iterable[str]) -> None:
-    chance = random.Random(4711)  # noqa: S311  a repeatable choice of moments
+def kill_until_done(stage: Stage, steps: Iterable[str]) -> Kills:
+    kills = Kills(stage)
     # The first run commits an epoch; what comes after it is under fire.
-    assert stage.run("after-commit", chance)
-    for step in steps:
-        assert stage.run(step, chance), "the source ran dry before the kills were done"
-    while stage.run("never", chance):
-        pass
+    for step in ("after-commit", *steps):
+        kills.kill_at(step)
+    assert stage.drain() == 0, stage.output[-4000:]
+    return kills
 
 
 def check_once(stage: Stage, spark: SparkSession, rows: int) -> None:
@@ -213,7 +141,7 @@ def check_once(stage: Stage, spark: SparkSession, rows: int) -> None:
     assert sorted(found) == [(number, day(number)) for number in range(rows)]
     warehouse = stage.metastore.warehouse / "kills.db" / stage.table.split(".")[1]
     assert [path for path in warehouse.rglob(".*") if not path.name.endswith(".crc")] == []
-    assert list(stage.log().glob("segments/*")) == []
+    assert stage.log().segments.lengths() == {}
     command = ("verify", stage.table, "--metastore", stage.metastore.uri)
     said = subprocess.run([sys.executable, "-m", "hivesink.cli", *command], capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stdout + said.stderr
@@ -246,11 +174,11 @@ def run_on_files(
     stage = begin(folder, metastore, table, {"source": source})
     if options is not None:
         stage.options, stage.settings = options, SMALL_BATCHES
-    kill_until_done(stage, steps)
-    assert len(stage.died) == len(steps) + 1
-    assert stage.between >= between
+    kills = kill_until_done(stage, steps)
+    assert len(kills.died) == len(steps) + 1
+    assert kills.between >= between
     check_once(stage, spark, batches * ROWS_A_BATCH)
-    print(f"{len(steps)} kills on files, {stage.between} of them between manifest and registration")
+    print(f"{len(steps)} kills on files, {kills.between} of them between manifest and registration")
 
 
 def run_on_kafka(
@@ -265,10 +193,10 @@ def run_on_kafka(
         producer.produce(table, record(number), partition=number % 3)
     assert producer.flush(30) == 0
     stage = begin(folder, metastore, table, {"servers": kafka, "topic": table})
-    kill_until_done(stage, islice(cycle(STEPS), kills))
-    assert len(stage.died) == kills + 1
+    done = kill_until_done(stage, islice(cycle(STEPS), kills))
+    assert len(done.died) == kills + 1
     check_once(stage, spark, batches * ROWS_A_BATCH)
-    print(f"{kills} kills over Kafka, {stage.between} of them between manifest and registration")
+    print(f"{kills} kills over Kafka, {done.between} of them between manifest and registration")
 
 
 @pytest.mark.spark
@@ -300,8 +228,7 @@ def test_a_kill_at_each_step_of_a_query_with_state(
     source = write_files(tmp_path, batches, again=True)
     stage = begin(tmp_path, metastore, f"state_{store.replace('-', '_')}", {"source": source})
     stage.distinct, stage.settings = True, STORES[store]
-    kill_until_done(stage, STEPS)
-    assert len(stage.died) == len(STEPS) + 1
+    assert len(kill_until_done(stage, STEPS).died) == len(STEPS) + 1
     check_once(stage, spark, batches * ROWS_A_BATCH)
 
 

@@ -1,0 +1,201 @@
+"""A job in a process of its own that stands at gates (see gated_job), and is killed there."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from hivesink.core.log import Mark
+from hivesink.embedded.process import wait_until
+from hivesink.jvm.java import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hivesink.ports import CommitLog
+
+REPOSITORY = Path(__file__).parents[2]
+JOB = Path(__file__).with_name("gated_job.py")
+LONGEST = 300.0
+"""Seconds that anything may take that must come by itself."""
+WRITER = "gated"
+
+
+def local(cores: int = 2) -> dict[str, str]:
+    """Spark settings for a driver that does it all itself."""
+    return {
+        "spark.master": f"local[{cores}]",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+@dataclass
+class Gates:
+    """One job's world in `folder`. `running` starts its process; gates are shut and opened by name."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.gates.mkdir(parents=True, exist_ok=True)
+
+    def order(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        return {}
+
+    def log(self) -> CommitLog:
+        raise NotImplementedError
+
+    @property
+    def gates(self) -> Path:
+        return self.folder / "gates"
+
+    @property
+    def output(self) -> str:
+        path = self.folder / "output"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    @property
+    def told(self) -> list[str]:
+        """What the command line said, a line for each end of the job."""
+        return [line for line in self.output.splitlines() if line.startswith("hivesink: ")]
+
+    def epochs(self) -> int:
+        return sum(line.startswith("epoch ") for line in self.output.splitlines())
+
+    def start(self, *flags: str) -> subprocess.Popen[bytes]:
+        """`hivesink run` of the job. Its group is its own."""
+        command = [sys.executable, "-m", "hivesink.cli", "run", *flags, "--writer", WRITER, str(JOB), "--"]
+        with (self.folder / "output").open("a") as output:
+            return subprocess.Popen(
+                [*command, json.dumps(self.order())],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=REPOSITORY,
+                env={
+                    **os.environ,
+                    "JAVA_HOME": str(find_java().home),
+                    "PYSPARK_PYTHON": sys.executable,
+                    "PYTHONPATH": str(REPOSITORY),
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    **self.environment(),
+                },
+            )
+
+    @contextmanager
+    def running(self, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+        """The job while the block runs; what is left of it afterwards is killed."""
+        process = self.start(*flags)
+        try:
+            yield process
+        finally:
+            kill_all(process)
+
+    def end(self, process: subprocess.Popen[bytes]) -> int:
+        """Ask it to end (SIGTERM), and wait."""
+        process.send_signal(signal.SIGTERM)
+        return process.wait(LONGEST)
+
+    def drain(self) -> int:
+        """Run the job until nothing is left. Returns its exit code."""
+        with self.running() as process:
+            return process.wait(LONGEST)
+
+    def shut(self, step: str) -> None:
+        (self.gates / f"reached-{step}").unlink(missing_ok=True)
+        (self.gates / f"halt-{step}").touch()
+
+    def open(self, step: str) -> None:
+        (self.gates / f"halt-{step}").unlink()
+
+    def stands_at(self, step: str) -> bool:
+        return (self.gates / f"reached-{step}").exists()
+
+    def wait_at(self, process: subprocess.Popen[bytes], step: str) -> None:
+        """Until the job stands at the gate `step`."""
+        self.wait(process, lambda: self.stands_at(step), f"the job never came to {step}")
+
+    def wait(
+        self, process: subprocess.Popen[bytes], condition: Callable[[], bool], message: str, seconds: float = LONGEST
+    ) -> None:
+        """Fails where the job ends before `condition` holds, or it doesn't come true in time."""
+
+        def settled() -> bool:
+            return condition() or process.poll() is not None
+
+        assert wait_until(settled, seconds), f"{message}:\n{self.output[-4000:]}"
+        assert condition(), f"{message}, and the job ended with {process.returncode}:\n{self.output[-4000:]}"
+
+
+def kill_all(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to `hivesink run` and to all below it, each by its id, as a machine that goes down."""
+    if process.poll() is None:
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        for child in below:
+            with suppress_gone():
+                child.kill()
+        psutil.wait_procs(below, timeout=30)
+    process.wait()
+
+
+def suppress_gone() -> suppress:
+    """For what may have ended by itself."""
+    return suppress(psutil.NoSuchProcess)
+
+
+@dataclass
+class Kills:
+    """What became of a job that was killed again and again."""
+
+    stage: Gates
+    chance: random.Random = field(default_factory=lambda: random.Random(4711))  # noqa: S311  a repeatable choice
+    between: int = 0
+    died: list[str] = field(default_factory=list)
+
+    def kill_at(self, step: str) -> None:
+        """Run the job until it stands at `step`, or for a random while, and kill it."""
+        stage, before = self.stage, self.stage.epochs()
+        if step != "random":
+            stage.shut(step)
+        with stage.running() as process:
+            if step == "random":
+                stage.wait(process, lambda: stage.epochs() > before, "no epoch was committed")
+                time.sleep(self.chance.uniform(0, 1))
+            else:
+                stage.wait_at(process, step)
+            assert process.poll() is None, "the source ran dry before the kills were done"
+            kill_all(process)
+        if step != "random":
+            stage.open(step)
+        self.died.append(step)
+        self.between += self._died_between()
+
+    def _died_between(self) -> bool:
+        """Whether the log's head is decided, and not all of it is published and registered."""
+        log = self.stage.log()
+        view = log.view()
+        if not view.head:
+            return False
+        marks = view.marks.get(view.head, frozenset())
+        head = log.manifest(view.head)
+        waits = not marks >= {Mark.PUBLISHED, Mark.SETTLED}
+        return bool(head.add and waits)
