@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import HiveSink, errors, sources
-from hivesink.embedded.process import HOST
 from tests.integration.stage import ON_EPOCH
 
 if TYPE_CHECKING:
@@ -67,7 +66,6 @@ def test_arguments_of_a_sink(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_arguments_of_a_start(stage: Stage) -> None:
     location = stage.create().location()
-    (stage.folder / "file").write_text("in the way")
     stage.put(range(3))
     of_decoded_rows = "ID BIGINT, nom STRING, dt STRING", "ID ARRAY<INT>, Name STRING, dt STRING"
     decoded = [stage.spark.readStream.schema(schema).json(str(stage.source)) for schema in of_decoded_rows]
@@ -76,11 +74,8 @@ def test_arguments_of_a_start(stage: Stage) -> None:
         # Without micro-batches.
         ({"trigger": {"continuous": "1 second"}}, errors.Unsupported, "continuous"),
         ({"trigger": {"realTime": "5 minutes"}}, errors.Unsupported, "realTime"),
-        ({"checkpoint": stage.folder / "file"}, errors.HiveSinkError, f"{stage.folder}/file"),
-        ({"checkpoint": stage.folder / "file" / "below"}, errors.HiveSinkError, f"{stage.folder}/file/below"),
         ({"checkpoint": f"file:{location}/checkpoint"}, errors.InvalidOption, "own folder"),
         ({"checkpoint": f"{location.parent}/elsewhere/../{location.name}/c"}, errors.InvalidOption, "own folder"),
-        ({"checkpoint": f"hdfs://{HOST}:1/x"}, errors.HiveSinkError, f"hdfs://{HOST}:1/x"),
         ({"checkpoint": "s3://b/x"}, errors.HiveSinkError, "s3://b/x"),
         ({"events": decoded[0]}, errors.ColumnsDontFit, "nom"),
         ({"events": decoded[1]}, errors.ColumnsDontFit, "bigint"),
@@ -89,7 +84,7 @@ def test_arguments_of_a_start(stage: Stage) -> None:
         with pytest.raises(error) as told:
             stage.begin(stage.sink(), **settings)
         said(told.value, words)
-        assert told.value.retryable == words.startswith("hdfs:")
+        assert not told.value.retryable
     assert not stage.checkpoint.exists()
     assert (stage.ids(), stage.staged()) == ([], [])
     for place in (stage.checkpoint, str(stage.checkpoint)):
