@@ -160,6 +160,8 @@ class HiveSink:
                 self._require_same(query.run.setup, checkpoint)
                 name = self.setup.spec.target.name
                 logger.warning("the query into %s that runs in this process ends: its sink is started again", name)
+                # Spark would end it later, after this run has read the log that its last batch still writes.
+                query.handle.stop()
 
     def _require_same(self, other: wiring.OpenedWriter, checkpoint: str) -> None:
         if other.context.log.location != self.setup.context.log.location:
