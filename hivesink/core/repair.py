@@ -61,13 +61,15 @@ def requeueable(history: History, snapshot: Snapshot) -> Mapping[tuple[Epoch, Pa
 
 def take_back(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | None:
     """An epoch after which the rows of a replay are dead letters again: a part is missing, and nobody has read any."""
-    if snapshot.partitions is None:
+    replays = [epoch.manifest for epoch in history.open if epoch.manifest.replaces]
+    # Every plan asks, and hardly any history has a replay.
+    if snapshot.partitions is None or not replays:
         return None
-    missing = _missing(history, snapshot)
+    missing, begun = _missing(history, snapshot), _begun(history)
     live = {part.name: part for _, part in history.live_parts}
-    for replay in (epoch.manifest for epoch in history.open if epoch.manifest.replaces):
+    for replay in replays:
         names = {part.name for part in replay.created}
-        if names & missing and not names & _begun(history):
+        if names & missing and not names & begun:
             parts = [live[name] for name in sorted(names & live.keys())]
             return replace(_removing(history, stamp, REQUEUE, parts), replaces=replay.replaces)
     return None

@@ -137,11 +137,6 @@ class TextPattern:
         places = {field: rf"\{place}" for place, field in enumerate(fields, 1)}
         return cls(pattern, "".join(regex), None if "name" in places else _iso(places), tuple(fields))
 
-    @property
-    def has_offset(self) -> bool:
-        """Whether its texts are instants."""
-        return "offset" in self.fields
-
     def iso(self, text: str) -> str | None:
         """`text` as ISO 8601, which may still be no time; None if it isn't of this form."""
         match = re.fullmatch(self.regex, text)

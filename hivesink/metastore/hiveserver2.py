@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SPECS_A_STATEMENT = 500
 ASK_ONE_BY_ONE = 32
 """Up to this many partitions are looked up singly; above it, SHOW PARTITIONS lists the whole table."""
-_BY_THRIFT = "use the metastore's own address (registrar thrift)"
+_BY_THRIFT = "use the metastore's own address (thrift://…)"
 
 
 class HiveServer2Metastore:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-Ranges = dict[int, tuple[int, int]]
-"""By partition: the first offset, and the one after the last."""
 _SHAPE = InputShape(value="value", timestamp="timestamp", topic="topic", partition="partition", offset="offset")
 _COLUMNS = {
     "key": pa.binary(),

@@ -154,7 +154,10 @@ class HiveSink:
         return self._query
 
     def _require_own(self, checkpoint: str) -> None:
-        """Raises InvalidOption where another sink's query runs with the checkpoint: Spark would end that in silence."""
+        """End the query of this table and writer that runs with the checkpoint.
+
+        Raises InvalidOption where it is another sink's: Spark would end that in silence.
+        """
         for query in queries():
             if query.isActive and query.run.checkpoint == checkpoint:
                 self._require_same(query.run.setup, checkpoint)

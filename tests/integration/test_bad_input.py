@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import HiveSink, errors, sources
+from hivesink.sink.commit.committer import Committer
 from tests.integration.stage import ON_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from hivesink.sink.commit.runner import PlanRunner
     from tests.integration.stage import Stage
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
@@ -153,7 +155,9 @@ def test_a_disk_that_takes_no_more(stage: Stage, disk: Path) -> None:
     assert (stage.ids(), stage.staged()) == (list(range(20)), [])
 
 
-def test_the_checkpoint_of_another_sinks_query_that_runs(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_checkpoint_of_another_sinks_query_that_runs(
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spark would end that one in silence."""
     stage.create()
     stage.put(range(3))
@@ -163,7 +167,18 @@ def test_the_checkpoint_of_another_sinks_query_that_runs(stage: Stage, caplog: p
     with pytest.raises(errors.InvalidOption, match=named):
         stage.begin(stage.sink(writer="other"), trigger=often)
     assert query.isActive
-    again = stage.begin(stage.sink(), trigger=often)
+    active: list[bool] = []
+    recover = Committer.recover
+
+    def watched(committer: Committer) -> PlanRunner:
+        # The last batch of the query before must be in the log that the next run reads.
+        active.append(query.isActive)
+        return recover(committer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Committer, "recover", watched)
+        again = stage.begin(stage.sink(), trigger=often)
+    assert active == [False]
     assert "ends: its sink is started again" in caplog.text
     again.processAllAvailable()
     plain = stage.lines().writeStream.foreachBatch(stage.sink(writer="other"))
