@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import InvalidOption, WrongUsage
-from hivesink.tables.rejects import place
+from hivesink.tables.replay import place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from hivesink.tables.rejects import DeadLetters, Wanted
+    from hivesink.tables.replay import DeadLetters, Wanted
 
 
 def export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:

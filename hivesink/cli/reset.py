@@ -12,8 +12,8 @@ from hivesink.cli.command import DryRun, Writer, Yes, command, confirm
 from hivesink.cli.output import Line, Output, Report
 from hivesink.core.progress import count
 from hivesink.errors import WrongUsage, few
-from hivesink.sink.inspect.resets import Reset, is_made_again, plan_reset, require_free, unknown_uids
-from hivesink.sink.inspect.resets import reset as reset_writers
+from hivesink.sink.inspect.clean import Reset, is_made_again, plan_reset, require_free, unknown_uids
+from hivesink.sink.inspect.clean import reset as reset_writers
 from hivesink.tables.opened import OpenedTable
 
 if TYPE_CHECKING:

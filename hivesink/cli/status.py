@@ -14,9 +14,9 @@ from hivesink.core.manifest import REPLAYS
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable
-from hivesink.sink.inspect.status import WriterStatus, log_status, writer_status
+from hivesink.sink.inspect.verify import WriterStatus, log_status, writer_status
 from hivesink.tables.opened import LogsAlone, OpenedTable, logs_without_metastore, open_table
-from hivesink.tables.rejects import not_dead_letters
+from hivesink.tables.replay import not_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,7 +17,7 @@ from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.verify import Verdict
 from hivesink.sink.inspect.verify import verify as verify_writer
 from hivesink.tables.opened import OpenedTable
-from hivesink.tables.rejects import not_dead_letters
+from hivesink.tables.replay import not_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,8 +12,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Reason
 from hivesink.sink.inspect.clean import clean, find_leftovers
 from hivesink.sink.inspect.findings import Level
-from hivesink.sink.inspect.status import writer_status
-from hivesink.sink.inspect.verify import verify
+from hivesink.sink.inspect.verify import verify, writer_status
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import Site, forget
 from tests.crash.test_statements import carry

@@ -11,8 +11,7 @@ import pytest
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import HiveSinkError, RowsUnfit
 from hivesink.sink.inspect.findings import Level
-from hivesink.sink.inspect.status import writer_status
-from hivesink.sink.inspect.verify import verify
+from hivesink.sink.inspect.verify import verify, writer_status
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan

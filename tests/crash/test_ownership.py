@@ -18,9 +18,9 @@ from hivesink.core.log import Mark
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.ownership import PROPERTY, LogAddress, default_root
 from hivesink.core.table import TableName
+from hivesink.sink.inspect.clean import plan_reset, require_free, reset, unknown_uids
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.resets import plan_reset, require_free, reset, unknown_uids
 from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape

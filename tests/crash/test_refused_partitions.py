@@ -11,7 +11,7 @@ from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Reason
 from hivesink.sink.inspect.clean import clean, find_leftovers
-from hivesink.sink.inspect.status import writer_status
+from hivesink.sink.inspect.verify import writer_status
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import Site, forget
 from tests.crash.test_metastore_faults import EVENTS

@@ -17,7 +17,7 @@ from hivesink.cli.query import Answer, Engine, _report
 from hivesink.config.site import NO_SITE
 from hivesink.errors import NotCovered
 from hivesink.spark.answer import answer
-from hivesink.tables import dataset, duck
+from hivesink.tables import duck
 from hivesink.tables.duck import ask
 from tests.integration.everytype import CLOCKS, EVERYTHING
 
@@ -249,8 +249,9 @@ def test_only_needed_partitions_are_looked_up(tables: str, monkeypatch: pytest.M
 
     def live_files(table: Any, partitions: dict[str, Any], store: Any) -> Any:
         looked.extend(partitions)
-        return dataset.live_files(table, partitions, store)
+        return read(table, partitions, store)
 
+    read = duck.live_files
     monkeypatch.setattr(duck, "live_files", live_files)
     joined = "SELECT count(*) FROM engines.facts f JOIN engines.facts g ON f.id = g.id"
     sql = f"{joined} WHERE f.dt >= '2024-01-02' AND f.hour = 2 AND f.id > 0 AND g.dt IS NULL"

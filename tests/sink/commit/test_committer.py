@@ -27,7 +27,7 @@ from hivesink.errors import (
 )
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
-from hivesink.sink.inspect.status import writer_status
+from hivesink.sink.inspect.verify import writer_status
 from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskFailure, TaskPlan, TaskReport
 from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events

@@ -16,8 +16,7 @@ from hivesink.sink.inspect.clean import Stranger, clean, find_leftovers, strange
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.status import writer_status
-from hivesink.sink.inspect.verify import verify
+from hivesink.sink.inspect.verify import verify, writer_status
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.log_root import RenameLogRoot
 from hivesink.storage.rename_store import RenameFileStore

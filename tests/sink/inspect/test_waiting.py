@@ -14,12 +14,11 @@ from hivesink.core.rolling import OpenRows, segment_name
 from hivesink.errors import LogDamaged, RowsHeldBack
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Reason
+from hivesink.sink.inspect.clean import plan_reset
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import require_current
-from hivesink.sink.inspect.resets import plan_reset
-from hivesink.sink.inspect.status import Waiting, writer_status
-from hivesink.sink.inspect.verify import Verdict, verify
+from hivesink.sink.inspect.verify import Verdict, Waiting, verify, writer_status
 from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site
 from tests.sink.harness import TABLE, Event, Source, events, measure_lines
