@@ -23,7 +23,7 @@ from hivesink import wiring
 from hivesink.core.table import TableName
 from hivesink.errors import UnknownTable
 from hivesink.logs import file_store
-from hivesink.storage.local_files import posix
+from hivesink.storage.local import posix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -12,7 +12,7 @@ from hive_metastore.ttypes import AlreadyExistsException, Database, NoSuchObject
 
 from bench.ground import DATABASE
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.storage.local_files import posix
+from hivesink.storage.local import posix
 
 if TYPE_CHECKING:
     from bench.ground import Ground

@@ -10,7 +10,7 @@ from hivesink.config.site import NO_SITE, Site
 from hivesink.core.bucket import file_system_of, normal, scheme
 from hivesink.core.ownership import LogAddress, default_root
 from hivesink.errors import InvalidOption
-from hivesink.storage.rename import RenameStorage
+from hivesink.storage.rename_store import RenameStorage
 
 if TYPE_CHECKING:
     from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Storage

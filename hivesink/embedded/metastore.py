@@ -8,8 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from hivesink.config.cache import local_location, made_once, state_folder
-from hivesink.embedded.process import HOST, Launch
-from hivesink.embedded.server import EmbeddedServer, locked
+from hivesink.embedded.server import HOST, EmbeddedServer, Launch, locked
 from hivesink.errors import MetastoreUnreachable
 from hivesink.jvm.jars import all_jars, jar
 from hivesink.jvm.java import LOCAL_FILES, find_java

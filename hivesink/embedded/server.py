@@ -5,20 +5,195 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.process import HOST, Launch, ServerProcess, on_free_port, port_is_free
-from hivesink.embedded.process import start as start_process
-from hivesink.errors import NotWritable
+from hivesink.errors import NotWritable, ServerFailed
 from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from typing_extensions import Self
+
+HOST = "127.0.0.1"
+GUARD = Path(__file__).with_name("guard.py")
+POLL_SECONDS = 0.05
+FREE_PORTS = range(20000, 32768)
+"""Above well-known servers', and below what Linux gives to outgoing connections: a client that keeps connecting to a
+server that is down would get the server's port some day."""
+PORT_TAKEN = re.compile(r"Address already in use|BindException|Could not create ServerSocket|Failed to bind")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A server to start: its log says `ready` within `timeout` seconds. `grace`: those from SIGTERM to SIGKILL."""
+
+    name: str
+    command: tuple[str, ...]
+    log: Path
+    ready: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = 180.0
+    grace: float = 10.0
+
+
+@dataclass(slots=True)
+class ServerProcess:
+    """A running server: `identity` tells it from a later process with its `pid`.
+
+    With a `guard` it ends with this process, however that ends.
+    """
+
+    pid: int
+    identity: str
+    guard: subprocess.Popen[bytes] | None = None
+    grace: float = 10.0
+
+    def alive(self) -> bool:
+        return identity_of(self.pid) == self.identity
+
+    def stop(self) -> None:
+        """End the process and return when it is gone: SIGTERM first, SIGKILL after the grace."""
+        self.kill(signal.SIGTERM)
+        self.kill()
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """End the process by this signal, SIGKILL as a crash would, and return when it is gone."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+            wait_until(lambda: not self.alive(), self.grace)
+        if self.guard is not None and not self.alive():
+            with self.guard:  # Its end also closes the pipe to it.
+                pass
+
+
+def start(
+    launch: Launch, *, attached: bool = True, launched: Callable[[ServerProcess], None] = lambda _: None
+) -> ServerProcess:
+    """Start a server and return when it is ready. It ends with this process if it is `attached`. Raises ServerFailed.
+
+    `launched` is called as soon as the process exists: a caller that dies while it waits can have recorded it.
+    """
+    launch.log.parent.mkdir(parents=True, exist_ok=True)
+    guard = (sys.executable, "-I", "-S", GUARD, str(launch.grace)) if attached else ()
+    with launch.log.open("wb") as log:
+        try:
+            child = subprocess.Popen(
+                [*guard, *launch.command],
+                stdin=subprocess.PIPE if attached else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if attached else log,
+                stderr=log,
+                env={**os.environ, **launch.env},
+                cwd=launch.log.parent,
+                # Ctrl-C is for this process: it stops its servers itself.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ServerFailed(launch.name, "could not be started", str(launch.log), str(error)) from error
+    pid = child.pid
+    if child.stdout is not None:
+        with child.stdout as answer:
+            # Nothing comes if the program can't be started; its log says why.
+            pid = int(answer.readline() or pid)
+    else:
+        child.returncode = 0  # Nobody waits for it.
+    server = ServerProcess(pid, identity_of(pid) or "", child if attached else None, launch.grace)
+    launched(server)
+    try:
+        _await_ready(launch, server)
+    except BaseException:
+        server.stop()
+        raise
+    return server
+
+
+def _await_ready(launch: Launch, server: ServerProcess) -> None:
+    """Return when it is ready. The log's line counts, not the port, which another program may have opened."""
+    end, problem = time.monotonic() + launch.timeout, f"was not ready after {launch.timeout:.0f} s"
+    while time.monotonic() < end:
+        # In this order, the last look at the log comes after the end of the process.
+        alive = server.alive()
+        if launch.ready in launch.log.read_text(errors="replace"):
+            return
+        if not alive:
+            problem = "ended before it was ready"
+            break
+        time.sleep(POLL_SECONDS)
+    raise ServerFailed(launch.name, problem, str(launch.log), tail(launch.log))
+
+
+def on_free_port(start: Callable[[int], None], *, first: int | None = None, tries: int = 4) -> int:
+    """Call `start` with free ports until no other program takes the port meanwhile; return it.
+
+    `first` is tried first if it is free. Raises what else `start` raises.
+    """
+    port = first if first is not None and port_is_free(first) else free_port()
+    try:
+        start(port)
+    except ServerFailed as e:
+        if tries == 1 or not PORT_TAKEN.search(Path(e.log).read_text(errors="replace")):
+            raise
+        return on_free_port(start, tries=tries - 1)
+    return port
+
+
+def free_port() -> int:
+    """One of FREE_PORTS of the loopback on which nobody listens now."""
+    return next(port for port in random.sample(FREE_PORTS, len(FREE_PORTS)) if port_is_free(port))
+
+
+def port_is_free(port: int) -> bool:
+    """Say whether a server could listen on this port of the loopback."""
+    with socket.socket() as s:
+        # As the JVM does: lingering connections of the last server don't count.
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def identity_of(pid: int) -> str | None:
+    """What tells process `pid` from a later process with its id; None if at most its exit code is left."""
+    process = Path(f"/proc/{pid}")
+    try:
+        # proc(5): after the name, in parentheses, come the state and, as 22nd field, the start time.
+        fields = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        # Threads that outlive the first still hold the process's ports and files.
+        is_over = fields[0] in "ZX" and len([*(process / "task").iterdir()]) < 2  # noqa: PLR2004
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return None if is_over else f"{boot} {fields[19]}"
+
+
+def tail(log: Path) -> str:
+    """Return the log's last eight lines as a single line, without frames of stack traces."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    return " | ".join([line for line in lines if line and not re.match(r"at \S+\(|\.\.\. \d+ ", line)][-8:])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Return True as soon as the condition holds, False if it doesn't within that time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
 
 
 RECORD = "server.json"
@@ -77,7 +252,7 @@ class EmbeddedServer(ABC):
                 record = {"identity": process.identity, "pid": process.pid, "port": port}
                 write_atomically(self.folder / RECORD, json.dumps(record) + "\n")
 
-        self._process = start_process(self._launch(port), attached=not self.detached, launched=launched)
+        self._process = start(self._launch(port), attached=not self.detached, launched=launched)
 
     def resume(self) -> None:
         """Take over a detached server of this folder: its port, and its process if that still runs.

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+from dataclasses import dataclass
+from datetime import timedelta
 from posixpath import dirname
 from typing import TYPE_CHECKING, NoReturn
 
 from hivesink import errors
 from hivesink.core import manifest_json
-from hivesink.core.log import LogView, Mark, StagingIntent, require_own, require_whole
+from hivesink.core.log import LogView, Mark, StagingIntent, require_own, require_whole, reset_name, reset_writer
+from hivesink.core.ownership import RootRecord
+from hivesink.errors import StoreUnavailable
 from hivesink.storage import log_layout
-from hivesink.storage.fs import DOUBTS, FileSystem, delete, drop, join, put_once, retry_unknown, stage
-from hivesink.storage.ledger import Ledger
-from hivesink.storage.segments import LogSegments
+from hivesink.storage.fs import DOUBTS, FileSystem, delete, drop, join, put_once, retry_unknown, stage, temporary_name
+from hivesink.storage.log_layout import Ledger, LogSegments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.partition_commit import Recorded
+    from hivesink.ports import CommitLog
 
 _UID_WAY = "delete that file: the next start takes the uid from the log's newest manifest"
 
@@ -83,7 +89,7 @@ class RenameCommitLog:
     def create(self, manifest: Manifest) -> None:
         name = log_layout.manifest_name(manifest.epoch)
         path = self._manifest_path(name)
-        temporary = self._manifest_path(log_layout.temporary_name(name, manifest.attempt))
+        temporary = self._manifest_path(temporary_name(name, manifest.attempt))
         stage(self._fs, temporary, manifest_json.encode(manifest))
         try:
             self._fs.rename(temporary, path)
@@ -237,3 +243,70 @@ def _unknown_from_here(path: str) -> Iterator[None]:
         yield
     except (errors.StoreUnavailable, errors.NotWritable) as error:
         raise errors.OutcomeUnknown(action="create", path=path, reason=str(error)) from error
+
+
+_RECORD = re.compile(r"table-(\d{6,})\.json", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class RenameLogRoot:
+    """Implements `ports.LogRoot` in the folder `location`."""
+
+    fs: FileSystem
+    location: str
+
+    def records(self) -> tuple[RootRecord, ...]:
+        read = ((path, self.fs.read(path)) for _, path in sorted(self._numbered()))
+        return tuple(RootRecord.decode(data, path) for path, data in read if data is not None)
+
+    def claim(self, record: RootRecord) -> RootRecord:
+        path = self._path(1)
+        first = RootRecord.decode(put_once(self.fs, path, record.encode()), path)
+        return self.records()[-1] if self.records() else first
+
+    def update(self, record: RootRecord) -> None:
+        number, stored = max((number for number, _ in self._numbered()), default=0), b""
+        while stored != record.encode():
+            # Of two at once, the later number counts.
+            number += 1
+            stored = put_once(self.fs, self._path(number), record.encode())
+
+    def log(self, writer: str) -> CommitLog:
+        return RenameCommitLog(self.fs, join(self.location, writer))
+
+    def logs(self) -> Mapping[str, CommitLog]:
+        return {name: self.log(name) for name in self._folders() if reset_writer(name) is None}
+
+    def archived(self) -> Mapping[str, CommitLog]:
+        return {name: self.log(name) for name in self._folders() if reset_writer(name) is not None}
+
+    def archive(self, writer: str, at: datetime) -> str:
+        folder = self._free(writer, at)
+        try:
+            self.fs.rename_folder(join(self.location, writer), folder)
+        except FileExistsError as error:
+            reason = f"{folder} exists already; run it again"
+            raise StoreUnavailable(action="rename", path=join(self.location, writer), reason=reason) from error
+        except FileNotFoundError:
+            # Another reset has done it.
+            return folder
+        return folder
+
+    def accept(self, uid: str, at: datetime) -> None:
+        put_once(self.fs, join(self._free(uid, at), "uid"), f"{uid}\n".encode())
+
+    def _free(self, name: str, at: datetime) -> str:
+        while self.fs.is_folder(folder := join(self.location, reset_name(name, at))):
+            at += timedelta(seconds=1)
+        return folder
+
+    def _folders(self) -> Iterator[str]:
+        yield from (entry.name for entry in self.fs.list(self.location) if entry.is_folder and entry.name[0] != ".")
+
+    def _numbered(self) -> Iterator[tuple[int, str]]:
+        for entry in self.fs.list(self.location):
+            if parts := _RECORD.fullmatch(entry.name):
+                yield int(parts[1]), join(self.location, entry.name)
+
+    def _path(self, number: int) -> str:
+        return join(self.location, f"table-{number:06d}.json")

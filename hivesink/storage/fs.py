@@ -21,7 +21,6 @@ from posixpath import split
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.log_layout import temporary_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,6 +110,11 @@ def folder_permission(file: int) -> int:
 def join(folder: str, name: str) -> str:
     """The path of `name` in `folder`."""
     return f"{folder.rstrip('/')}/{name}"
+
+
+def temporary_name(name: str, token: str) -> str:
+    """`token` is hex and differs wherever the bytes may."""
+    return f".{name}.{token}.tmp"
 
 
 def apart(source: str, target: str) -> Unsupported:

@@ -10,22 +10,139 @@ import itertools
 import logging
 import os
 import random
+import re
 import threading
 import time
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from hdfs_native import Client
 
 from hivesink.errors import FileSystemUnknown, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage.hdfs_address import Address, accepts, client_properties, is_named, nameservices
-from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, CallAbandoned, Failure, Kind, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _T = TypeVar("_T")
+
+
+class Kind(Enum):
+    """What a failure says about the call."""
+
+    EXISTS = "something is there"
+    MISSING = "it is not there"
+    NO_PARENT = "the target's folder is not there"
+    NOT_A_FOLDER = "a file is in the way"
+    DENIED = "no permission"
+    NOT_TAKEN = "no NameNode took the call"
+    SAFE_MODE = "the NameNode is in safe mode"
+    UNANSWERED = "done or not"
+    QUOTA = "a quota is full"
+    NO_ROOM = "no DataNode takes the block"
+    NO_DATA = "no DataNode gives or takes the data"
+    UNKNOWN_HOST = "no such host"
+    UNSUPPORTED = "the client can't"
+    REFUSED = "refused for another reason"
+
+
+class CallAbandoned(Exception):
+    """A call that didn't end in time; it may still take effect."""
+
+    kind = Kind.UNANSWERED
+
+
+class Unreported(RuntimeError):
+    """A closed file whose last block no DataNode has reported yet, so readers see only the others."""
+
+    kind = Kind.NO_DATA
+
+
+PASSING = frozenset({Kind.NOT_TAKEN, Kind.SAFE_MODE})
+"""Not done, and the same call may succeed soon."""
+UNCERTAIN = frozenset({Kind.UNANSWERED, Kind.NO_DATA})
+"""Only repeatable calls are tried again after these."""
+ABSENT = frozenset({Kind.MISSING, Kind.NOT_A_FOLDER})
+"""There is nothing of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """`reason` is one line, in the server's own words where it had any."""
+
+    kind: Kind
+    reason: str
+
+
+_VARIANT = re.compile(r'(?P<variant>\w+)\((?:"(?P<first>(?:[^"\\]|\\.)*)")?(?:, "(?P<second>.*)")?', re.DOTALL)
+_PARENT = ("rename destination parent", "Parent directory")
+_DATA = frozenset({"DataTransferError", "BlocksNotFound", "ChecksumError", "OperationFailed", "ErasureCodingError"})
+_OF_THE_SERVER = (
+    ("AccessControlException", r"\(is not a directory\)", Kind.NOT_A_FOLDER),
+    ("AccessControlException", "", Kind.DENIED),
+    ("ParentNotDirectoryException", "", Kind.NOT_A_FOLDER),
+    (r"\w*Quota\w*ExceededException", "", Kind.QUOTA),
+    ("SafeModeException", "", Kind.SAFE_MODE),
+    ("RetriableException", "[Ss]afe ?[Mm]ode", Kind.SAFE_MODE),
+    ("RetriableException|StandbyException|ObserverRetryOnActiveException", "", Kind.NOT_TAKEN),
+    ("PathIsNotEmptyDirectoryException", "", Kind.EXISTS),
+    ("LeaseExpiredException", "", Kind.MISSING),
+    ("IOException", r"could only be (?:written|replicated) to \d+ ", Kind.NO_ROOM),
+    ("IOException", "must both be directories", Kind.EXISTS),
+    (r"\w+", "encryption zone", Kind.UNSUPPORTED),
+)
+"""The class of an exception, a part of its text, and what they say; the first that fits."""
+
+
+def judge(error: BaseException) -> Failure:
+    """What `error` means. Only for what hdfs-native and `HdfsCalls` raise; an unknown text is REFUSED."""
+    text = str(error)
+    line = _line(text)
+    match error:
+        case CallAbandoned() | Unreported():
+            return Failure(error.kind, text)
+        case FileExistsError():
+            return Failure(Kind.EXISTS, line)
+        case FileNotFoundError():
+            return Failure(Kind.NO_PARENT if text.startswith(_PARENT) else Kind.MISSING, line)
+        case NotImplementedError():
+            return Failure(Kind.UNSUPPORTED, line)
+        case OSError():
+            return Failure(_of_connection(text), line)
+        case _:
+            return _of_variant(text)
+
+
+def _of_connection(text: str) -> Kind:
+    if text.startswith("RPC listener disconnected"):
+        return Kind.UNANSWERED
+    if text.startswith("failed to lookup address") and "emporary" not in text:
+        return Kind.UNKNOWN_HOST
+    return Kind.NOT_TAKEN
+
+
+def _of_variant(text: str) -> Failure:
+    parts = _VARIANT.match(text)
+    if parts is None:
+        return Failure(Kind.REFUSED, _line(text))
+    if parts["variant"] in {"RPCError", "FatalRPCError"}:
+        java, reason = (parts["first"] or "").rpartition(".")[2], _line(parts["second"] or "")
+        for classes, pattern, kind in _OF_THE_SERVER:
+            if re.fullmatch(classes, java) and re.search(pattern, reason):
+                return Failure(kind, reason)
+        return Failure(Kind.REFUSED, f"{java}: {reason}")
+    kind = Kind.NO_DATA if parts["variant"] in _DATA else Kind.REFUSED
+    if "no KMS provider is configured" in text:
+        kind = Kind.UNSUPPORTED
+    return Failure(kind, f"{parts['variant']}: {_line(parts['first'] or text)}")
+
+
+def _line(text: str) -> str:
+    """The first line: what follows is the server's stack trace."""
+    return re.split(r"\n|\\n", text, maxsplit=1)[0].replace('\\"', '"')
+
 
 logger = logging.getLogger("hivesink")
 

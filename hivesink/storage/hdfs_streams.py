@@ -7,14 +7,14 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import StoreUnavailable
-from hivesink.storage.hdfs_failures import CallAbandoned, Failure, Kind, Unreported
+from hivesink.storage.hdfs_calls import CallAbandoned, Failure, Kind, Unreported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hdfs_native import Client, FileReader, FileWriter
 
-    from hivesink.storage.hdfs_folders import Place
+    from hivesink.storage.hdfs import Place
 
 _BUFFER = 1 << 18
 _STEP = 300.0

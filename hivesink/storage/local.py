@@ -1,26 +1,26 @@
 """Local disks (POSIX). Rename without overwrite is `link(2)`, then `unlink(2)`: rename(2) would overwrite."""
 
-# Paths here are text, as manifests hold them; pathlib would only wrap each call.
-# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH112, PTH116, PTH119, PTH121, PTH123
-
 from __future__ import annotations
 
 import contextlib
 import errno
 import io
 import os
+import re
 import stat
 from posixpath import dirname
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
-from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable
-from hivesink.storage import local_files
-from hivesink.storage.fs import TRIES, Entry, abandon, folder_permission
-from hivesink.storage.local_files import posix, refusal, refusing
-from hivesink.storage.rename import RenameStorage
+from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.storage.fs import TRIES, Entry, abandon, apart, folder_permission
+from hivesink.storage.rename_store import RenameStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+# Paths here are text, as manifests hold them; pathlib would only wrap each call.
+# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH112, PTH116, PTH119, PTH121, PTH123
+
 
 _T = TypeVar("_T")
 _BUFFER = 1 << 18
@@ -60,7 +60,7 @@ class LocalFileSystem:
         def create() -> BinaryIO:
             with refusing(file, "create", but=FileExistsError):
                 try:
-                    return cast("BinaryIO", io.BufferedWriter(local_files.NewFile(file), _BUFFER))
+                    return cast("BinaryIO", io.BufferedWriter(NewFile(file), _BUFFER))
                 except FileNotFoundError:
                     raise _FolderVanished from None
 
@@ -86,7 +86,7 @@ class LocalFileSystem:
             stream.write(data)
             self.sync_close(stream, path)
             with refusing(path, "write"):
-                local_files.sync_folder(dirname(posix(path)))
+                sync_folder(dirname(posix(path)))
         except HiveSinkError:
             abandon(self, path, stream)
             raise
@@ -95,7 +95,7 @@ class LocalFileSystem:
         self.link(source, target)
         # Without an old name, another process has finished this rename.
         with _done_or_not(source), contextlib.suppress(FileNotFoundError):
-            local_files.sync_folder(dirname(posix(target)))
+            sync_folder(dirname(posix(target)))
             os.unlink(posix(source))
 
     def link(self, source: str, target: str) -> None:
@@ -112,7 +112,7 @@ class LocalFileSystem:
             except FileExistsError:
                 raise
             except OSError as error:
-                raise local_files.no_link(source, target, error) from error
+                raise no_link(source, target, error) from error
 
         self._in_folder(dirname(new), link, "rename", source)
 
@@ -129,15 +129,15 @@ class LocalFileSystem:
             os.rename(old, new)
         with _done_or_not(source):
             for folder in (dirname(new), dirname(old)):
-                local_files.sync_folder(folder)
+                sync_folder(folder)
 
     def make_durable(self, path: str) -> None:
         target = posix(path)
         with refusing(path, "sync"), contextlib.suppress(FileNotFoundError):
             if not os.path.isdir(target):
-                local_files.sync(target)
+                sync(target)
                 target = dirname(target)
-            local_files.sync_folder(target)
+            sync_folder(target)
 
     def delete(self, path: str) -> bool:
         with refusing(path, "delete"), _ABSENT_OK:
@@ -164,7 +164,7 @@ class LocalFileSystem:
             return None
         except FileNotFoundError:
             # Behind a dangling link the file may still exist: it must not count as lost, or as not renamed yet.
-            local_files.require_no_dangling_link(dirname(posix(path)))
+            require_no_dangling_link(dirname(posix(path)))
             return None
         except OSError as error:
             raise refusal(path, "look at", error) from error
@@ -187,7 +187,7 @@ class LocalFileSystem:
 
     def list(self, folder: str) -> Sequence[Entry]:
         with refusing(folder, "list"), _ABSENT_OK, os.scandir(posix(folder)) as items:
-            return sorted(entry for item in items if (entry := local_files.entry_of(item)) is not None)
+            return sorted(entry for item in items if (entry := entry_of(item)) is not None)
         return ()
 
     def read(self, path: str) -> bytes | None:
@@ -223,7 +223,7 @@ class LocalFileSystem:
                     os.chmod(folder, folder_permission(self._permission) | special)
         except FileExistsError:
             # Another process was quicker. If a file is in the way, the first use of the folder fails.
-            local_files.require_no_dangling_link(folder)
+            require_no_dangling_link(folder)
         except FileNotFoundError:
             # Pruned meanwhile: the caller tries again.
             self._forget(parent)
@@ -232,7 +232,7 @@ class LocalFileSystem:
             raise refusal(folder, "create", error) from error
         # This process did not make a folder that it can pass through but not read.
         with refusing(parent, "sync"), contextlib.suppress(PermissionError):
-            local_files.sync_folder(parent)
+            sync_folder(parent)
         self._known.add(folder)
 
     def _forget(self, folder: str) -> None:
@@ -244,3 +244,105 @@ class LocalFileSystem:
 def storage(_properties: Mapping[str, str]) -> RenameStorage:
     """This machine's disks, for which a site has no properties."""
     return RenameStorage(LocalFileSystem, LocalFileSystem)
+
+
+# Paths here are text, as in `local`.
+# ruff: noqa: PTH110, PTH114, PTH115
+
+
+_LOCATION = re.compile(r"(?:file:(?://)?)?(/(?!/).*)", re.DOTALL)
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG})
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+class NewFile(io.FileIO):
+    """A new file whose writes fail with hivesink's errors, also for a format that writes through pyarrow."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "xb")
+        self._path = path
+
+    def write(self, data: object, /) -> int:
+        try:
+            return super().write(cast("bytes", data))
+        except OSError as error:
+            raise refusal(self._path, "write", error) from error
+
+
+def posix(location: str) -> str:
+    """The absolute path, without trailing slashes. Raises Unsupported for a location elsewhere."""
+    match = _LOCATION.fullmatch(location)
+    if match is None:
+        raise Unsupported(
+            what=f"the location {location!r}",
+            why="it is not an absolute path of the local file system",
+            instead="write it as /path or file:/path",
+        )
+    return match[1].rstrip("/") or "/"
+
+
+def refusal(path: str, action: str, error: OSError) -> HiveSinkError:
+    """The error for `error`, which `action` on `path` raised."""
+    if error.errno in _DENIED:
+        return NotWritable(path, f"{action}: {os.strerror(error.errno)}")
+    return StoreUnavailable(action, path, error.strerror or str(error))
+
+
+@contextlib.contextmanager
+def refusing(path: str, action: str, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+    """Raise `refusal` instead of an OSError, except for `but`."""
+    try:
+        yield
+    except but:
+        raise
+    except OSError as error:
+        raise refusal(path, action, error) from error
+
+
+def no_link(source: str, target: str, error: OSError) -> HiveSinkError:
+    """The error for a failed hard link `target` to `source`."""
+    if error.errno == errno.EXDEV:
+        return apart(source, target)
+    if error.errno in _NO_LINKS:
+        return Unsupported(
+            f"the file system of {target}",
+            f"it has no hard links (link: {os.strerror(error.errno)}), and without them a rename might overwrite",
+            "use one with hard links, such as ext4 or xfs",
+        )
+    return refusal(source, "rename", error)
+
+
+def require_no_dangling_link(folder: str) -> None:
+    """Raise NotWritable if `folder`, or the nearest existing folder above it, is a link to nothing."""
+    while not os.path.lexists(folder):
+        folder = dirname(folder)
+    if os.path.islink(folder) and not os.path.exists(folder):
+        with contextlib.suppress(FileNotFoundError):
+            target = os.readlink(folder)
+            why = f"a symbolic link to {target}, which doesn't exist"
+            raise NotWritable(folder, why, f"restore {target} (is a disk not mounted?), or remove the link")
+
+
+def sync_folder(folder: str) -> None:
+    """Make the names in `folder` durable."""
+    sync(folder, os.O_DIRECTORY)
+
+
+def sync(path: str, flags: int = 0) -> None:
+    """Make the content of `path` durable."""
+    handle = os.open(path, os.O_RDONLY | flags)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def entry_of(item: os.DirEntry[str]) -> Entry | None:
+    """None for what has vanished since, and for links to folders, which could lead out of the table."""
+    try:
+        if item.is_dir(follow_symlinks=False):
+            return Entry(item.name, None)
+        status = item.stat()
+    except FileNotFoundError:
+        return None
+    return Entry(item.name, status.st_size) if stat.S_ISREG(status.st_mode) else None

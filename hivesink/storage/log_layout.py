@@ -11,14 +11,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from posixpath import dirname
+from typing import TYPE_CHECKING, BinaryIO
 
+from hivesink import errors
+from hivesink.core import manifest_json
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import LogView, Mark, StagingIntent
+from hivesink.core.partition_commit import newest
+from hivesink.storage.fs import FileSystem, abandon, begin, delete, join, put_once, retry_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from hivesink.core.partition_commit import Recorded
 
 _NUMBER = r"(\d{10,})"
 _MANIFEST = re.compile(rf"{_NUMBER}\.(json|{'|'.join(mark.value for mark in Mark)})", re.ASCII)
@@ -40,11 +49,6 @@ def mark_name(epoch: Epoch, mark: Mark) -> str:
 def floor_name(epoch: Epoch) -> str:
     """The running totals of every epoch up to `epoch`."""
     return f"floor-{epoch:010d}"
-
-
-def temporary_name(name: str, token: str) -> str:
-    """`token` is hex and differs wherever the bytes may."""
-    return f".{name}.{token}.tmp"
 
 
 def touched_name(touched: StagingIntent) -> str:
@@ -91,3 +95,110 @@ def is_dead(name: str, floor: Epoch, head: Epoch) -> bool:
         return int(parts[1]) < floor
     parts = _MANIFEST.fullmatch(name)
     return parts is not None and int(parts[1]) <= floor
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegments:
+    """Implements `ports.SegmentStore` in `folder`, the log's `segments`, beside its `uid`."""
+
+    fs: FileSystem
+    folder: str
+    require_log: Callable[[str], None]
+    """Takes a new file back if it has made the log's folder anew, and raises LogMissing."""
+
+    def create(self, name: str) -> _NewSegment:
+        path = self.path(name)
+        return _NewSegment(self.fs, path, begin(self.fs, path), self.require_log)
+
+    def path(self, name: str) -> str:
+        return join(self.folder, name)
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        path = self.path(name)
+        try:
+            with contextlib.closing(self.fs.open(path)) as stream:
+                stream.seek(offset)
+                data = stream.read(length)
+        except FileNotFoundError as error:
+            raise errors.SegmentLost(path, "it is missing") from error
+        if len(data) != length:
+            raise errors.SegmentLost(path, f"it has {offset + len(data)} bytes of {offset + length}")
+        return data
+
+    def lengths(self) -> Mapping[str, int]:
+        return {entry.name: entry.length for entry in self.fs.list(self.folder) if entry.length is not None}
+
+    def drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            delete(self.fs, self.path(name))
+
+
+@dataclass(frozen=True, slots=True)
+class _NewSegment:
+    """Implements `ports.SegmentFile`."""
+
+    fs: FileSystem
+    path: str
+    stream: BinaryIO
+    require_log: Callable[[str], None]
+
+    def close(self) -> None:
+        self.fs.sync_close(self.stream, self.path)
+        self.fs.make_durable(dirname(self.path))
+        self.require_log(self.path)
+
+    def abort(self) -> None:
+        abandon(self.fs, self.path, self.stream)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Each file in `folder` holds the newest commit of each partition from some epochs, up to that in its name.
+
+    A new file takes in those before it that are at most twice as long, so there are few files, and a record is
+    rewritten a few times in its life. What two files hold both says the same: a merge may be cut short anywhere.
+    """
+
+    fs: FileSystem
+    folder: str
+
+    def read(self) -> Sequence[Recorded]:
+        """The newest commit of each partition. Raises LogDamaged, NewerFormat, StoreUnavailable."""
+        return retry_unknown("read the partition commits of", self.folder, self._read)
+
+    def add(self, floor: Epoch, records: Sequence[Recorded]) -> None:
+        """Keep `records`, of epochs up to `floor`. Does nothing if that has been done. Raises as `read` does."""
+        retry_unknown("merge the partition commits of", self.folder, lambda: self._add(floor, records))
+
+    def _add(self, floor: Epoch, records: Sequence[Recorded]) -> None:
+        files = self._files()
+        if not records or (files and files[-1] >= floor):
+            return
+        taken: dict[Epoch, Sequence[Recorded]] = {}
+        for epoch in reversed(files):
+            before = self._records(epoch)
+            if len(before) > 2 * len(records):
+                break
+            taken[epoch] = before
+            records = list(newest([*before, *records]).values())
+        put_once(self.fs, self._path(floor), manifest_json.encode_records(records))
+        for epoch in taken:
+            delete(self.fs, self._path(epoch))
+
+    def _read(self) -> Sequence[Recorded]:
+        return list(newest(record for epoch in self._files() for record in self._records(epoch)).values())
+
+    def _files(self) -> tuple[Epoch, ...]:
+        """The files have names as manifests do, of the highest epochs that they cover."""
+        return parse_view(entry.name for entry in self.fs.list(self.folder)).manifests
+
+    def _records(self, epoch: Epoch) -> Sequence[Recorded]:
+        path = self._path(epoch)
+        data = self.fs.read(path)
+        if data is None:
+            # Somebody has merged it since the listing: look again.
+            raise FileNotFoundError(path)
+        return manifest_json.decode_records(data, path)
+
+    def _path(self, epoch: Epoch) -> str:
+        return join(self.folder, manifest_name(epoch))

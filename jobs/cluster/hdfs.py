@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.process import HOST, Launch, wait_until
-from hivesink.embedded.server import EmbeddedServer, java_command
+from hivesink.embedded.server import HOST, EmbeddedServer, Launch, java_command, wait_until
 from hivesink.errors import ServerFailed
 from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import write_sites

@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from hivesink.embedded.metastore import derby_options, derby_site
-from hivesink.embedded.process import HOST, Launch
-from hivesink.embedded.server import EmbeddedServer
+from hivesink.embedded.server import HOST, EmbeddedServer, Launch
 from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import OPENS, write_sites
 from jobs.cluster import settings

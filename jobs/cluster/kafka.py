@@ -7,8 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.process import HOST, POLL_SECONDS, Launch, free_port
-from hivesink.embedded.server import EmbeddedServer
+from hivesink.embedded.server import HOST, POLL_SECONDS, EmbeddedServer, Launch, free_port
 from hivesink.errors import SourceUnreachable
 from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import find_java

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.process import tail
+from hivesink.embedded.server import tail
 from hivesink.errors import ServerFailed
 
 if TYPE_CHECKING:

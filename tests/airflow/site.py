@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from hivesink.config.cache import cache_folder
-from hivesink.embedded.process import free_port
-from hivesink.embedded.server import locked
+from hivesink.embedded.server import free_port, locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

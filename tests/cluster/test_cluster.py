@@ -14,7 +14,7 @@ import psutil
 import pytest
 from hdfs_native import Client
 
-from hivesink.embedded.process import identity_of, wait_until
+from hivesink.embedded.server import identity_of, wait_until
 from jobs.cluster import Cluster
 from jobs.cluster.__main__ import main, start
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from hivesink.core.partition import DEFAULT_PARTITION, escape
-from hivesink.metastore.hive_text import literal
+from hivesink.metastore.hiveserver2 import literal
 from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, Typed
 
 if TYPE_CHECKING:

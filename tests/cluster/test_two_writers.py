@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.embedded import process
+from hivesink.embedded import server
 from hivesink.spark.session import LOGGING
 from tests.cluster.hive import BY_SCAN, FROM_STATISTICS, Hive
 
@@ -77,7 +77,7 @@ def applications(addresses: Addresses, place: Place, tmp_path: Path) -> Iterator
         )
     try:
         ready = [tmp_path / f"ready-{writer}" for writer in WRITERS]
-        process.wait_until(
+        server.wait_until(
             lambda: all(file.exists() for file in ready) or any(app.poll() is not None for app in running), 180
         )
         (tmp_path / "go").touch()

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.process import HOST, Launch, free_port
-from hivesink.embedded.server import EmbeddedServer, java_command
+from hivesink.embedded.server import HOST, EmbeddedServer, Launch, free_port, java_command
 from hivesink.jvm.jars import JarSet, all_jars, fetch
 from hivesink.jvm.java import find_java, write_sites
 from jobs.cluster.hdfs import log4j1

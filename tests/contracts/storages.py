@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from hivesink.logs import STORAGES, StorageKind
-from hivesink.storage.rename import RenameStorage
+from hivesink.storage.rename_store import RenameStorage
 from tests.contracts.multipart import MultipartStorage
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.storage.realhdfs import hdfs_folder

@@ -24,9 +24,8 @@ from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape
-from hivesink.storage.log_root import RenameLogRoot
-from hivesink.storage.rename import RenameStorage
-from hivesink.storage.rename_store import RenameFileStore
+from hivesink.storage.commit_log import RenameLogRoot
+from hivesink.storage.rename_store import RenameFileStore, RenameStorage
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.faulty_registrar import FaultyMetastore
 from tests.inmemory.filesystem import MemoryFileSystem

@@ -10,7 +10,7 @@ import pytest
 from hivesink.core.table import TableName
 from hivesink.embedded import metastore as detached
 from hivesink.embedded.metastore import EmbeddedMetastore
-from hivesink.embedded.process import identity_of, wait_until
+from hivesink.embedded.server import identity_of, wait_until
 from hivesink.errors import NotWritable, ServerFailed
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.metastore.thrift_table import ThriftCatalog

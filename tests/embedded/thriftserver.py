@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.process import HOST, Launch
-from hivesink.embedded.server import EmbeddedServer
+from hivesink.embedded.server import HOST, EmbeddedServer, Launch
 from hivesink.jvm.jars import all_jars, spark_home
 from hivesink.jvm.java import LOCAL_FILES
 

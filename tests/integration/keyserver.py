@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.process import HOST, Launch
-from hivesink.embedded.server import EmbeddedServer
+from hivesink.embedded.server import HOST, EmbeddedServer, Launch
 from hivesink.jvm.jars import JarSet, fetch
 from hivesink.jvm.java import write_sites
 from jobs.cluster.hdfs import DataNode, NameNode, _client, _java, log4j1

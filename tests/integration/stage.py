@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from hivesink import HiveSink, sources
 from hivesink.config.options import check
 from hivesink.core.table import TableName
-from hivesink.embedded import process
+from hivesink.embedded import server
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog, connect
@@ -165,7 +165,7 @@ def hive_reader(spark: SparkSession) -> Iterator[None]:
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Fails where the condition doesn't come true in that time."""
-    assert process.wait_until(condition, seconds), "it never came"
+    assert server.wait_until(condition, seconds), "it never came"
 
 
 class Wrapped:

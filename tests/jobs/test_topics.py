@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import TopicPartition
 
-from hivesink.embedded.process import HOST, free_port
+from hivesink.embedded.server import HOST, free_port
 from hivesink.errors import SourceUnreachable
 from jobs.cluster.kafka import EmbeddedKafka, create_topic, end_offsets
 

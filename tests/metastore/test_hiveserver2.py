@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hivesink.core.table import TableName
-from hivesink.errors import InvalidOption, MetastoreUnreachable, UnknownTable
+from hivesink.core.table import Column, Primitive, TableName, TableSpec, quoted
+from hivesink.errors import InvalidOption, MetastoreUnreachable, PartitionInvalid, UnknownTable
 from hivesink.hive import Login
 from hivesink.metastore import connect
+from hivesink.metastore.hiveserver2 import description, literal, partition_clause
 from tests.metastore.live import declared
 
 if TYPE_CHECKING:
@@ -47,3 +51,80 @@ def test_a_closed_registrar_opens_again(thrift_server: tuple[str, int], tmp_path
         with pytest.raises(UnknownTable, match=str(name)):
             registrar.table(name)
         registrar.close()
+
+
+SPEC = TableSpec(
+    TableName("d", "t"),
+    (Column("id", Primitive.BIGINT),),
+    (Column("dt", Primitive.STRING), Column("n", Primitive.INT)),
+)
+
+# The layout of Hive's MetaDataFormatUtils: padded cells, a row for each parameter, quotes escaped by Java's rules.
+HIVE = [
+    ("# col_name            ", "data_type           ", "comment             "),
+    ("", None, None),
+    ("id", "bigint", "the key"),
+    ("v", "struct<a:int,b:string>", ""),
+    ("", None, None),
+    ("# Partition Information", None, None),
+    ("# col_name            ", "data_type           ", "comment             "),
+    ("", None, None),
+    ("dt", "string", ""),
+    ("", None, None),
+    ("# Detailed Partition Information", None, None),
+    ("Partition Value:    ", "[2024-01-02]        ", None),
+    ("Location:           ", "hdfs://nn:8020/w/t/dt=2024-01-02", None),
+    ("Partition Parameters:", None, None),
+    ("", "COLUMN_STATS_ACCURATE", '{\\"BASIC_STATS\\":\\"true\\"}'),
+    ("", "numFiles            ", "1                   "),
+    ("", None, None),
+    ("# Storage Information", None, None),
+    ("SerDe Library:      ", "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe", None),
+    ("Num Buckets:        ", "-1                  ", None),
+    ("Bucket Columns:     ", "[]                  ", None),
+]
+
+
+def test_hives_own_layout() -> None:
+    found = description(HIVE)
+    assert found.columns == [("id", "bigint", "the key"), ("v", "struct<a:int,b:string>", None)]
+    assert found.partition_columns == [("dt", "string", None)]
+    assert found.fields["location"] == "hdfs://nn:8020/w/t/dt=2024-01-02"
+    assert found.fields["bucket columns"] == "[]"
+    assert found.parameters == {"COLUMN_STATS_ACCURATE": '{\\"BASIC_STATS\\":\\"true\\"}', "numFiles": "1"}
+
+
+def test_sparks_parameters_with_commas_inside() -> None:
+    text = '[a=1, COLUMN_STATS_ACCURATE={"BASIC_STATS":"true","COLUMN_STATS":{"x":"true"}}, numFiles=2]'
+    assert description(
+        [("# Detailed Partition Information", "", ""), ("Partition Parameters", text, "")]
+    ).parameters == {
+        "a": "1",
+        "COLUMN_STATS_ACCURATE": '{"BASIC_STATS":"true","COLUMN_STATS":{"x":"true"}}',
+        "numFiles": "2",
+    }
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_literal_reads_back_and_never_ends_early(text: str) -> None:
+    written = literal(text)
+    inside = written[1:-1]
+    assert written[0] == written[-1] == "'"
+    assert not set(inside) & set("'$;\n")
+    assert re.sub(r"\\u([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), inside) == text
+
+
+def test_a_quoted_name_never_ends_early() -> None:
+    assert quoted("a`b") == "`a``b`"
+
+
+def test_null_is_written_as_each_server_wants_it() -> None:
+    path = "dt=it%27s/n=__HIVE_DEFAULT_PARTITION__"
+    assert partition_clause(SPEC, path, spark=True) == "PARTITION (`dt`='it\\u0027s', `n`=NULL)"
+    assert partition_clause(SPEC, path, spark=False).endswith("`n`='__HIVE_DEFAULT_PARTITION__')")
+
+
+@pytest.mark.parametrize("path", ["dt=1", "n=1/dt=2", "dt=1/n=2/x=3", "plain", ""])
+def test_another_tables_partition_is_refused(path: str) -> None:
+    with pytest.raises(PartitionInvalid):
+        partition_clause(SPEC, path, spark=True)

@@ -22,7 +22,7 @@ from tests.cluster.target import Target, own
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hivesink.embedded.process import Launch
+    from hivesink.embedded.server import Launch
     from jobs.cluster import Cluster
 
 JOB = Path(__file__).with_name("executors_job.py")

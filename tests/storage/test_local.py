@@ -13,8 +13,7 @@ import pytest
 from hivesink.core.partfile import InProgress, PartName
 from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage.fs import Entry
-from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.local_files import posix
+from hivesink.storage.local import LocalFileSystem, posix
 from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.rejects import rejected_spec
-from hivesink.storage.rename import RenameStorage
-from hivesink.storage.rename_store import RenameFileStore
+from hivesink.storage.rename_store import RenameFileStore, RenameStorage
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.replay import Census, DeadLetters, Replay, Wanted
 from tests.inmemory.filesystem import MemoryFileSystem

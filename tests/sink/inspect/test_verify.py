@@ -17,8 +17,7 @@ from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import verify, writer_status
-from hivesink.storage.commit_log import RenameCommitLog
-from hivesink.storage.log_root import RenameLogRoot
+from hivesink.storage.commit_log import RenameCommitLog, RenameLogRoot
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.manifests import edited
 from tests.crash.faults import Kill

@@ -20,7 +20,7 @@ from hivesink.sink.task.attempt import TaskTools, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.segments import LogSegments
+from hivesink.storage.log_layout import LogSegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
