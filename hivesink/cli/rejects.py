@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hivesink.core.table import TableName
-    from hivesink.sink.task.replay import Replayed
+    from hivesink.sink.task.attempt import Replayed
 
 _LIST = "list"
 _MOST = 20

@@ -58,6 +58,8 @@ BLOCK = "_block"
 """The stream's column of the byte at which the part of that file begins which Spark has read the row in."""
 LINE = "_line"
 """The stream's column of the row's line in that file."""
+ROW = "hivesink row"
+"""The number of a row in its block, in a column of the sink's own: no stream has that name."""
 _STREAM_COLUMNS = {
     Metadata.KEY: ("key", ("binary", "string")),
     Metadata.TOPIC: ("topic", ("string",)),

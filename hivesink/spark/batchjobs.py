@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink import errors
+from hivesink.core.column_source import ROW
 from hivesink.core.table import quoted
 from hivesink.sink.task.attempt import ROUTE
-from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import TaskReport
 from hivesink.spark import shipping, tasks
 from hivesink.spark.site import allowed_tries

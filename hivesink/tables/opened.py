@@ -28,7 +28,7 @@ from hivesink.sink.inspect.clean import Stranger, strangers
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.inspect.ownership import Ownership, require_current
 from hivesink.sink.inspect.partitions import LogFollower
-from hivesink.sink.task.commit_rule import commit_rule, patterns_of_names
+from hivesink.sink.task.events import commit_rule, patterns_of_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

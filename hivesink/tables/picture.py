@@ -15,7 +15,7 @@ from hivesink.errors import FileSystemUnknown, HiveSinkError, Unsupported
 from hivesink.formats import adapter
 from hivesink.logs import file_store
 from hivesink.sink.inspect.facts import LogFacts, read_log
-from hivesink.sink.task.commit_rule import time_extractor
+from hivesink.sink.task.events import time_extractor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

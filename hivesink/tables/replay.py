@@ -35,9 +35,9 @@ from hivesink.hiveql.render import declared
 from hivesink.logs import file_store
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.task.attempt import Letters, Replayed, ReplayRouter, run_replay
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.rejects import KEPT, SCHEMA, STREAM, beside_records, columns_of
-from hivesink.sink.task.replay import Letters, Replayed, ReplayRouter, run_replay
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

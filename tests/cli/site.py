@@ -18,7 +18,7 @@ from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.sink.commit.deadline import Deadline
+from hivesink.sink.commit.committed import Deadline
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 

@@ -12,8 +12,8 @@ import pytest
 
 from hivesink.core.manifest import PartEntry
 from hivesink.core.table import Column, Primitive
+from hivesink.sink.task.attempt import Letters, ReplayRouter
 from hivesink.sink.task.rejects import SCHEMA
-from hivesink.sink.task.replay import Letters, ReplayRouter
 from hivesink.sink.task.route import TableRouter
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore

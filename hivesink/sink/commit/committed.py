@@ -1,22 +1,30 @@
-"""The outcome of an epoch and of a whole run: counts, times, and the line of the log."""
+"""What a run tells: the outcome of its epochs, what it waits for, and how a user has changed its table."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from hivesink.config.options import OPTIONS
 from hivesink.core.manifest import NO_ROWS, Rows
 from hivesink.core.progress import Progress
+from hivesink.errors import MetastoreUnreachable, RowsHeldBack, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.records import Slice
+    from hivesink.core.table import TableSpec
+    from hivesink.errors import HiveSinkError
+    from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.task.messages import LeftSlice
 
 logger = logging.getLogger("hivesink")
 
@@ -155,3 +163,100 @@ def _readable(within: timedelta | None) -> str:
     if within is None:
         return "readable once rolled, those of unfinished partitions once these are over"
     return f"readable within {max(0, round(within.total_seconds()))} s"
+
+
+@dataclass(slots=True)
+class Deadline:
+    """Waits for at most `limit`; None: not at all. `what` says what waits."""
+
+    limit: timedelta | None
+    what: str
+    trouble: HiveSinkError | None = None
+    _since: float | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why epochs wait to be finished, or None."""
+        return None if self.trouble is None else str(self.trouble)
+
+    def has_passed(self, error: HiveSinkError, tick: float) -> bool:
+        """Whether `error` has lasted longer than the limit. `tick` is monotonic: people set the wall clock."""
+        since = self._since = tick if self._since is None else self._since
+        before, self.trouble = self.reason, error
+        if self.limit is None or tick - since > self.limit.total_seconds():
+            return True
+        # Each batch's line in the log repeats it.
+        if self.reason != before:
+            logger.warning("%s, at most %s: %s", self.what, self.limit, error)
+        return False
+
+    def clear(self) -> None:
+        self.trouble = self._since = None
+
+
+@dataclass(slots=True)
+class BlockedSlices:
+    """Slices that this run couldn't encode, since they don't fit the table any more or their segment is lost.
+
+    The run doesn't try them again, and fails once the deadline has passed, or at its end.
+    """
+
+    deadline: Deadline
+    _left: dict[Slice, LeftSlice] = field(default_factory=dict)
+
+    def __contains__(self, part: object) -> bool:
+        return part in self._left
+
+    def add(self, left: Iterable[LeftSlice]) -> None:
+        self._left |= {blocked.opened.slice: blocked for blocked in left}
+
+    def require_none(self, tick: float | None = None) -> None:
+        """Raise RowsHeldBack if there are some; with a `tick`, only once their deadline has passed."""
+        if not self._left:
+            return
+        left = self._left.values()
+        reasons = [blocked.reason for blocked in left]
+        error = RowsHeldBack(reasons, retryable=all(blocked.retryable for blocked in left))
+        if tick is None or self.deadline.has_passed(error, tick):
+            raise error
+
+
+@dataclass(slots=True)
+class TableWatch:
+    """Compares the table with `known` every `interval` seconds at most; the job's `own` settings outrank it."""
+
+    context: CommitContext
+    known: TableSpec
+    own: Collection[str]
+    interval: float
+    _next: float | None = None
+
+    def log_changes(self) -> None:
+        """Log what has changed since the last look. Others report a metastore that is down.
+
+        Raises what `ask_again` raises where the table was made again: rows that come now would wait for a table
+        that is gone.
+        """
+        tick, due = self.context.tick(), self._next
+        if due is not None and tick < due:
+            return
+        self._next = tick + self.interval
+        with suppress(MetastoreUnreachable, UnknownTable, Unsupported):
+            first = self.context.table(str(self.known.name))
+            if due is None:
+                return  # It was read just now.
+            live = self.context.registrar.table(self.known.name)
+            if live.log != first.log:
+                self.context.ask_again(str(self.known.name))
+            before, now = self._texts(self.known), self._texts(live.spec)
+            for name in sorted(before.keys() | now.keys()):
+                if before.get(name) != now.get(name):
+                    text = "%s: %s is %s, and was %s; the running query goes on without that until its next start"
+                    logger.warning(text, live.spec.name, name, now.get(name, "gone"), before.get(name, "not there"))
+            self.known = live.spec
+
+    def _texts(self, spec: TableSpec) -> dict[str, str]:
+        own = (item for item in spec.options.items() if item[0] in OPTIONS or item[0].startswith("sink."))
+        options = {name: repr(value) for name, value in own}
+        columns = {f"column {column.name}": str(column.type) for column in spec.columns}
+        return columns | {name: value for name, value in options.items() if name not in self.own}

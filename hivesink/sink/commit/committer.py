@@ -19,15 +19,20 @@ from hivesink.core.lifecycle import Stamp
 from hivesink.core.progress import count
 from hivesink.core.snapshot import Snapshot
 from hivesink.errors import EpochTaken, StoreUnavailable
-from hivesink.sink.commit.after_publish import try_estimates, write_estimates
-from hivesink.sink.commit.commits import PartitionCommits
-from hivesink.sink.commit.committed import Committed, RunCounters, Stopwatch, log_epoch
-from hivesink.sink.commit.deadline import BlockedSlices, Deadline
+from hivesink.sink.commit.committed import (
+    BlockedSlices,
+    Committed,
+    Deadline,
+    RunCounters,
+    Stopwatch,
+    TableWatch,
+    log_epoch,
+)
+from hivesink.sink.commit.context import try_estimates, write_estimates
 from hivesink.sink.commit.epochwriter import EpochWriter
 from hivesink.sink.commit.live_history import LiveHistory
-from hivesink.sink.commit.roller import Encode, Roller
+from hivesink.sink.commit.roller import Encode, PartitionCommits, Roller
 from hivesink.sink.commit.source_clock import SourceClock
-from hivesink.sink.commit.table_watch import TableWatch
 from hivesink.sink.commit.writer import watermark_policy
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.snapshot import Snapshot
 from hivesink.errors import HiveSinkError
-from hivesink.sink.commit.deadline import Deadline
+from hivesink.sink.commit.committed import Deadline
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE
 from hivesink.sink.commit.recovery import recover
 from hivesink.sink.commit.runner import PlanRunner

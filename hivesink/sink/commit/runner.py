@@ -20,7 +20,7 @@ from hivesink.core.partition import LivePartition, NewPartition, PartitionKey
 from hivesink.core.partition_commit import newest, recorded
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.snapshot import Snapshot, StagingArea, Winner
-from hivesink.sink.commit.after_publish import announce
+from hivesink.sink.commit.context import announce
 from hivesink.sink.commit.observe import gc_paused, load, load_begun, look_at_staging, take_snapshot
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hivesink.core.roll_policy import BucketRolling, RollingPolicy
 from hivesink.core.watermark import WatermarkPolicy
 from hivesink.errors import InvalidOption
 from hivesink.sink.task.assign import assigner_for, row_columns
-from hivesink.sink.task.commit_rule import commit_rule
+from hivesink.sink.task.events import commit_rule
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 
 if TYPE_CHECKING:

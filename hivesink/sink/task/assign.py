@@ -16,7 +16,7 @@ from hivesink.core.table import TIMES, TIMES_TEXT, Column, TableSpec
 from hivesink.core.time_format import unit_of
 from hivesink.errors import InvalidOption
 from hivesink.ports import BadRow
-from hivesink.sink.task.counts import counted
+from hivesink.sink.task.buckets import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

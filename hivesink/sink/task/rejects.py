@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import types
 
-from hivesink.core.column_source import LINE, PATH, named_file, stream_column
+from hivesink.core.column_source import LINE, PATH, ROW, named_file, stream_column
 from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
 from hivesink.errors import Unsupported
 from hivesink.sink.task.assign import row_columns
-from hivesink.sink.task.lines import ROW
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pytest
 
 from hivesink.metastore.common import FLAG
-from hivesink.sink.commit.after_publish import write_estimates
+from hivesink.sink.commit.context import write_estimates
 from tests.crash.site import PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events, measure_lines
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import StoreUnavailable, Unsupported
-from hivesink.sink.task.lines import LineNumbers, lines_before
 from hivesink.sink.task.messages import InputShape
+from hivesink.sink.task.route import LineNumbers, lines_before
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.sink.task.taskrun import Run
