@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.config.site import NO_SITE, Site
-from hivesink.spark.session import LOCAL, session
+from hivesink.spark.session import session
+from hivesink.spark.settings import LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.jvm import archive
-from hivesink.spark.session import LOCAL, session
+from hivesink.spark.session import session
+from hivesink.spark.settings import LOCAL
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
 from tests.embedded.thriftserver import EmbeddedThriftServer

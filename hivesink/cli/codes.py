@@ -133,7 +133,7 @@ def summary(error: BaseException) -> str:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from hivesink.spark.javaerrors import short_java_error
+    from hivesink.spark.site import short_java_error
 
     if _has_ended_heap(error):
         return _HEAP_TOO_SMALL

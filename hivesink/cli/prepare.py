@@ -8,7 +8,7 @@ from hivesink.cli.command import command
 from hivesink.cli.output import Line, Output, Report, tell
 from hivesink.embedded.metastore import loopback_classes
 from hivesink.jvm import archive, jars
-from hivesink.spark.session import LOGGING, log4j_file
+from hivesink.spark.settings import LOGGING, log4j_file
 
 
 @command

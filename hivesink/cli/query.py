@@ -140,8 +140,7 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Answer:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from hivesink.spark.answer import answer
-    from hivesink.spark.session import session
+    from hivesink.spark.session import answer, session
 
     # A TIMESTAMP is a wall clock: Spark would shift it from UTC to the zone of its JVM.
     os.environ["TZ"] = "UTC"

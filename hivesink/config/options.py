@@ -9,20 +9,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hivesink.config.formats import FORMATS
-from hivesink.config.parsers import (
-    Option,
-    duration,
-    flag,
-    interval,
-    matching,
-    one_of,
-    size,
-    sort_keys,
-    zone,
-)
+from hivesink.config.parsers import Option, duration, flag, interval, matching, one_of, size, sort_keys, zone
 from hivesink.core.bucket import TimePattern
 from hivesink.core.column_source import parse_source
 from hivesink.core.partition_commit import PolicyKind
+from hivesink.core.table import Array, Map, Struct
 from hivesink.core.time_format import parse_formats
 from hivesink.errors import InvalidOption
 from hivesink.errors.base import meant
@@ -31,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hivesink.core.column_source import ColumnSource
-
+    from hivesink.core.table import TableSpec
 
 # What each value means is in docs/options.md.
 OnBadRecord = Enum("OnBadRecord", {"FAIL": "fail", "DEAD_LETTER": "dead-letter", "DROP": "drop"})
@@ -224,3 +215,25 @@ def _unknown(name: str) -> str:
     _, _, column = name.partition(".")[2].partition(".")
     known = [*OPTIONS, f"sink.column.{column.removesuffix('.from')}.from"]
     return f"{name} is not a setting of the sink{meant(name, known)}"
+
+
+def require_columns(spec: TableSpec, config: SinkConfig) -> None:
+    """Raise InvalidOption for a setting's columns that the table lacks, or that the setting can't use."""
+    kinds = {column.name: column.type for column in spec.columns}
+    partitions = {column.name for column in spec.partition_columns}
+    problems = []
+    for key in config["sink.sort-by"] or ():
+        kind = kinds.get(key.column)
+        if key.column in partitions:
+            problem = "a partition column: it has the same value for all rows of a file"
+        elif kind is None:
+            problem = f"which is no column of {spec.name}"
+        elif isinstance(kind, Array | Map | Struct):
+            problem = f"which is {kind}: write columns that are not nested"
+        else:
+            continue
+        problems.append(f"sink.sort-by names {key.column!r}, {problem}")
+    times = config["sink.timestamp-format"].keys() - kinds.keys() - partitions - {""}
+    problems += [f"sink.timestamp-format names {name!r}, which is no column of {spec.name}" for name in sorted(times)]
+    if problems:
+        raise InvalidOption(tuple(problems))

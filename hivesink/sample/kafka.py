@@ -11,7 +11,7 @@ from hivesink.sample.source import Place, Sample
 from hivesink.sink.task.messages import InputShape
 from hivesink.spark import sources
 from hivesink.spark.session import session_for_kafka
-from hivesink.spark.topics import ASK
+from hivesink.spark.sources import ASK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import re
-from functools import partial
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from hivesink import errors
 from hivesink.core.column_source import ROW
+from hivesink.core.manifest import Rows
 from hivesink.core.table import quoted
+from hivesink.sink.task import attempt
 from hivesink.sink.task.attempt import ROUTE
-from hivesink.sink.task.messages import TaskReport
-from hivesink.spark import shipping, tasks
+from hivesink.sink.task.messages import TaskFailure, TaskReport
+from hivesink.spark import shipping
 from hivesink.spark.site import allowed_tries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.conf import RuntimeConfig
 
     from hivesink.core.roll_policy import Encoding
+    from hivesink.sink.task.attempt import TaskTools
     from hivesink.sink.task.messages import TaskPlan
     from hivesink.wiring import OpenedWriter
 
@@ -50,13 +57,13 @@ class BatchJobs:
     def write(self, rows: DataFrame, plan: TaskPlan, records: int | None) -> list[TaskReport]:
         """Write segments of `rows`; `records` as for `RecordSizes.prepare`."""
         routed = self._routed(self._sizes.prepare(rows, records), plan)
-        reports = self._reports(routed, partial(tasks.write, sealed=self._order(plan)))
+        reports = self._reports(routed, partial(write_rows, sealed=self._order(plan)))
         self._sizes.learn(reports)
         return reports
 
     def encode(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> list[TaskReport]:
         numbers = self._spark.range(0, len(work), 1, len(work))
-        return self._reports(numbers, partial(tasks.encode, sealed=self._order(plan), work=shipping.sealed(work)))
+        return self._reports(numbers, partial(encode_rows, sealed=self._order(plan), work=shipping.sealed(work)))
 
     def _routed(self, rows: DataFrame, plan: TaskPlan) -> DataFrame:
         """`rows`, each partition's in a single task if the settings say so."""
@@ -66,7 +73,7 @@ class BatchJobs:
             return rows
         counted = [StructField(ROW, LongType())] if plan.shape.block in rows.columns else []
         schema = StructType([*rows.schema.fields, *counted, StructField(ROUTE, StringType())])
-        routed = rows.mapInArrow(partial(tasks.route, sealed=self._order(plan)), schema)
+        routed = rows.mapInArrow(partial(route_rows, sealed=self._order(plan)), schema)
         return routed.repartition(self.tasks, quoted(ROUTE)).drop(ROUTE)
 
     def _order(self, plan: TaskPlan) -> shipping.Sealed:
@@ -134,3 +141,69 @@ def _known(conf: RuntimeConfig) -> str | None:
         return conf.get(BYTES)
     except (Py4JJavaError, PySparkException):  # PySpark 3.5 doesn't know Spark's exception.
         return None
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Options of glibc's `mallopt`."""
+_KEPT = 64 << 20
+"""Bytes of free memory that a worker keeps."""
+
+
+def write_rows(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
+    """In a task: write its rows and yield its report."""
+    yield _report(sealed, partial(attempt.run_task, batches))
+
+
+def route_rows(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
+    """In a task: its rows with their partitions. Errors are raised: a retry must send each row to the same task."""
+    plan, tools, _ = shipping.unsealed(sealed)
+    yield from attempt.route(batches, plan, tools.open(plan))
+
+
+def encode_rows(
+    batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed, work: shipping.Sealed
+) -> Iterator[pa.RecordBatch]:
+    """In a task: encode the rows that its number in `batches` says, and yield its report."""
+
+    def run(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> TaskReport:
+        mine = [piece for batch in batches for number in batch.column(0).to_pylist() for piece in all_work[number]]
+        return attempt.run_encoding(mine, plan, tools, task, task_attempt)
+
+    all_work = shipping.unsealed(work)
+    yield _report(sealed, run)
+
+
+@cache
+def settle() -> None:
+    """Prepare this process for many batches, once its modules are loaded (docs/performance.md)."""
+    # Where pandas is installed, Arrow's first array imports it.
+    pa.array(())
+    # PySpark's worker collects garbage after each task, which takes 50 ms with the modules loaded by now.
+    gc.freeze()
+    # Else each chunk gives its arrays back to the kernel and gets them again page by page: a quarter of its decoding.
+    with suppress(AttributeError, OSError):  # Only glibc has it.
+        allocator = ctypes.CDLL(None)
+        for option, size in ((_TRIM_THRESHOLD, _KEPT), (_MMAP_THRESHOLD, _KEPT // 4)):
+            allocator.mallopt(option, size)
+
+
+def _report(sealed: shipping.Sealed, run: Callable[[TaskPlan, TaskTools, int, int], TaskReport]) -> pa.RecordBatch:
+    """What `run` reports.
+
+    An error of the sink's is raised only where Spark may try the task again and that may help; otherwise it is
+    reported, so that the driver has it as it is, not inside Spark's stack trace.
+    """
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    task, task_attempt, tries = context.partitionId(), context.taskAttemptId(), 1
+    try:
+        plan, tools, tries = shipping.unsealed(sealed)
+        opened = tools.open(plan)
+        settle()
+        report = run(plan, opened, task, task_attempt)
+    except errors.HiveSinkError as error:
+        if error.retryable and context.attemptNumber() + 1 < tries:
+            raise
+        report = TaskReport(task, task_attempt, Rows(), failure=TaskFailure(str(error), error.retryable))
+    return pa.RecordBatch.from_pydict({"report": [report.encode()]})

@@ -13,7 +13,7 @@ from pyspark import daemon, worker
 from hivesink import wiring
 from hivesink.config.formats import FORMATS
 from hivesink.formats import adapter
-from hivesink.spark import tasks
+from hivesink.spark import batchjobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,6 @@ def ending_with_spark(serve: Callable[[socket, bool], int]) -> Callable[[socket,
 
 
 if __name__ == "__main__":
-    tasks.settle()
+    batchjobs.settle()
     daemon.worker = ending_with_spark(daemon.worker)  # type: ignore[assignment] # any such function will do
     daemon.manager()

@@ -19,10 +19,8 @@ from hivesink.core.topics import KnownTopics
 from hivesink.logs import file_system
 from hivesink.sink.task.attempt import check_input
 from hivesink.spark.batchjobs import BatchJobs
-from hivesink.spark.checkpoint import batch_ref, batch_watermark, left_over, next_batch, next_watermark
-from hivesink.spark.checkpoint_files import Checkpoint
-from hivesink.spark.input import input_shape, needed_input, watermark_of
-from hivesink.spark.javaerrors import briefly, short_java_error
+from hivesink.spark.checkpoint import Checkpoint, batch_ref, batch_watermark, left_over, next_batch, next_watermark
+from hivesink.spark.input import SourceFiles, input_shape, needed_input, watermark_of
 from hivesink.spark.running import (
     Running,
     comes_as_read,
@@ -36,8 +34,8 @@ from hivesink.spark.running import (
     traits_of,
     trigger_interval,
 )
-from hivesink.spark.sourcefiles import SourceFiles
-from hivesink.spark.topics import ids_at_start, ids_now
+from hivesink.spark.site import briefly, short_java_error
+from hivesink.spark.sources import ids_at_start, ids_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

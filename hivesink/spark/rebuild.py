@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.bucket import normal, scheme
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, chain
 from hivesink.errors import InvalidOption, Unsupported, appending
-from hivesink.spark.checkpoint import METADATA, VERSION
-from hivesink.spark.checkpoint_files import TOPICS
+from hivesink.spark.checkpoint import METADATA, TOPICS, VERSION
 from hivesink.storage.fs import retry_unknown, stage
 
 if TYPE_CHECKING:

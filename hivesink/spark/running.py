@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import NextBatch
     from hivesink.core.offsets import SourceOffset
-    from hivesink.spark.checkpoint_files import Checkpoint
+    from hivesink.spark.checkpoint import Checkpoint
     from hivesink.wiring import OpenedWriter
 
 

@@ -14,7 +14,8 @@ from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.errors import HiveSinkError
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
-from hivesink.spark.session import LOCAL, session
+from hivesink.spark.session import session
+from hivesink.spark.settings import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.embedded import server
-from hivesink.spark.session import LOGGING
+from hivesink.spark.settings import LOGGING
 from tests.cluster.hive import BY_SCAN, FROM_STATISTICS, Hive
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ def in_zone(zone: str, metastore: str, warehouse: Path, steps: list[dict[str, An
 
 
 def _main() -> None:
-    from hivesink.spark.session import logging_settings, session
+    from hivesink.spark.session import session
+    from hivesink.spark.settings import logging_settings
 
     request = json.load(sys.stdin)
     metastore, warehouse, zone = request["metastore"], Path(request["warehouse"]), request["zone"]

@@ -28,7 +28,7 @@ def test_no_broker_answers(spark: SparkSession) -> None:
 def test_a_session_without_the_connector(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """To py4j a class that no jar has is a package, as here each of `org`."""
     jvm = driver_jvm(spark)
-    monkeypatch.setattr("hivesink.spark.topics.driver_jvm", lambda _: SimpleNamespace(java=jvm.java, org=jvm.nowhere))
+    monkeypatch.setattr("hivesink.spark.sources.driver_jvm", lambda _: SimpleNamespace(java=jvm.java, org=jvm.nowhere))
     with pytest.raises(Unsupported, match=r"connector isn't loaded.*session\(…, kafka=True\)"):
         sources.kafka(spark, "127.0.0.1:1", "clicks", options=SOON)
 

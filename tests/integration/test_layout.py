@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink import errors
-from hivesink.spark import tasks
+from hivesink.spark import batchjobs
 from tests.integration.stage import ON_EPOCH
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def test_an_error_of_a_task_that_shuffles_is_told_in_a_line(stage: Stage, monkey
 
     stage.create()
     put(stage, *range(10))
-    monkeypatch.setattr(tasks, "route", route)
+    monkeypatch.setattr(batchjobs, "route_rows", route)
     with pytest.raises(errors.TaskFailed, match=r"^a task failed: could not write /w/t: the disk is full$") as told:
         stage.drain(stage.sink(options=SHUFFLED))
     assert told.value.retryable

@@ -16,7 +16,7 @@ from hivesink.cli.output import Grid, jsonable
 from hivesink.cli.query import Answer, Engine, _report
 from hivesink.config.site import NO_SITE
 from hivesink.errors import NotCovered
-from hivesink.spark.answer import answer
+from hivesink.spark.session import answer
 from hivesink.tables import duck
 from hivesink.tables.duck import ask
 from tests.integration.everytype import CLOCKS, EVERYTHING

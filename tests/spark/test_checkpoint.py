@@ -10,8 +10,7 @@ import pytest
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.errors import CheckpointUnreadable
-from hivesink.spark.checkpoint import batch_ref, next_batch, next_watermark, pinned_setting
-from hivesink.spark.checkpoint_files import Checkpoint
+from hivesink.spark.checkpoint import Checkpoint, batch_ref, next_batch, next_watermark, pinned_setting
 from hivesink.spark.rebuild import files_of
 from tests.inmemory.filesystem import MemoryFileSystem
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gc
+import os
+import socket
 import sys
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from hivesink.jvm import archive
+from hivesink.spark.daemon import ending_with_spark
 from hivesink.spark.session import LATE_COMPILING, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pytest
     from pyspark.sql import SparkSession
 
 
@@ -32,7 +36,7 @@ def test_a_worker_has_all_that_a_task_needs(spark: SparkSession) -> None:
     assert (main, frozen) == ("hivesink.spark.daemon", "True")
     needed = {
         "hivesink.wiring",
-        "hivesink.spark.tasks",
+        "hivesink.spark.batchjobs",
         "hivesink.decode.json.nested",
         "pyarrow.parquet",
         "pyspark.worker",
@@ -59,3 +63,21 @@ def test_a_users_own_class_for_checkpoints_stays(spark: SparkSession) -> None:
         assert start("tests", {"spark.master": str(spark.sparkContext.master)}).conf.get(name) == own
     finally:
         spark.conf.set(name, str(before))
+
+
+def test_a_worker_whose_socket_spark_has_closed_ends_in_silence(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def serve(sock: socket.socket, authenticated: bool) -> int:
+        assert authenticated
+        with os.fdopen(os.dup(sock.fileno()), "wb") as spark:
+            spark.write(b"the end of a task")
+        return 0
+
+    for gone in (False, True):
+        own, sparks = socket.socketpair()
+        with own, sparks:
+            if gone:
+                sparks.close()
+            assert ending_with_spark(serve)(own, True) == int(gone)
+    assert capfd.readouterr() == ("", "")

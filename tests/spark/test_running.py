@@ -21,7 +21,7 @@ from hivesink.errors import SourceUnreachable
 from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.spark.query import HiveQuery, newest
 from hivesink.spark.running import Questions, is_marked, traits_of, trigger_interval, watermarks
-from hivesink.spark.topics import ids_now
+from hivesink.spark.sources import ids_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

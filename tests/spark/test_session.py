@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.errors import InvalidOption, JavaFailed
-from hivesink.spark import session
-from hivesink.spark.session import choose, given_settings, logging_settings, start
+from hivesink.spark import settings
+from hivesink.spark.session import start
+from hivesink.spark.settings import choose, given_settings, logging_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +97,7 @@ def test_a_metastore_of_hive_4_gets_its_own_client(monkeypatch: pytest.MonkeyPat
     assert "hive-exec-4.0.1.jar" in there(hive=4)[jars]
     assert jars not in there({version: "3.1.3"}, hive=4)
     # Spark 3.5 has no client of Hive 4, and goes on with its own.
-    monkeypatch.setattr(session, "SPARK_4", 99)
+    monkeypatch.setattr(settings, "SPARK_4", 99)
     assert version not in there(hive=4)
 
 

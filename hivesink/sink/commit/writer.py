@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.config.columns import require_columns
+from hivesink.config.options import require_columns
 from hivesink.config.plugins import load_plugin
 from hivesink.core.column_source import misfit
 from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
