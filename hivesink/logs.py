@@ -7,8 +7,8 @@ from posixpath import normpath, split
 from typing import TYPE_CHECKING, NamedTuple
 
 from hivesink.config.site import NO_SITE, Site
-from hivesink.core.bucket import file_system_of, normal, scheme
-from hivesink.core.ownership import LogAddress, default_root
+from hivesink.core.log import LogAddress, default_root
+from hivesink.core.partition import file_system_of, normal, scheme
 from hivesink.errors import InvalidOption
 from hivesink.storage.rename_store import RenameStorage
 

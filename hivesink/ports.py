@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
 
-from hivesink.core.ownership import PROPERTY
+from hivesink.core.log import PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.log import LogView, Mark, StagingIntent
+    from hivesink.core.log import LogView, Mark, RootRecord, StagingIntent
     from hivesink.core.manifest import Floor, Manifest
-    from hivesink.core.ownership import RootRecord
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.partition import Estimate, LivePartition, NewPartition, PartitionKey
-    from hivesink.core.partition_commit import Recorded
+    from hivesink.core.records import Recorded
     from hivesink.core.table import Column, TableName, TableSpec
 
 _T = TypeVar("_T")

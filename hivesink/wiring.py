@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.options import SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
-from hivesink.core.field_ids import as_properties, field_ids
 from hivesink.core.lifecycle import Identity
-from hivesink.core.log import require_writer_name
-from hivesink.core.ownership import PROPERTY
+from hivesink.core.log import PROPERTY, require_writer_name
 from hivesink.core.partition_commit import PolicyKind
+from hivesink.core.table import as_properties, field_ids
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.refit import refit
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import HistoryPolicy, LastBatch
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.roll_policy import Encoding
-    from hivesink.core.rolling import OpenRows
+    from hivesink.core.rolling import Encoding, OpenRows
     from hivesink.core.table import TableName, TableSpec
     from hivesink.errors import HiveSinkError
     from hivesink.hiveql.apply import Catalog

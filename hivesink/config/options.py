@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hivesink.config.formats import FORMATS
 from hivesink.config.parsers import Option, duration, flag, interval, matching, one_of, size, sort_keys, zone
-from hivesink.core.bucket import TimePattern
 from hivesink.core.column_source import parse_source
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.table import Array, Map, Struct
-from hivesink.core.time_format import parse_formats
+from hivesink.core.time_format import TimePattern, parse_formats
 from hivesink.errors import InvalidOption
 from hivesink.errors.base import meant
 

@@ -7,11 +7,14 @@ it starts again at 0 with every new checkpoint, which is how other sinks lose or
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType
 
 from hivesink import errors
 from hivesink.core.column_source import named_file
-from hivesink.core.offsets import FilesOffset, SourceOffset, TopicIds, chain, runs_back, with_ids
+from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset, TopicIds, chain, runs_back, with_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
@@ -185,3 +188,54 @@ def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[st
         if isinstance(done, FilesOffset) and isinstance(now, FilesOffset)
         for path in done.found_in(now)
     )
+
+
+class KnownTopics:
+    """The ids of the topics that a run of a query reads.
+
+    All that was planned and read between two answers of Kafka with the same id is of that topic. So the run asks before
+    it plans, and again once a batch has been read, before anything of it is decided.
+    """
+
+    def __init__(self) -> None:
+        self._ids: list[dict[str, str]] = []
+
+    def begin(self, last: LastBatch | None, first: NextBatch, kept: TopicIds) -> None:
+        """Learn which topics the run goes on in: `kept` are those that its checkpoint began with."""
+        self.learn(kept)
+        if last and last.ref.query == first.query:
+            for offsets in (first.start, first.end):
+                self.learn(tuple(map(_read_on, last.ref.end, offsets or ())))
+
+    def learn(self, now: TopicIds) -> tuple[str, ...]:
+        """The topics have these ids now; a topic that isn't there keeps its id. Returns those that had another id."""
+        self._ids += [{} for _ in now[len(self._ids) :]]
+        both = list(zip(self._ids, now, strict=False))
+        again = [name for known, ids in both for name, id_ in ids.items() if known.get(name, id_) != id_]
+        for known, ids in both:
+            known |= {**ids, **known}
+        return tuple(dict.fromkeys(again))
+
+    def lacks(self, end: tuple[SourceOffset, ...]) -> bool:
+        """Whether a batch up to `end` reads a topic whose id nobody has asked for."""
+        ids = [*self._ids, *({} for _ in end)]
+        return any(_topics(offset) - known.keys() for offset, known in zip(end, ids, strict=False))
+
+    @property
+    def ids(self) -> TopicIds:
+        return tuple(map(dict, self._ids))
+
+
+def _read_on(end: SourceOffset, start: SourceOffset) -> Mapping[str, str]:
+    """The ids of the topics that a batch from `start` reads on in the middle, from a log's `end`.
+
+    A topic that begins elsewhere may be new, as where a person lets another history follow.
+    """
+    if not (isinstance(end, KafkaOffset) and isinstance(start, KafkaOffset)):
+        return {}
+    names = {topic for (topic, _), at in {*end.next} & {*start.next} if at > 0}
+    return {topic: id_ for topic, id_ in end.ids.items() if topic in names}
+
+
+def _topics(offset: SourceOffset) -> set[str]:
+    return set(offset.topics()) if isinstance(offset, KafkaOffset) else set()

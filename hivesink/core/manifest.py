@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch, LastBatch
 from hivesink.core.partfile import Pending
+from hivesink.core.records import Recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import Watermark
     from hivesink.core.records import Commit, OpenBucket, Opened
-    from hivesink.core.watermark import Watermark
 
 FORMAT = 1
 REQUEUE = "requeue"
@@ -212,3 +213,10 @@ def floor_over(before: Floor | None, manifests: Iterable[Manifest]) -> Floor:
             replaced=tuple(replaced_parts(floor, (manifest,)).values()),
         )
     return floor
+
+
+def recorded(manifest: Manifest) -> tuple[Recorded, ...]:
+    """What `manifest` commits."""
+    end = manifest.last_batch.ref.end if manifest.last_batch else ()
+    mark = manifest.watermark.at if manifest.watermark else None
+    return tuple(Recorded(commit, manifest.epoch, manifest.at, mark, end) for commit in manifest.commits)

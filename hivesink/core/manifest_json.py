@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
 from hivesink.core.manifest import FORMAT, Floor, Manifest, PartEntry, Rows
-from hivesink.core.partition_commit import Recorded
-from hivesink.core.records import Commit, OpenBucket, Opened, Slice
-from hivesink.core.watermark import Watermark
+from hivesink.core.partition_commit import Watermark
+from hivesink.core.records import Commit, OpenBucket, Opened, Recorded, Slice
 from hivesink.errors import LogDamaged, NewerFormat
 
 if TYPE_CHECKING:

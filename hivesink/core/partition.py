@@ -16,7 +16,6 @@ from hivesink.errors import PartitionInvalid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-
 PartitionKey = tuple[str, str]
 """A table's name and a partition's escaped path (`""`: the unpartitioned table itself)."""
 
@@ -146,3 +145,81 @@ def _folder(path: str, folder: str) -> tuple[str, str | None]:
     if not (name and equals and value):
         raise PartitionInvalid(repr(path), f"{folder!r} is not name=value; in a value, write %2F for a slash")
     return unescape(name).lower(), None if value == DEFAULT_PARTITION else unescape(value)
+
+
+# PARTITIONS.PART_NAME. PARTITION_KEY_VALS.PART_KEY_VAL takes 255 or 256, which no folder name has room for.
+_LONGEST_PARTITION = 767
+_LOCAL = "file"
+"""The scheme of bare paths."""
+_LOCAL_PATH = re.compile(rf"(?:{_LOCAL}:(?://)?)?(/.*)", re.DOTALL)
+_USUAL_PORT = re.compile(r"^(\w[\w+.-]*://[^/:]+):8020(?=/|$)")
+
+
+def folder(table_location: str, partition: str) -> str:
+    """The folder of a new partition, or of an unpartitioned table."""
+    base = table_location.rstrip("/")
+    return f"{base}/{partition}" if partition else base
+
+
+_ASIDE = ".hivesink-waiting-"
+
+
+def aside(table_location: str, attempt: str) -> str:
+    """The hidden folder where a try's parts wait until the metastore lists their partition.
+
+    It is in the table's folder, but outside every partition's, whose files Hive's INSERT INTO an unlisted partition
+    deletes (HIVE-29744). Each try has its own folder: tries of other users may lack the right to write in it.
+    """
+    return f"{table_location.rstrip('/')}/{_ASIDE}{attempt}"
+
+
+def is_aside(folder: str) -> bool:
+    """Whether `aside` makes such a `folder`."""
+    return folder.rstrip("/").rpartition("/")[2].startswith(_ASIDE)
+
+
+def is_hidden(below: str) -> bool:
+    """Whether readers skip a folder: Hive's rule, with Spark's exception for partition folders."""
+    names = [name for name in below.split("/") if name]
+    return any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in names)
+
+
+def same_location(left: str, right: str) -> bool:
+    """Whether two locations are the same folder, by their text."""
+    return left == right or normal(left) == normal(right)
+
+
+def normal(location: str) -> str:
+    """A single spelling of a location: no trailing slash, a local path without scheme, no port 8020, HDFS's usual."""
+    local = _LOCAL_PATH.fullmatch(location)
+    return (local[1] if local else _USUAL_PORT.sub(r"\1", location)).rstrip("/") or "/"
+
+
+def with_scheme(location: str) -> str:
+    """`location`, with its scheme also if it is a bare path."""
+    return f"{_LOCAL}:{location}" if location.startswith("/") else location
+
+
+def file_system_of(location: str) -> str:
+    """What stands before the path in a location: `hdfs://nameservice`; nothing before a bare path."""
+    return (re.match(r"(?:\w[\w+.-]*:(?://[^/]*)?)?", location) or [""])[0]
+
+
+def scheme(location: str) -> str:
+    """The scheme of a location, as of a bare path too; empty for what is no location."""
+    parts = re.fullmatch(r"(\w[\w+.-]*):/.*", with_scheme(location), re.DOTALL)
+    return parts[1] if parts else ""
+
+
+def unregistrable(path: str) -> str | None:
+    """Why the metastore's database can't hold partition `path`; None if it can.
+
+    Derby, MySQL and SQL Server ignore blanks at the end of names: `dt=a` and `dt=a ` can't both be registered.
+    Lengths are in UTF-16, as Derby counts.
+    """
+    length = len(path.encode("utf-16-le", "surrogatepass")) // 2
+    if length > _LONGEST_PARTITION:
+        return f"a partition name of {length} characters; the metastore takes {_LONGEST_PARTITION}"
+    if path.endswith(" "):
+        return f"partition {path!r} ends in a blank: the metastore can't distinguish it from {path.rstrip(' ')!r}"
+    return None

@@ -6,24 +6,17 @@ published. Rows that come later make a new revision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
 from enum import Enum
-from typing import TYPE_CHECKING
-
-from hivesink.core.partition import known_as
-from hivesink.core.records import Commit
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Container, Iterable, Mapping
 
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.offsets import SourceOffset
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_time import PartitionClock
-    from hivesink.core.watermark import Watermark
+    from hivesink.core.records import Commit
 
 
 class PolicyKind(Enum):
@@ -33,22 +26,6 @@ class PolicyKind(Enum):
     SUCCESS_FILE = "success-file"
     INSERT_EVENT = "insert-event"
     CUSTOM = "custom"
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A commit with the epoch that decided it, its time (UTC), the watermark then, and the offsets that it covers."""
-
-    commit: Commit
-    epoch: Epoch
-    at: datetime
-    watermark: datetime | None
-    end: tuple[SourceOffset, ...]
-
-    def known_as(self, table: str) -> Recorded:
-        """As it is known where the log's table is `table`."""
-        name, _ = known_as(self.commit.key, table)
-        return self if name == self.commit.table else replace(self, commit=replace(self.commit, table=name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,38 +41,6 @@ class CommittedPartition:
     location: str
     files: tuple[str, ...]
     commit: Commit
-
-
-def recorded(manifest: Manifest) -> tuple[Recorded, ...]:
-    """What `manifest` commits."""
-    end = manifest.last_batch.ref.end if manifest.last_batch else ()
-    mark = manifest.watermark.at if manifest.watermark else None
-    return tuple(Recorded(commit, manifest.epoch, manifest.at, mark, end) for commit in manifest.commits)
-
-
-def newest(records: Iterable[Recorded], table: str | None = None) -> dict[PartitionKey, Recorded]:
-    """The newest record of each partition, whatever the order; as it is known where the log's table is `table`.
-
-    An epoch of kind `move` repeats a revision: its own offsets cover rows that came later.
-    """
-    records_by_key: dict[PartitionKey, Recorded] = {}
-    for record in records:
-        today = record if table is None else record.known_as(table)
-        before = records_by_key.get(today.commit.key)
-        if before is None or (today.commit.revision, -today.epoch) > (before.commit.revision, -before.epoch):
-            records_by_key[today.commit.key] = today
-    return records_by_key
-
-
-def commit_after(before: Commit | None, key: PartitionKey, rows: int, files: int) -> Commit:
-    """The next revision, with so many more rows and files."""
-    was = before or Commit(*key, 0, 0, 0)
-    return Commit(*key, was.revision + 1, was.rows + rows, was.files + files)
-
-
-def commit_without(before: Commit, lost: Sequence[PartEntry]) -> Commit:
-    """The next revision, once a person has given up the parts in `lost`."""
-    return commit_after(before, before.key, -sum(part.rows for part in lost), -len(lost))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +100,81 @@ def due_commits(
     over = {key for key in waiting if rule.is_over(key, ages[key], mark)}
     held = {key for key in waiting - over if key not in committed or rule.end(key) is not None}
     return Waits(frozenset(held), frozenset(key for key in over if key not in committed))
+
+
+_T = TypeVar("_T", int, datetime)
+
+_BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def newest_likely(times: Iterable[_T], limit: _T) -> _T | None:
+    """The newest of `times` up to `limit`, beyond which a time is taken to be wrong; if there are no others, of all."""
+    return max(times, key=lambda at: (at <= limit, at), default=None)
+
+
+def latest(*times: datetime | None) -> datetime | None:
+    """The latest of those that are known."""
+    return max((time for time in times if time is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkPolicy:
+    """`delay` is how late rows may come in order; a source partition without records for `idle` holds nothing back."""
+
+    delay: timedelta
+    idle: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """`at` (UTC) never goes back; None: nothing is known yet.
+
+    `newest` holds the newest event time (UTC) of each partition of the source, None where there is none. It is empty
+    if the watermark is Spark's own. `quiet` says since when (UTC) partitions have had no rows; those of which the batch
+    of this very epoch had some are left out.
+    """
+
+    at: datetime | None = None
+    newest: Mapping[str, datetime | None] = field(default_factory=dict)
+    quiet: Mapping[str, datetime] = field(default_factory=dict)
+    goes_on: bool = True
+    """Whether it goes on by the clock while no records come."""
+    clock: datetime | None = None
+    """Where (UTC) the clock goes on in the next silence, if the newest event time isn't later: never back."""
+
+    def saw(self, newest: Mapping[str, datetime | None], now: datetime) -> Watermark:
+        """These event times have come too. One that is later than `now` counts as `now`: that hour isn't over."""
+        times = {name: latest(self.newest.get(name), time and min(time, now)) for name, time in newest.items()}
+        return replace(self, newest={**self.newest, **times})
+
+    def without(self, gone: str) -> Watermark:
+        """Without a partition that the source no longer has."""
+        return replace(self, newest={name: time for name, time in self.newest.items() if name != gone})
+
+    def reached(self, silence: Mapping[str, timedelta], policy: WatermarkPolicy) -> Watermark:
+        """The watermark once each partition in `newest` has had no row for so long.
+
+        The clock waits for every `silence`, also for that of no partition.
+        """
+        active = [time for name, time in self.newest.items() if silence[name] < policy.idle]
+        if None in active:
+            return self
+        times = [behind(time, policy) for time in active or self.newest.values() if time is not None]
+        if active:
+            return self.at_least(min(times))
+        start, shortest = max(times, default=None), min(silence.values(), default=policy.idle)
+        mark, clock = self.at_least(start), latest(start, self.clock)
+        return mark if clock is None or shortest < policy.idle else mark.at_least(clock + (shortest - policy.idle))
+
+    def has_passed(self, end: datetime) -> bool:
+        """Whether all rows before `end` are taken to have come."""
+        return self.at is not None and end <= self.at
+
+    def at_least(self, time: datetime | None) -> Watermark:
+        """At `time`, or where it is already."""
+        return replace(self, at=latest(self.at, time))
+
+
+def behind(newest: datetime, policy: WatermarkPolicy) -> datetime:
+    """The watermark that follows from the newest event time."""
+    return max(newest, _BEGINNING + policy.delay) - policy.delay

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from zoneinfo import ZoneInfo
 
-    from hivesink.core.bucket import TimePattern
+    from hivesink.core.time_format import TimePattern
 
 _VARIABLE = re.compile(r"\$(\w+)", re.ASCII)
 _FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d")

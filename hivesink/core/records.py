@@ -8,10 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hivesink.core.partition import known_as
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.offsets import SourceOffset
     from hivesink.core.partition import PartitionKey
 
 
@@ -107,3 +111,39 @@ class Commit:
     @property
     def key(self) -> PartitionKey:
         return self.table, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A commit with the epoch that decided it, its time (UTC), the watermark then, and the offsets that it covers."""
+
+    commit: Commit
+    epoch: Epoch
+    at: datetime
+    watermark: datetime | None
+    end: tuple[SourceOffset, ...]
+
+    def known_as(self, table: str) -> Recorded:
+        """As it is known where the log's table is `table`."""
+        name, _ = known_as(self.commit.key, table)
+        return self if name == self.commit.table else replace(self, commit=replace(self.commit, table=name))
+
+
+def newest(records: Iterable[Recorded], table: str | None = None) -> dict[PartitionKey, Recorded]:
+    """The newest record of each partition, whatever the order; as it is known where the log's table is `table`.
+
+    An epoch of kind `move` repeats a revision: its own offsets cover rows that came later.
+    """
+    records_by_key: dict[PartitionKey, Recorded] = {}
+    for record in records:
+        today = record if table is None else record.known_as(table)
+        before = records_by_key.get(today.commit.key)
+        if before is None or (today.commit.revision, -today.epoch) > (before.commit.revision, -before.epoch):
+            records_by_key[today.commit.key] = today
+    return records_by_key
+
+
+def commit_after(before: Commit | None, key: PartitionKey, rows: int, files: int) -> Commit:
+    """The next revision, with so many more rows and files."""
+    was = before or Commit(*key, 0, 0, 0)
+    return Commit(*key, was.revision + 1, was.rows + rows, was.files + files)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import FORGET, REQUEUE
-from hivesink.core.partition_commit import commit_without
+from hivesink.core.records import commit_after
 from hivesink.core.rolling import open_rows
 from hivesink.core.snapshot import missing_parts
 
@@ -138,6 +138,10 @@ def _removing(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEnt
     return replace(
         history.following(kind, stamp),
         remove=tuple(part.target for part in gone),
-        commits=tuple(commit_without(commit, covered[key]) for key, commit in commits.items() if key in covered),
+        commits=tuple(
+            commit_after(commit, key, -sum(part.rows for part in covered[key]), -len(covered[key]))
+            for key, commit in commits.items()
+            if key in covered
+        ),
         waiting=history.rows.without(part for part in gone if part not in corrected),
     )

@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Action, AlreadyPublished, Discard, DropSegments, Forget, PartMissing, Publish
-from hivesink.core.bucket import is_aside, same_location
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.partfile import parse_staged
-from hivesink.core.partition import PartitionKey
+from hivesink.core.partition import PartitionKey, is_aside, same_location
 from hivesink.core.records import OpenBucket
 from hivesink.core.rolling import segment_epoch
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-from hivesink.core.bucket import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +96,7 @@ _TWO = "[0-9]{2}"
 _FIELDS = {"yyyy": "year", "MM": "month", "MMM": "name", "dd": "day", "HH": "hour", "mm": "minute", "ss": "second"}
 _OFFSETS = ("Z", "X", "XX", "XXX")
 _DIGITS = {"yyyy": "[0-9]{4}", "MMM": "|".join(_MONTHS)}
-_LETTERS = (*_FIELDS, "S", *_OFFSETS)
+_ALLOWED = (*_FIELDS, "S", *_OFFSETS)
 _MOST_DIGITS = 9
 
 
@@ -118,8 +122,8 @@ class TextPattern:
                 regex.append(re.escape(text))
                 continue
             is_fraction = set(letters) == {"S"} and len(letters) <= _MOST_DIGITS
-            if not (letters in _LETTERS or is_fraction):
-                message = f"{letters!r} in {pattern!r} is none of {', '.join(_LETTERS)}; put text in single quotes"
+            if not (letters in _ALLOWED or is_fraction):
+                message = f"{letters!r} in {pattern!r} is none of {', '.join(_ALLOWED)}; put text in single quotes"
                 raise ValueError(message)
             if is_fraction:
                 fields.append("fraction")
@@ -187,3 +191,75 @@ def unit_of(formats: Mapping[str, TimeFormat], column: str) -> EpochUnit:
     """The unit of a whole number that `column` has for a time: milliseconds, unless another one is declared."""
     declared = formats.get(column, formats.get(""))
     return declared if isinstance(declared, EpochUnit) else EpochUnit.MILLIS
+
+
+_LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+
+
+_UNIT = {"yyyy": "year", "MM": "month", "dd": "day", "HH": "hour", "mm": "minute", "ss": "second"}
+
+
+_TOKEN = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<letters>([A-Za-z])\3*)|(?P<text>[^A-Za-z']+)")
+
+
+def tokens(pattern: str) -> Iterator[tuple[str | None, str]]:
+    """The runs of a letter in a pattern of Java's DateTimeFormatter, and between them (None, text).
+
+    Raises ValueError for a quote that isn't closed.
+    """
+    at = 0
+    while at < len(pattern):
+        token = _TOKEN.match(pattern, at)
+        if token is None:
+            message = f"the quote at position {at + 1} of {pattern!r} is not closed"
+            raise ValueError(message)
+        at = token.end()
+        text = token["text"] if token["quoted"] is None else token["quoted"].replace("''", "'") or "'"
+        yield token["letters"], text or ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePattern:
+    """A parsed pattern of Flink's `DateTimeBucketAssigner`: the letters of Java's DateTimeFormatter that values need.
+
+    `strftime` formats with it; `unit` is the finest field that it shows.
+    """
+
+    strftime: str
+    unit: str
+
+    @classmethod
+    def parse(cls, pattern: str) -> TimePattern:
+        """Raises ValueError for letters that a partition value can't use."""
+        strftime, used = [], set()
+        for letters, text in tokens(pattern):
+            if letters is None:
+                strftime.append(text.replace("%", "%%"))
+            elif letters in _LETTERS:
+                strftime.append(_LETTERS[letters])
+                used.add(letters)
+            else:
+                message = f"{letters!r} in {pattern!r} is none of {', '.join(_LETTERS)}; put text in single quotes"
+                raise ValueError(message)
+        if not used:
+            message = f"{pattern!r} has no part of a time; use some of {', '.join(_LETTERS)}"
+            raise ValueError(message)
+        return cls("".join(strftime), _UNIT[max(used, key=[*_UNIT].index)])
+
+    @classmethod
+    def parse_all(cls, text: str) -> dict[str, TimePattern]:
+        """`pattern` (key `""`), or `column=pattern,column=pattern`. Raises ValueError."""
+        if not re.match(r"\w+\s*=", text):
+            return {"": cls.parse(text)}
+        pairs = [item.partition("=") for item in text.split(",")]
+        patterns = {column.strip().lower(): cls.parse(pattern.strip()) for column, _, pattern in pairs}
+        if len(patterns) < len(pairs):
+            message = "write each column once"
+            raise ValueError(message)
+        return patterns
+
+    def format(self, at: datetime) -> str:
+        """The value for `at`'s own wall clock; years below 1000 have four digits, as Java prints them."""
+        year = f"{at.year:04d}"
+        # `%%Y` is text: a percent sign and the letter.
+        return at.strftime(re.sub("%%|%Y", lambda field: year if field[0] == "%Y" else field[0], self.strftime))

@@ -9,8 +9,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.config.options import PREFIXES
-from hivesink.core.bucket import normal, same_location
-from hivesink.core.ownership import PROPERTY, LogAddress, default_root
+from hivesink.core.log import PROPERTY, LogAddress, default_root
+from hivesink.core.partition import normal, same_location
 from hivesink.core.table import (
     INTEGERS,
     Array,

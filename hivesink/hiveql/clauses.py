@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from hivesink.config.formats import FORMATS, SUPPORTED
-from hivesink.core.ownership import PROPERTY
+from hivesink.core.log import PROPERTY
 from hivesink.core.table import Array, Column, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
 from hivesink.errors import TypeTextInvalid

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.formats import FORMATS, format_name
-from hivesink.core.ownership import PROPERTY
+from hivesink.core.log import PROPERTY
 from hivesink.core.partition import DEFAULT_PARTITION, Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec, quoted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
 
-from hivesink.core.ownership import PROPERTY
+from hivesink.core.log import PROPERTY
 from hivesink.core.partition import Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import with_scheme
+from hivesink.core.partition import with_scheme
 from hivesink.sample.source import TopicSource
 from hivesink.spark.input import columns_to_drop
 

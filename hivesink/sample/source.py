@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from hivesink.core.bucket import is_hidden, normal, scheme, with_scheme
 from hivesink.core.column_source import LINE, PATH
+from hivesink.core.partition import is_hidden, normal, scheme, with_scheme
 from hivesink.errors import InvalidOption, WrongUsage
 from hivesink.logs import file_store, store_problems
 from hivesink.sink.task.messages import InputShape

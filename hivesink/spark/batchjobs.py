@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.conf import RuntimeConfig
 
-    from hivesink.core.roll_policy import Encoding
+    from hivesink.core.rolling import Encoding
     from hivesink.sink.task.attempt import TaskTools
     from hivesink.sink.task.messages import TaskPlan
     from hivesink.wiring import OpenedWriter

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, Place, judge, read_before
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, KnownTopics, Place, judge, read_before
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
-from hivesink.core.topics import KnownTopics
 from hivesink.logs import file_system
 from hivesink.sink.task.attempt import check_input
 from hivesink.spark.batchjobs import BatchJobs

@@ -10,8 +10,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import normal, scheme
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, chain
+from hivesink.core.partition import normal, scheme
 from hivesink.errors import InvalidOption, Unsupported, appending
 from hivesink.spark.checkpoint import METADATA, TOPICS, VERSION
 from hivesink.storage.fs import retry_unknown, stage

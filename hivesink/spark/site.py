@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from py4j.protocol import Py4JJavaError
 
 from hivesink.config.site import Site
-from hivesink.core.bucket import scheme
+from hivesink.core.partition import scheme
 from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:

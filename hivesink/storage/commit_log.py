@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hivesink import errors
 from hivesink.core import manifest_json
-from hivesink.core.log import LogView, Mark, StagingIntent, require_own, require_whole, reset_name, reset_writer
-from hivesink.core.ownership import RootRecord
+from hivesink.core.log import (
+    LogView,
+    Mark,
+    RootRecord,
+    StagingIntent,
+    require_own,
+    require_whole,
+    reset_name,
+    reset_writer,
+)
 from hivesink.errors import StoreUnavailable
 from hivesink.storage import log_layout
 from hivesink.storage.fs import DOUBTS, FileSystem, delete, drop, join, put_once, retry_unknown, stage, temporary_name
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Floor, Manifest
-    from hivesink.core.partition_commit import Recorded
+    from hivesink.core.records import Recorded
     from hivesink.ports import CommitLog
 
 _UID_WAY = "delete that file: the next start takes the uid from the log's newest manifest"

@@ -21,13 +21,13 @@ from hivesink import errors
 from hivesink.core import manifest_json
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import LogView, Mark, StagingIntent
-from hivesink.core.partition_commit import newest
+from hivesink.core.records import newest
 from hivesink.storage.fs import FileSystem, abandon, begin, delete, join, put_once, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hivesink.core.partition_commit import Recorded
+    from hivesink.core.records import Recorded
 
 _NUMBER = r"(\d{10,})"
 _MANIFEST = re.compile(rf"{_NUMBER}\.(json|{'|'.join(mark.value for mark in Mark)})", re.ASCII)

@@ -10,8 +10,8 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from hivesink import errors
-from hivesink.core.bucket import normal
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish, parse_staged
+from hivesink.core.partition import normal
 from hivesink.storage.commit_log import RenameLogRoot
 from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, abandon, begin, delete, join, retry_unknown
 

@@ -22,8 +22,7 @@ from sqlglot import ErrorLevel, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from hivesink import wiring
-from hivesink.core.bucket import is_hidden
-from hivesink.core.partition import parse_path
+from hivesink.core.partition import is_hidden, parse_path
 from hivesink.core.table import Char, TableName
 from hivesink.core.typetext import known_type
 from hivesink.decode.arrowtypes import arrow_type, spark_name

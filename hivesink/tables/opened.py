@@ -14,8 +14,8 @@ from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.epoch import STRICT
 from hivesink.core.log import require_writer_name
+from hivesink.core.progress import Policies
 from hivesink.core.table import TableName
-from hivesink.core.why_open import Policies
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NoMetastore, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
 from hivesink.hiveql.render import declared

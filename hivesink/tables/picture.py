@@ -9,8 +9,8 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hivesink.core.partition_commit import latest
 from hivesink.core.partition_time import start_of
-from hivesink.core.watermark import latest
 from hivesink.errors import FileSystemUnknown, HiveSinkError, Unsupported
 from hivesink.formats import adapter
 from hivesink.logs import file_store

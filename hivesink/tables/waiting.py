@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hivesink.core.partition import PartitionKey
+    from hivesink.core.progress import Policies
     from hivesink.core.table import Column
-    from hivesink.core.why_open import Policies
     from hivesink.sink.inspect.partitions import LogFollower, PartitionState
     from hivesink.tables.opened import OpenedTable
 

@@ -6,7 +6,7 @@ import math
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from hivesink.core.bucket import normal
+from hivesink.core.partition import normal
 from hivesink.logs import file_store
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from hivesink.core.field_ids import field_ids
-from hivesink.core.table import TableName
+from hivesink.core.table import TableName, field_ids
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import Ingest
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.ownership import PROPERTY, LogAddress
+from hivesink.core.log import PROPERTY, LogAddress
 from hivesink.core.table import TableName
 from hivesink.errors import TableMadeAgain
 from hivesink.metastore import connect

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.ownership import RootRecord
+from hivesink.core.log import RootRecord
 from hivesink.errors import LogDamaged
 from hivesink.logs import log_root
 from tests.contracts.manifests import small

@@ -13,8 +13,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Floor, Rows
 from hivesink.core.manifest_json import encode
 from hivesink.core.offsets import KafkaOffset
-from hivesink.core.partition_commit import Recorded, newest
-from hivesink.core.records import Commit
+from hivesink.core.records import Commit, Recorded, newest
 from hivesink.errors import HiveSinkError, LogDamaged
 from hivesink.logs import file_system
 from hivesink.storage.commit_log import RenameCommitLog

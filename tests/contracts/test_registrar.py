@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.ownership import PROPERTY, LogAddress
+from hivesink.core.log import PROPERTY, LogAddress
 from hivesink.core.partition import NewPartition, partition_path
 from hivesink.core.table import Column, Primitive, TableName
 from hivesink.errors import (

@@ -14,9 +14,8 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, floor_over, live_parts
 from hivesink.core.manifest_json import decode, decode_floor, decode_records, encode, encode_floor, encode_records
 from hivesink.core.offsets import FilesOffset, KafkaOffset
-from hivesink.core.partition_commit import Recorded
-from hivesink.core.records import Commit
-from hivesink.core.watermark import Watermark
+from hivesink.core.partition_commit import Watermark
+from hivesink.core.records import Commit, Recorded
 from hivesink.errors import LogDamaged, NewerFormat
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.local import LocalFileSystem

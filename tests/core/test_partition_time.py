@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hivesink.core.bucket import TimePattern
 from hivesink.core.partition import partition_path
 from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
+from hivesink.core.time_format import TimePattern
 
 UTC = ZoneInfo("UTC")
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -33,13 +33,12 @@ from hivesink.core.actions import (
     Register,
     Trim,
 )
-from hivesink.core.bucket import aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
 from hivesink.core.log import LogView, Mark, StagingIntent
 from hivesink.core.manifest import Floor, Manifest, PartEntry, floor_over, replaced_parts
 from hivesink.core.partfile import PartName, Stage
-from hivesink.core.partition import LivePartition
+from hivesink.core.partition import LivePartition, aside
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.records import Commit, Opened, Slice

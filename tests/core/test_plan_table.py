@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core import actions
-from hivesink.core.bucket import aside
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
 from hivesink.core.manifest import PartEntry
-from hivesink.core.partition import LivePartition
+from hivesink.core.partition import LivePartition, aside
 from hivesink.core.plan import plan, until_look
 from hivesink.core.records import OpenBucket, Slice
 from hivesink.core.snapshot import Snapshot

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from hivesink.core.ownership import default_root
+from hivesink.core.log import default_root
 from hivesink.errors import HiveSinkError
 from hivesink.metastore.common import is_trusted
 from hivesink.ports import BadRow, DecodedRows

@@ -14,8 +14,7 @@ import pytest
 
 from hivesink.config.formats import ParquetCompression
 from hivesink.config.options import SinkConfig
-from hivesink.core.field_ids import field_ids
-from hivesink.core.table import Column, SortKey
+from hivesink.core.table import Column, SortKey, field_ids
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.formats.parquet import Dictionaries, ParquetFormat

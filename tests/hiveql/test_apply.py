@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.bucket import normal
-from hivesink.core.ownership import PROPERTY, LogAddress, default_root
+from hivesink.core.log import PROPERTY, LogAddress, default_root
+from hivesink.core.partition import normal
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import DdlInvalid, HiveSinkError, TableExists
 from hivesink.hiveql.apply import Alter, Create, Nothing, apply, plan_all

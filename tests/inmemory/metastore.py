@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.config.formats import FORMATS
-from hivesink.core.ownership import PROPERTY
+from hivesink.core.log import PROPERTY
 from hivesink.core.partition import Estimate, LivePartition, NewPartition, partition_path
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
 from hivesink.metastore.common import (

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from hivesink import errors
-from hivesink.core.ownership import PROPERTY
+from hivesink.core.log import PROPERTY
 from tests.cli.site import hivesink
 from tests.integration.stage import ON_EPOCH, Stage, hive_reader
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.config.options import check
-from hivesink.core.ownership import default_root
+from hivesink.core.log import default_root
 from hivesink.core.table import TableName
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl

@@ -12,7 +12,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from hivesink.core.partition_commit import Recorded, newest, recorded
+from hivesink.core.manifest import recorded
+from hivesink.core.records import Recorded, newest
 from hivesink.errors import InvalidOption
 from hivesink.logs import commit_log
 from tests.integration.stage import wait_until

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.roll_policy import Encoding
+    from hivesink.core.rolling import Encoding
     from hivesink.ports import CommitLog, FileStore, Metastore
     from hivesink.sink.commit.committed import Committed
 

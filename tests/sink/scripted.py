@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hivesink.core.epoch import BatchRef
-    from hivesink.core.watermark import Watermark
+    from hivesink.core.partition_commit import Watermark
     from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
     from tests.sink.timed import Timed
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hivesink.core.partition_commit import newest, recorded
+from hivesink.core.manifest import recorded
+from hivesink.core.records import newest
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.attempt import TaskTools, run_task
 from hivesink.sink.task.messages import InputShape
@@ -23,7 +24,7 @@ from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Job, Lines, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hivesink.core.partition_commit import Recorded
+    from hivesink.core.records import Recorded
     from hivesink.ports import Metastore
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hivesink.config.site import NO_SITE
-from hivesink.core.bucket import file_system_of, scheme, with_scheme
+from hivesink.core.partition import file_system_of, scheme, with_scheme
 from hivesink.errors import InvalidOption
 from hivesink.logs import storage_of
 

@@ -12,9 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.core.bucket import is_aside, normal
 from hivesink.core.lifecycle import Stamp
-from hivesink.core.partition import Estimate, LivePartition, PartitionKey, by_table, is_partition
+from hivesink.core.partition import Estimate, LivePartition, PartitionKey, by_table, is_aside, is_partition, normal
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.progress import count
 from hivesink.core.table import TableName

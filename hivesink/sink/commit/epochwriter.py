@@ -10,8 +10,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.core.bucket import aside, folder, normal, same_location
 from hivesink.core.manifest import PartEntry, Rows
+from hivesink.core.partition import aside, folder, normal, same_location
 from hivesink.sink.task.messages import InputShape, LeftSlice, TablePlan, TaskPlan, TaskReport
 
 if TYPE_CHECKING:

@@ -8,14 +8,12 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import is_aside
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import History, Identity, OpenEpoch
-from hivesink.core.log import LogView, missing, require_whole
-from hivesink.core.ownership import rebased
-from hivesink.core.partition import known_as
-from hivesink.core.partition_commit import newest as newest_records
-from hivesink.core.partition_commit import recorded
+from hivesink.core.log import LogView, missing, rebased, require_whole
+from hivesink.core.manifest import recorded
+from hivesink.core.partition import is_aside, known_as
+from hivesink.core.records import newest as newest_records
 from hivesink.core.repair import rolled_buckets
 from hivesink.core.rolling import open_rows
 from hivesink.core.snapshot import Snapshot, StagingArea, Winner, followed, missing_parts, newest, paths_to_look
@@ -27,8 +25,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.core.partition_commit import Recorded
-    from hivesink.core.records import Commit
+    from hivesink.core.records import Commit, Recorded
     from hivesink.sink.commit.context import CommitContext
 
 

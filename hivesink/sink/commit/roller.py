@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition import PartitionKey
-from hivesink.core.partition_commit import commit_after, due_commits
-from hivesink.core.roll_policy import Ages, Encoding, due, spread
-from hivesink.core.watermark import Watermark
+from hivesink.core.partition_commit import Watermark, due_commits
+from hivesink.core.records import commit_after
+from hivesink.core.rolling import Ages, Encoding, due, spread
 from hivesink.sink.commit.epochwriter import EpochWriter, Written
 from hivesink.sink.commit.observe import load_commits
 from hivesink.sink.task.messages import InputShape
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition_commit import CommitRule, Waits
     from hivesink.core.records import Commit
-    from hivesink.core.roll_policy import RollingPolicy
-    from hivesink.core.rolling import OpenRows
+    from hivesink.core.rolling import OpenRows, RollingPolicy
     from hivesink.sink.commit.committed import Stopwatch
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.task.messages import TaskPlan, TaskReport

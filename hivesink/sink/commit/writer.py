@@ -10,10 +10,9 @@ from hivesink.config.options import require_columns
 from hivesink.config.plugins import load_plugin
 from hivesink.core.column_source import misfit
 from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
-from hivesink.core.partition_commit import PolicyKind
+from hivesink.core.partition_commit import PolicyKind, WatermarkPolicy
 from hivesink.core.plan import Policy
-from hivesink.core.roll_policy import BucketRolling, RollingPolicy
-from hivesink.core.watermark import WatermarkPolicy
+from hivesink.core.rolling import BucketRolling, RollingPolicy
 from hivesink.errors import InvalidOption
 from hivesink.sink.task.assign import assigner_for, row_columns
 from hivesink.sink.task.events import commit_rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import normal
-from hivesink.core.ownership import RootRecord, Verdict
+from hivesink.core.log import RootRecord, Verdict
+from hivesink.core.partition import normal
 from hivesink.core.snapshot import leftovers
 from hivesink.errors import InvalidOption, LogOfAnotherTable, TableMadeAgain
 from hivesink.sink.commit.observe import load

@@ -8,11 +8,11 @@ from functools import cached_property, partial
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from hivesink.core.bucket import is_aside, is_hidden
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import LogView, Mark, missing
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts, replaced_parts
 from hivesink.core.partfile import PartName, Stage, parse_staged
+from hivesink.core.partition import is_aside, is_hidden
 from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
 

@@ -10,10 +10,9 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.core.bucket import is_hidden, normal
-from hivesink.core.log import reset_writer
+from hivesink.core.log import PROPERTY, Evidence, LogAddress, Parts, RootRecord, Verdict, reset_writer, same_table
 from hivesink.core.manifest import live_parts
-from hivesink.core.ownership import PROPERTY, Evidence, LogAddress, Parts, RootRecord, Verdict, same_table
+from hivesink.core.partition import is_hidden, normal
 from hivesink.core.table import TableName
 from hivesink.sink.inspect.facts import FoundPart, LogFacts, outside, read_log
 

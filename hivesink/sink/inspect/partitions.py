@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
-from hivesink.core.manifest import live_parts
-from hivesink.core.partition_commit import newest, recorded
-from hivesink.core.why_open import why_open
+from hivesink.core.manifest import live_parts, recorded
+from hivesink.core.progress import why_open
+from hivesink.core.records import newest
 from hivesink.errors import LogDamaged
 from hivesink.sink.inspect.facts import LogFacts, read_log
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.partition_commit import Recorded
-    from hivesink.core.records import OpenBucket
+    from hivesink.core.progress import Policies
+    from hivesink.core.records import OpenBucket, Recorded
     from hivesink.core.rolling import OpenRows
-    from hivesink.core.why_open import Policies
     from hivesink.ports import CommitLog
 
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hivesink.config.options import SinkConfig
-    from hivesink.core.bucket import TimePattern
-    from hivesink.core.time_format import EpochUnit
+    from hivesink.core.time_format import EpochUnit, TimePattern
 
 
 @dataclass(frozen=True, slots=True)

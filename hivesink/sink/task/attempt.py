@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hivesink.config.options import SinkConfig
-    from hivesink.core.roll_policy import Encoding
+    from hivesink.core.rolling import Encoding
     from hivesink.ports import BadRow, FileFormat, FileStore, Refit, Routed, RowReader, SegmentStore
 
 ROUTE = "hivesink partition"

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hivesink.config.options import OnNull
-from hivesink.core.bucket import unregistrable
-from hivesink.core.partition import DEFAULT_PARTITION, partition_path
+from hivesink.core.partition import DEFAULT_PARTITION, partition_path, unregistrable
 from hivesink.core.partition_value import canonical
 from hivesink.core.time_format import EpochUnit
 from hivesink.errors import PartitionInvalid

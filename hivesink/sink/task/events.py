@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 
 from hivesink.config.options import CommitTrigger, OnLate
 from hivesink.config.plugins import load_plugin
-from hivesink.core.partition_commit import CommitRule
+from hivesink.core.partition_commit import CommitRule, newest_likely
 from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
 from hivesink.core.table import INTEGERS, TIMES, TIMES_TEXT, Primitive
 from hivesink.core.time_format import unit_of
-from hivesink.core.watermark import newest_likely
 from hivesink.errors import InvalidOption
 from hivesink.ports import BadRow
 from hivesink.sink.task.assign import row_columns, time_patterns

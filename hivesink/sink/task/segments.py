@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.roll_policy import Encoding
-    from hivesink.core.rolling import OpenRows
+    from hivesink.core.rolling import Encoding, OpenRows
     from hivesink.core.table import Column, TableSpec
     from hivesink.errors import HiveSinkError
     from hivesink.ports import Refit, SegmentFile, SegmentStore

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.ownership import PROPERTY
+from hivesink.core.log import PROPERTY
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import TableReplaced
 from hivesink.sink.commit.committer import Committer

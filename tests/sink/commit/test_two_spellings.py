@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.core.ownership import default_root
+from hivesink.core.log import default_root
 from hivesink.sink.inspect.clean import clean, find_leftovers
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.why_open import Policies
+from hivesink.core.progress import Policies
 from hivesink.errors import LogDamaged, MetastoreUnreachable
 from hivesink.sink.commit.writer import watermark_policy
 from hivesink.sink.inspect.partitions import LogFollower

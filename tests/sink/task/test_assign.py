@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.config.options import OnNull, SinkConfig
-from hivesink.core.bucket import TimePattern
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar
-from hivesink.core.time_format import EpochUnit
+from hivesink.core.time_format import EpochUnit, TimePattern
 from hivesink.errors import InvalidOption
 from hivesink.sink.task.assign import ByPartitionColumns, ByTime, Moment, assigner_for, row_columns
 from hivesink.sink.task.buckets import buckets

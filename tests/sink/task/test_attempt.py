@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hivesink.core.bucket import aside
 from hivesink.core.manifest import Rows
-from hivesink.core.partition import DEFAULT_PARTITION
+from hivesink.core.partition import DEFAULT_PARTITION, aside
 from hivesink.core.table import Column, Primitive
 from hivesink.sink.task.attempt import ROUTE, route, run_task
 from hivesink.sink.task.messages import BadReport, InputShape, TaskFailure, TaskReport

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.core.roll_policy import Encoding
-from hivesink.core.rolling import OpenRows
+from hivesink.core.rolling import Encoding, OpenRows
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.refit import refit

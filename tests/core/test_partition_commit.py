@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hivesink.core.watermark import Watermark, WatermarkPolicy
+from hivesink.core.partition_commit import Watermark, WatermarkPolicy
 
 NOON = datetime(2024, 1, 2, 12, tzinfo=timezone.utc)
 MINUTE = timedelta(minutes=1)

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hivesink.core.field_ids import PROPERTY, as_properties, field_ids
-from hivesink.core.table import Column
+from hivesink.core.table import PROPERTY, Column, as_properties, field_ids
 from hivesink.core.typetext import parse_type
 
 
