@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from hivesink.cli.cells import plain, shown
 from hivesink.cli.codes import summary
 from hivesink.cli.command import Metastore, command, given
-from hivesink.cli.output import Grid, Line, Output, Report, tell
+from hivesink.cli.output import Grid, Line, Output, Report, plain, shown, tell
 from hivesink.config.site import Site
 from hivesink.core.progress import count
 from hivesink.core.typetext import known_type

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hivesink.cli.actions import describe
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import DryRun, Writer, Yes, command, confirm
 from hivesink.cli.output import Grid, Line, Output, Report
-from hivesink.cli.rebuild import Checkpoint, rebuilt
+from hivesink.core import actions
+from hivesink.core.manifest import REPLAYS
 from hivesink.core.progress import count
+from hivesink.errors import InvalidOption
+from hivesink.logs import file_system
+from hivesink.sink.commit.observe import load
+from hivesink.spark.rebuild import batch_to_rebuild, checkpoint_folder, rebuild
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.repair import Repair
 
@@ -20,6 +24,14 @@ if TYPE_CHECKING:
 
     from hivesink.sink.commit.recovery import Loss
 
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Only rebuild the lost checkpoint of the table's query in this folder, from the log.",
+    ),
+]
 ForgetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -117,3 +129,72 @@ def _listed(lost: Sequence[Loss]) -> list[str]:
     return [
         f"{loss.reason.value}: {loss.path} ({count(loss.rows, 'row')} of {' '.join(loss.key).strip()})" for loss in lost
     ]
+
+
+def describe(action: actions.Action) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912  one case per action
+    """The action by line: what is done, and to what."""
+    match action:
+        case actions.Decide(manifest):
+            yield manifest.kind, f"epoch {manifest.epoch}"
+        case actions.ClearAccurate(table, partitions):
+            yield from (("clear accurate flag", _name(table, partition)) for partition in partitions)
+        case actions.Register(table, partitions):
+            yield from (("register", _name(table, partition)) for partition, _ in partitions)
+        case actions.Publish(part):
+            yield "publish", part.target
+        case actions.AlreadyPublished(part):
+            yield "keep", part.target
+        case actions.PartMissing(part):
+            yield "stop at", f"{part.target} ({count(part.rows, 'row')})"
+        case actions.DeleteReplaced(parts):
+            yield from (("delete", part.target) for part in parts)
+        case actions.BeginPublish(epoch):
+            yield "mark publishing", f"epoch {epoch}"
+        case actions.MarkPublished(epoch):
+            yield "mark published", f"epoch {epoch}"
+        case actions.Announce(kind, committed):
+            yield from ((kind.value.replace("-", " "), _name(new.table, new.partition)) for new in committed)
+        case actions.MarkVerified(epoch):
+            yield "mark verified", f"epoch {epoch}"
+        case actions.MarkSettled(epoch):
+            yield "mark settled", f"epoch {epoch}"
+        case actions.Discard(staged):
+            yield from (("discard", path) for path in staged)
+        case actions.Forget(lists):
+            yield from (("forget", f"list of epoch {listed.epoch}, task {listed.task}") for listed in lists)
+        case actions.DropSegments(names):
+            yield from (("drop segment", name) for name in names)
+        case actions.Trim(epoch):
+            yield "trim", f"manifests up to epoch {epoch}"
+
+
+def _name(table: str, partition: str) -> str:
+    return f"{table} {partition}".strip()
+
+
+def rebuilt(opened: OpenedTable, writer: str | None, checkpoint: str, *, dry_run: bool) -> Report:
+    """Rebuild the checkpoint of the query that `writer` belongs to, or of the table's only one.
+
+    Raises InvalidOption, Unsupported, LogDamaged, StoreUnavailable, NotWritable.
+    """
+    heads = {name: load(context).head for name, context in opened.writers.items() if name != REPLAYS}
+    lasts = {name: head.last_batch for name, head in heads.items() if head and head.last_batch}
+    chosen = {name: lasts[name] for name in opened.chosen(writer) if name in lasts}
+    queries = {last.ref.query for last in chosen.values()}
+    if not queries:
+        problem = f"no log of {opened.name} holds a batch: there is nothing to rebuild; start the job as it is"
+        raise InvalidOption((problem,))
+    if len(queries) > 1:
+        problem = f"{', '.join(chosen)} write {opened.name} by several queries: name one of them with --writer"
+        raise InvalidOption((problem,))
+    logs = {opened.writers[name].log.location: last for name, last in lasts.items() if last.ref.query in queries}
+    last = batch_to_rebuild(logs)
+    folder = checkpoint_folder(checkpoint, opened.site)
+    aside = rebuild(last, file_system(folder, opened.site), folder, dry_run=dry_run)
+    becomes = "would be" if dry_run else "is"
+    told = f"the checkpoint {folder} {becomes} rebuilt at batch {last.ref.batch} (epoch {last.epoch}); start the job"
+    lines = [Line(told, "green")]
+    if aside:
+        lines.insert(0, Line(f"what a refused start left there {becomes} put aside in {aside}"))
+    data = {"checkpoint": folder, "query": last.ref.query, "batch": last.ref.batch, "put_aside": aside}
+    return Report({"table": opened.name, "dry_run": dry_run, **data}, lines)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode, b64encode
 from contextlib import suppress
 from datetime import date
 from difflib import get_close_matches
@@ -12,17 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hivesink.cli import letterfile
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Debug, DryRun, Json, Metastore, Table, UsageError, Yes, confirm, reporting
 from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption, WrongUsage
 from hivesink.tables.opened import open_table
-from hivesink.tables.replay import Census, DeadLetters, Replay, Wanted, dead_letters
+from hivesink.tables.replay import Census, DeadLetters, Replay, Wanted, dead_letters, place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hivesink.core.table import TableName
     from hivesink.sink.task.attempt import Replayed
@@ -97,7 +98,7 @@ def list_rejects(  # noqa: PLR0917  each is an option of the command line
             out.show(Report(data, [Line(_none_there(opened.live.spec.name))]))
             return
         (reasons, unsettled), waiting = letters.reasons(wanted), letters.waiting()
-        written = letterfile.export(letters, wanted, export) if export else 0
+        written = write_letters(letters, wanted, export) if export else 0
         instead = None if reasons else _instead(letters, wanted)
         columns = ("records", "field", "reason", "first", "last", "one of them")
         rows = [
@@ -159,7 +160,7 @@ def replay(  # noqa: PLR0917  each is an option of the command line
     """
     with reporting(as_json=json, debug=debug) as out, open_table(table, metastore) as opened:
         letters = dead_letters(opened)
-        values = letterfile.mended(mended) if mended else None
+        values = read_letters(mended) if mended else None
         wanted = Wanted(reason, field, _day(day), values)
         if letters is None:
             none = _none_there(opened.live.spec.name)
@@ -267,3 +268,61 @@ def _day(text: str | None) -> str | None:
         if text is None or date.fromisoformat(text).isoformat() == text:
             return text
     raise WrongUsage((f"--day = {text!r} is no day: write yyyy-MM-dd",))
+
+
+def write_letters(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
+    """Write the records, and return how many. Raises WrongUsage if there is such a file, or none can be made."""
+    written = 0
+    try:
+        with file.open("x", encoding="utf-8") as lines:
+            for _, rows in letters.wanted(wanted):
+                for row in rows.to_pylist():
+                    letter = {"id": row["id"], "field": row["field"], "reason": row["reason"], "from": place(row)}
+                    lines.write(json.dumps({**letter, **_value(row["value"])}, ensure_ascii=False) + "\n")
+                    written += 1
+    except FileExistsError:
+        raise WrongUsage((f"--export: there is a file {file}; name another",)) from None
+    except OSError as error:
+        way = "give this user access, or name another file"
+        raise WrongUsage((f"--export {file}: {error.strerror or error}; {way}",)) from error
+    return written
+
+
+def read_letters(file: Path) -> dict[str, bytes | None]:
+    """The mended values by id. Raises InvalidOption with the line that is wrong; WrongUsage."""
+    values: dict[str, bytes | None] = {}
+    try:
+        # Some editors put a mark of the byte order in front.
+        lines: Sequence[str] = file.read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise WrongUsage((f"--mended {file}: {error.strerror or error}",)) from error
+    except UnicodeDecodeError as error:
+        number = error.object[: error.start].count(b"\n") + 1
+        raise InvalidOption((f"--mended {file} line {number} isn't UTF-8; save the file as that",)) from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            letter = json.loads(line)
+            name, value = str(letter["id"]), _mended(letter)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            what = "isn't an object with an id and a value (text), as --export writes them"
+            raise InvalidOption((f"{file} line {number} {what}",)) from None
+        if "value" in letter and "base64" in letter:
+            raise InvalidOption((f"{file} line {number} has both `value` and `base64`; leave one",))
+        if name in values:
+            raise InvalidOption((f"{file} line {number}: the id {name} is there twice; leave one",))
+        values[name] = value
+    return values
+
+
+def _value(value: bytes | None) -> dict[str, str | None]:
+    with suppress(UnicodeDecodeError):
+        return {"value": value.decode() if value is not None else None}
+    return {"base64": b64encode(value or b"").decode()}
+
+
+def _mended(letter: Any) -> bytes | None:
+    if "value" in letter:
+        return None if letter["value"] is None else bytes(letter["value"].encode())
+    return b64decode(letter["base64"], validate=True)

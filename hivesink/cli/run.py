@@ -19,8 +19,8 @@ from rich.console import Console
 
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed, is_by_signal, meaning
 from hivesink.cli.command import Metastore, command, given
+from hivesink.cli.job import is_live
 from hivesink.cli.output import Output, Report, tell
-from hivesink.cli.screen import is_live
 from hivesink.core.log import require_writer_name
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run(
     flags = [
         flag for flag, wanted in (("--json", out.is_json), ("--debug", os.environ.get("HIVESINK_DEBUG"))) if wanted
     ]
-    command = [sys.executable, "-m", "hivesink.cli.child", *flags, str(job), *(arguments or ())]
+    command = [sys.executable, "-c", "from hivesink.cli import child; child()", *flags, str(job), *(arguments or ())]
     child = _Child(command, environment, quiet=out.is_json)
     with child.signals():
         code, restarts = child.supervise(max_restarts if restart else 0)

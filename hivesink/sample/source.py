@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import os
 import re
 import zlib
@@ -21,10 +22,15 @@ from hivesink.core.partition import is_hidden, normal, scheme, with_scheme
 from hivesink.errors import InvalidOption, WrongUsage
 from hivesink.logs import file_store, store_problems
 from hivesink.sink.task.messages import InputShape
+from hivesink.spark import sources
+from hivesink.spark.session import session_for_kafka
+from hivesink.spark.sources import ASK
 from hivesink.storage.fs import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
 
     from hivesink.config.site import Site
     from hivesink.ports import FileStore
@@ -165,3 +171,57 @@ def _read(store: FileStore, path: str, share: int) -> Iterator[tuple[int, bytes]
 def _address(path: str) -> str:
     """As Spark's `_metadata.file_path` has it: `file:/in/a%20b.json`."""
     return with_scheme(_ESCAPED.sub(lambda character: quote(character[0]), path))
+
+
+_SHAPE = InputShape(value="value", timestamp="timestamp", topic="topic", partition="partition", offset="offset")
+_COLUMNS = {
+    "key": pa.binary(),
+    "headers": pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()})),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+
+
+def sample(servers: str, topic: str, most: int) -> Sample:
+    """Up to `most` records, a like share of each partition: half of them its first ones, half its newest.
+
+    In a session that ends with it. Raises SourceUnreachable, TopicMissing, InvalidOption, JavaFailed, and what Spark
+    raises while it reads.
+    """
+    spark = session_for_kafka("hivesink sample")
+    try:
+        return sample_with(spark, servers, topic, most)
+    finally:
+        spark.stop()
+
+
+def sample_with(spark: SparkSession, servers: str, topic: str, most: int) -> Sample:
+    """As `sample`, in the session `spark`."""
+    ranges = sources.offsets(spark, servers, topic)
+    half = max(1, most // len(ranges) // 2)
+    begins = {number: (first, min(first + half, end)) for number, (first, end) in ranges.items()}
+    ends = {number: (max(begins[number][1], end - half), end) for number, (_, end) in ranges.items()}
+    reads = (_records(spark, servers, topic, part) for part in (begins, ends))
+    rows = [row for read in reads for row in read.limit(most).collect()][:most]
+    rows.sort(key=lambda row: (row.partition, row.offset))
+    columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in _COLUMNS.items()}
+    places = tuple[Place, ...]({"topic": topic, "partition": row.partition, "offset": row.offset} for row in rows)
+    mean = sum(len(row.value or b"") for row in rows) / max(1, len(rows))
+    size = round(mean * sum(end - first for first, end in ranges.values()))
+    return Sample(pa.RecordBatch.from_pydict(columns), _SHAPE, places, size)
+
+
+def _records(spark: SparkSession, servers: str, topic: str, ranges: Mapping[int, tuple[int, int]]) -> DataFrame:
+    starting, ending = (
+        json.dumps({topic: {str(partition): edges[side] for partition, edges in ranges.items()}}) for side in (0, 1)
+    )
+    client = {"kafka.bootstrap.servers": servers, **sources.FETCH, **ASK}
+    # Records may expire while they are read: the sample is then smaller.
+    settings = {"subscribe": topic, "startingOffsets": starting, "endingOffsets": ending, "failOnDataLoss": "false"}
+    records = spark.read.format("kafka").options(**client, **settings, includeHeaders="true").load()
+    # As a number: Python's own times would be in this machine's zone.
+    names = ("topic", "partition", "offset", "unix_micros(timestamp) AS timestamp", "value", "key", "headers")
+    return records.selectExpr(*names)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from hivesink.cli.app import app
 from hivesink.cli.codes import ExitCode
+from hivesink.cli.command import app
 from tests.cli.site import hivesink
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -133,7 +133,7 @@ def test_wrong_usage_is_one_line_and_code_2(
     assert "--help`" in said.error
 
 
-@pytest.mark.parametrize("loaded", ["hivesink.cli.app", "hivesink.cli.status", "pyarrow"])
+@pytest.mark.parametrize("loaded", ["hivesink.cli.command", "hivesink.cli.status", "pyarrow"])
 def test_ctrl_c_while_a_command_is_loaded_prints_nothing(loaded: str) -> None:
     press = (
         "import os, signal, sys\n"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.cli.init import _table_of
+from hivesink.cli.preview import _table_of
 from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.sample.job import job_text
+from hivesink.sample.proposal import job_text
 from hivesink.sample.source import FilesSource, TopicSource
 from tests.cli.site import hivesink
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.cli import Leaving
 from hivesink.cli.job import main
-from hivesink.cli.leaving import Leaving
 from hivesink.cli.run import backoff
 from hivesink.spark import query
 

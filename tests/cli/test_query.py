@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hivesink.cli.cells import plain, shown
-from hivesink.cli.output import Grid
+from hivesink.cli.output import Grid, plain, shown
 from hivesink.cli.query import Answer, Engine, _report
 from hivesink.core.table import Primitive
 from hivesink.core.typetext import parse_type

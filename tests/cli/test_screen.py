@@ -12,11 +12,11 @@ import pytest
 from pyspark import SparkContext
 
 from hivesink import Progress
-from hivesink.cli import screen
+from hivesink.cli import job as screen
 
 JOB = """
 from hivesink import Progress
-from hivesink.cli import screen
+from hivesink.cli import job as screen
 screen.progress_of_all = lambda: {"demo.t (clicks)": Progress(rows=5, epochs=1, behind_records=7)}
 print("the job's own line, " + "x" * 200)
 """
@@ -53,7 +53,7 @@ def test_a_terminal_says_from_the_first_second_that_spark_is_starting(tmp_path: 
     # The second look comes once the first one is drawn.
     starts = """
 import time
-from hivesink.cli import screen
+from hivesink.cli import job as screen
 looks = []
 screen.progress_of_all = lambda: looks.append(1) or {}
 while len(looks) < 2: time.sleep(0.01)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer
 
-from hivesink.cli.app import app
+from hivesink.cli.command import app
 from tests.cli.site import hivesink
 from tests.docs.pages import PAGES, ROOT, Block, block, blocks, commands
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.errors import TopicMissing
-from hivesink.sample import kafka as sampling
+from hivesink.sample import source as sampling
 from tests.cli.site import hivesink
 
 if TYPE_CHECKING:

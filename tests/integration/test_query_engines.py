@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.cli.cells import plain
-from hivesink.cli.output import Grid, jsonable
+from hivesink.cli.output import Grid, jsonable, plain
 from hivesink.cli.query import Answer, Engine, _report
 from hivesink.config.site import NO_SITE
 from hivesink.errors import NotCovered

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.cli.actions import describe
+from hivesink.cli.recover import describe
 from hivesink.core.plan import Policy
 from hivesink.sink.commit.recovery import ALL, Accepted, Recorder, finish_accepting, forget_waiting, recover
 from hivesink.sink.commit.runner import PlanRunner
