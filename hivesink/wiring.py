@@ -30,8 +30,8 @@ from hivesink.sink.commit.writer import WriterSpec, problems_of
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.ownership import Ownership, require_current, require_sole, was_written
 from hivesink.sink.task.assign import row_columns
-from hivesink.sink.task.attempt import TaskTools, run_encoding
-from hivesink.sink.task.messages import TablePlan, TaskPlan
+from hivesink.sink.task.attempt import run_encoding
+from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskTools
 from hivesink.sink.task.rejects import columns_of, rejected_spec
 from hivesink.sink.task.segments import held_back
 

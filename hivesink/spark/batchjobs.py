@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.conf import RuntimeConfig
 
     from hivesink.core.rolling import Encoding
-    from hivesink.sink.task.attempt import TaskTools
-    from hivesink.sink.task.messages import TaskPlan
+    from hivesink.sink.task.messages import TaskPlan, TaskTools
     from hivesink.wiring import OpenedWriter
 
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"

@@ -36,8 +36,7 @@ def new_run(**options: str) -> Run:
 
 def table(on_bad_record: str) -> tuple[list[Routed], Counter[str]]:
     run = new_run(on_bad_record=on_bad_record)
-    tools = run.tools(run.plan)
-    router = TableRouter.of(run.plan, tools.reader, tools.open_source, 0, 0)
+    router = TableRouter(run.plan, run.tools(run.plan))
     return list(router.route(pa.RecordBatch.from_pydict({"value": pa.array(VALUES, pa.binary())}))), router.counts
 
 

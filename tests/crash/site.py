@@ -16,8 +16,8 @@ from hivesink.metastore.common import is_trusted
 from hivesink.ports import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from hivesink.sink.task.attempt import TaskTools, run_task
-from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore

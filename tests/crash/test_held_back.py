@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.sink.task.attempt import TaskTools
+    from hivesink.sink.task.messages import TaskTools
 
 B = (str(TABLE), "dt=b")
 

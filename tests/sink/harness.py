@@ -19,8 +19,8 @@ from hivesink.ports import DecodedRows, FileContent
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.writer import WriterSpec
-from hivesink.sink.task.attempt import TaskTools, run_encoding, run_task
-from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task.attempt import run_encoding, run_task
+from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport, TaskTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -12,8 +12,8 @@ import pyarrow as pa
 from hivesink.core.manifest import recorded
 from hivesink.core.records import newest
 from hivesink.sink.commit.observe import load
-from hivesink.sink.task.attempt import TaskTools, run_task
-from hivesink.sink.task.messages import InputShape
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import InputShape, TaskTools
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.site import LOG, Letters

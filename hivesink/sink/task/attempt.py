@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from itertools import count
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,10 @@ from hivesink.core.column_source import Metadata
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import PartEntry, Rows
 from hivesink.core.partfile import PartName
+from hivesink.core.partition import aside
 from hivesink.core.rolling import segment_name
 from hivesink.sink.task.assign import assigner_for
-from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task.messages import TaskPlan, TaskReport
 from hivesink.sink.task.parts import Parts, Target
 from hivesink.sink.task.rejects import as_stream
 from hivesink.sink.task.route import StopError, TableRouter, assign, by_partition, of_input
@@ -32,42 +33,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hivesink.config.options import SinkConfig
     from hivesink.core.rolling import Encoding
-    from hivesink.ports import BadRow, FileFormat, FileStore, Refit, Routed, RowReader, SegmentStore
+    from hivesink.ports import Routed, RowReader
+    from hivesink.sink.task.messages import TaskTools
 
 ROUTE = "hivesink partition"
 """The name of a column that no stream has."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskTools:
-    """The adapters that a task works with, made in its own process."""
-
-    store: FileStore
-    reader: RowReader
-    format: Callable[[TablePlan], FileFormat]
-    touch: Callable[[StagingIntent], None]
-    segments: SegmentStore
-    refit: Refit
-    open_source: Callable[[str], BinaryIO]
-    """Opens a file of the source, to read. Raises StoreUnavailable, Unsupported."""
-
-
-@dataclass(slots=True)
-class Task:
-    """A task at work: writes what a router gives to its targets, by their names."""
-
-    files: Parts | SegmentWriter
-    targets: Mapping[str, Target]
-
-    def write(self, routed: Iterable[Routed]) -> Counter[str]:
-        """Returns how many rows each target got."""
-        rows = Counter[str]()
-        for table, partition, some in routed:
-            self.files.add(self.targets[table], partition, some)
-            rows[table] += some.num_rows
-        return rows
 
 
 def run_task(
@@ -78,25 +49,24 @@ def run_task(
     A record that stops the query is reported, not raised, so that its line isn't buried in Spark's stack trace.
     Nothing is left of the attempt then.
     """
-    work = Task(_files(plan, tools, task, task_attempt), targets(plan, tools))
-    router = _router(plan, tools, task, task_attempt)
-    rows = Counter[str]()
+    router, to, rows = TableRouter(plan, tools, task, task_attempt), targets(plan, tools), Counter[str]()
+    waits = not plan.config["sink.rolling-policy.on-epoch"]
+    name = segment_name(plan.epoch, plan.attempt, task_attempt, task)
+    memory: int = plan.config["sink.task-memory"]
+    segment = SegmentWriter(store=tools.segments, name=name, memory=memory)
+    parts = open_parts(plan, tools, task, task_attempt)
     try:
-        for batch in batches:
-            if batch.num_rows:
-                rows += work.write(router.route(batch))
-        written = rows.pop(plan.target.name, 0)
-        counts = Rows(written=written, rejected=rows.total(), **router.counts)
-        report = TaskReport(task, task_attempt, counts, newest=router.events.newest, largest=router.largest)
-        if isinstance(work.files, Parts):
-            return replace(report, parts=work.files.finish())
-        return replace(report, opened=work.files.finish())
+        with segment if waits else parts as files:
+            for batch in batches:
+                if batch.num_rows:
+                    rows += files.write(to, router.route(batch))
+            opened, done = segment.finish(), parts.finish()
     except StopError as stop:
-        work.files.abort()
         return TaskReport(task, task_attempt, Rows(), bad=stop.bad, unplaced=stop.bad is None)
-    except BaseException:
-        work.files.abort()
-        raise
+    written = rows.pop(plan.target.name, 0)
+    counts = Rows(written=written, rejected=rows.total(), **router.counts)
+    newest, largest = router.events.newest, router.largest
+    return TaskReport(task, task_attempt, counts, done, opened=opened, newest=newest, largest=largest)
 
 
 def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -> Iterator[pa.RecordBatch]:
@@ -105,7 +75,7 @@ def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -
     Where lines are counted, `ROW` is before it. The task that these rows are sent to decodes them again, and alone
     counts and rejects.
     """
-    router = _router(plan, tools, 0, 0)
+    router = TableRouter(plan, tools)
     for unfollowed in batches:
         batch, decoded, assigned = router.assign(unfollowed)
         codes = np.full(batch.num_rows, -1)
@@ -118,49 +88,24 @@ def run_encoding(
     work: Iterable[Encoding], plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int
 ) -> TaskReport:
     """Write rows that wait as pending parts and report them, and the slices that were left. Their epochs count rows."""
-    parts, tables = open_parts(plan, tools, task, task_attempt), targets(plan, tools)
-    try:
-        pieces = ((tables[piece.table], piece) for piece in work)
-        left = encode(pieces, tools.segments, tools.refit, parts)
+    with open_parts(plan, tools, task, task_attempt) as parts:
+        left = encode(work, targets(plan, tools), tools.segments, tools.refit, parts)
         return TaskReport(task, task_attempt, Rows(), parts.finish(), left=left)
-    except BaseException:
-        parts.abort()
-        raise
 
 
 def check_input(schema: pa.Schema, plan: TaskPlan, tools: TaskTools) -> None:
     """Take a batch without rows, as every task may have to. Raises ColumnsDontFit, InvalidOption."""
-    batch = pa.RecordBatch.from_pylist([], schema=schema)
-    Task(_files(plan, tools, 0, 0), targets(plan, tools)).write(_router(plan, tools, 0, 0).route(batch))
-
-
-def _router(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> TableRouter:
-    return TableRouter.of(plan, tools.reader, tools.open_source, task, task_attempt)
+    targets(plan, tools)
+    for _ in TableRouter(plan, tools).route(pa.RecordBatch.from_pylist([], schema=schema)):
+        """Nothing goes anywhere."""
 
 
 def targets(plan: TaskPlan, tools: TaskTools) -> dict[str, Target]:
     """What a router may name, by table."""
-    return {
-        table.name: Target(
-            table.name,
-            table.folder,
-            tools.format(table),
-            plan.order(table),
-            table.spec.columns,
-            table.spec.partition_columns,
-        )
-        for table in plan.tables
-    }
+    return {table.name: Target(table, tools.format(table), plan.order(table)) for table in plan.tables}
 
 
-def _files(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts | SegmentWriter:
-    if plan.config["sink.rolling-policy.on-epoch"]:
-        return open_parts(plan, tools, task, task_attempt)
-    name = segment_name(plan.epoch, plan.attempt, task_attempt, task)
-    return SegmentWriter(store=tools.segments, name=name, memory=plan.config["sink.task-memory"])
-
-
-def open_parts(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> Parts:
+def open_parts(plan: TaskPlan, tools: TaskTools, task: int = 0, task_attempt: int = 0) -> Parts:
     """The parts of one task attempt, none of them begun."""
     config, chunks = plan.config, count()
 
@@ -169,9 +114,11 @@ def open_parts(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -
 
     def touch(folders: tuple[str, ...]) -> None:
         chunk = next(chunks)
-        # The driver may set any part aside, so the list must lead there too.
-        leading = folders if chunk else (*folders, *plan.asides)
-        tools.touch(StagingIntent(plan.epoch, plan.attempt, task_attempt, task, chunk, leading))
+        if not chunk:
+            # The driver may set any part of a partition aside, so the list must lead there too.
+            partitioned = (table for table in plan.tables if table.spec.is_partitioned)
+            folders = (*folders, *(aside(table.location, plan.attempt) for table in partitioned))
+        tools.touch(StagingIntent(plan.epoch, plan.attempt, task_attempt, task, chunk, folders))
 
     return Parts(
         store=tools.store,
@@ -211,7 +158,11 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRouter:
-    """Decodes letters by the table of today. `mended` has new values by id; None: the record has none."""
+    """Decodes letters by the table of today. `mended` has new values by id; None: the record has none.
+
+    Letters that fit are rows, the others of their files are letters as before. A file of which nothing fits stays as
+    it is. All others are replaced whole, in the epoch that has their records.
+    """
 
     plan: TaskPlan
     reader: Callable[[TaskPlan], RowReader]
@@ -220,28 +171,33 @@ class ReplayRouter:
 
     def route(self, letters: Letters) -> Iterator[Routed]:
         """The rows of those that fit; the others are dead letters still."""
-        assigner = assigner_for(self.plan.target.spec, self.plan.config)
+        assigner, replayed = assigner_for(self.plan.target.spec, self.plan.config), self.replayed
         is_left = np.ones(letters.rows.num_rows, np.bool_)
         for arrival, places in self._by_arrival(letters):
-            records = as_stream(letters.rows.take(pa.array(places)), self.mended)
+            some = letters.rows.take(pa.array(places))
             then = replace(self.plan, arrival=arrival.replace(tzinfo=timezone.utc))
-            decoded, assigned = assign(records, then, self.reader(then), assigner)
-            ids = letters.rows.column("id").take(pa.array(places))
+            decoded, assigned = assign(as_stream(some, self.mended), then, self.reader(then), assigner)
             for row in (*decoded.bad, *of_input(assigned.unfit, decoded.good)):
-                self._fails(row, ids)
+                why = row.field, row.reason
+                replayed.failing[why] += 1
+                replayed.examples.setdefault(why, some.column("id")[row.index].as_py())
             good = places if decoded.good is None else places[decoded.good.to_numpy()]
             is_left[good[assigned.codes >= 0]] = False
-            self.replayed.skipped += decoded.skipped
+            replayed.skipped += decoded.skipped
             yield from by_partition(self.plan.target, decoded.table, assigned)
         left = pa.Table.from_batches([letters.rows.filter(pa.array(is_left))])
         if left.num_rows < len(is_left):
-            self.replayed.rows += len(is_left) - left.num_rows
-            self.replayed.parts.add(letters.part.name)
+            replayed.rows += len(is_left) - left.num_rows
+            replayed.parts.add(letters.part.name)
         if left.num_rows:
             yield self.plan.dead_letters(letters.part.partition, left)
 
     def _by_arrival(self, letters: Letters) -> Iterator[tuple[datetime, NDArray[np.int64]]]:
-        if not _uses_arrival(self.plan.config):
+        """The chosen rows, by arrival where a row may depend on that: each arrival costs a decoder."""
+        config = self.plan.config
+        kind, from_record = config["sink.bucket.assigner"], config["sink.bucket.time-column"] is not None
+        is_bucket = kind != "partition-columns" and not (kind == "date-time" and from_record)
+        if not is_bucket and Metadata.ARRIVAL not in config.sources.values():
             yield _ANY, letters.chosen
             return
         arrivals = letters.rows.column("arrived_at").take(pa.array(letters.chosen)).dictionary_encode()
@@ -249,37 +205,15 @@ class ReplayRouter:
         for code, arrival in enumerate(arrivals.dictionary.to_pylist()):
             yield arrival, letters.chosen[codes == code]
 
-    def _fails(self, row: BadRow, ids: pa.Array) -> None:
-        why = row.field, row.reason
-        self.replayed.failing[why] += 1
-        self.replayed.examples.setdefault(why, ids[row.index].as_py())
-
 
 def run_replay(letters: Iterable[Letters], plan: TaskPlan, tools: TaskTools, router: ReplayRouter) -> TaskReport:
     """Write the rows of `letters`, and those that are dead letters still, as pending parts."""
-    files = open_parts(plan, tools, 0, 0)
-    work = Task(files, targets(plan, tools))
-    rows, replaced = Counter[str](), dict[str, PartEntry]()
-    try:
+    to, rows, replaced = targets(plan, tools), Counter[str](), dict[str, PartEntry]()
+    with open_parts(plan, tools) as files:
         for some in letters:
-            rows += work.write(router.route(some))
+            rows += files.write(to, router.route(some))
             before = replaced.get(some.part.name, some.part)
             replaced[some.part.name] = replace(before, rows=before.rows + some.rows.num_rows)
         written, read = rows[plan.target.name], rows.total()
         counts = Rows(read=read, written=written, rejected=read - written)
         return TaskReport(0, 0, counts, files.finish(), replaces=tuple(replaced.values()))
-    except BaseException:
-        files.abort()
-        raise
-
-
-def _uses_arrival(config: SinkConfig) -> bool:
-    """Whether a row may depend on when its batch arrived. Each arrival costs a decoder."""
-    match config["sink.bucket.assigner"]:
-        case "partition-columns":
-            is_used = False
-        case "date-time":
-            is_used = config["sink.bucket.time-column"] is None
-        case _:
-            is_used = True
-    return is_used or Metadata.ARRIVAL in config.sources.values()

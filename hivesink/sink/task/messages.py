@@ -1,4 +1,4 @@
-"""A task's orders and its report. Both cross process borders: plain values only."""
+"""A task's orders, its tools and its report. Orders and reports cross process borders: plain values only."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hivesink.core.manifest import PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
-from hivesink.core.partition import aside, folder
+from hivesink.core.partition import folder
 from hivesink.core.records import Opened  # noqa: TC001  the same
 from hivesink.ports import Routed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
+    from typing import BinaryIO
 
     import pyarrow as pa
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.epoch import Epoch
+    from hivesink.core.log import StagingIntent
     from hivesink.core.table import SortKey, TableSpec
+    from hivesink.ports import FileFormat, FileStore, Refit, RowReader, SegmentStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +103,6 @@ class TaskPlan:
         """All targets: the table, and that of the dead letters if there is one."""
         return tuple(table for table in (self.target, self.rejected) if table)
 
-    @property
-    def asides(self) -> tuple[str, ...]:
-        """The folders where the parts of partitioned tables may be set aside."""
-        return tuple(aside(table.location, self.attempt) for table in self.tables if table.spec.is_partitioned)
-
     def dead_letters(self, partition: str, rows: pa.Table) -> Routed:
         """`rows` for the target of dead letters, in the columns that it has."""
         if self.rejected is None:
@@ -113,6 +111,20 @@ class TaskPlan:
         return Routed(
             self.rejected.name, partition, rows.select([column.name for column in self.rejected.spec.columns])
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTools:
+    """The adapters that a task works with, made in its own process."""
+
+    store: FileStore
+    reader: RowReader
+    format: Callable[[TablePlan], FileFormat]
+    touch: Callable[[StagingIntent], None]
+    segments: SegmentStore
+    refit: Refit
+    open_source: Callable[[str], BinaryIO]
+    """Opens a file of the source, to read. Raises StoreUnavailable, Unsupported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,10 +23,13 @@ from hivesink.core.table import columns_text
 from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from hivesink.core.table import Column, SortKey
-    from hivesink.ports import FileFormat, FileStore, RecordWriter, StagedFile
+    from typing_extensions import Self
+
+    from hivesink.core.table import SortKey
+    from hivesink.ports import FileFormat, FileStore, RecordWriter, Routed, StagedFile
+    from hivesink.sink.task.messages import TablePlan
 
 MAX_OPEN_FILES = 256
 """Most files that a task holds open, well below the usual `ulimit -n`. Beyond it the longest file is finished."""
@@ -39,30 +43,23 @@ _FRAGMENTS = 64
 
 @dataclass(frozen=True)
 class Target:
-    """Where, how, and in which order of rows a table's parts are written; `columns` are the table's own.
+    """How, and in which order of rows, the parts of `table` are written.
 
-    `gone` are those that it no longer has, and that rows which waited still have, after the others: as text.
+    `gone` are columns that it no longer has, and that rows which waited still have, after the others: as text.
     """
 
-    table: str
-    folder: Callable[[str], str]
+    table: TablePlan
     format: FileFormat
     order: tuple[SortKey, ...] = ()
-    columns: tuple[Column, ...] = ()
-    partition_columns: tuple[Column, ...] = ()
     gone: str = ""
 
     @cached_property
     def columns_text(self) -> str:
-        """The columns as a segment tells them."""
-        return columns_text(self.columns)
+        """The table's columns as a segment tells them."""
+        return columns_text(self.table.spec.columns)
 
 
-BucketKey: TypeAlias = tuple[str, str, str]
-"""Table, partition, and the columns that are gone: rows that have different ones don't fit into the same file."""
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Bucket:
     """A bucket of a task attempt: its rows in memory, and its open file, if it has one."""
 
@@ -76,30 +73,44 @@ class Bucket:
     written: int = 0
 
     @property
-    def key(self) -> BucketKey:
-        return self.target.table, self.partition, self.target.gone
-
-    def add(self, rows: pa.Table) -> None:
-        self.fragments.append(rows)
-        self.bytes += rows.nbytes + _FRAGMENT_BYTES
-        if len(self.fragments) >= _FRAGMENTS:
-            self.fragments = [pa.concat_tables(self.fragments).combine_chunks()]
-            self.bytes = self.fragments[0].nbytes + _FRAGMENT_BYTES
+    def folder(self) -> str:
+        return self.target.table.folder(self.partition)
 
 
 @dataclass(slots=True, kw_only=True)
 class InMemory(ABC):
-    """Buckets whose rows wait in memory, up to a cap."""
+    """Buckets whose rows wait in memory, up to a cap. As a context, it aborts when its block fails."""
 
     memory: int
-    _buckets: dict[BucketKey, Bucket] = field(default_factory=dict)
+    _buckets: dict[tuple[str, str, str], Bucket] = field(default_factory=dict)
+    """By table, partition and the columns that are gone: rows without the same columns don't fit into one file."""
     _held: int = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.abort()
+
+    def write(self, targets: Mapping[str, Target], routed: Iterable[Routed]) -> Counter[str]:
+        """Add what a router gives to the targets, by their names. Returns how many rows each got."""
+        rows = Counter[str]()
+        for table, partition, some in routed:
+            self.add(targets[table], partition, some)
+            rows[table] += some.num_rows
+        return rows
 
     def add(self, target: Target, partition: str, rows: pa.Table) -> None:
         """Take over `rows`, whose buffers nobody else may hold, and stay within the memory cap."""
-        bucket = self._buckets.setdefault((target.table, partition, target.gone), Bucket(target, partition))
+        key = target.table.name, partition, target.gone
+        bucket = self._buckets.get(key) or self._buckets.setdefault(key, Bucket(target, partition))
         before = bucket.bytes
-        bucket.add(rows)
+        bucket.fragments.append(rows)
+        bucket.bytes += rows.nbytes + _FRAGMENT_BYTES
+        if len(bucket.fragments) >= _FRAGMENTS:
+            bucket.fragments = [pa.concat_tables(bucket.fragments).combine_chunks()]
+            bucket.bytes = bucket.fragments[0].nbytes + _FRAGMENT_BYTES
         self._held += bucket.bytes - before
         if self._is_full(bucket):
             self._write_out(bucket)
@@ -113,13 +124,18 @@ class InMemory(ABC):
         bucket.fragments, bucket.bytes = [], 0
         return rows
 
-    @abstractmethod
-    def _is_full(self, bucket: Bucket) -> bool:
+    @staticmethod
+    def _is_full(_: Bucket) -> bool:
         """Whether it is to be written out while there is memory left."""
+        return False
 
     @abstractmethod
     def _write_out(self, bucket: Bucket) -> None:
         """Write its rows in memory, which are some."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Delete everything that was written."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,7 +149,7 @@ class Parts(InMemory):
     name: Callable[[int, str], PartName]
     touch: Callable[[tuple[str, ...]], None]
     file_size: int
-    _open: dict[BucketKey, None] = field(default_factory=dict)
+    _open: dict[Bucket, None] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
     _done: list[PartEntry] = field(default_factory=list)
     _next: int = 0
@@ -153,8 +169,7 @@ class Parts(InMemory):
         return tuple(self._done)
 
     def abort(self) -> None:
-        """Delete everything: the files in progress and the pending parts."""
-        for bucket in self._buckets.values():
+        for bucket in self._open:
             if bucket.file is not None:
                 bucket.file.abort()
         # Best effort: recovery sweeps what is left, and an error here must not hide the reason for the abort.
@@ -165,7 +180,8 @@ class Parts(InMemory):
     def _most_open(self) -> int:
         return min(MAX_OPEN_FILES, max(8, self.memory // 4 // _FILE_BYTES))
 
-    def _is_full(self, bucket: Bucket) -> bool:
+    @staticmethod
+    def _is_full(bucket: Bucket) -> bool:
         return bucket.bytes >= bucket.target.format.row_group and not bucket.target.order
 
     def _write_out(self, bucket: Bucket) -> None:
@@ -173,39 +189,34 @@ class Parts(InMemory):
         for group in _row_groups(self._take(bucket), target.format.row_group, target.order):
             if bucket.writer is not None and not bucket.writer.takes(group):
                 self._close([bucket])
-            writer = bucket.writer or self._open_file(bucket)
+            if bucket.writer is None and len(self._open) >= self._most_open:
+                self._close([max(self._open, key=lambda bucket: bucket.written)])
+            writer = bucket.writer or self._open_files([bucket])[0]
             writer.write(group)
             bucket.rows += group.num_rows
             bucket.written += group.nbytes
             if bucket.file is not None and bucket.file.stream.tell() >= self.file_size:
                 self._close([bucket])
 
-    def _open_file(self, bucket: Bucket) -> RecordWriter:
-        if len(self._open) >= self._most_open:
-            self._close([max((self._buckets[key] for key in self._open), key=lambda bucket: bucket.written)])
-        return self._open_files([bucket])[0]
-
     def _open_files(self, buckets: list[Bucket]) -> list[RecordWriter]:
         """Begin a part of each bucket, in parallel. If a call fails, recovery sweeps the others."""
-        parts = [self._next_part(bucket) for bucket in buckets]
+        if not {bucket.folder for bucket in buckets} <= self._touched:
+            fresh = {bucket.folder for bucket in self._buckets.values()} - self._touched
+            self.touch(tuple(sorted(fresh)))
+            self._touched |= fresh
+        parts = [
+            InProgress(bucket.folder, self.name(self._next + number, bucket.target.format.extension))
+            for number, bucket in enumerate(buckets)
+        ]
+        self._next += len(parts)
         files = self.store.run_parallel(partial(self.store.create, part) for part in parts)
         writers = []
         for bucket, file in zip(buckets, files, strict=True):
             bucket.file = file
+            self._open[bucket] = None
             bucket.writer = bucket.target.format.open(file.stream)
-            self._open[bucket.key] = None
             writers.append(bucket.writer)
         return writers
-
-    def _next_part(self, bucket: Bucket) -> InProgress:
-        folder = bucket.target.folder(bucket.partition)
-        if folder not in self._touched:
-            waiting = {other.target.folder(other.partition) for other in self._buckets.values()}
-            fresh = tuple(sorted(waiting - self._touched))
-            self.touch(fresh)
-            self._touched.update(fresh)
-        self._next += 1
-        return InProgress(folder, self.name(self._next - 1, bucket.target.format.extension))
 
     def _close(self, buckets: Iterable[Bucket]) -> None:
         """Make the open files of `buckets` pending, in parallel. If a call fails, the others are leftovers."""
@@ -217,19 +228,11 @@ class Parts(InMemory):
                 files.append(bucket.file)
         parts = self.store.run_parallel(file.close_for_commit for file in files)
         for bucket, pending in zip(closing, parts, strict=True):
-            self._done.append(
-                PartEntry(
-                    table=bucket.target.table,
-                    partition=bucket.partition,
-                    staged=pending.staged,
-                    target=pending.target,
-                    length=pending.length,
-                    rows=bucket.rows,
-                )
-            )
+            place = bucket.target.table.name, bucket.partition
+            self._done.append(PartEntry(*place, pending.staged, pending.target, pending.length, bucket.rows))
             bucket.file = bucket.writer = None
             bucket.rows = bucket.written = 0
-            del self._open[bucket.key]
+            del self._open[bucket]
 
 
 def _row_groups(rows: pa.Table, size: int, order: tuple[SortKey, ...]) -> Iterator[pa.Table]:

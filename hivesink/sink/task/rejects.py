@@ -105,38 +105,44 @@ def _missing(needed: Iterable[Column], there: Iterable[Column]) -> list[str]:
     return [f"{column.name} {column.type}" for column in needed if kinds.get(column.name) != column.type]
 
 
-def position(batch: pa.RecordBatch, shape: InputShape, row: int, line: int | None) -> str:
+def position(row: pa.RecordBatch, shape: InputShape, line: int | None) -> str:
     """Where a record came from, for error messages; `line` is that of its file."""
-    topic, partition, offset, path = _source(batch, shape, row)
-    if partition is not None:
-        return f"topic {topic} partition {partition} offset {offset}"
-    there = named_file(path) if path else "the stream"
-    return f"{there if line is None else f'{there} line {line}'}: {_shown(_value(batch, shape, row))}"
+    topics, partitions, offsets, paths = _places(row, shape)
+    if partitions[0].is_valid:
+        return f"topic {topics[0]} partition {partitions[0]} offset {offsets[0]}"
+    where = named_file(paths[0]) if paths[0] else "the stream"
+    where = where if line is None else f"{where} line {line}"
+    value: bytes | None = _values(row, shape)[0].as_py()
+    if value is None:
+        return f"{where}: null"
+    shown = "an empty line" if not value.strip() else value[:_SHOWN].decode("utf-8", "replace")
+    return f"{where}: {shown}{'…' if len(value) > _SHOWN and value.strip() else ''}"
 
 
-def rejected_rows(
-    batch: pa.RecordBatch, plan: TaskPlan, bad: Sequence[BadRow], lines: Sequence[int | None], ids: Iterator[str]
-) -> tuple[pa.Table, str]:
-    """Rows of the dead-letter table for the `bad` rows of `batch`, and their partition.
+def letters(
+    rows: pa.RecordBatch, plan: TaskPlan, bad: Sequence[BadRow], lines: Sequence[int | None], ids: Iterator[str]
+) -> pa.Table:
+    """Rows of the dead-letter table for `rows` of the stream, which are `bad`.
 
     `lines` has the line of each in its file; each gets the next of `ids`.
     """
-    arrival, shape, kafkas = plan.arrival, plan.shape, _kafkas(plan)
+    shape, kafkas = plan.shape, frozenset({"key", "timestamp", "headers"})
     if not shape.is_raw:
         # Rows of the table may be made of it.
+        kafkas = beside_records(plan.target.spec, plan.config)
         kept = {name: name if name in kafkas else None for name in _POSITION}
         shape = replace(shape, topic=kept["topic"], partition=kept["partition"], offset=kept["offset"])
-    rows = batch.take(pa.array([row.index for row in bad], pa.int64()))
     key, time, headers = (_cells(rows, name if name in kafkas else None) for name in ("key", "timestamp", "headers"))
+    topics, partitions, offsets, paths = _places(rows, shape)
     cells = {
-        "value": _cells(rows, shape.value) if shape.value else [_value(rows, shape, row) for row in range(len(bad))],
+        "value": _values(rows, shape),
         "field": [row.field for row in bad],
         "reason": [row.reason for row in bad],
-        "topic": [shape.topic_name] * len(bad) if shape.topic_name else _texts(_cells(rows, shape.topic)),
-        "partition_id": _cells(rows, shape.partition),
-        "record_offset": _cells(rows, shape.offset),
-        "source": _texts(_cells(rows, shape.path)),
-        "arrived_at": [arrival.replace(tzinfo=None)] * len(bad),
+        "topic": topics,
+        "partition_id": partitions,
+        "record_offset": offsets,
+        "source": paths,
+        "arrived_at": [plan.arrival.replace(tzinfo=None)] * len(bad),
         "id": list(islice(ids, len(bad))),
         "record_key": key,
         # Without its zone, an instant is its wall clock in UTC. What has no zone is no instant.
@@ -144,7 +150,7 @@ def rejected_rows(
         "headers": headers,
         "line": list(lines),
     }
-    return pa.Table.from_pydict(cells, schema=SCHEMA), f"dt={arrival:%Y-%m-%d}"
+    return pa.Table.from_pydict(cells, schema=SCHEMA)
 
 
 def as_stream(rows: pa.RecordBatch, mended: Mapping[str, bytes | None]) -> pa.RecordBatch:
@@ -166,13 +172,6 @@ def beside_records(spec: TableSpec, config: SinkConfig) -> frozenset[str]:
     return frozenset(names | ({config["sink.bucket.time-column"]} & {"timestamp"} - own))
 
 
-def _kafkas(plan: TaskPlan) -> frozenset[str]:
-    """The stream's columns that are Kafka's: of decoded rows only those that the table needs."""
-    if plan.shape.is_raw:
-        return frozenset({"key", "timestamp", "headers"})
-    return beside_records(plan.target.spec, plan.config)
-
-
 def _cells(rows: pa.RecordBatch, name: str | None) -> pa.Array:
     """A column, nulls where there is none. Texts are bytes: Spark reads lines as they are."""
     # A stream that is asked only for what its rows need has no position.
@@ -183,56 +182,49 @@ def _cells(rows: pa.RecordBatch, name: str | None) -> pa.Array:
     return cells.view(pa.binary()) if types.is_string(cells.type) else cells
 
 
-def _texts(cells: pa.Array) -> list[str | None]:
-    return [None if cell is None else cell.decode("utf-8", "replace") for cell in cells.to_pylist()]
+def _places(rows: pa.RecordBatch, shape: InputShape) -> tuple[list[str | None], pa.Array, pa.Array, list[str | None]]:
+    """Topic, partition, offset and file of each record."""
+    topics, paths = (
+        [None if cell is None else cell.decode("utf-8", "replace") for cell in _cells(rows, name).to_pylist()]
+        for name in (shape.topic, shape.path)
+    )
+    if shape.topic_name:
+        topics = [shape.topic_name] * rows.num_rows
+    return topics, _cells(rows, shape.partition), _cells(rows, shape.offset), paths
 
 
-def _source(batch: pa.RecordBatch, shape: InputShape, row: int) -> tuple[Any, Any, Any, Any]:
-    def at(name: str | None) -> Any:
-        # A stream that is asked only for what its rows need has no position.
-        column = -1 if name is None else batch.schema.get_field_index(name)
-        return None if column < 0 else _plain(batch.column(column)[row], "replace")
-
-    return shape.topic_name or at(shape.topic), at(shape.partition), at(shape.offset), at(shape.path)
-
-
-def _value(batch: pa.RecordBatch, shape: InputShape, row: int) -> bytes | None:
-    """The raw record; for a decoded one its columns as JSON, where each text keeps the bytes it came with."""
+def _values(rows: pa.RecordBatch, shape: InputShape) -> pa.Array:
+    """The raw records; for decoded ones their columns as JSON, where each text keeps the bytes it came with."""
     if shape.value is not None:
-        return _octets(batch.column(batch.schema.get_field_index(shape.value))[row])
-    cells = zip(batch.schema.names, batch.columns, strict=True)
-    record = {name: _plain(column[row], "surrogateescape") for name, column in cells if name not in {shape.block, ROW}}
-    return json.dumps(record, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
-
-
-def _key(value: Any) -> str:
-    """The name of a field, as the decoder reads it for the key of a map."""
-    return str(value).lower() if isinstance(value, bool) else _text(value)
+        return _cells(rows, shape.value)
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    for name in (shape.block, ROW):
+        columns.pop(name, None)
+    records = ({name: _plain(cells[row]) for name, cells in columns.items()} for row in range(rows.num_rows))
+    texts = (json.dumps(record, default=_text, ensure_ascii=False) for record in records)
+    return pa.array([text.encode("utf-8", "surrogateescape") for text in texts], pa.binary())
 
 
 def _text(cell: Any) -> str:
-    """As the decoder reads it: BINARY as base64."""
+    """As the decoder reads it, for the key of a map too: BINARY as base64."""
+    if isinstance(cell, bool):
+        return str(cell).lower()
     return b64encode(cell).decode() if isinstance(cell, bytes) else str(cell)
 
 
-def _octets(cell: pa.Scalar) -> bytes | None:
-    # Not `as_py`: Spark reads lines as they are, so text may hold any bytes.
-    return cell.as_buffer().to_pybytes() if cell.is_valid else None
-
-
-def _plain(cell: pa.Scalar, errors: str) -> Any:  # noqa: PLR0911  one per type
-    """The value in Python's own types; `errors` is how bytes that aren't UTF-8 are decoded."""
+def _plain(cell: pa.Scalar) -> Any:  # noqa: PLR0911  one per type
+    """The value in Python's own types. Texts may hold any bytes, since Spark reads lines as they are."""
     kind = cell.type
     if not cell.is_valid:
         return None
     if types.is_string(kind) or types.is_large_string(kind):
-        return (_octets(cell) or b"").decode("utf-8", errors)
+        return cell.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
     if types.is_struct(kind):
-        return {kind.field(at).name: _plain(cell[at], errors) for at in range(kind.num_fields)}
+        return {kind.field(at).name: _plain(cell[at]) for at in range(kind.num_fields)}
     if types.is_map(kind):
-        return {_key(_plain(entry["key"], errors)): _plain(entry["value"], errors) for entry in cell.values}
+        return {_text(_plain(entry["key"])): _plain(entry["value"]) for entry in cell.values}
     if types.is_list(kind) or types.is_large_list(kind):
-        return [_plain(item, errors) for item in cell.values]
+        return [_plain(item) for item in cell.values]
     try:
         if types.is_timestamp(kind) and kind.tz is not None:
             # Some zones had offsets with seconds, which no decoder reads.
@@ -243,10 +235,3 @@ def _plain(cell: pa.Scalar, errors: str) -> Any:  # noqa: PLR0911  one per type
     except (OverflowError, ValueError):
         # A time outside the years 1 to 9999, which Python can't hold.
         return f"{cell.value} {kind}"
-
-
-def _shown(value: bytes | None) -> str:
-    if value is not None and not value.strip():
-        return "an empty line"
-    text = "null" if value is None else value[:_SHOWN].decode("utf-8", "replace")
-    return text if value is None or len(value) <= _SHOWN else f"{text}…"

@@ -20,7 +20,7 @@ from hivesink.sink.task.assign import ByTime, Moment, assigner_for
 from hivesink.sink.task.buckets import Buckets, buckets
 from hivesink.sink.task.events import EventTimes, LateRows, column_of
 from hivesink.sink.task.messages import BadReport
-from hivesink.sink.task.rejects import position, rejected_rows
+from hivesink.sink.task.rejects import letters, position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from hivesink.ports import BadRow, DecodedRows, RowReader
     from hivesink.sink.task.assign import BucketAssigner
-    from hivesink.sink.task.messages import TablePlan, TaskPlan
+    from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskTools
 
 _SHORT = 1 << 15
 
@@ -41,87 +41,67 @@ class StopError(Exception):
         self.bad = bad
 
 
-@dataclass(slots=True)
 class TableRouter:
-    """Implements `ports.Router` for one task attempt; `counts` has what it gives to no target."""
+    """Gives each row of a task attempt to a target; `counts` has what it gives to none."""
 
-    plan: TaskPlan
-    reader: RowReader
-    assigner: BucketAssigner
-    lines: LineNumbers
-    events: EventTimes
-    late: LateRows | None
-    ids: Iterator[str]
-    """Names for dead letters, which no other task attempt gives."""
-    counts: Counter[str] = field(default_factory=Counter)
-    largest: int = 0
-    """Bytes of the largest raw record so far."""
-
-    @classmethod
-    def of(
-        cls, plan: TaskPlan, reader: RowReader, open_source: Callable[[str], BinaryIO], task: int, task_attempt: int
-    ) -> TableRouter:
-        return cls(
-            plan=plan,
-            reader=reader,
-            assigner=assigner_for(plan.target.spec, plan.config),
-            lines=LineNumbers(plan, open_source),
-            events=EventTimes(plan),
-            late=LateRows.of(plan),
-            ids=(f"{plan.attempt}-{task_attempt}t{task}-{number}" for number in count(1)),
-        )
+    def __init__(self, plan: TaskPlan, tools: TaskTools, task: int = 0, task_attempt: int = 0) -> None:
+        self.plan = plan
+        self.events = EventTimes(plan)
+        self.counts = Counter[str]()
+        self.largest = 0
+        """Bytes of the largest raw record so far."""
+        self._reader = tools.reader
+        self._assigner = assigner_for(plan.target.spec, plan.config)
+        self._lines = LineNumbers(plan, tools.open_source)
+        self._late = LateRows.of(plan)
+        # Names for dead letters, which no other task attempt gives.
+        self._ids = (f"{plan.attempt}-{task_attempt}t{task}-{number}" for number in count(1))
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
         """Raises ColumnsDontFit, InvalidOption, StopError."""
         batch, decoded, assigned = self.assign(batch)
+        config, shape = self.plan.config, self.plan.shape
         self.events.take(batch, decoded.table, decoded.good)
-        yield from self._bad(batch, [*decoded.bad, *of_input(assigned.unfit, decoded.good)])
-        if self.late is not None:
-            assigned, late = self.late.split(assigned)
-            yield from self._late(batch, list(of_input(late, decoded.good)))
+        if bad := sorted([*decoded.bad, *of_input(assigned.unfit, decoded.good)], key=lambda row: row.index):
+            match config["sink.on-bad-record"]:
+                case OnBadRecord.FAIL:
+                    first = bad[0]
+                    rows, lines = self._named(batch, [first])
+                    raise StopError(BadReport(position(rows, shape, lines[0]), first.field, first.reason))
+                case OnBadRecord.DROP:
+                    self.counts["dropped"] += len(bad)
+                case _:
+                    yield self._dead_letters(batch, bad)
+        if self._late is not None:
+            assigned, unnumbered = self._late.split(assigned)
+            late = list(of_input(unnumbered, decoded.good))
+            if late and config["sink.late-rows"] is OnLate.DEAD_LETTER:
+                yield self._dead_letters(batch, late)
+            else:
+                self.counts["late"] += len(late)
         yield from by_partition(self.plan.target, decoded.table, assigned)
         self.counts["read"] += batch.num_rows
         self.counts["skipped"] += decoded.skipped
-        if self.plan.shape.value is not None:
-            lengths = pc.binary_length(batch.column(batch.schema.get_field_index(self.plan.shape.value)))
+        if shape.value is not None:
+            lengths = pc.binary_length(batch.column(batch.schema.get_field_index(shape.value)))
             self.largest = max(self.largest, pc.max(lengths).as_py() or 0)
 
     def assign(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, DecodedRows, Buckets]:
         """The batch, whose lines are counted where they can be, and what `assign` makes of it."""
-        batch = self.lines.follow(batch)
-        return batch, *assign(self.lines.numbered(batch), self.plan, self.reader, self.assigner)
+        batch = self._lines.follow(batch)
+        return batch, *assign(self._lines.numbered(batch), self.plan, self._reader, self._assigner)
 
-    def _bad(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Iterator[Routed]:
-        if not bad:
-            return
-        bad.sort(key=lambda row: row.index)
-        match self.plan.config["sink.on-bad-record"]:
-            case OnBadRecord.FAIL:
-                self._require_places()
-                first = bad[0]
-                line = self.lines.of(batch, first.index)
-                where = position(batch, self.plan.shape, first.index, line)
-                raise StopError(BadReport(where, first.field, first.reason))
-            case OnBadRecord.DROP:
-                self.counts["dropped"] += len(bad)
-            case _:
-                yield self._dead_letters(batch, bad)
-
-    def _late(self, batch: pa.RecordBatch, late: list[BadRow]) -> Iterator[Routed]:
-        if late and self.plan.config["sink.late-rows"] is OnLate.DEAD_LETTER:
-            yield self._dead_letters(batch, late)
-        else:
-            self.counts["late"] += len(late)
-
-    def _require_places(self) -> None:
+    def _named(self, batch: pa.RecordBatch, bad: list[BadRow]) -> tuple[pa.RecordBatch, list[int | None]]:
+        """The rows of `bad`, and the line of each."""
         if not self.plan.places:
             raise StopError(None)
+        rows = batch.take(pa.array([row.index for row in bad], pa.int64()))
+        return rows, self._lines.of(rows).to_pylist()
 
     def _dead_letters(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Routed:
-        self._require_places()
-        lines = [self.lines.of(batch, row.index) for row in bad]
-        rows, partition = rejected_rows(batch, self.plan, bad, lines, self.ids)
-        return self.plan.dead_letters(partition, rows)
+        rows, lines = self._named(batch, bad)
+        partition = f"dt={self.plan.arrival:%Y-%m-%d}"
+        return self.plan.dead_letters(partition, letters(rows, self.plan, bad, lines, self._ids))
 
 
 def assign(
@@ -202,59 +182,64 @@ class LineNumbers:
             self._block, self._rows = (paths[-1].as_py(), int(blocks[-1])), int(rows[-1]) + 1
         return pa.RecordBatch.from_arrays([*batch.columns, pa.array(rows)], [*batch.schema.names, ROW])
 
-    def of(self, followed: pa.RecordBatch, row: int) -> int | None:
-        """The line of that row, from 1; None where nobody knows, or its file can't be read again."""
+    def of(self, followed: pa.RecordBatch) -> pa.Array:
+        """The line of each row, from 1; null where nobody knows, or its file can't be read again.
+
+        A column of the table that comes from it takes no null: then it raises Unsupported, StoreUnavailable.
+        """
         shape, names = self.plan.shape, followed.schema.names
         if shape.line in names:
-            given: int | None = followed.column(names.index(shape.line))[row].as_py()
-            return given
+            return followed.column(names.index(shape.line))
         if shape.block not in names:
-            return None
-        paths, blocks = self._places(followed)
-        if blocks[row] > _FARTHEST:
-            return None
-        block = paths[row].as_py(), int(blocks[row])
-        if block not in self._before:
-            try:
-                self._before[block] = self._lines_before(*block)
-            except (HiveSinkError, OSError):
-                # The record counts, with or without its line; and a server that is away is asked once.
-                self._before[block] = None
-        before, inside = self._before[block], int(followed.column(names.index(ROW))[row].as_py())
-        return None if before is None else before + inside + 1
-
-    def numbered(self, followed: pa.RecordBatch) -> pa.RecordBatch:
-        """`followed` with a column `LINE`, where a column of the table comes from it.
-
-        Raises Unsupported, StoreUnavailable where a file can't be read again.
-        """
-        names = followed.schema.names
-        if self.plan.shape.block not in names or Metadata.LINE not in self.plan.config.sources.values():
-            return followed
+            return pa.nulls(followed.num_rows, pa.int64())
         paths, blocks = self._places(followed)
         files = paths.dictionary_encode()
         codes, numbers = np.asarray(files.indices), np.asarray(followed.column(names.index(ROW))) + 1
+        unknown = np.zeros(len(numbers), np.bool_)
         for code, block in set(zip(codes.tolist(), blocks.tolist(), strict=True)):
-            path = files.dictionary[code].as_py()
-            before = self._before.get((path, block))
+            place = files.dictionary[code].as_py(), block
+            if place not in self._before:
+                self._before[place] = self._lines_before(*place)
+            before, rows = self._before[place], (codes == code) & (blocks == block)
             if before is None:
-                before = self._before[path, block] = self._lines_before(path, block)
-            numbers[(codes == code) & (blocks == block)] += before
-        return pa.RecordBatch.from_arrays([*followed.columns, pa.array(numbers)], [*names, LINE])
+                unknown |= rows
+            else:
+                numbers[rows] += before
+        return pa.array(numbers, mask=unknown)
+
+    def numbered(self, followed: pa.RecordBatch) -> pa.RecordBatch:
+        """`followed` with a column `LINE`, where a column of the table comes from it. Raises as `of`."""
+        names = followed.schema.names
+        if self.plan.shape.block not in names or not self._is_column:
+            return followed
+        return pa.RecordBatch.from_arrays([*followed.columns, self.of(followed)], [*names, LINE])
+
+    @property
+    def _is_column(self) -> bool:
+        return Metadata.LINE in self.plan.config.sources.values()
 
     def _places(self, batch: pa.RecordBatch) -> tuple[pa.Array, NDArray[np.int64]]:
         names, shape = batch.schema.names, self.plan.shape
         return batch.column(names.index(shape.path)), np.asarray(batch.column(names.index(shape.block)))
 
-    def _lines_before(self, path: str, block: int) -> int:
-        """How many lines of the file are in earlier blocks. Raises what `open` raises; Unsupported."""
+    def _lines_before(self, path: str, block: int) -> int | None:
+        """How many lines of the file are in earlier blocks."""
         if not block:
             return 0
-        if path.endswith(_SPLIT_WHILE_PACKED):
-            msg = f"numbering the lines of {named_file(path)}"
-            raise Unsupported(msg, "Spark reads bzip2 in blocks", "pack it with gzip, or drop the setting file.line")
-        with self.open(unquote(path)) as stream:
-            return lines_before(stream, block)
+        if block > _FARTHEST and not self._is_column:
+            return None
+        try:
+            if path.endswith(_SPLIT_WHILE_PACKED):
+                what = f"numbering the lines of {named_file(path)}"
+                way = "pack it with gzip, or drop the setting file.line"
+                raise Unsupported(what, "Spark reads bzip2 in blocks", way)
+            with self.open(unquote(path)) as stream:
+                return lines_before(stream, block)
+        except (HiveSinkError, OSError):
+            if self._is_column:
+                raise
+            # The record counts, with or without its line; and a server that is away is asked once.
+            return None
 
 
 def lines_before(stream: BinaryIO, block: int) -> int:

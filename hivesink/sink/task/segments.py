@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from hivesink.sink.task.messages import LeftSlice
 from hivesink.sink.task.parts import InMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.rolling import Encoding, OpenRows
@@ -68,21 +68,16 @@ class SegmentWriter(InMemory):
         if self._file is not None:
             self._file.abort()
 
-    def _is_full(self, bucket: Bucket) -> bool:  # noqa: ARG002  whatever it holds
-        return False
-
     def _write_out(self, bucket: Bucket) -> None:
-        told = {_COLUMNS: bucket.target.columns_text}
-        rows = self._take(bucket).replace_schema_metadata(told)
+        rows = self._take(bucket).replace_schema_metadata({_COLUMNS: bucket.target.columns_text})
         self._file = self._file or self.store.create(self.name)
-        stream = _Summed(self._file.stream)
+        stream, table = _Summed(self._file.stream), bucket.target.table.name
         start = stream.tell()
-        table = bucket.target.table
         options = self._options.get(table) or self._options.setdefault(table, _options(rows))
         with pa.ipc.new_stream(pa.PythonFile(stream, mode="w"), rows.schema, options=options) as writer:
             writer.write_table(rows.combine_chunks(), max_chunksize=_BATCH)
         span = Slice(self.name, start, stream.tell() - start, rows.num_rows, stream.crc32)
-        self._opened.append(Opened(bucket.target.table, bucket.partition, span))
+        self._opened.append(Opened(table, bucket.partition, span))
 
 
 def _options(rows: pa.Table) -> pa.ipc.IpcWriteOptions:
@@ -112,32 +107,31 @@ class _Summed:
 
 
 def encode(
-    work: Iterable[tuple[Target, Encoding]], store: SegmentStore, refit: Refit, parts: Parts
+    work: Iterable[Encoding], targets: Mapping[str, Target], store: SegmentStore, refit: Refit, parts: Parts
 ) -> tuple[LeftSlice, ...]:
     """Add the rows of slices to `parts`. Returns the slices of which it has added none, since some can't be.
 
     Raises StoreUnavailable.
     """
     left = []
-    for target, piece in work:
+    for piece in work:
+        target, key = targets[piece.table], (piece.table, piece.partition)
+        columns = target.table.spec.columns
         for span in piece.slices:
             try:
-                _require_partition((piece.table, piece.partition), target.partition_columns)
+                _require_partition(key, target.table.spec)
                 stream = _Stream.open(store, span)
-                is_same = stream.columns == target.columns_text
                 rows = stream.batches
-                if not is_same:
-                    rows = partial(_refitted, stream, target.columns, (piece.table, piece.partition), refit)
-                if not is_same:
+                if stream.columns != target.columns_text:
+                    rows = partial(stream.refitted, columns, key, refit)
                     for _ in rows():
                         """All of them fit, so none is added in vain."""
             except (RowsUnfit, SegmentLost) as error:
-                opened = Opened(piece.table, piece.partition, span)
-                left.append(LeftSlice(opened, str(error), retryable=error.retryable))
+                left.append(LeftSlice(Opened(*key, span), str(error), retryable=error.retryable))
                 continue
             for batch in rows():
                 # Parquet files have the metadata of their writer's schema, never that of the rows.
-                gone = str([*batch.schema][len(target.columns) :] or "")
+                gone = str([*batch.schema][len(columns) :] or "")
                 parts.add(replace(target, gone=gone), piece.partition, pa.Table.from_batches([batch]))
     return tuple(left)
 
@@ -145,21 +139,13 @@ def encode(
 def lost_slices(rows: OpenRows, store: SegmentStore) -> dict[Opened, SegmentLost]:
     """The slices of `rows` that can't be read. Reads all of them whole. Raises StoreUnavailable."""
     lost = {}
-    for key, bucket in rows.buckets.items():
-        for span in bucket.slices:
-            error = _loss(store, span)
-            if error is not None:
-                lost[Opened(*key, span)] = error
+    for opened in rows.opened:
+        try:
+            for _ in _Stream.open(store, opened.slice).batches():
+                """Arrow can read it."""
+        except SegmentLost as error:  # noqa: PERF203  each slice has its own
+            lost[opened] = error
     return lost
-
-
-def _loss(store: SegmentStore, span: Slice) -> SegmentLost | None:
-    try:
-        for _ in _Stream.open(store, span).batches():
-            """Arrow can read it."""
-    except SegmentLost as error:
-        return error
-    return None
 
 
 def held_back(rows: OpenRows, spec: TableSpec, store: SegmentStore, refit: Refit) -> dict[PartitionKey, HiveSinkError]:
@@ -168,44 +154,36 @@ def held_back(rows: OpenRows, spec: TableSpec, store: SegmentStore, refit: Refit
     Reads the beginning of each segment, and the rows of those that came for other columns. Raises StoreUnavailable.
     """
     lengths, told = store.lengths(), dict[str, str | None]()
-
-    def check(key: PartitionKey, span: Slice) -> None:
-        _require_length(store, span, lengths.get(span.segment))
-        if key[0] == str(spec.name):
-            _require_partition(key, spec.partition_columns)
+    problems: dict[PartitionKey, HiveSinkError] = {}
+    for opened in rows.opened:
+        key, span = opened.key, opened.slice
+        length, end, path = lengths.get(span.segment), span.offset + span.length, store.path(span.segment)
+        if length is None or length < end:
+            state = "is missing" if length is None else f"has {length} bytes of {end}"
+            problems[key] = SegmentLost(path, f"it {state}")
+        if key in problems or opened.table != str(spec.name):
+            continue
+        try:
+            _require_partition(key, spec)
             if span.segment not in told:
                 start = store.read(span.segment, span.offset, min(span.length, _SCHEMA))
-                told[span.segment] = _Stream(span, start, store.path(span.segment)).columns
+                told[span.segment] = _Stream(span, start, path).columns
             if told[span.segment] != columns_text(spec.columns):
-                for _ in _refitted(_Stream.open(store, span), spec.columns, key, refit):
+                for _ in _Stream.open(store, span).refitted(spec.columns, key, refit):
                     """It fits."""
-
-    def problem(key: PartitionKey, slices: Iterable[Slice]) -> HiveSinkError | None:
-        try:
-            for span in slices:
-                check(key, span)
         except (RowsUnfit, SegmentLost) as error:
-            return error
-        return None
-
-    problems = {key: problem(key, bucket.slices) for key, bucket in rows.buckets.items()}
-    return {key: error for key, error in problems.items() if error is not None}
+            problems[key] = error
+    return problems
 
 
-def _require_partition(key: PartitionKey, columns: Sequence[Column]) -> None:
+def _require_partition(key: PartitionKey, spec: TableSpec) -> None:
     """Raises RowsUnfit where the table can't have that partition any more."""
+    columns = spec.partition_columns
     for column, (_, value) in zip(columns, parse_path(key[1]) if columns else (), strict=False):
         try:
             canonical(value, column.type)
         except PartitionInvalid as error:  # noqa: PERF203  it names the column
             raise RowsUnfit(*key, column.name, ("another type", str(column.type)), error.reason) from error
-
-
-def _require_length(store: SegmentStore, span: Slice, length: int | None) -> None:
-    end = span.offset + span.length
-    if length is None or length < end:
-        state = "is missing" if length is None else f"has {length} bytes of {end}"
-        raise SegmentLost(store.path(span.segment), f"it {state}")
 
 
 @dataclass(frozen=True)
@@ -224,7 +202,7 @@ class _Stream:
             raise SegmentLost(path, f"it is damaged (the checksum of its bytes from {span.offset} on is wrong)")
         return cls(span, data, path)
 
-    @cached_property
+    @property
     def columns(self) -> str | None:
         """The columns that its rows came for; None if that is not known. Raises SegmentLost."""
         try:
@@ -246,12 +224,10 @@ class _Stream:
             reason = f"it holds {rows} rows of {self.span.rows}"
             raise self._damaged(reason)
 
+    def refitted(self, columns: Sequence[Column], key: PartitionKey, refit: Refit) -> Iterator[pa.RecordBatch]:
+        """Its rows in `columns`. Raises RowsUnfit, SegmentLost."""
+        return (refit(batch, columns, key) for batch in self.batches())
+
     def _damaged(self, reason: str) -> SegmentLost:
         first = reason.partition("\n")[0]
         return SegmentLost(self.path, f"it is damaged ({first}, from byte {self.span.offset} on)")
-
-
-def _refitted(stream: _Stream, columns: Sequence[Column], key: PartitionKey, refit: Refit) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice in `columns`. Raises RowsUnfit, SegmentLost."""
-    for batch in stream.batches():
-        yield refit(batch, columns, key)

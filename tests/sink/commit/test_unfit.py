@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.sink.task.attempt import TaskTools
+    from hivesink.sink.task.messages import TaskTools
 
 WAIT = {
     "sink.rolling-policy.on-epoch": "false",

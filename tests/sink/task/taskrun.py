@@ -16,8 +16,8 @@ from hivesink.decode.refit import refit
 from hivesink.decode.values import DecodeOptions
 from hivesink.formats.parquet import ParquetFormat
 from hivesink.sink.task.assign import row_columns
-from hivesink.sink.task.attempt import TaskTools, run_task
-from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.log_layout import LogSegments

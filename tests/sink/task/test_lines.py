@@ -50,7 +50,7 @@ def lines(rows: Sequence[Row], size: int = 2, made: LineNumbers | None = None) -
     found = []
     for at in range(0, len(rows), size):
         some = of.follow(batch(rows[at : at + size]))
-        found += [of.of(some, row) for row in range(some.num_rows)]
+        found += of.of(some).to_pylist()
     return found
 
 
@@ -68,7 +68,7 @@ def test_rows_that_were_followed_before_they_were_moved() -> None:
     followed = numbers().follow(batch(WHOLE))
     moved = followed.take(pa.array([4, 0, 6, 2]))
     second = numbers()
-    assert [second.of(second.follow(moved), row) for row in range(4)] == [5, 1, 1, 3]
+    assert second.of(second.follow(moved)).to_pylist() == [5, 1, 1, 3]
 
 
 def test_what_can_not_be_read_again_has_no_number_and_is_asked_for_once() -> None:
@@ -89,7 +89,7 @@ def test_numbers_that_the_stream_has_already() -> None:
     own = pa.RecordBatch.from_pydict({"_path": pa.array([A]), "_line": pa.array([7], pa.int64())})
     shape = InputShape(value="value", path="_path", line="_line")
     made = LineNumbers(replace(numbers().plan, shape=shape), source)
-    assert made.of(made.follow(own), 0) == 7
+    assert made.of(made.follow(own)).to_pylist() == [7]
 
 
 NUMBERED = {"sink.column.n.from": "file.line"}

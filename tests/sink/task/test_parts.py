@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.partfile import PartName
-from hivesink.core.table import SortKey
+from hivesink.core.table import SortKey, TableName, TableSpec
 from hivesink.errors import StoreUnavailable
 from hivesink.formats.parquet import ParquetFormat
+from hivesink.sink.task.messages import TablePlan
 from hivesink.sink.task.parts import MAX_OPEN_FILES, Parts, Target
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
@@ -71,7 +72,7 @@ def parts_of(
 
 
 def target(location: str, form: FileFormat | None = None) -> Target:
-    return Target("db.t", lambda partition: f"{location}/{partition}", form or ParquetFormat(SCHEMA))
+    return Target(TablePlan(TableSpec(TableName("db", "t"), ()), location), form or ParquetFormat(SCHEMA))
 
 
 def rows(start: int, size: int, width: int = 100) -> pa.Table:
