@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -19,7 +19,7 @@ from hivesink.ports import BadRow
 from hivesink.sink.task.buckets import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from zoneinfo import ZoneInfo
 
     from numpy.typing import NDArray
@@ -56,112 +56,73 @@ class BucketAssigner(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class ByPartitionColumns:
-    """The rows' own values of the partition columns."""
-
-    names: tuple[str, ...]
-
-    def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:  # noqa: ARG002  the protocol's
-        return [rows.column(name) for name in self.names]
+Assign = Callable[[pa.Table, Moment], tuple[Sequence[pa.Array], list[BadRow]]]
+"""A value of each partition column for each row, and the rows that can have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByTime:
-    """Flink's DateTimeBucketAssigner: a time's wall clock in `zone`, formatted by a pattern per partition column.
+    """The rows' own values of the partition columns `names`, or for those in `patterns` a time's.
 
-    A partition column of `names` without a pattern has the rows' own values.
+    As Flink's DateTimeBucketAssigner: a time's wall clock in `zone`, formatted by the column's pattern.
     """
 
+    names: tuple[str, ...]
+    patterns: Mapping[str, TimePattern]
     column: str | None
     unit: EpochUnit
     """What whole numbers of the column count."""
     column_zone: ZoneInfo
     zone: ZoneInfo
-    names: tuple[str, ...]
-    patterns: Mapping[str, TimePattern]
 
-    def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
+    def __call__(self, rows: pa.Table, moment: Moment) -> tuple[Sequence[pa.Array], list[BadRow]]:
         """A null time gives null, and so does a time outside the years 1 to 9999."""
-        made = dict(zip(self.patterns, self._times(rows, moment), strict=True))
-        return [made[name] if name in made else rows.column(name) for name in self.names]
-
-    def _times(self, rows: pa.Table, moment: Moment) -> list[pa.Array]:
-        times = self._given(rows, moment)
-        if times is None:
+        bad: list[BadRow] = []
+        made: dict[str, pa.Array] = {}
+        if self.patterns and self.column is None:
             local = moment.arrival.astimezone(self.zone)
-            return [pa.repeat(pattern.format(local), rows.num_rows) for pattern in self.patterns.values()]
-        if pa.types.is_integer(times.type):
-            times, _ = counted(times, self.unit)
-        clock = self._clock(times.type)
-        return [_formatted(times, pattern, clock) for pattern in self.patterns.values()]
+            made = {name: pa.repeat(pattern.format(local), rows.num_rows) for name, pattern in self.patterns.items()}
+        elif self.patterns:
+            times = rows.column(self.column) if self.column in rows.column_names else moment.record_times
+            if times is None:
+                problem = f"sink.bucket.time-column = {self.column!r} is a column neither of the table nor of the "
+                way = "name a column of the table, which may take a field of another name by sink.column.<name>.from"
+                raise InvalidOption((f"{problem}stream; {way}",))
+            if pa.types.is_integer(times.type):
+                times, unfit = counted(times, self.unit)
+                # Not a time in the column's unit.
+                bad = [BadRow(row, self.column, why) for mask, why in unfit for row in np.flatnonzero(mask).tolist()]
+            zones = self._zones(times.type)
+            made = {name: _formatted(times, pattern, *zones) for name, pattern in self.patterns.items()}
+        return [made[name] if name in made else rows.column(name) for name in self.names], bad
 
-    def unfit(self, rows: pa.Table, moment: Moment) -> list[BadRow]:
-        """The rows whose number can't be a time in the column's unit."""
-        times = self._given(rows, moment)
-        if times is None or not pa.types.is_integer(times.type):
-            return []
-        _, unfit = counted(times, self.unit)
-        return [BadRow(row, self.column, why) for mask, why in unfit for row in np.flatnonzero(mask).tolist()]
-
-    def _given(self, rows: pa.Table, moment: Moment) -> pa.Array | pa.ChunkedArray | None:
-        if self.column is None:
-            return None
-        times = rows.column(self.column) if self.column in rows.column_names else moment.record_times
-        if times is None:
-            problem = f"sink.bucket.time-column = {self.column!r} is a column neither of the table nor of the stream"
-            way = "name a column of the table, which may take a field of another name by sink.column.<name>.from"
-            raise InvalidOption((f"{problem}; {way}",))
-        return times
-
-    def _clock(self, kind: pa.DataType) -> _Clock:
-        """What leads from a stored time, read as UTC, to the wall clock in the bucket zone."""
+    def _zones(self, kind: pa.DataType) -> tuple[ZoneInfo | None, ZoneInfo | None]:
+        """In which zone a value shows a time that is stored as UTC, and in which it is stored as a wall clock."""
         if pa.types.is_date(kind):
-            return _Clock()
-        if pa.types.is_timestamp(kind) and kind.tz is not None:
-            return _Clock(self.zone)
+            return None, None
         if not pa.types.is_timestamp(kind):
             raise InvalidOption((_no_time(self.column, str(kind)),))
-        return _Clock() if self.column_zone.key == self.zone.key else _Clock(self.zone, self.column_zone)
+        if kind.tz is not None:
+            return self.zone, None
+        return (None, None) if self.column_zone.key == self.zone.key else (self.zone, self.column_zone)
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """The wall clock of `zone` at an instant, or when that of `stored` shows a time; without a zone, that time itself.
+def _own(made: BucketAssigner, setting: str, columns: int, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
+    """The values of a class of the user's own, which `setting` names.
 
-    A time that a clock shows twice means the first; from a time that it skips it counts on from before.
+    Raises InvalidOption unless it returns such arrays as the protocol asks for.
     """
-
-    zone: ZoneInfo | None = None
-    stored: ZoneInfo | None = None
-
-    def __call__(self, at: datetime) -> datetime:
-        if self.zone is None:
-            return at
-        return (at.replace(tzinfo=self.stored) if self.stored else at).astimezone(self.zone)
-
-
-@dataclass(frozen=True, slots=True)
-class OwnAssigner:
-    """A class of the user's own. `setting` names it."""
-
-    made: BucketAssigner
-    setting: str
-    columns: int
-
-    def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
-        """Raises InvalidOption unless the class returns such arrays as the protocol asks for."""
-        given: Any = self.made.assign(rows, moment)
-        values = list(given) if isinstance(given, Iterable) else [given]
-        if others := [type(value).__name__ for value in values if not isinstance(value, pa.Array | pa.ChunkedArray)]:
-            way = "return a list, with a pyarrow array of values for each partition column"
-            raise InvalidOption((f"{self.setting}: your own assign made a {others[0]}, no array; {way}",))
-        if [len(array) for array in values] != [rows.num_rows] * self.columns:
-            made = ", ".join(str(len(array)) for array in values)
-            problem = f"your own assign made arrays of {made} values, for {self.columns} partition columns and "
-            # The start tries it with none.
-            raise InvalidOption((f"{self.setting}: {problem}{rows.num_rows} rows; make a value for each row",))
-        return values
+    given: Any = made.assign(rows, moment)
+    values = list(given) if isinstance(given, Iterable) else [given]
+    if others := [type(value).__name__ for value in values if not isinstance(value, pa.Array | pa.ChunkedArray)]:
+        way = "return a list, with a pyarrow array of values for each partition column"
+        raise InvalidOption((f"{setting}: your own assign made a {others[0]}, no array; {way}",))
+    if [len(array) for array in values] != [rows.num_rows] * columns:
+        lengths = ", ".join(str(len(array)) for array in values)
+        problem = f"your own assign made arrays of {lengths} values, for {columns} partition columns and "
+        # The start tries it with none.
+        raise InvalidOption((f"{setting}: {problem}{rows.num_rows} rows; make a value for each row",))
+    return values
 
 
 def _no_time(column: str | None, kind: str) -> str:
@@ -178,17 +139,19 @@ _NEAR = 1 << 16
 """Numbers of a range that is smaller than this are looked up in a table of it."""
 
 
-def _formatted(times: pa.Array, pattern: TimePattern, clock: _Clock) -> pa.DictionaryArray:
+def _formatted(
+    times: pa.Array, pattern: TimePattern, zone: ZoneInfo | None, stored: ZoneInfo | None
+) -> pa.DictionaryArray:
     """Format each distinct stretch of time once, by Python's zones: Arrow's know no rules beyond 2037."""
     whole = times.combine_chunks() if isinstance(times, pa.ChunkedArray) else times
     if pa.types.is_date(whole.type):
         whole = whole.cast(pa.timestamp("s"))
     per_second = _PER_SECOND[whole.type.unit]
-    stored = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    numbers = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     absent = whole.is_null().to_numpy(zero_copy_only=False) if whole.null_count else None
     for step in _STEPS.get(pattern.unit, _QUARTER):
-        indices, codes = _distinct(stored // (per_second * step))
-        texts = [_text(code * step, step, pattern, clock) for code in codes]
+        indices, codes = _distinct(numbers // (per_second * step))
+        texts = [_text(code * step, step, pattern, zone, stored) for code in codes]
         if _UNEVEN not in texts:
             break
     return pa.DictionaryArray.from_arrays(pa.array(indices, mask=absent), pa.array(texts, pa.string()))
@@ -209,33 +172,36 @@ def _distinct(numbers: NDArray[np.int64]) -> tuple[NDArray[np.integer[Any]], lis
 
 # A year has 35,000 quarters of an hour, which come again with each batch.
 @lru_cache(maxsize=1 << 16)
-def _text(start: int, step: int, pattern: TimePattern, clock: _Clock) -> str | None:
-    """The stretch's value; None beyond what a clock shows, `_UNEVEN` where a value may not fit all of it."""
+def _text(start: int, step: int, pattern: TimePattern, zone: ZoneInfo | None, stored: ZoneInfo | None) -> str | None:
+    """The stretch's value; None beyond what a clock shows, `_UNEVEN` where a value may not fit all of it.
+
+    A time that the clock of `stored` shows twice means the first; from a time that it skips it counts on from before.
+    """
     try:
-        first = clock(_EPOCH + timedelta(seconds=start))
-        last = clock(_EPOCH + timedelta(seconds=start + step - 1))
+        first, last = (_EPOCH + timedelta(seconds=at) for at in (start, start + step - 1))
+        if zone is not None:
+            first, last = ((at.replace(tzinfo=stored) if stored else at).astimezone(zone) for at in (first, last))
     except OverflowError:
         return None if step == 1 else _UNEVEN
     even = (last.replace(tzinfo=None) - first.replace(tzinfo=None)).total_seconds() == step - 1
     return pattern.format(first) if even and (first.minute * 60 + first.second) % step == 0 else _UNEVEN
 
 
-def assigner_for(spec: TableSpec, config: SinkConfig) -> BucketAssigner:
-    """The assigner that the table declares. Raises InvalidOption if it doesn't fit the table."""
+def assigner_for(spec: TableSpec, config: SinkConfig) -> Assign:
+    """What the table declares to assign rows to partitions. Raises InvalidOption if it doesn't fit the table."""
     kind: str = config["sink.bucket.assigner"]
     names = tuple(column.name for column in spec.partition_columns)
-    if kind == "partition-columns" or not names:
-        return ByPartitionColumns(names)
-    if kind == "date-time":
-        time: str | None = config["sink.bucket.time-column"]
+    if names and kind not in {"partition-columns", "date-time"}:
+        made = load_plugin("sink.bucket.assigner", kind, "assign", spec, config)
+        own = partial(_own, made, f"sink.bucket.assigner = {kind!r}", len(names))
+        return lambda rows, moment: (own(rows, moment), [])
+    patterns, time = time_patterns(spec, config), config["sink.bucket.time-column"]
+    if patterns:
         for column in row_columns(spec, config):
             if column.name == time and column.type not in TIMES:
                 raise InvalidOption((_no_time(time, str(column.type)),))
-        unit = unit_of(config["sink.timestamp-format"], time or "")
-        zones = config["sink.timestamp-zone"], config["sink.bucket.time-zone"]
-        return ByTime(time, unit, *zones, names, time_patterns(spec, config))
-    made = load_plugin("sink.bucket.assigner", kind, "assign", spec, config)
-    return OwnAssigner(made, f"sink.bucket.assigner = {kind!r}", len(names))
+    unit = unit_of(config["sink.timestamp-format"], time or "")
+    return ByTime(names, patterns, time, unit, config["sink.timestamp-zone"], config["sink.bucket.time-zone"])
 
 
 def time_patterns(spec: TableSpec, config: SinkConfig) -> dict[str, TimePattern]:

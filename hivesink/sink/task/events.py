@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -33,59 +32,52 @@ _MICRO = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-@dataclass(slots=True)
 class EventTimes:
-    """What a task has seen of event times, in µs since 1970 UTC, by the name of the source's partition."""
+    """What a task has seen of event times: `newest`, in µs since 1970 UTC, by the name of the source's partition."""
 
-    plan: TaskPlan
-    newest: dict[str, int | None] = field(default_factory=dict)
+    def __init__(self, plan: TaskPlan) -> None:
+        self.newest: dict[str, int | None] = {}
+        self._plan = plan
+        self._zone: ZoneInfo = plan.config["sink.timestamp-zone"]
+        # Beyond it a time is taken to be wrong; by so much clocks may differ.
+        self._latest: datetime = plan.arrival + plan.config["sink.partition-commit.idle-timeout"]
 
     def take(self, batch: pa.RecordBatch, rows: pa.Table, good: pa.Array | None) -> None:
         """Take in the good rows of `batch`, which are `rows`. Raises InvalidOption for a column that holds no times."""
-        name = self.plan.shape.event_time
+        name = self._plan.shape.event_time
         if name is None:
             return
-        if good is not None:
+        if good is not None and batch.num_rows:
             # Records that are no rows have come as well.
-            for source in _names(self._sources(batch, None), batch.num_rows):
-                self.newest.setdefault(source, None)
+            every = self._sources(batch, None)
+            for source in [""] if every is None else pc.unique(every).to_pylist():
+                self.newest.setdefault(source or "", None)
         times = rows.column(name) if name in rows.column_names else column_of(batch, name, good)
         if times is None:
             raise _unfit(name, "is a column neither of the table nor of the stream")
-        if not (pa.types.is_timestamp(times.type) or pa.types.is_date(times.type) or pa.types.is_int64(times.type)):
-            raise _unfit(name, f"is of type {times.type}, not {TIMES_TEXT}")
-        if pa.types.is_int64(times.type):
-            times, _ = counted(times, unit_of(self.plan.config["sink.timestamp-format"], name))
-        sources = self._sources(batch, good)
-        seen = {source: self._micros(newest) for source, newest in _newest(times, sources)}
-        if any(at is not None and at > self._limit for at in seen.values()):
+        kind, latest = times.type, self._latest
+        if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_int64(kind)):
+            raise _unfit(name, f"is of type {kind}, not {TIMES_TEXT}")
+        if pa.types.is_int64(kind):
+            times, _ = counted(times, unit_of(self._plan.config["sink.timestamp-format"], name))
+            kind = times.type
+        sources, limit = self._sources(batch, good), (latest - _EPOCH) // _MICRO
+        seen = self._newest(times, sources)
+        if any(at is not None and at > limit for at in seen.values()):
             # One wrong time must not hide the others.
-            right = pc.if_else(pc.less_equal(times, self._limit_as(times.type)), times, pa.scalar(None, times.type))
-            in_time = {source: self._micros(newest) for source, newest in _newest(right, sources)}
-            seen |= {source: at for source, at in in_time.items() if at is not None}
+            if pa.types.is_date(kind):
+                most = pa.scalar(latest.date()).cast(kind)
+            else:
+                wall = latest if kind.tz else latest.astimezone(self._zone).replace(tzinfo=None)
+                most = pa.scalar(wall, pa.timestamp("us", kind.tz)).cast(kind)
+            right = pc.if_else(pc.less_equal(times, most), times, pa.scalar(None, kind))
+            seen |= {source: at for source, at in self._newest(right, sources).items() if at is not None}
         for source, at in seen.items():
             times_seen = [time for time in (self.newest.get(source), at) if time is not None]
-            self.newest[source] = newest_likely(times_seen, self._limit)
-
-    @property
-    def _limit(self) -> int:
-        """Beyond it a time is taken to be wrong, in µs; by so much clocks may differ."""
-        return (self._latest - _EPOCH) // _MICRO
-
-    @property
-    def _latest(self) -> datetime:
-        ahead: timedelta = self.plan.config["sink.partition-commit.idle-timeout"]
-        return self.plan.arrival + ahead
-
-    def _limit_as(self, kind: pa.DataType) -> pa.Scalar:
-        if pa.types.is_date(kind):
-            return pa.scalar(self._latest.date()).cast(kind)
-        zone: ZoneInfo = self.plan.config["sink.timestamp-zone"]
-        wall = self._latest if kind.tz else self._latest.astimezone(zone).replace(tzinfo=None)
-        return pa.scalar(wall, pa.timestamp("us", kind.tz)).cast(kind)
+            self.newest[source] = newest_likely(times_seen, limit)
 
     def _sources(self, batch: pa.RecordBatch, good: pa.Array | None) -> pa.Array | None:
-        shape = self.plan.shape
+        shape = self._plan.shape
         numbers = None if shape.partition is None else column_of(batch, shape.partition, good)
         if numbers is None:
             return None
@@ -93,22 +85,30 @@ class EventTimes:
         topic = pa.scalar(shape.topic_name or "") if topics is None else topics.cast(pa.string())
         return pc.binary_join_element_wise(topic, numbers.cast(pa.string()), "-")
 
+    def _newest(self, times: pa.Array, sources: pa.Array | None) -> dict[str, int | None]:
+        """The newest time of each source, None if it has none."""
+        if not len(times):
+            return {}
+        if sources is None:
+            return {"": self._micros(pc.max(times))}
+        table = pa.table({"source": sources, "time": times}).group_by("source").aggregate([("time", "max")])
+        both = zip(table["source"].to_pylist(), table["time_max"], strict=True)
+        return {source or "": self._micros(newest) for source, newest in both}
+
     def _micros(self, newest: pa.Scalar) -> int | None:
         try:
-            time = None if newest is None else newest.as_py()
-            return None if time is None else (self._utc(time) - _EPOCH) // _MICRO
+            time: datetime | date | None = newest.as_py()
+            if time is None:
+                return None
+            at = time if isinstance(time, datetime) else datetime(time.year, time.month, time.day)  # noqa: DTZ001  a date
+            if at.tzinfo is None:
+                # Of a wall clock that comes twice, or never, the earlier moment: the watermark must not run ahead.
+                at = min(at.replace(tzinfo=self._zone, fold=fold).astimezone(timezone.utc) for fold in (0, 1))
+            return (at - _EPOCH) // _MICRO
         except (OverflowError, ValueError):
             # Outside of the years 1 to 9999: in the future it counts as now, and otherwise for nothing.
             number = newest.cast(pa.int32() if pa.types.is_date32(newest.type) else pa.int64())
-            return (self.plan.arrival - _EPOCH) // _MICRO if number.as_py() > 0 else None
-
-    def _utc(self, time: datetime | date) -> datetime:
-        wall = time if isinstance(time, datetime) else datetime(time.year, time.month, time.day)  # noqa: DTZ001  a date
-        if wall.tzinfo:
-            return wall.astimezone(timezone.utc)
-        zone: ZoneInfo = self.plan.config["sink.timestamp-zone"]
-        # Of a wall clock that comes twice, or never, the earlier moment: the watermark must not run ahead.
-        return min(wall.replace(tzinfo=zone, fold=fold).astimezone(timezone.utc) for fold in (0, 1))
+            return (self._plan.arrival - _EPOCH) // _MICRO if number.as_py() > 0 else None
 
 
 def column_of(batch: pa.RecordBatch, name: str | None, good: pa.Array | None) -> pa.Array | None:
@@ -120,54 +120,32 @@ def column_of(batch: pa.RecordBatch, name: str | None, good: pa.Array | None) ->
     return values if good is None else values.take(good)
 
 
-def _names(sources: pa.Array | None, rows: int) -> list[str]:
-    if sources is None:
-        return [""] if rows else []
-    return [source or "" for source in pc.unique(sources).to_pylist()]
-
-
 def _unfit(name: str, problem: str) -> InvalidOption:
     return InvalidOption((f"the watermark's column {name!r} {problem}: set sink.partition-commit.watermark-column",))
 
 
-def _newest(times: pa.Array, sources: pa.Array | None) -> list[tuple[str, pa.Scalar]]:
-    if not len(times):
-        return []
-    if sources is None:
-        return [("", pc.max(times))]
-    table = pa.table({"source": sources, "time": times}).group_by("source").aggregate([("time", "max")])
-    return [(source or "", table["time_max"][row]) for row, source in enumerate(table["source"].to_pylist())]
+def late_rule(plan: TaskPlan) -> CommitRule | None:
+    """What says which rows of `plan` are late; None if none is to be treated as late."""
+    config = plan.config
+    by_time = config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME
+    if plan.late is None or not by_time or config["sink.late-rows"] is OnLate.APPEND:
+        return None
+    return commit_rule(plan.target.spec, config)
 
 
-@dataclass(frozen=True, slots=True)
-class LateRows:
-    """Finds the rows of partitions that were over before this batch, where they aren't simply appended."""
-
-    rule: CommitRule
-    late: datetime
-
-    @classmethod
-    def of(cls, plan: TaskPlan) -> LateRows | None:
-        """None if no row of `plan` is to be treated as late."""
-        config = plan.config
-        by_time = config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME
-        if plan.late is None or not by_time or config["sink.late-rows"] is OnLate.APPEND:
-            return None
-        return cls(commit_rule(plan.target.spec, config), plan.late)
-
-    def split(self, assigned: Buckets) -> tuple[Buckets, list[BadRow]]:
-        """The rows that are in time, and the others."""
-        ends = ((code, self.rule.end((self.rule.table, path))) for code, path in enumerate(assigned.paths))
-        over = {
-            code: f"late: {assigned.paths[code]} was over at {end:%Y-%m-%d %H:%M} UTC"
-            for code, end in ends
-            if end is not None and end <= self.late
-        }
-        if not over:
-            return assigned, []
-        late = np.isin(assigned.codes, [*over])
-        rows = [BadRow(row, None, over[int(assigned.codes[row])]) for row in np.flatnonzero(late).tolist()]
-        return Buckets(assigned.paths, np.where(late, -1, assigned.codes), assigned.unfit), rows
+def split_late(assigned: Buckets, rule: CommitRule, late: datetime | None) -> tuple[Buckets, list[BadRow]]:
+    """The rows that are in time, and those of partitions that were over at the watermark `late`."""
+    ends = ((code, rule.end((rule.table, path))) for code, path in enumerate(assigned.paths))
+    over = {
+        code: f"late: {assigned.paths[code]} was over at {end:%Y-%m-%d %H:%M} UTC"
+        for code, end in ends
+        if end is not None and late is not None and end <= late
+    }
+    if not over:
+        return assigned, []
+    is_late = np.isin(assigned.codes, [*over])
+    rows = [BadRow(row, None, over[int(assigned.codes[row])]) for row in np.flatnonzero(is_late).tolist()]
+    return Buckets(assigned.paths, np.where(is_late, -1, assigned.codes), assigned.unfit), rows
 
 
 _ANY_NUMBERS = ("1", "2024", "20240102", "2024010203")
@@ -180,21 +158,22 @@ def commit_rule(spec: TableSpec, config: SinkConfig) -> CommitRule:
     delay: timedelta | None = config["sink.partition-commit.delay"]
     if config["sink.partition-commit.trigger"] is CommitTrigger.PROCESS_TIME:
         return CommitRule(str(spec.name), None, delay or timedelta(0))
+    option = "sink.partition-commit"
     if not spec.is_partitioned:
-        problem = f"sink.partition-commit.trigger = 'partition-time': {spec.name} has no partitions"
-        raise InvalidOption((problem,))
-    _require_times(spec, config)
+        raise InvalidOption((f"{option}.trigger = 'partition-time': {spec.name} has no partitions",))
+    name: str | None = config["sink.partition-commit.watermark-column"]
+    kinds = {column.name: column.type for column in row_columns(spec, config)}
+    if name in kinds and kinds[name] not in TIMES:
+        problem = f"{name} is of type {kinds[name]}: name a column of type {TIMES_TEXT}"
+        raise InvalidOption((f"{option}.watermark-column: {problem}",))
     extractor, unit = _extractor(spec, config)
     lasts = unit if delay is None else delay
     if lasts is None:
-        problem = (
-            "sink.partition-commit.delay is missing: with the trigger partition-time, say how long a partition lasts, "
-            "such as 1h"
-        )
-        raise InvalidOption((problem,))
+        problem = "with the trigger partition-time, say how long a partition lasts, such as 1h"
+        raise InvalidOption((f"{option}.delay is missing: {problem}",))
     if lasts == timedelta(0):
-        problem = "sink.partition-commit.delay = 0: with the trigger partition-time it is how long a partition lasts"
-        raise InvalidOption((problem,))
+        problem = "with the trigger partition-time it is how long a partition lasts"
+        raise InvalidOption((f"{option}.delay = 0: {problem}",))
     return CommitRule(str(spec.name), PartitionClock(extractor, lasts, config["sink.bucket.time-zone"]))
 
 
@@ -217,15 +196,6 @@ def patterns_of_names(spec: TableSpec, config: SinkConfig) -> FromPatterns | Non
     return names if names.patterns and names.problem is None else None
 
 
-def _require_times(spec: TableSpec, config: SinkConfig) -> None:
-    """Raises InvalidOption for a column of the table's that no stream can fill with times."""
-    name: str | None = config["sink.partition-commit.watermark-column"]
-    kinds = {column.name: column.type for column in row_columns(spec, config)}
-    if name in kinds and kinds[name] not in TIMES:
-        problem = f"{name} is of type {kinds[name]}: name a column of type {TIMES_TEXT}"
-        raise InvalidOption((f"sink.partition-commit.watermark-column: {problem}",))
-
-
 def _extractor(spec: TableSpec, config: SinkConfig) -> tuple[TimeExtractor, str | None]:
     """What reads a partition's time, and the unit that it lasts, if that is known."""
     option = "partition.time-extractor.class"
@@ -240,9 +210,8 @@ def _extractor(spec: TableSpec, config: SinkConfig) -> tuple[TimeExtractor, str 
             raise InvalidOption((f"sink.bucket.time-pattern: {made.problem}; set {_PATTERN}",))
         return made, made.unit
     if template is None and len(names) > 1:
-        raise InvalidOption(
-            (f"{_PATTERN} is missing: say how {', '.join(names)} make a time, as in '$dt $hour:00:00'",)
-        )
+        problem = f"say how {', '.join(names)} make a time, as in '$dt $hour:00:00'"
+        raise InvalidOption((f"{_PATTERN} is missing: {problem}",))
     of_columns = FromTemplate(template or f"${names[0]}", config["partition.time-extractor.timestamp-formatter"])
     unknown = [name for name in of_columns.columns if name not in names]
     if unknown or not of_columns.columns:

@@ -16,9 +16,9 @@ from hivesink.config.options import OnBadRecord, OnLate
 from hivesink.core.column_source import LINE, ROW, Metadata, named_file
 from hivesink.errors import HiveSinkError, Unsupported
 from hivesink.ports import Routed
-from hivesink.sink.task.assign import ByTime, Moment, assigner_for
+from hivesink.sink.task.assign import Moment, assigner_for
 from hivesink.sink.task.buckets import Buckets, buckets
-from hivesink.sink.task.events import EventTimes, LateRows, column_of
+from hivesink.sink.task.events import EventTimes, column_of, late_rule, split_late
 from hivesink.sink.task.messages import BadReport
 from hivesink.sink.task.rejects import letters, position
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hivesink.ports import BadRow, DecodedRows, RowReader
-    from hivesink.sink.task.assign import BucketAssigner
+    from hivesink.sink.task.assign import Assign
     from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskTools
 
 _SHORT = 1 << 15
@@ -53,7 +53,7 @@ class TableRouter:
         self._reader = tools.reader
         self._assigner = assigner_for(plan.target.spec, plan.config)
         self._lines = LineNumbers(plan, tools.open_source)
-        self._late = LateRows.of(plan)
+        self._late = late_rule(plan)
         # Names for dead letters, which no other task attempt gives.
         self._ids = (f"{plan.attempt}-{task_attempt}t{task}-{number}" for number in count(1))
 
@@ -73,7 +73,7 @@ class TableRouter:
                 case _:
                     yield self._dead_letters(batch, bad)
         if self._late is not None:
-            assigned, unnumbered = self._late.split(assigned)
+            assigned, unnumbered = split_late(assigned, self._late, self.plan.late)
             late = list(of_input(unnumbered, decoded.good))
             if late and config["sink.late-rows"] is OnLate.DEAD_LETTER:
                 yield self._dead_letters(batch, late)
@@ -104,17 +104,14 @@ class TableRouter:
         return self.plan.dead_letters(partition, letters(rows, self.plan, bad, lines, self._ids))
 
 
-def assign(
-    batch: pa.RecordBatch, plan: TaskPlan, reader: RowReader, assigner: BucketAssigner
-) -> tuple[DecodedRows, Buckets]:
+def assign(batch: pa.RecordBatch, plan: TaskPlan, reader: RowReader, assigner: Assign) -> tuple[DecodedRows, Buckets]:
     """`batch` as rows of the table, and the partition of each good row. Raises ColumnsDontFit, InvalidOption."""
     decoded = reader.read(batch)
     time = plan.config["sink.bucket.time-column"] or plan.shape.timestamp
     moment = Moment(column_of(batch, time, decoded.good), plan.arrival)
-    columns = plan.target.spec.partition_columns
-    values = assigner.assign(decoded.table, moment) if columns else ()
-    bad = assigner.unfit(decoded.table, moment) if isinstance(assigner, ByTime) else ()
-    return decoded, buckets(columns, values, decoded.table.num_rows, plan.config["sink.bucket.on-null"], bad)
+    values, bad = assigner(decoded.table, moment)
+    columns, on_null = plan.target.spec.partition_columns, plan.config["sink.bucket.on-null"]
+    return decoded, buckets(columns, values, decoded.table.num_rows, on_null, bad)
 
 
 def of_input(rows: Iterable[BadRow], good: pa.Array | None) -> Iterator[BadRow]:

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from hivesink.config.options import OnNull, SinkConfig
 from hivesink.core.table import Char, Column, Decimal, HiveType, Primitive, TableName, TableSpec, Varchar
-from hivesink.core.time_format import EpochUnit, TimePattern
 from hivesink.errors import InvalidOption
-from hivesink.sink.task.assign import ByPartitionColumns, ByTime, Moment, assigner_for, row_columns
+from hivesink.sink.task.assign import Moment, assigner_for, row_columns
 from hivesink.sink.task.buckets import buckets
 
 if TYPE_CHECKING:
@@ -36,8 +35,8 @@ def spec(columns: Sequence[Column], partitions: Sequence[Column] = DT) -> TableS
 def paths(table: TableSpec, rows: pa.Table, record_times: pa.Array | None = None, **options: str) -> list[str | None]:
     """Each row's partition, None for an unfit row. Underscores in `options` stand for dots."""
     config = SinkConfig.parse({f"sink.bucket.{name.replace('_', '-')}": text for name, text in options.items()})
-    values = assigner_for(table, config).assign(rows, Moment(record_times, ARRIVAL))
-    found = buckets(table.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"])
+    values, bad = assigner_for(table, config)(rows, Moment(record_times, ARRIVAL))
+    found = buckets(table.partition_columns, values, rows.num_rows, config["sink.bucket.on-null"], bad)
     assert sorted(unfit.index for unfit in found.unfit) == [row for row, code in enumerate(found.codes) if code < 0]
     return [None if code < 0 else found.paths[code] for code in found.codes.tolist()]
 
@@ -201,10 +200,11 @@ def test_by_a_column_of_the_table(times: list[Any], kind: pa.DataType, hive: Hiv
 def test_the_wall_clock_of_one_zone_in_another() -> None:
     # The second comes twice in Berlin, the third never.
     clocks = [datetime(2026, 1, 2, 3), datetime(2026, 10, 25, 2, 30), datetime(2026, 3, 29, 2, 30)]
-    zones = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
-    made = ByTime("at", EpochUnit.MILLIS, *zones, ("dt",), {"dt": TimePattern.parse("yyyy-MM-dd--HH")})
-    (found,) = made.assign(pa.table({"at": pa.array(clocks, pa.timestamp("us"))}), Moment(None, ARRIVAL))
-    assert found.to_pylist() == ["2026-01-01--21", "2026-10-24--20", "2026-03-28--21"]
+    zones = {"sink.timestamp-zone": "Europe/Berlin", "sink.bucket.time-zone": "America/New_York"}
+    config = SinkConfig.parse({"sink.bucket.assigner": "date-time", "sink.bucket.time-column": "at", **zones})
+    rows = pa.table({"at": pa.array(clocks, pa.timestamp("us"))})
+    values, _ = assigner_for(spec([Column("at", P.TIMESTAMP)]), config)(rows, Moment(None, ARRIVAL))
+    assert values[0].to_pylist() == ["2026-01-01--21", "2026-10-24--20", "2026-03-28--21"]
 
 
 @pytest.mark.parametrize(
@@ -232,18 +232,10 @@ def test_numbers_in_their_unit(form: str, number: int, found: str, *, of_table: 
     settings = {"sink.bucket.assigner": "date-time", "sink.bucket.time-column": "at", "sink.timestamp-format": form}
     config = SinkConfig.parse(settings)
     table = spec([Column("at" if of_table else "id", P.BIGINT)])
-    assigner = assigner_for(table, config)
-    assert isinstance(assigner, ByTime)
     times = pa.array([1_000_000_000_000_000, None, number])
     rows = pa.table({"at" if of_table else "id": times})
-    moment = Moment(None if of_table else times, ARRIVAL)
-    made = buckets(
-        table.partition_columns,
-        assigner.assign(rows, moment),
-        3,
-        OnNull.DEFAULT_PARTITION,
-        assigner.unfit(rows, moment),
-    )
+    values, bad = assigner_for(table, config)(rows, Moment(None if of_table else times, ARRIVAL))
+    made = buckets(table.partition_columns, values, 3, OnNull.DEFAULT_PARTITION, bad)
     reasons = {bad.index: bad.reason for bad in made.unfit}
     assert reasons.get(2, made.paths[made.codes[2]]) == found
     assert made.paths[made.codes[1]] == "dt=__HIVE_DEFAULT_PARTITION__"
@@ -357,4 +349,3 @@ def test_only_partition_columns_need_columns_of_the_stream() -> None:
     assert row_columns(table, SinkConfig.parse({"sink.bucket.assigner": "date-time"})) == table.columns
     by_day = {"sink.bucket.assigner": "date-time", "sink.bucket.time-pattern": "dt=yyyy-MM-dd"}
     assert row_columns(spec(table.columns, BY_BROWSER), SinkConfig.parse(by_day)) == (*table.columns, BY_BROWSER[0])
-    assert isinstance(assigner_for(spec([], ()), SinkConfig.parse({})), ByPartitionColumns)
