@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from hivesink.config.site import NO_SITE, Site
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import PROPERTY, require_writer_name
 from hivesink.core.partition_commit import PolicyKind
-from hivesink.core.table import as_properties, field_ids
+from hivesink.core.table import as_properties, field_ids, is_letters
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.refit import refit
@@ -27,8 +26,7 @@ from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import WriterSpec, problems_of
-from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.ownership import Ownership, require_current, require_sole, was_written
+from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskTools
@@ -150,7 +148,7 @@ class OpenedWriter:
         # First of all, a wrong address of the log is told as that.
         log.view()
         live = _numbered(declared_table(owner.require(live)), registrar)
-        uid = _begun(owner, live, log, writer)
+        uid = owner.begin(live, log, writer)
         context = CommitContext(
             log=log,
             store=store,
@@ -178,7 +176,7 @@ class OpenedWriter:
             measure=adapter(live.spec.format).measure,
             history_policy=history_policy,
             on_commit=on_commit or (lambda _: None),
-            was_written=partial(was_written, owner, live, writer),
+            was_written=partial(owner.was_written, live, writer),
         )
         return cls(spec, context, site)
 
@@ -234,30 +232,12 @@ def _root(live: LiveTable, config: SinkConfig, store: FileStore, site: Site) -> 
     return root
 
 
-def _begun(owner: Ownership, live: LiveTable, log: CommitLog, writer: str) -> str:
-    """The writer's uid, which its log has from now on, if log and table are what they were at its last epoch.
-
-    Raises LogDamaged, NewerFormat, NotWritable, FilesUnknown.
-    """
-    facts = read_log(log)
-    owner.require_folders(live, facts)
-    require_current(owner.store, owner.registrar, live, facts, log)
-    log.uid(None)
-    owner.require_known_files(live, log, writer)
-    uid = log.uid(secrets.token_hex(6))
-    if uid is None:
-        message = f"the log {log.location} has no uid after one was stored"
-        raise AssertionError(message)
-    require_sole(owner.root, log, uid)
-    return uid
-
-
 def _has_letters(context: CommitContext, config: SinkConfig) -> bool:
     """Whether the writer needs the dead-letter table."""
     history = load(context)
     # Rows of a decided part wait again if it is lost.
-    waiting = {name for name, _ in (*history.rows.buckets, *history.keys)}
-    return config.has_dead_letters or any(name.endswith("__rejected") for name in waiting)
+    waiting = (*history.rows.buckets, *history.keys)
+    return config.has_dead_letters or any(is_letters(name) for name, _ in waiting)
 
 
 def remaker(metastore: MetastoreAddress, live: LiveTable) -> Callable[[TableName], bool]:

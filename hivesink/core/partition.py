@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from hivesink.core.table import is_letters
 from hivesink.errors import PartitionInvalid
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def known_as(key: PartitionKey, table: str) -> PartitionKey:
     rejected = f"{table}__rejected"
     if name in {table, rejected}:
         return key
-    return (rejected if name.endswith("__rejected") else table), partition
+    return (rejected if is_letters(name) else table), partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,20 @@ class SortKey:
         return "descending" if self.descending else "ascending"
 
 
+_LETTERS = "__rejected"
+"""The end of the name of a table of dead letters. It is another target of its table's log."""
+
+
+def is_letters(table: str) -> bool:
+    """Whether the table of that name holds dead letters."""
+    return table.endswith(_LETTERS)
+
+
+def main_table(table: str) -> str:
+    """The table itself, or the one whose dead letters it holds: whose log both are targets of."""
+    return table.removesuffix(_LETTERS)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
     """A database and a table, both in lower case."""
@@ -154,7 +168,7 @@ class TableName:
     @property
     def rejected(self) -> TableName:
         """This table's dead-letter table."""
-        return TableName(self.database, f"{self.table}__rejected")
+        return TableName(self.database, f"{self.table}{_LETTERS}")
 
     @property
     def quoted(self) -> str:

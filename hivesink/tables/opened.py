@@ -26,7 +26,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import rolling_policy, watermark_policy
 from hivesink.sink.inspect.clean import Stranger, strangers
 from hivesink.sink.inspect.facts import LogFacts, read_log
-from hivesink.sink.inspect.ownership import Ownership, require_current
+from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.partitions import LogFollower
 from hivesink.sink.task.events import commit_rule, patterns_of_names
 
@@ -67,10 +67,7 @@ class OpenedTable:
         if (records := self.owner.root.records()) and not self.name.endswith("__rejected"):
             self.owner.verdict(self.live, records[-1])
         if writer is not None:
-            context = self.writers[writer]
-            facts = read_log(context.log)
-            self.owner.require_folders(self.live, facts)
-            require_current(context.store, context.registrar, self.live, facts, context.log)
+            self.owner.require_current(self.live, self.writers[writer].log)
 
     def chosen(self, writer: str | None) -> Mapping[str, CommitContext]:
         """The writer of that name, or all writers for None. Raises InvalidOption if there is no such writer."""

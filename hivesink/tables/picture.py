@@ -178,7 +178,7 @@ def _rows(
     out.
     """
     # A part's name is unique, whichever partition a person has moved it to.
-    parts = {(part.name, part.length): part.rows for log in logs for _, part in log.effective()}
+    parts = {(part.name, part.length): part.rows for log in logs for _, part in log.parts}
     measure = adapter(opened.live.spec.format).measure
 
     def footer(file: Finished) -> int:

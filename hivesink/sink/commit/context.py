@@ -16,7 +16,7 @@ from hivesink.core.lifecycle import Stamp
 from hivesink.core.partition import Estimate, LivePartition, PartitionKey, by_table, is_aside, is_partition, normal
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.progress import count
-from hivesink.core.table import TableName
+from hivesink.core.table import TableName, is_letters
 from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class CommitContext:
     def ask_again(self, table: str) -> None:
         """Read a table anew whose property has changed. Raises as `_registered`."""
         name = TableName.parse(table)
-        if table.endswith("__rejected"):
+        if is_letters(table):
             self._tables[table] = self.registrar.table(name)
         elif self.confirm is None:
             raise errors.TableReplaced.other_log(table)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.log import RootRecord, Verdict
+from hivesink.core.log import Verdict
 from hivesink.core.partition import normal
 from hivesink.core.snapshot import leftovers
 from hivesink.errors import InvalidOption, LogOfAnotherTable, TableMadeAgain
 from hivesink.sink.commit.observe import load
+from hivesink.sink.inspect.evidence import gather
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.ownership import unpublished_rows
-from hivesink.sink.inspect.verify import gather
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -34,12 +33,12 @@ def find_leftovers(context: CommitContext, table: str) -> tuple[str, ...]:
     history = load(context)
     if uid is None or history.head is None:
         return ()
-    evidence = gather(context, table, None)
-    base = f"{evidence.files.canonical(context.table(table).location)}/"
+    evidence = gather(context, table)
+    base = f"{evidence.canonical(context.table(table).location)}/"
     # A partition may live, or have been written, outside the table's folder.
     folders = {home for (name, _), home in evidence.homes.items() if name == table}
-    folders |= {evidence.files.canonical(part.folder) for _, part in evidence.log.effective() if part.table == table}
-    staged = (part.path for part in evidence.files.staged)
+    folders |= {evidence.canonical(part.folder) for _, part in evidence.log.parts if part.table == table}
+    staged = (part.path for part in evidence.staged)
     mine = (path for path in staged if path.startswith(base) or path.rpartition("/")[0] in folders)
     return tuple(sorted(leftovers(mine, uid, history)))
 
@@ -106,7 +105,7 @@ def plan_reset(writer: str, log: CommitLog) -> Reset:
     """The reset of `writer`. Skips damaged manifests: a reset is a way out of them too. Raises StoreUnavailable."""
     facts = read_log(log)
     unreadable = tuple(sorted({*facts.unreadable, *facts.missing}))
-    return Reset(writer, log.location, facts.view.head, facts.totals.written, unpublished_rows(facts), unreadable)
+    return Reset(writer, log.location, facts.view.head, facts.totals.written, facts.unpublished_rows, unreadable)
 
 
 def require_free(owner: Ownership, live: LiveTable, resets: Iterable[Reset], discard: int) -> None:
@@ -147,7 +146,6 @@ def reset(owner: Ownership, live: LiveTable, writers: Iterable[str], uids: Itera
         owner.root.accept(uid, at)
     if is_other:
         # The logs of the table that was here are aside: from now on the root is this table's.
-        record = RootRecord(owner.token(), owner.registrar.address, str(live.spec.name), live.location)
-        owner.root.update(record)
+        owner.root.update(owner.record(live, owner.token()))
         owner.require(live)
     return folders

@@ -1,42 +1,30 @@
-"""What a log and a table's folders hold, for `status` and `verify` to judge. Nothing here changes anything."""
+"""What one writer's log holds, damaged or not, and which files are named as parts. Nothing here changes anything."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from posixpath import dirname
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import LogView, Mark, missing
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts, replaced_parts
-from hivesink.core.partfile import PartName, Stage, parse_staged
-from hivesink.core.partition import is_aside, is_hidden
+from hivesink.core.partfile import PartName
 from hivesink.core.rolling import OpenRows, open_rows
+from hivesink.core.table import is_letters
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-    from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.ports import CommitLog, FileStore
+    from hivesink.ports import CommitLog
 
 _READS = 10
 """Attempts to read a log that is being trimmed at the same time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unregistered:
-    """A partition whose rows wait for its registration; `since` is the epoch that wrote the first of them."""
-
-    table: str
-    partition: str
-    location: str
-    since: Epoch
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogFacts:
     """One writer's log. `manifests` are the readable ones above the floor, oldest first.
 
@@ -66,7 +54,7 @@ class LogFacts:
         for epoch in sorted(self.unreadable):
             raise self.unreadable[epoch]
 
-    @property
+    @cached_property
     def settled(self) -> Epoch:
         """Epochs up to this one are settled."""
         return self.view.settled(self.head.settled if self.head else Epoch(0))
@@ -80,18 +68,36 @@ class LogFacts:
         """The epochs that are not settled."""
         return tuple(manifest for manifest in self.manifests if self.head and manifest.epoch > self.settled)
 
-    def unregistered(self, files: FileFacts) -> tuple[Unregistered, ...]:
-        """Partitions whose parts wait among the hidden `files` until they are registered."""
-        staged = {part.path.rpartition("/")[2] for part in files.staged}
-        gaps: dict[PartitionKey, Unregistered] = {}
-        for manifest, part in live_parts(self.open):
-            folder, _, name = part.staged.rpartition("/")
-            if part.partition and is_aside(folder) and name in staged:
-                # A part's name says who wrote it; a move may have taken it on.
-                wrote = PartName.parse(part.name)
-                since = Epoch(wrote.epoch) if wrote else manifest.epoch
-                gaps.setdefault(part.key, Unregistered(*part.key, part.folder, since))
-        return tuple(gaps[place] for place in sorted(gaps))
+    @cached_property
+    def parts(self) -> tuple[tuple[Manifest, PartEntry], ...]:
+        """Each part with its epoch, unless a later epoch has removed it."""
+        return tuple(live_parts(self.manifests))
+
+    @property
+    def waiting(self) -> tuple[PartEntry, ...]:
+        """The parts that aren't published yet."""
+        return tuple(part for manifest, part in self.parts if not self.is_published(manifest.epoch))
+
+    @property
+    def newest_parts(self) -> tuple[PartEntry, ...]:
+        """The table's own parts of the newest published epoch that has any."""
+        published = [
+            (manifest.epoch, part)
+            for manifest, part in self.parts
+            if self.is_published(manifest.epoch) and not is_letters(part.table)
+        ]
+        last = max((epoch for epoch, _ in published), default=None)
+        return tuple(part for epoch, part in published if epoch == last)
+
+    @cached_property
+    def open_rows(self) -> OpenRows:
+        """The rows that wait after the newest manifest."""
+        return open_rows(reversed(self.manifests))
+
+    @property
+    def unpublished_rows(self) -> int:
+        """Rows that wait, and those of parts that aren't published."""
+        return self.open_rows.rows + sum(part.rows for part in self.waiting)
 
     @property
     def totals(self) -> Rows:
@@ -103,19 +109,6 @@ class LogFacts:
         """Every table that a manifest names, the newest manifest's first."""
         return tuple(dict.fromkeys(table for manifest in reversed(self.manifests) for table in manifest.tables))
 
-    def effective(self) -> Iterator[tuple[Manifest, PartEntry]]:
-        """Each part with its epoch, unless a later epoch has removed it."""
-        return live_parts(self.manifests)
-
-    def waiting(self) -> Iterator[PartEntry]:
-        """The parts that aren't published yet."""
-        return (part for manifest, part in self.effective() if not self.is_published(manifest.epoch))
-
-    @property
-    def open_rows(self) -> OpenRows:
-        """The rows that wait after the newest manifest."""
-        return open_rows(reversed(self.manifests))
-
     @property
     def replaced(self) -> Mapping[str, PartEntry]:
         """By name, the dead letters' parts that its epochs have replaced: a file that is still there is no letter."""
@@ -123,7 +116,7 @@ class LogFacts:
 
     def settled_parts(self) -> Callable[[str, int], bool]:
         """Says whether the visible file of a name and length is a settled part: without its manifest by name alone."""
-        settled = {part.name: part.length for manifest, part in self.effective() if manifest.epoch <= self.settled}
+        settled = {part.name: part.length for manifest, part in self.parts if manifest.epoch <= self.settled}
         named = {part.name for manifest in self.manifests for part in manifest.add}
         named |= {target.rpartition("/")[2] for manifest in self.manifests for target in manifest.remove}
 
@@ -138,179 +131,33 @@ class LogFacts:
     @property
     def forgotten(self) -> frozenset[str]:
         """Targets of parts that a person gave up, or whose rows were requeued."""
-        kept = {part.name for _, part in self.effective()}
+        kept = {part.name for _, part in self.parts}
         removed = (target for manifest in self.manifests for target in manifest.remove)
         return frozenset(target for target in removed if target.rpartition("/")[2] not in kept)
-
-    @property
-    def forgotten_rows(self) -> int:
-        """All rows whose loss a person has accepted, from the writer's first epoch on."""
-        rows = sum(manifest.forgotten for manifest in self.manifests)
-        return (self.floor.forgotten if self.floor else 0) + rows
 
 
 def read_log(log: CommitLog, known: Iterable[Manifest] = ()) -> LogFacts:
     """Everything in `log` at one moment; its `known` manifests aren't read again. Raises StoreUnavailable."""
-    manifests = {manifest.epoch: manifest for manifest in known}
+    before = {manifest.epoch: manifest for manifest in known}
     for _ in range(_READS):
-        facts = _read(log, log.view(), manifests)
-        floor = facts.floor.epoch if facts.floor else Epoch(0)
-        if facts.view.floor == floor == log.view().floor and _lasts(log, facts.missing):
-            return facts
-    raise StoreUnavailable(
-        action="read", path=log.location, reason=f"its floor rose during each of {_READS} reads; try again"
-    )
-
-
-def _lasts(log: CommitLog, gaps: tuple[Epoch, ...]) -> bool:
-    """Whether the manifests that a listing lacks are really missing.
-
-    A listing may miss one that is created meanwhile, and another may miss one that is trimmed meanwhile: so ask twice.
-    """
-    return not gaps or all(set(gaps) <= set(missing(log.view())) for _ in range(2))
-
-
-def _read(log: CommitLog, view: LogView, known: Mapping[Epoch, Manifest]) -> LogFacts:
-    manifests: list[Manifest] = []
-    unreadable: dict[Epoch, HiveSinkError] = {}
-    for epoch in view.manifests:
+        view, manifests, uid = log.view(), list[Manifest](), None
+        unreadable: dict[Epoch, HiveSinkError] = {}
+        for epoch in view.manifests:
+            try:
+                manifests.append(before.get(epoch) or log.manifest(epoch))
+            except (LogDamaged, NewerFormat) as error:  # noqa: PERF203  each has its own
+                unreadable[epoch] = error
         try:
-            manifests.append(known.get(epoch) or log.manifest(epoch))
-        except (LogDamaged, NewerFormat) as error:  # noqa: PERF203  each has its own
-            unreadable[epoch] = error
-    floor = None
-    try:
-        floor = log.floor() if view.floor else None
-    except (LogDamaged, NewerFormat) as error:
-        floor, unreadable = Floor(view.floor, Rows()), {view.floor: error, **unreadable}
-    uid = None
-    # A uid that can't be read is in `unreadable` already, by the manifest that hides it.
-    with suppress(LogDamaged):
-        uid = log.uid(None)
-    return LogFacts(log.location, uid, view, floor, tuple(manifests), unreadable)
-
-
-@dataclass(frozen=True, slots=True)
-class FoundPart:
-    """A file that is named as a part; `stage` is None for a finished one, which readers see."""
-
-    path: str
-    name: PartName
-    stage: Stage | None
-
-    @classmethod
-    def among(cls, paths: Iterable[str]) -> Iterator[FoundPart]:
-        """Those of `paths` that are named as parts."""
-        for path in paths:
-            text = path.rpartition("/")[2]
-            if name := PartName.parse(text):
-                yield cls(path, name, None)
-            elif staged := parse_staged(text):
-                yield cls(path, *staged)
-
-
-@dataclass(frozen=True)
-class FileFacts:
-    """The files in some folders, by paths that `canonical` (`FileStore.canonical`) spells; `visible` are lengths."""
-
-    staged: tuple[FoundPart, ...]
-    visible: Mapping[str, int]
-    canonical: Callable[[str], str]
-
-    @cached_property
-    def by_name(self) -> Mapping[str, Sequence[str]]:
-        """The paths of all files by their names."""
-        by_name: dict[str, list[str]] = {}
-        for path in (*self.visible, *(part.path for part in self.staged)):
-            by_name.setdefault(path.rpartition("/")[2], []).append(path)
-        return by_name
-
-    def has(self, part: PartEntry) -> bool:
-        """Whether `part` is at its target with its length."""
-        return self.visible.get(self.canonical(part.target)) == part.length
-
-    def of(self, part: PartEntry) -> list[str]:
-        """Where the file of `part` is, under either of its names; the hidden ones may have another length."""
-        paths = (path for name in dict.fromkeys((part.hidden, part.name)) for path in self.by_name.get(name, ()))
-        return [path for path in paths if self.visible.get(path, part.length) == part.length]
-
-    def parts(self, uid: str | None) -> Iterator[tuple[FoundPart, int]]:
-        """The visible parts of writer `uid`, with their lengths."""
-        for part in FoundPart.among(self.visible):
-            if part.name.uid == uid:
-                yield part, self.visible[part.path]
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What was found for one writer. `read` are row counts by path, or why the file can't be read.
-
-    `live` are all partitions of the writer's tables, `segments` the lengths of its segments. `damaged` says what is
-    wrong with segments that were read. `head_after` is the log's head after that: a job may be running meanwhile.
-    `replaced` are names of dead letters' parts that a replay has replaced, by any log of the table.
-    """
-
-    log: LogFacts
-    head_after: Epoch
-    tables: Mapping[str, str]
-    files: FileFacts
-    read: Mapping[str, int | str]
-    live: Mapping[PartitionKey, LivePartition]
-    segments: Mapping[str, int] = field(default_factory=dict)
-    damaged: Mapping[str, str] = field(default_factory=dict)
-    replaced: Collection[str] = ()
-
-    @cached_property
-    def homes(self) -> Mapping[PartitionKey, str]:
-        """Where readers find each partition, spelled as in `files`."""
-        return {place: self.files.canonical(live.location) for place, live in self.live.items()}
-
-    @cached_property
-    def shown(self) -> frozenset[str]:
-        """The folders that readers look into."""
-        return frozenset(self.homes.values())
-
-    @cached_property
-    def places(self) -> Mapping[str, str]:
-        """The visible file of each effective part, by its name, which is unique; none of one that is gone.
-
-        Of a part's copies it is one that readers find, best a whole one, best where it was.
-        """
-        by_name = ((part, self.files.by_name.get(part.name)) for _, part in self.log.effective())
-        return {part.name: min(paths, key=partial(self._rank, part)) for part, paths in by_name if paths}
-
-    def _rank(self, part: PartEntry, path: str) -> tuple[bool, bool, bool, bool, str]:
-        folder, is_torn = dirname(path), self.files.visible[path] != part.length
-        is_home = folder == self.homes.get(part.key)
-        return folder not in self.shown, is_torn, path != self.files.canonical(part.target), not is_home, path
-
-
-def list_files(store: FileStore, locations: Collection[str], folders: Iterable[str]) -> FileFacts:
-    """Files below the tables' `locations`, and in `folders`, which may lie elsewhere. Raises StoreUnavailable."""
-    by_canonical: dict[str, str] = {}
-    for location in locations:
-        base = store.canonical(location)
-        for folder in store.walk(location):
-            canonical = store.canonical(folder)
-            if is_aside(canonical) or not is_hidden(canonical[len(base) :]):
-                by_canonical.setdefault(canonical, folder)
-    for folder in folders:
-        by_canonical[store.canonical(folder)] = folder
-    # Staged files first, those that are set aside last: a part that is moved meanwhile is then seen twice, not missed.
-    ordered = sorted(by_canonical.values(), key=lambda folder: (is_aside(folder), folder))
-    hidden = store.run_parallel(partial(store.staged, folder) for folder in ordered)
-    staged = tuple(FoundPart.among(store.canonical(path) for paths in hidden for path in paths))
-    listed = store.run_parallel(partial(store.visible, folder) for folder in ordered)
-    visible = {store.canonical(file.path): file.length for files in listed for file in files}
-    return FileFacts(staged, visible, store.canonical)
-
-
-def outside(store: FileStore, homes: Iterable[str], locations: Iterable[str]) -> set[str]:
-    """Those of the partitions' `homes` that are in none of the tables' `locations`, or in a hidden folder there."""
-    bases = [f"{store.canonical(location)}/" for location in locations]
-
-    def is_inside(home: str) -> bool:
-        path = f"{store.canonical(home)}/"
-        return any(path.startswith(base) and not is_hidden(path[len(base) :]) for base in bases)
-
-    return {home for home in homes if not is_inside(home)}
+            floor = log.floor() if view.floor else None
+        except (LogDamaged, NewerFormat) as error:
+            floor, unreadable = Floor(view.floor, Rows()), {view.floor: error, **unreadable}
+        # A uid that can't be read is in `unreadable` already, by the manifest that hides it.
+        with suppress(LogDamaged):
+            uid = log.uid(None)
+        facts = LogFacts(log.location, uid, view, floor, tuple(manifests), unreadable)
+        is_at_rest = view.floor == (floor.epoch if floor else 0) == log.view().floor
+        # A listing may miss a manifest that is created meanwhile, and another one that is trimmed: so ask twice.
+        if is_at_rest and all(set(facts.missing) <= set(missing(log.view())) for _ in range(2 if facts.missing else 0)):
+            return facts
+    reason = f"its floor rose during each of {_READS} reads; try again"
+    raise StoreUnavailable(action="read", path=log.location, reason=reason)

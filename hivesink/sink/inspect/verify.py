@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.partfile import Stage
 from hivesink.core.rolling import segment_epoch
-from hivesink.errors import HiveSinkError, UnknownTable
-from hivesink.sink.inspect.facts import Evidence, list_files, outside, read_log
+from hivesink.errors import HiveSinkError
+from hivesink.sink.inspect.evidence import Unregistered, gather
 from hivesink.sink.inspect.findings import CHECKS, Finding, Level
-from hivesink.sink.task.segments import lost_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
     from hivesink.core.epoch import LastBatch
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     from hivesink.core.rolling import OpenRows
     from hivesink.ports import Measure
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.inspect.facts import FileFacts, LogFacts, Unregistered
+    from hivesink.sink.inspect.facts import LogFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +70,28 @@ def verify(
     `require_same` raises what would stop the writer's start on the table; `replaced` as in `Evidence`.
     Raises StoreUnavailable, MetastoreUnreachable; a damaged log is a finding.
     """
-    evidence = replace(gather(context, table, measure), replaced=replaced)
+    evidence = gather(context, table, measure, replaced)
     log, findings = evidence.log, [finding for check in CHECKS for finding in check(evidence)]
-    epochs = tuple(_results(evidence, findings))
+    errors = Counter(finding.epoch for finding in findings if finding.level is Level.ERROR)
+    by_epoch: dict[Epoch, list[PartEntry]] = {}
+    for manifest, part in log.parts:
+        if part.name not in replaced:
+            by_epoch.setdefault(manifest.epoch, []).append(part)
+    epochs = []
+    for manifest in log.manifests:
+        parts = by_epoch.get(manifest.epoch, [])
+        epochs.append(
+            EpochResult(
+                epoch=manifest.epoch,
+                kind=manifest.kind,
+                at=manifest.at,
+                rows=manifest.rows,
+                files=len(parts),
+                present=sum(evidence.visible.get(evidence.canonical(part.target)) == part.length for part in parts),
+                published=manifest.is_bare or log.is_published(manifest.epoch),
+                errors=errors[manifest.epoch],
+            )
+        )
     if require_same and not log.unreadable:
         try:
             require_same(writer)
@@ -83,76 +99,7 @@ def verify(
             if error.retryable:
                 raise
             findings.append(Finding(Level.ERROR, None, str(error)))
-    return Verdict(
-        writer=writer,
-        log=log.location,
-        floor=log.view.floor,
-        head=log.view.head,
-        totals=log.totals,
-        epochs=epochs,
-        findings=tuple(findings),
-    )
-
-
-def gather(context: CommitContext, table: str, measure: Measure | None) -> Evidence:
-    """Look at everything once: log, metastore, files, log again, footers."""
-    log = read_log(context.log)
-    tables = {}
-    for name in dict.fromkeys((*log.tables, table)):
-        # A dropped table has no files to look at; its epochs are still in the log.
-        with suppress(UnknownTable):
-            tables[name] = context.table(name).location
-    live = {
-        (name, partition): home
-        for name in tables
-        for partition, home in context.registrar.lookup(context.table(name), None).items()
-    }
-    homes = outside(context.store, {home.location for home in live.values()}, tables.values())
-    reachable = {home for home in homes if context.unreachable(home) is None}
-    parts = [part for _, part in log.effective()]
-    files = list_files(context.store, tables.values(), reachable | {part.folder for part in parts})
-    lengths = {part.hidden: part.length for part in log.waiting()}
-    hidden = (path for name in lengths for path in files.by_name.get(name, ()))
-    listed = context.store.run_parallel(partial(context.find, path) for path in hidden)
-    # A file that is missing by now was published meanwhile.
-    torn = {file.path for file in listed if file and file.length != lengths[file.path.rpartition("/")[2]]}
-    files = replace(files, staged=tuple(part for part in files.staged if part.path not in torn))
-    lost = {} if measure is None else lost_slices(log.open_rows, context.log.segments)
-    damaged = {waiting.slice.segment: error.reason for waiting, error in lost.items()}
-    head_after = context.log.view().head
-    evidence = Evidence(log, head_after, tables, files, {}, live, context.log.segments.lengths(), damaged)
-    if measure is None:
-        return evidence
-    wanted = {part.name: part.length for part in parts}
-    whole = (path for name, path in evidence.places.items() if files.visible[path] == wanted[name])
-    return replace(evidence, read={path: _read(context, path, measure) for path in whole})
-
-
-def _read(context: CommitContext, path: str, measure: Measure) -> int | str:
-    try:
-        with context.store.open(path) as stream:
-            return measure(stream).rows
-    except Exception as error:  # noqa: BLE001  whatever the format's reader raises is the finding
-        return str(error).partition("\n")[0]
-
-
-def _results(evidence: Evidence, findings: Sequence[Finding]) -> Iterator[EpochResult]:
-    by_epoch: dict[Epoch, list[PartEntry]] = {}
-    for manifest, part in evidence.log.effective():
-        if part.name not in evidence.replaced:
-            by_epoch.setdefault(manifest.epoch, []).append(part)
-    for manifest in evidence.log.manifests:
-        parts = by_epoch.get(manifest.epoch, [])
-        yield EpochResult(
-            epoch=manifest.epoch,
-            kind=manifest.kind,
-            at=manifest.at,
-            rows=manifest.rows,
-            files=len(parts),
-            present=sum(map(evidence.files.has, parts)),
-            published=manifest.is_bare or evidence.log.is_published(manifest.epoch),
-            errors=sum(finding.epoch == manifest.epoch and finding.level is Level.ERROR for finding in findings),
-        )
+    return Verdict(writer, log.location, log.view.floor, log.view.head, log.totals, tuple(epochs), tuple(findings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,17 +160,26 @@ class WriterStatus:
 
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
     """One of those that write `table`. Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable."""
-    evidence = gather(context, table, None)
-    log, files = evidence.log, evidence.files
+    evidence = gather(context, table)
+    log, names = evidence.log, {part.name for part in evidence.finished}
+    # On local disks a part has both names for a moment, and after a kill in it until the next start.
+    staged = (part for part in evidence.staged if part.name.uid == log.uid and part.name not in names)
+    stages = Counter(part.stage for part in staged)
+    files = FileCounts(
+        in_progress=stages[Stage.IN_PROGRESS],
+        pending=stages[Stage.PENDING],
+        finished=len(evidence.finished),
+        finished_bytes=sum(evidence.visible[part.path] for part in evidence.finished),
+    )
     # Rows wait for a registered partition too, until the metastore was looked at.
-    gaps = tuple(gap for gap in log.unregistered(files) if (gap.table, gap.partition) not in evidence.live)
-    return replace(log_status(log, writer, table), files=_count(log, files), unregistered=gaps)
+    gaps = (gap for gap in evidence.unregistered if (gap.table, gap.partition) not in evidence.live)
+    return replace(log_status(log, writer, table), files=files, unregistered=tuple(gaps))
 
 
 def log_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
     """What its log alone says. Raises LogDamaged, NewerFormat."""
     log.require_readable()
-    head = log.head
+    head, forgotten = log.head, sum(manifest.forgotten for manifest in log.manifests)
     return WriterStatus(
         writer=writer,
         uid=log.uid,
@@ -234,23 +190,9 @@ def log_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
         kind=head.kind if head else None,
         floor=log.view.floor,
         rows=log.totals,
-        lost_rows=log.forgotten_rows,
+        lost_rows=forgotten + (log.floor.forgotten if log.floor else 0),
         waiting=Waiting.of(log.open_rows, {manifest.epoch: manifest.at for manifest in log.manifests}),
         # An epoch without parts has nothing to publish.
         unsettled=tuple(manifest.epoch for manifest in log.open if not manifest.is_bare),
         last_batch=head.last_batch if head else None,
-    )
-
-
-def _count(log: LogFacts, files: FileFacts) -> FileCounts:
-    finished = list(files.parts(log.uid))
-    names = {part.name for part, _ in finished}
-    # On local disks a part has both names for a moment, and after a kill in it until the next start.
-    staged = (part for part in files.staged if part.name.uid == log.uid and part.name not in names)
-    stages = Counter(part.stage for part in staged)
-    return FileCounts(
-        in_progress=stages[Stage.IN_PROGRESS],
-        pending=stages[Stage.PENDING],
-        finished=len(finished),
-        finished_bytes=sum(length for _, length in finished),
     )

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
+from hivesink.storage.log_root import RenameLogRoot
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.records import OpenBucket, Slice
@@ -15,9 +16,8 @@ from hivesink.errors import LogDamaged, RowsHeldBack
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Reason
 from hivesink.sink.inspect.clean import plan_reset
-from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
-from hivesink.sink.inspect.ownership import require_current
+from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import Verdict, Waiting, verify, writer_status
 from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site
@@ -202,7 +202,9 @@ def test_a_log_of_when_rows_still_waited_is_refused_once_they_are_rolled(earlier
         site.fs.write_new(f"{folder}/{name}", data)
     live = site.metastore.table(TABLE)
     with pytest.raises(LogDamaged, match="dt=x/"):
-        require_current(site.store, site.metastore, live, read_log(site.log), site.log)
+        Ownership(RenameLogRoot(site.fs, LOG.rpartition("/")[0]), site.metastore, site.store).require_current(
+            live, site.log
+        )
 
 
 def test_a_bucket_without_rows_that_wait_is_not_counted_as_one() -> None:

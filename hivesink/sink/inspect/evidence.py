@@ -1,0 +1,215 @@
+"""What one look at a writer's log, files and partitions shows, for `verify` and others to judge."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from posixpath import dirname
+from typing import TYPE_CHECKING
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import live_parts
+from hivesink.core.partfile import PartName, Stage, parse_staged
+from hivesink.core.partition import is_aside, is_hidden
+from hivesink.errors import UnknownTable
+from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.task.segments import lost_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.partition import LivePartition, PartitionKey
+    from hivesink.ports import FileStore, Measure
+    from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.inspect.facts import LogFacts
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPart:
+    """A file that is named as a part; `stage` is None for a finished one, which readers see."""
+
+    path: str
+    name: PartName
+    stage: Stage | None
+
+    @classmethod
+    def among(cls, paths: Iterable[str]) -> Iterator[FoundPart]:
+        """Those of `paths` that are named as parts."""
+        for path in paths:
+            text = path.rpartition("/")[2]
+            if name := PartName.parse(text):
+                yield cls(path, name, None)
+            elif staged := parse_staged(text):
+                yield cls(path, *staged)
+
+
+@dataclass(frozen=True, slots=True)
+class Unregistered:
+    """A partition whose rows wait for its registration; `since` is the epoch that wrote the first of them."""
+
+    table: str
+    partition: str
+    location: str
+    since: Epoch
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was found for one writer. Paths are spelled as by `canonical` (`FileStore.canonical`).
+
+    `tables` are the locations of the writer's tables, `live` all their partitions. `visible` are the lengths of files,
+    `read` their row counts, or why a file can't be read. `segments` are the lengths of the log's segments, `damaged`
+    says what is wrong with those that were read. `later` were decided and `head` was the log's head after all that: a
+    job may be running meanwhile. `replaced` names dead letters' parts that a replay has replaced, by any log of the
+    table.
+    """
+
+    log: LogFacts
+    head: Epoch
+    later: Sequence[Manifest]
+    tables: Mapping[str, str]
+    live: Mapping[PartitionKey, LivePartition]
+    staged: Sequence[FoundPart]
+    visible: Mapping[str, int]
+    canonical: Callable[[str], str]
+    segments: Mapping[str, int]
+    damaged: Mapping[str, str]
+    replaced: Collection[str]
+    read: Mapping[str, int | str] = field(default_factory=dict)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Sequence[str]]:
+        """The paths of all files by their names."""
+        by_name: dict[str, list[str]] = {}
+        for path in (*self.visible, *(part.path for part in self.staged)):
+            by_name.setdefault(path.rpartition("/")[2], []).append(path)
+        return by_name
+
+    @cached_property
+    def finished(self) -> Sequence[FoundPart]:
+        """The writer's visible parts."""
+        return [part for part in FoundPart.among(self.visible) if part.name.uid == self.log.uid]
+
+    @cached_property
+    def homes(self) -> Mapping[PartitionKey, str]:
+        """Where readers find each partition."""
+        return {place: self.canonical(live.location) for place, live in self.live.items()}
+
+    @cached_property
+    def shown(self) -> frozenset[str]:
+        """The folders that readers look into."""
+        return frozenset(self.homes.values())
+
+    @cached_property
+    def unregistered(self) -> Sequence[Unregistered]:
+        """Partitions whose parts wait among the staged files until they are registered."""
+        names = {part.path.rpartition("/")[2] for part in self.staged}
+        gaps: dict[PartitionKey, Unregistered] = {}
+        for manifest, part in live_parts(self.log.open):
+            if part.partition and is_aside(part.staged.rpartition("/")[0]) and part.hidden in names:
+                # A part's name says who wrote it; a move may have taken it on.
+                wrote = PartName.parse(part.name)
+                since = Epoch(wrote.epoch) if wrote else manifest.epoch
+                gaps.setdefault(part.key, Unregistered(*part.key, part.folder, since))
+        return [gaps[place] for place in sorted(gaps)]
+
+    @cached_property
+    def places(self) -> Mapping[str, str]:
+        """The visible file of each live part, by its name, which is unique; none of one that is gone.
+
+        Of a part's copies it is one that readers find, best a whole one, best where it was.
+        """
+
+        def rank(part: PartEntry, path: str) -> tuple[bool, bool, bool, bool, str]:
+            folder, is_torn = dirname(path), self.visible[path] != part.length
+            is_home = folder == self.homes.get(part.key)
+            return folder not in self.shown, is_torn, path != self.canonical(part.target), not is_home, path
+
+        by_name = ((part, self.by_name.get(part.name)) for _, part in self.log.parts)
+        return {part.name: min(paths, key=partial(rank, part)) for part, paths in by_name if paths}
+
+
+def gather(
+    context: CommitContext, table: str, measure: Measure | None = None, replaced: Collection[str] = ()
+) -> Evidence:
+    """Look at everything once: log, metastore, files, log again, and with `measure` segments and footers."""
+    log, store, canonical = read_log(context.log), context.store, context.store.canonical
+    tables = {}
+    for name in dict.fromkeys((*log.tables, table)):
+        # A dropped table has no files to look at; its epochs are still in the log.
+        with suppress(UnknownTable):
+            tables[name] = context.table(name).location
+    live = {
+        (name, partition): home
+        for name in tables
+        for partition, home in context.registrar.lookup(context.table(name), None).items()
+    }
+    homes = outside(store, {home.location for home in live.values()}, tables.values())
+    reachable = {home for home in homes if context.unreachable(home) is None}
+    staged, visible = _files(store, tables.values(), reachable | {part.folder for _, part in log.parts})
+    lengths = {part.hidden: part.length for part in log.waiting}
+    hidden = (part.path for part in staged if part.path.rpartition("/")[2] in lengths)
+    listed = store.run_parallel(partial(context.find, path) for path in hidden)
+    # A file that is missing by now was published meanwhile.
+    torn = {file.path for file in listed if file and file.length != lengths[file.path.rpartition("/")[2]]}
+    lost = {} if measure is None else lost_slices(log.open_rows, context.log.segments)
+    after = read_log(context.log, log.manifests)
+    evidence = Evidence(
+        log=log,
+        head=after.view.head,
+        later=[manifest for manifest in after.manifests if manifest.epoch > log.view.head],
+        tables=tables,
+        live=live,
+        staged=[part for part in staged if part.path not in torn],
+        visible=visible,
+        canonical=canonical,
+        segments=context.log.segments.lengths(),
+        damaged={waiting.slice.segment: error.reason for waiting, error in lost.items()},
+        replaced=replaced,
+    )
+    if measure is None:
+        return evidence
+
+    def rows(path: str) -> int | str:
+        try:
+            with store.open(path) as stream:
+                return measure(stream).rows
+        except Exception as error:  # noqa: BLE001  whatever the format's reader raises is the finding
+            return str(error).partition("\n")[0]
+
+    wanted = {part.name: part.length for _, part in log.parts}
+    whole = (path for name, path in evidence.places.items() if visible[path] == wanted[name])
+    return replace(evidence, read={path: rows(path) for path in whole})
+
+
+def _files(
+    store: FileStore, locations: Collection[str], folders: Iterable[str]
+) -> tuple[Sequence[FoundPart], Mapping[str, int]]:
+    """The staged and the visible files below the tables' `locations`, and in `folders`, which may lie elsewhere."""
+    by_canonical: dict[str, str] = {}
+    for location in locations:
+        base = store.canonical(location)
+        for folder in store.walk(location):
+            canonical = store.canonical(folder)
+            if is_aside(canonical) or not is_hidden(canonical[len(base) :]):
+                by_canonical.setdefault(canonical, folder)
+    by_canonical.update((store.canonical(folder), folder) for folder in folders)
+    # Staged files first, those that are set aside last: a part that is moved meanwhile is then seen twice, not missed.
+    ordered = sorted(by_canonical.values(), key=lambda folder: (is_aside(folder), folder))
+    hidden = store.run_parallel(partial(store.staged, folder) for folder in ordered)
+    listed = store.run_parallel(partial(store.visible, folder) for folder in ordered)
+    visible = {store.canonical(file.path): file.length for files in listed for file in files}
+    return list(FoundPart.among(store.canonical(path) for paths in hidden for path in paths)), visible
+
+
+def outside(store: FileStore, homes: Iterable[str], locations: Collection[str]) -> set[str]:
+    """Those of the partitions' `homes` that are in none of the tables' `locations`, or in a hidden folder there."""
+    bases = [f"{store.canonical(location)}/" for location in locations]
+
+    def is_inside(home: str) -> bool:
+        path = f"{store.canonical(home)}/"
+        return any(path.startswith(base) and not is_hidden(path[len(base) :]) for base in bases)
+
+    return {home for home in homes if not is_inside(home)}
