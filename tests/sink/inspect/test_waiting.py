@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
-from hivesink.storage.log_root import RenameLogRoot
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.records import OpenBucket, Slice
@@ -19,6 +18,7 @@ from hivesink.sink.inspect.clean import plan_reset
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import Verdict, Waiting, verify, writer_status
+from hivesink.storage.commit_log import RenameLogRoot
 from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site
 from tests.sink.harness import TABLE, Event, Source, events, measure_lines
