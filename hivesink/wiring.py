@@ -14,8 +14,8 @@ from hivesink.core.log import PROPERTY, require_writer_name
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.table import as_properties, field_ids, is_letters
 from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.decode.convert import refit
 from hivesink.decode.reader import RowsReader
-from hivesink.decode.refit import refit
 from hivesink.decode.values import DecodeOptions
 from hivesink.errors import InvalidOption, RegistrationFailed, TableExists, Unsupported
 from hivesink.formats import adapter

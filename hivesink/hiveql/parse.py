@@ -16,8 +16,7 @@ from hivesink.core.table import TableName, TableSpec
 from hivesink.core.typetext import refusal
 from hivesink.errors import DdlInvalid
 from hivesink.errors.base import meant
-from hivesink.hiveql.clauses import CheckProperties, data_columns, partition_columns, read_clauses
-from hivesink.hiveql.ddltext import DdlProblem, DdlText
+from hivesink.hiveql.clauses import CheckProperties, DdlProblem, DdlText, data_columns, partition_columns, read_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ import pytest
 from hivesink.core.table import Column, HiveType
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_type
-from hivesink.decode.refit import refit
+from hivesink.decode.convert import refit
 from hivesink.errors import RowsUnfit
 
 KEY = ("db.t", "dt=x")

@@ -14,7 +14,7 @@ from hivesink.core.typetext import parse_type
 from hivesink.decode.json.columns import JsonColumns
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.shaped import Shape, ShapedDecoder
-from hivesink.decode.json.text import LONGEST
+from hivesink.decode.json.spans import LONGEST
 from hivesink.decode.values import DecodeOptions
 from tests.decode.test_fast_agrees import KINDS, ODD, assert_same, numbers, strings, times
 

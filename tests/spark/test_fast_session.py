@@ -37,7 +37,7 @@ def test_a_worker_has_all_that_a_task_needs(spark: SparkSession) -> None:
     needed = {
         "hivesink.wiring",
         "hivesink.spark.batchjobs",
-        "hivesink.decode.json.nested",
+        "hivesink.decode.json.columns",
         "pyarrow.parquet",
         "pyspark.worker",
     }

@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from hivesink.decode.clocks import not_utf8
 from hivesink.decode.json.scan import STRING, NotJson, document, members, unquote
-from hivesink.decode.json.spans import Spans, is_valid
-from hivesink.decode.json.text import BACKSLASH, LONGEST, QUOTE, Places, Text, counts
+from hivesink.decode.json.spans import BACKSLASH, LONGEST, QUOTE, Places, Spans, Text, counts, is_valid
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator

@@ -11,8 +11,8 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.partfile import Pending
 from hivesink.core.table import TableName, TableSpec
 from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.decode.convert import refit
 from hivesink.decode.reader import RowsReader
-from hivesink.decode.refit import refit
 from hivesink.decode.values import DecodeOptions
 from hivesink.formats.parquet import ParquetFormat
 from hivesink.sink.task.assign import row_columns

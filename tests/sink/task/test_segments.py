@@ -16,7 +16,7 @@ import pytest
 from hivesink.core.rolling import Encoding, OpenRows
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
-from hivesink.decode.refit import refit
+from hivesink.decode.convert import refit
 from hivesink.sink.task.attempt import run_encoding, run_task
 from hivesink.sink.task.messages import InputShape, LeftSlice, TaskReport
 from hivesink.sink.task.segments import held_back, lost_slices
