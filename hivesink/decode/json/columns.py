@@ -1,4 +1,7 @@
-"""Columns of a table from where their JSON values are in a text."""
+"""Columns of a table from where their JSON values are in a text.
+
+Nested columns are read at once where it can be proved that nothing is lost; others are parsed value by value.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,26 @@ import pyarrow.json
 from msgspec import Meta
 
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.decode import clocks
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type
-from hivesink.decode.clocks import Mask, bounded, counted, dates, nulls, parse_each, patterned, timestamps
-from hivesink.decode.json.spans import (
-    REFUSED,
-    Spans,
-    booleans,
-    decimals,
-    floats,
-    integers,
-    joined,
-    raw_values,
-    texts_of,
-)
+from hivesink.decode.clocks import REFUSED, Mask, each, nulls, parse_each
+from hivesink.decode.json.spans import Spans, booleans, decimals, doubles, integers, joined, raw_values, texts_of
 from hivesink.decode.values import InvalidValue, binary_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from hivesink.decode.json.exact import Branch, ExactDecoder, ValueParser
+
+_SCALARS = {
+    Primitive.STRING: str,
+    Primitive.DOUBLE: float,
+    Primitive.BOOLEAN: bool,
+    **{kind: Annotated[int, Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)] for kind, bits in INTEGER_BITS.items()},
+}
+"""The scalars that Arrow and msgspec read as the exact decoder does, as msgspec's types."""
+_Nested: TypeAlias = "Callable[[Spans], tuple[pa.Array, Mask] | None]"
+"""Reads a nested column, or returns None where it can't prove the values."""
 
 
 class ColumnReader:
@@ -41,7 +45,12 @@ class ColumnReader:
         self._kind = column.type
         self._arrow = arrow_type(column.type)
         self._parser = parser
-        self._nested = nested_reader(column.type)
+        self._nested: _Nested = lambda _: None
+        match column.type:
+            case Array() | Struct() if _is_plain(column.type):
+                self._nested = _ArrowReader(column.type).read
+            case Map(Primitive.STRING, Primitive() as value) if value in _SCALARS:
+                self._nested = _map_reader(self._arrow, _SCALARS[value])
 
     def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
         """The column, and the rows in doubt, whose values mean nothing: `spans` may be no JSON."""
@@ -56,131 +65,39 @@ class ColumnReader:
             case Primitive.BOOLEAN:
                 return booleans(spans)
             case Primitive.FLOAT | Primitive.DOUBLE:
-                doubles, doubt = floats(spans)
-                array = doubles.cast(self._arrow, safe=False)
+                wide, doubt = doubles(spans)
+                array = wide.cast(self._arrow, safe=False)
                 return array, doubt | np.isinf(array.fill_null(0).to_numpy(zero_copy_only=False))
             case Primitive.TIMESTAMP | Primitive.DATE if times.unit is not None:
                 numbers, doubt = integers(spans, pa.int64())
-                clocks, unfit = counted(numbers, times.unit, self._arrow, times)
-                return clocks, np.logical_or.reduce([doubt, *(mask for mask, _ in unfit)])
+                shown, wrong = clocks.counted(numbers, times.unit, self._arrow, times)
+                return shown, np.logical_or.reduce([doubt, *(mask for mask, _ in wrong)])
             case Primitive() if kind in INTEGER_BITS:
                 return integers(spans, self._arrow)
+            case Primitive.STRING:
+                return texts_of(spans, any_value=True)
             case Primitive() | Varchar() | Char():
-                return self._from_texts(spans)
-        column = self._nested(spans) if self._nested else None
-        return self._parsed(spans) if column is None else column
+                texts, doubt = texts_of(spans, any_value=not isinstance(kind, Primitive))
+                array, unfit = self._of_texts(texts)
+                return array, doubt | unfit
+        if (column := self._nested(spans)) is not None:
+            return column
+        raws, doubt = raw_values(spans)
+        array, unfit = parse_each(raws, lambda raw: self._parser.parse(raw.decode(), kind), self._arrow)
+        return array, doubt | unfit
 
-    def _from_texts(self, spans: Spans) -> tuple[pa.Array, Mask]:
+    def _of_texts(self, texts: pa.StringArray) -> tuple[pa.Array, Mask]:
         kind, times = self._kind, self._parser.times
-        texts, doubt = texts_of(spans, any_value=kind is Primitive.STRING or isinstance(kind, Varchar | Char))
         match kind:
             case Primitive.TIMESTAMP | Primitive.DATE if times.pattern is not None:
-                array, unfit = patterned(texts, kind, times)
+                return clocks.patterned(texts, kind, times)
             case Primitive.TIMESTAMP:
-                array, unfit = timestamps(texts, times)
+                return clocks.timestamps(texts, times)
             case Primitive.DATE:
-                array, unfit = dates(texts)
-            case Primitive.BINARY:
-                array, unfit = parse_each(texts.to_pylist(), binary_of, self._arrow)
+                return clocks.dates(texts)
             case Varchar() | Char():
-                array, unfit = bounded(texts, kind)
-            case _:
-                return texts, doubt
-        return array, doubt | unfit
-
-    def _parsed(self, spans: Spans) -> tuple[pa.Array, Mask]:
-        raws, doubt = raw_values(spans)
-        parse, kind = self._parser.parse, self._kind
-        array, unfit = parse_each(raws, lambda raw: parse(raw.decode(), kind), self._arrow)
-        return array, doubt | unfit
-
-
-class PathsReader:
-    """A field that several columns read, or that a path leads into: its JSON text is looked through once."""
-
-    def __init__(self, branch: Branch, exact: ExactDecoder) -> None:
-        self.indexes = branch.all_columns()
-        self._branch = branch
-        self._columns = [(exact.columns[index], exact.parsers[index]) for index in self.indexes]
-        self.is_required = not all(column.nullable for column, _ in self._columns)
-
-    def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
-        """As `ColumnReader.read`."""
-        raws, doubt = raw_values(spans)
-        cells: list[list[Any]] = [[None] * len(raws) for _ in self.indexes]
-        for row, raw in enumerate(raws):
-            texts: dict[int, str] = {}
-            try:
-                if raw is not None:
-                    self._branch.pick(raw.decode(), texts)
-                for place, index in enumerate(self.indexes):
-                    cells[place][row] = self._value(place, texts.get(index, "null"))
-            except InvalidValue:
-                doubt[row] = True
-        kinds = [arrow_type(column.type) for column, _ in self._columns]
-        return [pa.array(values, kind) for values, kind in zip(cells, kinds, strict=True)], doubt
-
-    def _value(self, place: int, raw: str) -> Any:
-        column, parser = self._columns[place]
-        if raw == "null" and not column.nullable:
-            raise InvalidValue(reason="null")
-        return parser.parse(raw, column.type)
-
-
-class JsonColumns:
-    """All columns of a table, from the fields of records."""
-
-    def __init__(self, exact: ExactDecoder) -> None:
-        self.schema = arrow_schema(exact.columns)
-        self.ignore_unknown = exact.ignore_unknown
-        self.readers = {str(name): _reader(branch, exact) for name, branch in exact.read.below.items()}
-        """By the field's name in lower case."""
-
-    def read(self, fields: Mapping[str, Spans], rows: int) -> tuple[pa.RecordBatch, Mask]:
-        """The columns of `rows` records that have the same `fields`, by their names, and the records in doubt."""
-        doubt = np.zeros(rows, dtype=np.bool_)
-        arrays: dict[int, pa.Array] = {}
-        for name, reader in self.readers.items():
-            if name in fields:
-                columns, unfit = reader.read(fields[name])
-                arrays.update(zip(reader.indexes, columns, strict=True))
-                doubt |= unfit
-            else:
-                doubt |= reader.is_required
-        kinds = enumerate(self.schema.types)
-        columns = [arrays[index] if index in arrays else pa.nulls(rows, kind) for index, kind in kinds]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema), doubt
-
-
-def _reader(branch: Branch, exact: ExactDecoder) -> ColumnReader | PathsReader:
-    if branch.below or len(branch.columns) > 1:
-        return PathsReader(branch, exact)
-    (index,) = branch.columns
-    return ColumnReader(index, exact.columns[index], exact.parsers[index])
-
-
-_SCALARS = {
-    Primitive.STRING: str,
-    Primitive.DOUBLE: float,
-    Primitive.BOOLEAN: bool,
-    **{kind: Annotated[int, Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)] for kind, bits in INTEGER_BITS.items()},
-}
-"""The scalars that Arrow and msgspec read as the exact decoder does, as msgspec's types."""
-
-ReadNested: TypeAlias = "Callable[[Spans], tuple[pa.Array, Mask] | None]"
-
-
-def nested_reader(kind: HiveType) -> ReadNested | None:
-    """A function that reads a column of `kind`, or returns None where it can't prove the values.
-
-    None for types that it can't read, and for those that aren't nested.
-    """
-    match kind:
-        case Array() | Struct() if _is_plain(kind):
-            return _ArrowReader(kind)
-        case Map(Primitive.STRING, Primitive() as value) if value in _SCALARS:
-            return _map_reader(kind, _SCALARS[value])
-    return None
+                return clocks.bounded(texts, kind)
+        return parse_each(texts.to_pylist(), binary_of, self._arrow)
 
 
 def _is_plain(kind: HiveType) -> bool:
@@ -192,43 +109,49 @@ def _is_plain(kind: HiveType) -> bool:
     return kind in _SCALARS
 
 
-def _map_reader(kind: Map, value: Any) -> ReadNested:
-    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, value | None])
-    arrow = arrow_type(kind)
+def _map_reader(arrow: pa.MapType, value: Any) -> _Nested:
+    """By msgspec, which silently keeps the last of two entries of one key.
+
+    But in records of one shape each value has as many keys as the others: a map of as many entries has lost none.
+    """
+    decoder: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, value | None])
 
     def read(spans: Spans) -> tuple[pa.Array, Mask] | None:
-        if spans.keys is None:
-            return None
-        doubt = np.zeros(len(spans), dtype=np.bool_)
-        entries: list[dict[str, Any] | None] = []
-        for row, raw in enumerate(spans.raw()):
-            try:
-                entries.append(None if raw is None else decoder.decode(raw))
-                doubt[row] = raw is not None and len(entries[row] or ()) != spans.keys
-            except REFUSED:  # noqa: PERF203 -- one value that doesn't fit must not keep the others back
-                entries.append(None)
-                doubt[row] = True
-        return pa.array(entries, arrow), doubt
+        def entries(raw: bytes) -> dict[str, Any]:
+            found = decoder.decode(raw)
+            if len(found) != spans.keys:
+                raise InvalidValue(reason="duplicate key")
+            return found
+
+        return None if spans.keys is None else parse_each(spans.raw(), entries, arrow)
 
     return read
 
 
 class _ArrowReader:
-    """Reads columns whose structs spell their fields' names alike."""
+    """Reads columns whose structs spell their fields' names alike, by Arrow's reader of JSON lines.
+
+    It takes an explicit schema, refuses two fields of one name and unknown ones, and knows no maps. It takes a column
+    or refuses it. A value can't run into the next one: `}` is followed by a line feed and `{`, which JSON allows only
+    between two lines, so as many lines as values are one value each.
+    """
 
     def __init__(self, kind: HiveType) -> None:
         self._kind = kind
         self._arrow = self._spelled = arrow_type(kind)
 
-    def __call__(self, spans: Spans) -> tuple[pa.Array, Mask] | None:
-        column = self._read(spans)
-        if column is None and (spelled := self._spelled_as(spans)) != self._spelled:
-            self._spelled = spelled
-            column = self._read(spans)
+    def read(self, spans: Spans) -> tuple[pa.Array, Mask] | None:
+        """None where a value is refused or may be another one."""
+        column = self._lines(spans)
+        if column is None:
+            # Once more with the names of the first value that isn't null.
+            first = next((raw for raw in spans.raw() if raw is not None), b"null")
+            ((sample,), _) = each([first], msgspec.json.decode)
+            before, self._spelled = self._spelled, _spelled(self._kind, sample)
+            column = self._lines(spans) if self._spelled != before else None
         return None if column is None else (column.view(self._arrow), np.zeros(len(spans), dtype=np.bool_))
 
-    def _read(self, spans: Spans) -> pa.Array | None:
-        """None where a value is refused or may be another one."""
+    def _lines(self, spans: Spans) -> pa.Array | None:
         texts = spans.text.cut(spans.begins, spans.ends)
         text = b"".join([b'{"":', memoryview(joined(texts, '}\n{"":')), b"}"])
         schema = pa.schema([("", self._spelled)])
@@ -239,15 +162,7 @@ class _ArrowReader:
             column = pa.json.read_json(pa.BufferReader(text), reading, parsing).column(0).combine_chunks()
         except REFUSED:
             return None
-        return column if len(column) == len(spans) and not any(map(_is_odd, _doubles(column))) else None
-
-    def _spelled_as(self, spans: Spans) -> pa.DataType:
-        """The type with the names of the first value that isn't null."""
-        first = next((raw for raw in spans.raw() if raw is not None), b"null")
-        try:
-            return _spelled(self._kind, msgspec.json.decode(first))
-        except REFUSED:
-            return self._spelled
+        return column if len(column) == len(spans) and _are_sound(column) else None
 
 
 def _spelled(kind: HiveType, sample: Any) -> pa.DataType:
@@ -264,17 +179,66 @@ def _spelled(kind: HiveType, sample: Any) -> pa.DataType:
     return arrow_type(kind)
 
 
-def _doubles(column: pa.Array) -> Iterator[pa.Array]:
+def _are_sound(column: pa.Array) -> bool:
+    """Whether all doubles are finite, as Arrow takes `NaN` and what is too large, and none is the integer -0."""
     if pa.types.is_list(column.type):
-        yield from _doubles(column.values)
-    elif pa.types.is_struct(column.type):
-        for index in range(column.type.num_fields):
-            yield from _doubles(column.field(index))
-    elif pa.types.is_float64(column.type):
-        yield column
+        return _are_sound(column.values)
+    if pa.types.is_struct(column.type):
+        return all(_are_sound(column.field(index)) for index in range(column.type.num_fields))
+    if not pa.types.is_float64(column.type):
+        return True
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)
+    return bool(np.isfinite(values).all()) and not np.signbit(values[values == 0]).any()
 
 
-def _is_odd(doubles: pa.Array) -> bool:
-    """Whether any is no finite number, as Arrow takes `NaN` and what is too large, or the integer -0."""
-    values = doubles.fill_null(0).to_numpy(zero_copy_only=False)
-    return not np.isfinite(values).all() or bool(np.signbit(values[values == 0]).any())
+class PathsReader:
+    """A field that several columns read, or that a path leads into: its JSON text is looked through once."""
+
+    def __init__(self, branch: Branch, exact: ExactDecoder) -> None:
+        self.indexes = branch.all_columns()
+        self._branch = branch
+        self._exact = exact
+        self.is_required = not all(exact.columns[index].nullable for index in self.indexes)
+
+    def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
+        """As `ColumnReader.read`."""
+        raws, doubt = raw_values(spans)
+        rows, unfit = each([raw or b"null" for raw in raws], self._row)
+        kinds = [arrow_type(self._exact.columns[index].type) for index in self.indexes]
+        cells = enumerate(kinds)
+        return [pa.array([row and row[place] for row in rows], kind) for place, kind in cells], doubt | unfit
+
+    def _row(self, raw: bytes) -> list[Any]:
+        texts: dict[int, str] = {}
+        self._branch.pick(raw.decode(), texts)
+        return [self._exact.value(index, texts.get(index)) for index in self.indexes]
+
+
+class JsonColumns:
+    """All columns of a table, from the fields of records."""
+
+    def __init__(self, exact: ExactDecoder) -> None:
+        self.schema = arrow_schema(exact.columns)
+        self.ignore_unknown = exact.ignore_unknown
+        self.readers: dict[str, ColumnReader | PathsReader] = {}
+        """By the field's name in lower case."""
+        for name, branch in exact.read.below.items():
+            if branch.below or len(branch.columns) > 1:
+                self.readers[str(name)] = PathsReader(branch, exact)
+            else:
+                (index,) = branch.columns
+                self.readers[str(name)] = ColumnReader(index, exact.columns[index], exact.parsers[index])
+
+    def read(self, fields: Mapping[str, Spans], rows: int) -> tuple[pa.RecordBatch, Mask]:
+        """The columns of `rows` records that have the same `fields`, by their names, and the records in doubt."""
+        doubt = np.zeros(rows, dtype=np.bool_)
+        arrays: list[pa.Array] = [pa.nulls(rows, kind) for kind in self.schema.types]
+        for name, reader in self.readers.items():
+            if name not in fields:
+                doubt |= reader.is_required
+                continue
+            columns, unfit = reader.read(fields[name])
+            doubt |= unfit
+            for index, column in zip(reader.indexes, columns, strict=True):
+                arrays[index] = column
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), doubt

@@ -234,9 +234,10 @@ class ExactDecoder:
             raise InvalidValue(reason="not a JSON object")
         texts: dict[int, str] = {}
         self.read.descend(fields(raw, self.read.below, ignore_unknown=self.ignore_unknown), texts)
-        return [self._column(index, texts.get(index)) for index in range(len(self.columns))]
+        return [self.value(index, texts.get(index)) for index in range(len(self.columns))]
 
-    def _column(self, index: int, raw: str | None) -> Any:
+    def value(self, index: int, raw: str | None) -> Any:
+        """What the column of that number makes of its JSON text, or of None. Raises InvalidValue."""
         column = self.columns[index]
         if not column.nullable and raw in {None, "null"}:
             raise InvalidValue("missing" if raw is None else "null").within(self.names[index])

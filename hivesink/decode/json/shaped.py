@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from hivesink.decode.clocks import not_utf8
 from hivesink.decode.json.scan import STRING, NotJson, document, members, unquote
-from hivesink.decode.json.spans import BACKSLASH, LONGEST, QUOTE, Places, Spans, Text, counts, is_valid
+from hivesink.decode.json.spans import BACKSLASH, LONGEST, QUOTE, Places, Spans, Text, is_valid
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -177,13 +177,13 @@ class _Chunk:
         quotes = np.flatnonzero(octets == QUOTE)
         if len(text.odd):
             quotes = quotes[~_are_escaped(quotes, octets)]
-        each = counts(quotes, offsets)
+        each = _counts(quotes, offsets)
         left &= each % 2 == 0
         if not left.all():
             quotes, each = quotes[np.repeat(left, each)], np.where(left, each, 0)
         keys = np.flatnonzero(text.octets[quotes[1::2] + 1] == _COLON)
         next_pair = np.cumsum(each) // 2
-        key_counts = counts(keys, np.concatenate([[0], next_pair]))
+        key_counts = _counts(keys, np.concatenate([[0], next_pair]))
         return cls(text, offsets, left, quotes[0::2], keys, key_counts, np.cumsum(key_counts), next_pair)
 
     @property
@@ -227,3 +227,14 @@ def _are_escaped(quotes: Places, octets: NDArray[np.uint8]) -> Mask:
     first = np.maximum.accumulate(np.where(np.diff(slashes, prepend=-2) != 1, numbers, 0))
     escaped[behind] = (last - first[last]) % 2 == 0
     return escaped
+
+
+def _counts(places: Places, offsets: Places) -> Places:
+    """How many of `places` are between each offset and the next."""
+    count = len(offsets) - 1
+    each, more = divmod(len(places), count)
+    if each and not more:
+        rows = places.reshape(count, each)
+        if (rows[:, 0] >= offsets[:-1]).all() and (rows[:, -1] < offsets[1:]).all():
+            return np.full(count, each)
+    return np.diff(np.searchsorted(places, offsets))
