@@ -60,12 +60,31 @@ SHARED = {
 }
 
 
-class FilesAndSharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types.
-    """Each file runs in one worker, but the tests that need a server of SHARED run in one worker for all files."""
+SERVERS = {"cluster", "kafka", "metastore", "spark", "thrift_server"}
+SLOWEST = ("cluster", "tests/docs/test_recipes.py", "tests/integration/test_kills.py", "thrift server", "tests/jobs/")
+"""What takes minutes begins first, then what needs a server; the rest fills the gaps at the end."""
 
+
+def scope_of(nodeid: str) -> str:
+    """What one worker runs by itself: the tests that need a server of SHARED, for all files, or else a file's."""
+    shared = (name for name, needs in SHARED.items() if needs.search(nodeid))
+    return next(shared, None) or nodeid.partition("::")[0]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    served = {scope_of(item.nodeid) for item in items if SERVERS.intersection(getattr(item, "fixturenames", ()))}
+
+    def rank(item: pytest.Item) -> int:
+        scope = scope_of(item.nodeid)
+        slow = (place for place, name in enumerate(SLOWEST) if scope.startswith(name))
+        return next(slow, len(SLOWEST) + (scope not in served))
+
+    items.sort(key=rank)
+
+
+class FilesAndSharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types.
     def _split_scope(self, nodeid: str) -> str:
-        shared = (name for name, needs in SHARED.items() if needs.search(nodeid))
-        return next(shared, None) or super()._split_scope(nodeid)
+        return scope_of(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,44 +1,39 @@
-"""A file system that fails at a chosen call, in every way that a remote one can. See `Mode`."""
+"""A file system and a metastore that fail at a chosen call, in every way that a remote one can. See `Mode`."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import pytest
 
-from hivesink.errors import HiveSinkError, OutcomeUnknown
+from hivesink.errors import HiveSinkError, MetastoreUnreachable, OutcomeUnknown, RegistrationUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
 
-    from _pytest.mark import ParameterSet
-
-    from hivesink.storage.fs import Entry, FileSystem
+    from hivesink.ports import Metastore
+    from hivesink.storage.fs import FileSystem
 
 
 class Kill(BaseException):
     """The process dies: no handler of the sink's own errors may eat it."""
 
 
-def moments(last: int, every: int, skip: int = 1) -> list[ParameterSet]:
-    """From 1 to `last` by `skip`, as parameters: every `every`th for each run of the suite, the rest for long ones."""
-    numbers = range(1, last + 1, skip)
-    return [pytest.param(n, marks=pytest.mark.long if at % every else ()) for at, n in enumerate(numbers)]
-
-
 class Mode(Enum):
-    """What happens at the chosen call. Reads know only the first two: there is nothing to apply."""
+    """What happens at the chosen call. Reads know only the first two; a metastore's may be LOST, too."""
 
     BEFORE = "dies before it"
     AFTER = "dies after it"
     LOST = "applied, but the reply is lost"
     LATE = "applied late: no reply, and the effect comes when `apply_late` is called"
-    TORN = "dies in it: half a file is written, or both names are there"
+    TORN = "dies in it: half a file is written, both names are there, or half of the partitions are done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +67,9 @@ class Faulty:
         self._late: list[Callable[[], Any]] = []
         self._lock = threading.Lock()
 
+    def release(self) -> None:
+        """The process is gone, and what it held open."""
+
     def apply_late(self) -> int:
         """Let what was held back take place now, or fail unheard. Returns how many calls were held back."""
         held, self._late = self._late, []
@@ -91,9 +89,73 @@ class Faulty:
         self.dead = True
         raise Kill
 
+    def _unanswered(self, name: str, path: str, *, changes: bool, reason: str) -> HiveSinkError | None:
+        """The error of a call without a reply; None where it can't be."""
+        raise NotImplementedError
+
+    def _look(self, name: str, path: str, call: Callable[[], Any]) -> Any:
+        mode = self._begin(name, path, changes=False)
+        if mode in {Mode.BEFORE, Mode.AFTER}:
+            self._die()
+        lost = self._unanswered(name, path, changes=False, reason="the reply is lost") if mode is Mode.LOST else None
+        if lost:
+            raise lost
+        return call()
+
+    def _do(
+        self,
+        name: str,
+        path: str,
+        call: Callable[[], Any],
+        late: Callable[[], Any] | None = None,
+        torn: Callable[[], Any] | None = None,
+    ) -> Any:
+        mode = self._begin(name, path, changes=True)
+        if mode is None:
+            return call()
+        if mode is Mode.LATE:
+            self._late.append(late or call)
+        elif mode is Mode.TORN and torn:
+            torn()
+        elif mode in {Mode.AFTER, Mode.LOST}:
+            with contextlib.suppress(OSError, HiveSinkError):
+                call()
+        reason = {Mode.LOST: "the reply is lost", Mode.LATE: "no reply yet"}.get(mode)
+        error = self._unanswered(name, path, changes=True, reason=reason) if reason else None
+        if error:
+            raise error
+        return self._die()
+
+
+def _method(name: str, *, changes: bool) -> Any:
+    """The method of that name, which may fail; it is torn where its last argument is a list or a mapping."""
+
+    def method(self: Any, first: Any, *more: Any) -> Any:
+        subject, call = str(getattr(getattr(first, "spec", first), "name", first)), getattr(self.inner, name)
+        if not changes:
+            return self._look(name, subject, partial(call, first, *more))
+        torn = partial(call, first, _half(more[0])) if more and not isinstance(more[0], str) else None
+        return self._do(name, subject, partial(call, first, *more), torn=torn)
+
+    return method
+
+
+def _half(items: Any) -> Any:
+    if isinstance(items, Mapping):
+        return dict(islice(items.items(), len(items) // 2))
+    return items[: len(items) // 2]
+
 
 class FaultyFileSystem(Faulty):
-    """Implements `storage.fs.FileSystem` over `inner`."""
+    """Implements `storage.fs.FileSystem` over `inner`, one call after the other, so that calls have numbers."""
+
+    parallel = 1
+    length, is_folder, same_file, list, read, open = (
+        _method(name, changes=False) for name in ("length", "is_folder", "same_file", "list", "read", "open")
+    )
+    make_durable, delete, remove_empty = (
+        _method(name, changes=True) for name in ("make_durable", "delete", "remove_empty")
+    )
 
     def __init__(self, inner: FileSystem, plan: Plan | None = None) -> None:
         super().__init__(plan)
@@ -106,19 +168,15 @@ class FaultyFileSystem(Faulty):
             with contextlib.suppress(OSError, HiveSinkError, ValueError):
                 getattr(stream, "raw", stream).close()
 
-    @property
-    def parallel(self) -> int:
-        """One after the other, so that calls have numbers."""
-        return 1
-
     def canonical(self, location: str) -> str:
         return self.inner.canonical(location)
 
     def open_new(self, path: str) -> BinaryIO:
-        def late() -> None:
-            self.inner.open_new(path).close()
+        def opened() -> BinaryIO:
+            self._streams.append(self.inner.open_new(path))
+            return self._streams[-1]
 
-        stream: BinaryIO = self._do("open_new", path, partial(self._open_new, path), late)
+        stream: BinaryIO = self._do("open_new", path, opened, late=lambda: self.inner.open_new(path).close())
         return stream
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
@@ -136,75 +194,35 @@ class FaultyFileSystem(Faulty):
     def rename_folder(self, source: str, target: str) -> None:
         self._do("rename_folder", f"{source} -> {target}", partial(self.inner.rename_folder, source, target))
 
-    def make_durable(self, path: str) -> None:
-        self._do("make_durable", path, partial(self.inner.make_durable, path))
+    def _unanswered(self, name: str, path: str, *, changes: bool, reason: str) -> HiveSinkError | None:
+        return OutcomeUnknown(name, path, reason) if changes else None
 
-    def delete(self, path: str) -> bool:
-        return bool(self._do("delete", path, partial(self.inner.delete, path)))
 
-    def remove_empty(self, folder: str) -> bool:
-        return bool(self._do("remove_empty", folder, partial(self.inner.remove_empty, folder)))
+class FaultyMetastore(Faulty):
+    """Implements `ports.Metastore` over `inner`."""
 
-    def length(self, path: str) -> int | None:
-        found: int | None = self._look("length", path, partial(self.inner.length, path))
-        return found
+    table, names, lookup, tables_with = (
+        _method(name, changes=False) for name in ("table", "names", "lookup", "tables_with")
+    )
+    add, clear_accurate, estimate, announce, set_property = (
+        _method(name, changes=True) for name in ("add", "clear_accurate", "estimate", "announce", "set_property")
+    )
 
-    def is_folder(self, path: str) -> bool:
-        return bool(self._look("is_folder", path, partial(self.inner.is_folder, path)))
+    def __init__(self, inner: Metastore, plan: Plan | None = None) -> None:
+        super().__init__(plan)
+        self.inner = inner
 
-    def same_file(self, one: str, other: str) -> bool:
-        return bool(self._look("same_file", one, partial(self.inner.same_file, one, other)))
+    @property
+    def address(self) -> str:
+        return self.inner.address
 
-    def list(self, folder: str) -> Sequence[Entry]:
-        found: Sequence[Entry] = self._look("list", folder, partial(self.inner.list, folder))
-        return found
+    def close(self) -> None:
+        self.inner.close()
 
-    def read(self, path: str) -> bytes | None:
-        found: bytes | None = self._look("read", path, partial(self.inner.read, path))
-        return found
-
-    def open(self, path: str) -> BinaryIO:
-        found: BinaryIO = self._look("open", path, partial(self.inner.open, path))
-        return found
-
-    def _open_new(self, path: str) -> BinaryIO:
-        stream = self.inner.open_new(path)
-        self._streams.append(stream)
-        return stream
-
-    def _look(self, name: str, path: str, call: Callable[[], Any]) -> Any:
-        mode = self._begin(name, path, changes=False)
-        if mode in {Mode.BEFORE, Mode.AFTER}:
-            self._die()
-        return call()
-
-    def _do(
-        self,
-        name: str,
-        path: str,
-        call: Callable[[], Any],
-        late: Callable[[], Any] | None = None,
-        torn: Callable[[], Any] | None = None,
-    ) -> Any:
-        match self._begin(name, path, changes=True):
-            case Mode.BEFORE:
-                self._die()
-            case Mode.AFTER:
-                with contextlib.suppress(OSError, HiveSinkError):
-                    call()
-                self._die()
-            case Mode.TORN:
-                if torn:
-                    torn()
-                self._die()
-            case Mode.LOST:
-                with contextlib.suppress(OSError, HiveSinkError):
-                    call()
-                raise OutcomeUnknown(name, path, "the reply is lost")
-            case Mode.LATE:
-                self._late.append(late or call)
-                raise OutcomeUnknown(name, path, "no reply yet")
-        return call()
+    def _unanswered(self, name: str, path: str, *, changes: bool, reason: str) -> HiveSinkError:
+        if changes:
+            return RegistrationUnknown(path, name, reason, "memory")
+        return MetastoreUnreachable(self.address, reason)
 
 
 class Stalling(FaultyFileSystem):
@@ -220,3 +238,55 @@ class Stalling(FaultyFileSystem):
             self._at = 0
             self._meanwhile()
         return super()._begin(name, path, changes=changes)
+
+
+_World = TypeVar("_World")
+_Faulty = TypeVar("_Faulty", bound=Faulty)
+
+
+def sampled(every: int, *, timeout: int = 600) -> pytest.MarkDecorator:
+    """The parameter `every`: each so-many-th call for each run of the suite, and every one for long ones."""
+    whole = pytest.param(1, marks=[pytest.mark.long, pytest.mark.timeout(timeout)])
+    return pytest.mark.parametrize("every", [every, whole] if every > 1 else [1])
+
+
+def modes(call: Call, *, metastore: bool = False) -> Iterator[Mode]:
+    """The ways in which a call can fail that leave something of their own.
+
+    Who dies before a change, or at a read, leaves what the change before it has left.
+    """
+    if call.changes:
+        yield from (Mode.AFTER, Mode.LOST, Mode.LATE, Mode.TORN)
+    elif metastore:
+        yield Mode.LOST
+
+
+def calls_of(
+    make: Callable[[], _World], faulty: Callable[..., Faulty], work: Callable[[_World, Any], Any]
+) -> list[Call]:
+    """The calls of `work` without a fault."""
+    world = make()
+    counting = faulty(world, None)
+    with contextlib.suppress(HiveSinkError):
+        work(world, counting)
+    assert counting.calls
+    return counting.calls
+
+
+def faults(
+    make: Callable[[], _World],
+    faulty: Callable[[_World, Plan | None], _Faulty],
+    work: Callable[[_World, _Faulty], object],
+    modes_of: Callable[[Call], Iterator[Mode]] = modes,
+    every: int = 1,
+) -> Iterator[tuple[_World, _Faulty, tuple[Call, Mode]]]:
+    """For every `every`th call of `work` and each way in which it can fail: a world after that, and what failed."""
+    for call in [call for call in calls_of(make, faulty, work) if any(modes_of(call))][::every]:
+        for mode in modes_of(call):
+            world = make()
+            broken = faulty(world, Plan(call.number, mode))
+            with contextlib.suppress(Kill, HiveSinkError):
+                work(world, broken)
+            assert broken.calls[call.number - 1].name == call.name, (call, mode)
+            broken.release()
+            yield world, broken, (call, mode)

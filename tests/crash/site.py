@@ -6,39 +6,59 @@ import contextlib
 import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
 from hivesink.core.log import default_root
-from hivesink.errors import HiveSinkError
+from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.metastore.common import is_trusted
 from hivesink.ports import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from hivesink.sink.task.attempt import run_task
-from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport, TaskTools
+from hivesink.sink.inspect.clean import clean, find_leftovers
+from hivesink.sink.inspect.findings import Level
+from hivesink.sink.inspect.verify import verify, writer_status
+from hivesink.sink.task.attempt import TaskTools, run_task
+from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore
-from tests.crash.faults import FaultyFileSystem, Kill, Mode
-from tests.crash.faulty_registrar import FaultyMetastore
+from tests.crash.faults import FaultyFileSystem, FaultyMetastore, Kill
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, ROWS, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source, as_they_are
+from tests.sink.harness import (
+    LOCATION,
+    ROWS,
+    SPEC,
+    TABLE,
+    Clock,
+    Event,
+    Job,
+    Lines,
+    Rows,
+    Source,
+    as_they_are,
+    measure_lines,
+)
 from tests.sink.recoveries import ALL, by_hand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from hivesink.core.partition import NewPartition
     from hivesink.core.table import TableName, TableSpec
-    from hivesink.ports import Metastore
+    from hivesink.ports import LiveTable, Metastore
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.recovery import Loss
+    from hivesink.sink.inspect.verify import WriterStatus
     from hivesink.storage.fs import FileSystem
-    from tests.crash.faults import Call, Plan
+    from tests.crash.faults import Mode, Plan
+    from tests.sink.recoveries import Recovered
 
 LOG = f"{default_root(LOCATION, TABLE)}/w"
+BATCH = 4
 PLAIN = replace(SPEC, partition_columns=())
 DEAD = rejected_spec(TABLE, f"{LOCATION}__rejected", external=True)
 EVERY = 5
@@ -95,9 +115,6 @@ class SiteJob(Job):
 
         reader = _Choosy() if self.dead else Rows()
         return TaskTools(self.store, reader, lines, self.log.touch, self.log.segments, as_they_are, self.store.open)
-
-
-User = "Callable[[Site, int], None]"
 
 
 @dataclass
@@ -204,6 +221,32 @@ class Site:
                 self.fs.rename(file.path, f"{location}/{name}")
         self.metastore.register(TABLE, partition, location)
 
+    def by_hand(self, fs: FileSystem | None = None, **options: Any) -> Recovered:
+        """`hivesink recover`."""
+        job = self.job(fs)
+        return by_hand(job.context, job.committer.spec.policy, job.committer.spec.identity, **options)
+
+    def forget(self, partition: str = ALL, fs: FileSystem | None = None) -> list[Loss]:
+        """A person says that what can't be published is gone: what that was."""
+        return self.by_hand(fs, forget=partition).losses
+
+    def clean(self) -> None:
+        """`hivesink clean`."""
+        context = self.job().context
+        clean(context, find_leftovers(context, str(TABLE)), str(TABLE))
+
+    def status(self) -> WriterStatus:
+        return writer_status(self.job().context, "w", str(TABLE))
+
+    def errors(self) -> list[str]:
+        """What `hivesink verify` calls one."""
+        found = verify(self.job().context, "w", str(TABLE), measure_lines).findings
+        return [finding.text for finding in found if finding.level is Level.ERROR]
+
+    def kinds(self) -> list[str]:
+        """Those of the log's epochs."""
+        return [self.log.manifest(epoch).kind for epoch in self.log.view().manifests]
+
     def staged(self) -> set[str]:
         store = self.store
         folders = [folder for name in ("warehouse", "elsewhere") for folder in store.walk(f"{self.root}/{name}")]
@@ -224,6 +267,23 @@ class Site:
         assert found == wanted, f"{case}: lost {sorted(wanted - found)}, doubled {sorted(found - wanted)}"
 
 
+class Choosy(MemoryMetastore):
+    """Registers every partition of a call but `refused`, as an adapter does whose server refuses just that."""
+
+    refused = ""
+
+    @classmethod
+    def of(cls, refused: str, *tables: TableSpec) -> Choosy:
+        made = cls(*tables)
+        made.refused = refused
+        return made
+
+    def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
+        super().add(table, [new for new in partitions if new.partition != self.refused])
+        if any(new.partition == self.refused for new in partitions):
+            raise RegistrationFailed(str(TABLE), "register", "it is too long", self.address, (self.refused,))
+
+
 class Watched(FaultyMetastore):
     """A faulty metastore beside which a user works."""
 
@@ -231,31 +291,56 @@ class Watched(FaultyMetastore):
         super().__init__(site.metastore, plan)
         self.site = site
 
-    def _begin(self, name: str, subject: str, *, changes: bool) -> Mode | None:
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
         if self.site.user and not self.dead:
             self.site.user(self.site, len(self.calls) + 1)
-        return super()._begin(name, subject, changes=changes)
+        return super()._begin(name, path, changes=changes)
 
 
-def modes(call: Call, *, metastore: bool = False) -> Iterator[Mode]:
-    """The ways in which a call can fail."""
-    yield from (Mode.BEFORE, Mode.AFTER)
-    if call.changes:
-        yield from (Mode.LOST, Mode.LATE, Mode.TORN)
-    elif metastore:
-        yield Mode.LOST
+def on_metastore(site: Any, plan: Plan | None) -> FaultyMetastore:
+    """For `faults`: the metastore of a site fails."""
+    return FaultyMetastore(site.metastore, plan)
 
 
-def dies(job: Callable[[], SiteJob], size: int = 4) -> None:
+def on_files(site: Any, plan: Plan | None) -> FaultyFileSystem:
+    """For `faults`: the storage of a site fails."""
+    return FaultyFileSystem(site.fs, plan)
+
+
+def dies(job: Callable[[], SiteJob], size: int = BATCH) -> None:
     """Start and run until a death, an error that stops the query, or the end."""
     with contextlib.suppress(Kill, HiveSinkError):
         job().run(size)
 
 
-def forget(committer: Committer, partition: str = ALL) -> list[Loss]:
-    """A person says that what can't be published is gone: what that was."""
-    spec = committer.spec
-    return by_hand(committer.context, spec.policy, spec.identity, forget=partition).losses
+def wakes(job: Callable[[], SiteJob]) -> HiveSinkError | None:
+    """Run it; its error."""
+    try:
+        job().run()
+    except HiveSinkError as error:
+        return error
+    return None
 
 
-__all__ = ["FaultyFileSystem", "Kill", "Mode", "Site", "SiteJob", "Watched", "dies", "forget", "modes"]
+class ByCount:
+    """A rolling policy by the number of rows beside the ages."""
+
+    count = 3
+
+    def __init__(self, *_: object) -> None: ...
+
+    def should_roll(self, _partition: str, rows: int, _size: int, open_for: timedelta, idle_for: timedelta) -> bool:
+        return rows >= self.count or open_for >= timedelta(minutes=5) or idle_for >= timedelta(minutes=1)
+
+
+By1, By2, By4 = (type(f"By{count}", (ByCount,), {"count": count}) for count in (1, 2, 4))
+By3 = ByCount
+
+
+def by_count(count: int) -> dict[str, str]:
+    """Options with which a bucket is rolled once it has `count` rows, 1 to 4."""
+    return {"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.class": f"tests.crash.site:By{count}"}
+
+
+ROLLING = by_count(3)
+"""Rows wait, and some buckets are rolled in the middle of a run, the others at its end."""

@@ -8,39 +8,35 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.errors import HiveSinkError
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
-from tests.crash.faulty_registrar import FaultyMetastore
-from tests.crash.site import modes
+from tests.crash.faults import FaultyMetastore, Kill, Mode, Plan, Stalling, calls_of, faults, modes, sampled
+from tests.crash.site import Choosy, on_files, on_metastore
+from tests.sink.harness import LOCATION, SPEC, TABLE
 from tests.sink.recoveries import by_hand
-from tests.sink.timed import HOURLY, Timed, World, at, place
+from tests.sink.timed import HOURLY, Timed, TimedJob, World, at, place
 
 if TYPE_CHECKING:
-    from _pytest.mark import ParameterSet
-
     from hivesink.ports import Metastore
     from hivesink.storage.fs import FileSystem
-    from tests.crash.faults import Call
 
-AT_ONCE = {"sink.rolling-policy.on-epoch": "true"}
-AFTER_DELAY = {
-    "sink.rolling-policy.on-epoch": "false",
-    "sink.partition-commit.delay": "30min",
-    "sink.partition-commit.policy.kind": HOURLY["sink.partition-commit.policy.kind"],
-}
+ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}
+AT_ONCE = HOURLY | ON_EPOCH
+BY_DEFAULT = {"sink.partition-commit.policy.kind": HOURLY["sink.partition-commit.policy.kind"]}
+AFTER_DELAY = BY_DEFAULT | {"sink.rolling-policy.on-epoch": "false", "sink.partition-commit.delay": "30min"}
 TRIMMED = {"sink.log.retained-epochs": "1"}
 WAYS = {
     "held": HOURLY,
-    "at once": HOURLY | AT_ONCE,
+    "at once": AT_ONCE,
     "after a delay": AFTER_DELAY,
-    "after a delay, at once": AFTER_DELAY | AT_ONCE,
+    "after a delay, at once": AFTER_DELAY | ON_EPOCH,
     "held, trimmed": HOURLY | TRIMMED,
-    "at once, trimmed": HOURLY | AT_ONCE | TRIMMED,
+    "at once, trimmed": AT_ONCE | TRIMMED,
 }
 HOURS = (3, 4, 5, 7)
 
@@ -91,107 +87,197 @@ class Life(World):
         assert self.log.segments.lengths() == {}, case
 
 
-def calls_of(way: str, *, metastore: bool) -> list[Call]:
-    life = Life(WAYS[way])
-    faulty: FaultyFileSystem | FaultyMetastore
-    if metastore:
-        faulty = FaultyMetastore(life.metastore)
-        life.run(registrar=faulty)
-    else:
-        faulty = FaultyFileSystem(life.fs)
-        life.run(faulty)
-    life.done()
-    return faulty.calls
+def run(life: Life, faulty: Any) -> None:
+    life.run(registrar=faulty) if isinstance(faulty, FaultyMetastore) else life.run(faulty)
 
 
-STORAGE, METASTORE = ({way: calls_of(way, metastore=metastore) for way in WAYS} for metastore in (False, True))
+def changes(way: str, every: int) -> list[int]:
+    found = calls_of(lambda: Life(WAYS[way]), on_files, run)
+    return [call.number for call in found if call.changes][::every]
 
 
-def cases(calls: dict[str, list[Call]], every: int) -> list[ParameterSet]:
-    """Every `every`th call for each run of the suite, the rest for long ones."""
-    return [
-        pytest.param(way, call, id=f"{way}-{call.number}", marks=pytest.mark.long if number % every else ())
-        for way, own in calls.items()
-        for number, call in enumerate(own)
-    ]
-
-
-@pytest.mark.parametrize(("way", "call"), cases(STORAGE, every=17))
-def test_a_fault_of_the_storage_at_any_call(way: str, call: Call) -> None:
-    for mode in modes(call):
-        life = Life(WAYS[way])
-        faulty = FaultyFileSystem(life.fs, Plan(call.number, mode))
-        with contextlib.suppress(Kill, HiveSinkError):
-            life.run(faulty)
-        assert faulty.calls[call.number - 1].name == call.name
+@sampled(8, timeout=3600)
+@pytest.mark.parametrize("kind", [on_files, on_metastore])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_fault_at_any_call(way: str, kind: Any, every: int) -> None:
+    modes_of = partial(modes, metastore=kind is on_metastore)
+    for life, faulty, case in faults(lambda: Life(WAYS[way]), kind, run, modes_of, every):
         life.run()
         faulty.apply_late()
-        life.done((call, mode))
+        life.done(case)
 
 
-@pytest.mark.parametrize(("way", "call"), cases(METASTORE, every=5))
-def test_a_fault_of_the_metastore_at_any_call(way: str, call: Call) -> None:
-    for mode in modes(call, metastore=True):
+@sampled(16)
+@pytest.mark.parametrize("way", WAYS)
+def test_after_a_death_at_any_call_by_hand_and_a_second_run_at_any_call_of_the_first(way: str, every: int) -> None:
+    for number in changes(way, every):
         life = Life(WAYS[way])
-        faulty = FaultyMetastore(life.metastore, Plan(call.number, mode))
-        with contextlib.suppress(Kill, HiveSinkError):
-            life.run(registrar=faulty)
+        with contextlib.suppress(Kill):
+            life.run(on_files(life, Plan(number, Mode.AFTER)))
+        job = life.job()
+        by_hand(job.context, job.committer.spec.policy)
         life.run()
-        faulty.apply_late()
-        life.done((call, mode))
+        life.done(number)
 
-
-@pytest.mark.parametrize(("way", "call"), cases(STORAGE, every=41))
-def test_a_recovery_by_hand_after_a_death_at_any_call(way: str, call: Call) -> None:
-    life = Life(WAYS[way])
-    with contextlib.suppress(Kill):
-        life.run(FaultyFileSystem(life.fs, Plan(call.number, Mode.AFTER)))
-    job = life.job()
-    by_hand(job.context, job.committer.spec.policy)
-    life.run()
-    life.done(call)
-
-
-class Overtaken(FaultyFileSystem):
-    """Another run goes through the whole life at one call of this one."""
-
-    def __init__(self, life: Life, step: int) -> None:
-        super().__init__(life.fs)
-        self._life, self._step = life, step
-
-    def _begin(self, name: str, subject: str, *, changes: bool) -> Mode | None:
-        found = super()._begin(name, subject, changes=changes)
-        if len(self.calls) == self._step:
-            self._life.run()
-        return found
-
-
-@pytest.mark.parametrize(("way", "call"), cases(STORAGE, every=37))
-def test_a_second_run_of_the_writer_at_any_call_of_the_first(way: str, call: Call) -> None:
-    life = Life(WAYS[way])
-    with contextlib.suppress(HiveSinkError):
-        life.run(Overtaken(life, call.number))
-    life.done(call)
+        life = Life(WAYS[way])
+        with contextlib.suppress(HiveSinkError):
+            life.run(Stalling(life.fs, number, life.run))
+        life.done(number)
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("down", range(1, 9))
-def test_a_metastore_that_is_down_while_commits_are_due(way: str, down: int) -> None:
-    life = Life(WAYS[way])
-    job = life.started()
-    for number, row in enumerate((one for phase in PHASES for one in phase.rows), start=1):
-        if number == down:
-            life.metastore.go_down()
-        life.feed(job, row)
-        life.wait(job, seconds=61)
-        if number == down + 4:
-            life.metastore.come_up()
-    life.wait(job)
-    life.wait(job, minutes=130)
-    job.committer.finish()
-    life.done(down)
+def test_a_metastore_that_is_down_while_commits_are_due(way: str) -> None:
+    for down in range(1, 9):
+        life = Life(WAYS[way])
+        job = life.started()
+        for number, row in enumerate((one for phase in PHASES for one in phase.rows), start=1):
+            if number == down:
+                life.metastore.go_down()
+            life.feed(job, row)
+            life.wait(job, seconds=61)
+            if number == down + 4:
+                life.metastore.come_up()
+        life.wait(job)
+        life.wait(job, minutes=130)
+        job.committer.finish()
+        life.done(down)
 
 
 def test_every_way_of_making_a_commit_known_is_in_the_run() -> None:
     kinds = {PolicyKind.METASTORE, PolicyKind.SUCCESS_FILE, PolicyKind.INSERT_EVENT}
     assert set(Life().job().committer.spec.config["sink.partition-commit.policy.kind"].kinds) == kinds
+
+
+REFUSED = place(3)
+
+
+def fed(world: World, job: TimedJob, identity: int, *hours: int) -> None:
+    world.feed(job, *(at(hour, 1, identity * 10 + number) for number, hour in enumerate(hours)))
+
+
+def refusing(options: dict[str, str]) -> tuple[World, Choosy, TimedJob]:
+    """A world whose metastore refuses hour 3, and a job in it."""
+    metastore = Choosy.of(REFUSED, SPEC)
+    world = World(dict(options), metastore=metastore)
+    return world, metastore, world.started()
+
+
+def finish(world: World, job: TimedJob) -> None:
+    world.wait(job)
+    world.wait(job, hours=3)
+    with contextlib.suppress(HiveSinkError):
+        job.committer.finish()
+
+
+EACH = pytest.mark.parametrize("options", [HOURLY, AT_ONCE, BY_DEFAULT], ids=["held", "at once", "each publish"])
+
+
+@EACH
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_refused_partition_is_made_known_only_once_its_rows_are_there(
+    options: dict[str, str], *, restarts: bool
+) -> None:
+    world, metastore, job = refusing(options)
+    ids: list[int] = []
+    for number, hours in enumerate([(3, 4), (5, 5), (3, 6), (6, 7), (7, 8)], start=1):
+        fed(world, job, number, *hours)
+        ids += [number * 10 + one for one in range(len(hours))]
+        world.wait(job, seconds=61)
+        assert not world.has_success(3), number
+        assert REFUSED not in {partition for _, partition, _ in metastore.events}, number
+        if restarts:
+            with contextlib.suppress(HiveSinkError):
+                job.committer.finish(roll=False)
+            job = world.job()
+            with contextlib.suppress(HiveSinkError):
+                job.committer.recover()
+    metastore.refused = ""
+    finish(world, job)
+    finish(world, world.started())
+    world.started().committer.finish()
+    world.check(ids)
+    assert set(world.records()) == {place(hour) for hour in range(3, 9)}
+
+
+def test_late_rows_that_wait_outlive_the_move_of_their_partitions_commit() -> None:
+    world, metastore, job = refusing(HOURLY)
+    for number, hours in enumerate([(3,), (4, 3), (5, 3), (6,)], start=1):
+        fed(world, job, number, *hours)
+    metastore.refused = ""
+    finish(world, job)
+    world.check([10, 20, 21, 30, 31, 40])
+
+
+@pytest.mark.parametrize("options", [HOURLY, AT_ONCE], ids=["held", "at once"])
+@pytest.mark.parametrize("moved", [True, False], ids=["moved", "dropped"])
+def test_a_partition_that_a_user_moves_or_drops_between_publish_and_commit(
+    options: dict[str, str], *, moved: bool
+) -> None:
+    world = World(dict(options))
+    job = world.started()
+    fed(world, job, 1, 3, 3)
+    job.committer.finish()
+    old, new = world.metastore.partitions(TABLE)[place(3)], "/elsewhere/three"
+    if moved:
+        for file in job.store.visible(old):
+            world.fs.rename(file.path, f"{new}/{file.path.rpartition('/')[2]}")
+        world.metastore.register(TABLE, place(3), new)
+    else:
+        world.metastore.drop_partition(TABLE, place(3))
+    again = world.started()
+    fed(world, again, 2, 4, *[3] * moved)
+    again.committer.finish()
+    if moved:
+        assert world.is_marked(place(3))
+        assert world.fs.length(f"{LOCATION}/{place(3)}/_SUCCESS") is None
+        assert world.records()[place(3)].commit.rows == 3
+        assert sorted(world.read(3, 4)) == [10, 11, 20, 21]
+    else:
+        assert place(3) not in world.metastore.partitions(TABLE)
+        assert not world.has_success(3)
+        assert (world.metastore.events, world.open()) == ([], {place(4)})
+
+
+def give_up(world: World) -> None:
+    job = world.job()
+    assert by_hand(job.context, job.committer.spec.policy, forget=REFUSED).losses
+
+
+@EACH
+@pytest.mark.parametrize("late", [False, True])
+def test_a_record_counts_no_rows_that_a_person_has_given_up(options: dict[str, str], *, late: bool) -> None:
+    world, metastore, job = refusing(options)
+    fed(world, job, 1, 3, 4)
+    fed(world, job, 2, 5)
+    world.wait(job, seconds=61)
+    if late:
+        fed(world, job, 3, 3)
+    with contextlib.suppress(HiveSinkError):
+        job.committer.finish(roll=False)
+    give_up(world)
+    records = world.records()
+    assert (records[REFUSED].commit.rows, records[REFUSED].commit.files) == (0, 0)
+    assert not world.has_success(3)
+    metastore.refused = ""
+    job = world.started()
+    fed(world, job, 4, 3, 6)
+    world.wait(job, seconds=61)
+    finish(world, job)
+    waited = [30] if late and options is HOURLY else []
+    world.check([11, 20, *waited, 40, 41])
+
+
+def test_rows_of_an_uncommitted_partition_that_are_given_up_are_no_part_of_its_commit() -> None:
+    world, metastore, job = refusing(AT_ONCE)
+    fed(world, job, 1, 3)
+    with contextlib.suppress(HiveSinkError):
+        job.committer.finish()
+    assert world.open() == {REFUSED}
+    give_up(world)
+    assert (world.open(), world.records()) == (set(), {})
+    metastore.refused = ""
+    job = world.started()
+    fed(world, job, 2, 3)
+    fed(world, job, 3, 4)
+    finish(world, job)
+    world.check([20, 30])

@@ -1,4 +1,4 @@
-"""The commit protocol under every crash: each call of the storage and the metastore, in every way it can fail.
+"""The commit protocol under every crash: each call of the storage, in every way it can fail.
 
 One run without faults counts the calls. Then there is a run for each call and mode, which dies or gets no answer
 there; the job is started again, and the table must read as if nothing had happened.
@@ -6,50 +6,89 @@ there; the job is started again, and the table must read as if nothing had happe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import pytest
 
-from tests.crash.faults import Call, FaultyFileSystem, Mode, Plan
-from tests.crash.site import Site
-from tests.crash.steps import BATCH, ROLLING, calls_of, cases, check, dies, new_site, play
+from tests.crash.faults import Call, FaultyFileSystem, Mode, Plan, calls_of, modes, sampled
+from tests.crash.site import BATCH, ROLLING, Site, dies, on_files
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.sink.harness import Source, events
 
 if TYPE_CHECKING:
-    from typing import BinaryIO
+    from collections.abc import Iterator
 
-WAYS = {"on epoch": {}, "rolling": ROLLING}
-CALLS = [(way, call) for way, options in WAYS.items() for call in calls_of(new_site(options))]
-
-
-@pytest.mark.parametrize(("way", "call"), CALLS, ids=lambda one: one if isinstance(one, str) else str(one.number))
-def test_a_fault_of_the_storage_at_any_call_loses_and_doubles_nothing(way: str, call: Call) -> None:
-    for case in cases(call):
-        play(new_site(WAYS[way]), case)
+WAYS: dict[str, dict[str, str]] = {"on epoch": {}, "rolling": ROLLING}
 
 
-@pytest.mark.parametrize(
-    ("way", "step"),
-    [
-        pytest.param(way, call.number, marks=pytest.mark.long if call.number % 6 != 1 else ())
-        for way, call in CALLS
-        if call.number % 3 == 1
-    ],
-)
-def test_a_second_death_during_recovery_changes_nothing(way: str, step: int) -> None:
-    site = new_site(WAYS[way])
-    dies(site, FaultyFileSystem(site.fs, Plan(step, Mode.AFTER)))
-    again = 1
-    while True:
-        faulty = FaultyFileSystem(site.fs, Plan(again, Mode.AFTER))
-        dies(site, faulty)
-        if not faulty.dead:
-            break
-        # Each of these starts leaves a fence, which the next one reads twice.
-        again += 3
+def new_site(options: dict[str, str], fs: MemoryFileSystem | None = None) -> Site:
+    return Site(Source(events(3 * BATCH)), options=dict(options), fs=fs or MemoryFileSystem())
+
+
+def check(site: Site, case: object = "") -> None:
+    """Every row once, no staged file that the log doesn't list, and no row that still waits."""
+    site.check(range(len(site.source.events)), case)
+    assert site.log.segments.lengths() == {}, case
+
+
+class Case(NamedTuple):
+    """A fault at one call. `late_first`: what is held back arrives before the restart, not after it."""
+
+    call: Call
+    mode: Mode
+    late_first: bool = False
+
+
+def run(site: Site, fs: FaultyFileSystem) -> None:
+    dies(lambda: site.job(fs))
+    fs.release()
+
+
+def calls_of_a_run(site: Site) -> list[Call]:
+    return calls_of(lambda: site, lambda _, plan: FaultyFileSystem(site.files(), plan), run)
+
+
+def cases(call: Call) -> Iterator[Case]:
+    for mode in modes(call):
+        yield Case(call, mode)
+        if mode is Mode.LATE:
+            yield Case(call, mode, late_first=True)
+
+
+def play(site: Site, case: Case, kind: type[FaultyFileSystem] = FaultyFileSystem) -> None:
+    """Fail, start again, and again; then all must be as if nothing had happened."""
+    faulty = kind(site.files(), Plan(case.call.number, case.mode))
+    run(site, faulty)
+    assert faulty.calls[case.call.number - 1].name == case.call.name, case
+    if case.late_first:
+        faulty.apply_late()
     site.job().run(BATCH)
-    check(site)
+    faulty.apply_late()
+    site.job().run(BATCH)
+    check(site, case)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_fault_of_the_storage_at_any_call_loses_and_doubles_nothing(way: str) -> None:
+    for call in calls_of_a_run(new_site(WAYS[way])):
+        for case in cases(call):
+            play(new_site(WAYS[way]), case)
+
+
+@sampled(8)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_second_death_during_recovery_changes_nothing(way: str, every: int) -> None:
+    for call in [call for call in calls_of_a_run(new_site(WAYS[way])) if call.changes][::every]:
+        site = new_site(WAYS[way])
+        run(site, on_files(site, Plan(call.number, Mode.AFTER)))
+        again, dead = 1, True
+        while dead:
+            faulty = on_files(site, Plan(again, Mode.AFTER))
+            run(site, faulty)
+            # Each of these starts leaves a fence, which the next one reads twice.
+            again, dead = again + 3, faulty.dead
+        site.job().run(BATCH)
+        check(site, call)
 
 
 class Short(MemoryFileSystem):
@@ -68,7 +107,7 @@ class Short(MemoryFileSystem):
 
 def test_a_part_that_was_cut_short_before_the_decision_is_written_again() -> None:
     fs = Short()
-    site = Site(Source(events(12)), fs=fs)
+    site = new_site({}, fs)
     site.job().run(BATCH)
     assert fs.torn
     check(site)

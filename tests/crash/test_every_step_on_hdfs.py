@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
 from hivesink.config.site import Site as Hadoop
-from tests.crash.faults import FaultyFileSystem, Mode
-from tests.crash.steps import BATCH, ROLLING, Case, calls_of, cases, new_site, play
+from tests.crash.faults import FaultyFileSystem
+from tests.crash.site import BATCH, ROLLING, Site
+from tests.crash.test_every_step import Case, calls_of_a_run, cases, play
+from tests.sink.harness import Source, events
 from tests.storage.realhdfs import apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from jobs.cluster import Cluster
     from tests.crash.faults import Call
-    from tests.crash.site import Site
 
-SHORT = 2 * BATCH
-"""Two epochs: one that begins partitions, one that goes on with them."""
+    # Plays cases on sites of a number of tasks and of batches, side by side; how many.
+    Play = Callable[[Iterable[Case], int, int, dict[str, str]], int]
 
 
 class Abandoning(FaultyFileSystem):
@@ -47,37 +46,28 @@ class Abandoning(FaultyFileSystem):
         """Nothing is closed: who is dead closes nothing."""
 
 
-@dataclass
-class Sites:
-    """Sites of their own folders on one HDFS."""
+@pytest.fixture
+def play_all(cluster: Cluster) -> Play:
+    hadoop = Hadoop.load({"HADOOP_CONF_DIR": str(cluster.conf)})
+    numbers, root = count(), f"{cluster.filesystem}/crash-{time.time_ns()}"
 
-    root: str
-    hadoop: Hadoop
-    _numbers: itertools.count[int] = field(default_factory=itertools.count)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def played(found: Iterable[Case], tasks: int, batches: int, options: dict[str, str]) -> int:
+        def one(case: Case) -> None:
+            # As processes of their own have them: leases are a client's, who would take them along if it lived on.
+            connect, folder = partial(apart, hadoop.hadoop), f"{root}/{next(numbers)}"
+            source = Source(events(batches * BATCH))
+            play(Site(source, options=dict(options), connect=connect, root=folder, tasks=tasks), case, Abandoning)
 
-    def new(self, count: int, tasks: int, options: dict[str, str]) -> Site:
-        with self._lock:
-            number = next(self._numbers)
-        # As processes of their own have them: leases are a client's, and a client that lives on would take them along.
-        connect = partial(apart, self.hadoop.hadoop)
-        return new_site(options, count, tasks, connect, f"{self.root}/{number}")
+        # Most of a case is waiting for the NameNode.
+        with ThreadPoolExecutor(4) as pool:
+            return len(list(pool.map(one, found)))
 
-
-@pytest.fixture(scope="module")
-def sites(cluster: Cluster) -> Sites:
-    return Sites(f"{cluster.filesystem}/crash-{time.time_ns()}", Hadoop.load({"HADOOP_CONF_DIR": str(cluster.conf)}))
+    return played
 
 
-def in_memory(count: int, tasks: int, options: dict[str, str]) -> list[Call]:
+def in_memory(tasks: int, batches: int, options: dict[str, str]) -> list[Call]:
     """What a job asks of any file system."""
-    return calls_of(new_site(options, count, tasks))
-
-
-def play_all(sites: Sites, found: Iterable[Case], count: int, tasks: int, options: dict[str, str]) -> int:
-    """Side by side: most of a case is waiting for the NameNode."""
-    with ThreadPoolExecutor(4) as pool:
-        return len(list(pool.map(lambda case: play(sites.new(count, tasks, options), case, Abandoning), found)))
+    return calls_of_a_run(Site(Source(events(batches * BATCH)), options=dict(options), tasks=tasks))
 
 
 def decides_or_publishes(call: Call) -> bool:
@@ -85,28 +75,28 @@ def decides_or_publishes(call: Call) -> bool:
     return call.changes and ("/.hivesink/" in call.path or ".pending -> " in call.path)
 
 
-def test_a_fault_at_any_step_of_log_and_publish_loses_and_doubles_nothing(sites: Sites) -> None:
-    steps = [call for call in in_memory(SHORT, 1, {}) if decides_or_publishes(call)]
-    # Who dies before a change leaves what the change before it has left.
-    found = [case for call in steps for case in cases(call) if case.mode is not Mode.BEFORE]
-    played = play_all(sites, found, SHORT, 1, {})
-    print(f"{played} faults at {len(steps)} steps of log and publish on HDFS")
-    assert played > 100
-
-
-def test_a_fault_at_any_step_of_segments_loses_and_doubles_nothing(sites: Sites) -> None:
-    steps = [call for call in in_memory(SHORT, 1, ROLLING) if call.changes and "/segments/" in call.path]
-    found = [case for call in steps for case in cases(call) if case.mode is not Mode.BEFORE]
-    played = play_all(sites, found, SHORT, 1, ROLLING)
-    print(f"{played} faults at {len(steps)} steps of segments on HDFS")
-    assert {call.name for call in steps} >= {"open_new", "sync_close", "delete"}
+# Two epochs: one that begins partitions, one that goes on with them.
+@pytest.mark.parametrize(
+    ("options", "concerns", "least"),
+    [
+        pytest.param({}, decides_or_publishes, 100, id="log and publish"),
+        pytest.param(ROLLING, lambda call: call.changes and "/segments/" in call.path, 10, id="segments"),
+    ],
+)
+def test_a_fault_at_any_step_loses_and_doubles_nothing(
+    play_all: Play, options: dict[str, str], concerns: Callable[[Call], bool], least: int
+) -> None:
+    steps = [call for call in in_memory(1, 2, options) if concerns(call)]
+    played = play_all((case for call in steps for case in cases(call)), 1, 2, options)
+    print(f"{played} faults at {len(steps)} steps on HDFS")
+    assert played > least
+    if options is ROLLING:
+        assert {call.name for call in steps} >= {"open_new", "sync_close", "delete"}
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("options", [{}, ROLLING], ids=["on epoch", "rolling"])
-def test_a_fault_at_any_call_of_hdfs_loses_and_doubles_nothing(sites: Sites, options: dict[str, str]) -> None:
-    calls = in_memory(3 * BATCH, 2, options)
-    played = play_all(sites, (case for call in calls for case in cases(call)), 3 * BATCH, 2, options)
-    print(f"{played} faults at {len(calls)} calls on HDFS")
-    assert played > 400
+def test_a_fault_at_any_call_of_hdfs_loses_and_doubles_nothing(play_all: Play, options: dict[str, str]) -> None:
+    calls = in_memory(2, 3, options)
+    assert play_all((case for call in calls for case in cases(call)), 2, 3, options) > 400

@@ -5,16 +5,15 @@ As in `test_every_step`: a run without faults counts the calls, then each call f
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass, field
+import itertools
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import HiveSinkError, PartLost
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, moments
-from tests.crash.site import PLAIN, Site, Watched, dies, forget, modes
-from tests.crash.steps import ROLLING
+from hivesink.errors import HiveSinkError
+from tests.crash.faults import FaultyFileSystem, FaultyMetastore, Mode, Plan, Stalling, calls_of, faults, modes, sampled
+from tests.crash.site import PLAIN, ROLLING, Site, Watched, dies, on_files, wakes
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
 
 if TYPE_CHECKING:
@@ -29,37 +28,36 @@ DAYS = ("dt=a", "dt=b", "dt=c")
 EVENTS = [Event(number, day) for number, day in enumerate("aabbbbcc")]
 IDS = range(len(EVENTS))
 ELSEWHERE = "/elsewhere"
-
-
-@dataclass(frozen=True)
-class Scenario:
-    name: str
-    spec: TableSpec = SPEC
-    dead: bool = False
-    options: dict[str, str] = field(default_factory=dict)
-    user: Callable[[Site, int], None] | None = None
-
-    def site(self) -> Site:
-        return Site(Source(list(EVENTS)), self.spec, self.dead, dict(self.options), self.user)
-
-    def __str__(self) -> str:
-        return self.name
+SUCCESS = {"sink.partition-commit.policy.kind": "metastore,success-file"}
+CALLS = 20
+"""More than a run without faults makes, so that a user acts before each and after the last."""
 
 
 def analyzes(site: Site, call: int) -> None:  # noqa: ARG001  at every call
     site.analyze()
 
 
-SUCCESS = {"sink.partition-commit.policy.kind": "metastore,success-file"}
-SCENARIOS = [
-    Scenario("success-files", options=SUCCESS),
-    Scenario("analyzed", user=analyzes),
-    Scenario("dead-letters", dead=True, user=analyzes),
-    Scenario("unpartitioned", PLAIN, user=analyzes),
-    Scenario("rolling", options={**ROLLING, **SUCCESS}, user=analyzes),
-    Scenario("rolling-dead-letters", dead=True, options=ROLLING, user=analyzes),
-    *(Scenario(f"retained-{kept}", options={"sink.log.retained-epochs": str(kept)}) for kept in (1, 2, 3)),
-]
+def new_site(
+    options: dict[str, str] | None = None,
+    user: Callable[[Site, int], None] | None = None,
+    spec: TableSpec = SPEC,
+    *,
+    dead: bool = False,
+) -> Site:
+    return Site(Source(list(EVENTS)), spec, dead, dict(options or {}), user)
+
+
+SCENARIOS: dict[str, Callable[[], Site]] = {
+    "success-files": partial(new_site, SUCCESS),
+    "analyzed": partial(new_site, user=analyzes),
+    "dead-letters": partial(new_site, dead=True, user=analyzes),
+    "unpartitioned": partial(new_site, spec=PLAIN, user=analyzes),
+    "rolling": partial(new_site, ROLLING | SUCCESS, user=analyzes),
+    "rolling-dead-letters": partial(new_site, ROLLING, dead=True, user=analyzes),
+    **{f"retained-{kept}": partial(new_site, {"sink.log.retained-epochs": str(kept)}) for kept in (1, 2, 3)},
+}
+# Rolls with success files are in test_commit_steps.py as well.
+RARE = {"analyzed", "rolling", "retained-2", "retained-3"}
 
 
 def no_wrong_count(site: Site) -> Callable[[Committed], None]:
@@ -70,8 +68,13 @@ def no_wrong_count(site: Site) -> Callable[[Committed], None]:
     return look
 
 
-def start(site: Site, registrar: Watched, fs: FaultyFileSystem | None = None) -> Callable[[], SiteJob]:
-    return lambda: site.job(fs, registrar, on_commit=no_wrong_count(site))
+def start(site: Site, fs: FaultyFileSystem | None = None, registrar: Watched | None = None) -> Callable[[], SiteJob]:
+    """A job beside which the site's user works."""
+    return lambda: site.job(fs, registrar or Watched(site), on_commit=no_wrong_count(site))
+
+
+def run(site: Site, faulty: FaultyFileSystem | FaultyMetastore) -> None:
+    (start(site, registrar=faulty) if isinstance(faulty, Watched) else start(site, faulty))().run()  # type: ignore[arg-type]
 
 
 def make_durable(site: Site, case: object) -> None:
@@ -85,60 +88,59 @@ def make_durable(site: Site, case: object) -> None:
                 assert site.store.find(f"{location}/_SUCCESS") is not None, case
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_a_fault_of_the_metastore_at_any_call(scenario: Scenario) -> None:
-    counting = Watched(scenario.site())
-    start(counting.site, counting)().run()
-    counting.site.check(IDS)
-    for call in counting.calls:
-        for mode in modes(call, metastore=True):
-            for restarted_first in (False, True) if mode is Mode.LATE else (False,):
-                site = scenario.site()
-                faulty = Watched(site, Plan(call.number, mode))
-                dies(start(site, faulty))
-                if restarted_first:
-                    dies(lambda site=site: site.job())  # type: ignore[misc]
-                faulty.apply_late()
-                make_durable(site, (call, mode))
-
-
-# Rolls with success files are in test_commit_steps.py as well.
-RARE = {"analyzed", "rolling", "retained-2", "retained-3"}
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_fault_of_the_metastore_at_any_call(name: str) -> None:
+    for restarted_first in (False, True):
+        for site, faulty, case in faults(SCENARIOS[name], Watched, run, partial(modes, metastore=True)):
+            if restarted_first:
+                if case[1] is not Mode.LATE:
+                    continue
+                dies(site.job)
+            faulty.apply_late()
+            make_durable(site, case)
 
 
 @pytest.mark.parametrize(
-    "scenario",
-    [pytest.param(one, id=one.name, marks=pytest.mark.long if one.name in RARE else ()) for one in SCENARIOS],
+    "name", [pytest.param(one, marks=pytest.mark.long if one in RARE else ()) for one in SCENARIOS]
 )
-def test_a_fault_of_the_storage_at_any_call(scenario: Scenario) -> None:
-    site = scenario.site()
-    counting = FaultyFileSystem(site.fs)
-    start(site, Watched(site), counting)().run()
-    site.check(IDS)
-    for call in counting.calls:
-        for mode in modes(call):
-            site = scenario.site()
-            faulty = FaultyFileSystem(site.fs, Plan(call.number, mode))
-            dies(start(site, Watched(site), faulty))
-            faulty.release()
-            faulty.apply_late()
-            make_durable(site, (call, mode))
+def test_a_fault_of_the_storage_at_any_call(name: str) -> None:
+    for site, faulty, case in faults(SCENARIOS[name], on_files, run):
+        faulty.apply_late()
+        make_durable(site, case)
+
+
+def test_what_recover_would_do_is_what_it_does() -> None:
+    """`recover --dry-run`, after a death at any call."""
+    listed: set[str] = set()
+    for site, _, case in faults(SCENARIOS["success-files"], on_files, run):
+        site.job()  # It gives the log its uid.
+        before = dict(site.fs._files)
+        ahead = site.by_hand(dry_run=True)
+        assert site.fs._files == before, "it only looks"
+        assert site.by_hand().lines == ahead.lines, case
+        listed |= {what for what, _ in ahead.lines}
+        site.job().run()
+        make_durable(site, case)
+    expected = {"fence", "register", "publish", "keep", "mark published", "success file", "mark settled", "discard"}
+    assert expected <= listed
 
 
 def test_every_partition_is_registered_when_one_fails_while_the_job_goes_on() -> None:
     """The job isn't restarted: what failed is tried again with the next epoch, and at the end."""
-    scenario = Scenario("tolerant", options=SUCCESS, user=analyzes)
-    counting = Watched(scenario.site())
-    start(counting.site, counting)().run()
-    for call in counting.calls:
+
+    def goes_on(site: Site, faulty: Watched) -> None:
+        try:
+            run(site, faulty)
+        except HiveSinkError:
+            # At the very start and at the very end a failure stops the run.
+            site.job().run()
+
+    make = partial(new_site, SUCCESS, user=analyzes)
+    for call in calls_of(make, Watched, goes_on):
         for mode in (Mode.LOST, Mode.LATE) if call.changes else (Mode.LOST,):
-            site = scenario.site()
+            site = make()
             faulty = Watched(site, Plan(call.number, mode))
-            try:
-                start(site, faulty)().run()
-            except HiveSinkError:
-                # At the very start and at the very end a failure stops the run.
-                site.job().run()
+            goes_on(site, faulty)
             faulty.apply_late()
             make_durable(site, (call, mode))
 
@@ -155,16 +157,83 @@ def once(at: int, act: Callable[[Site], None]) -> Callable[[Site, int], None]:
     return user
 
 
-def moves(site: Site) -> None:
-    """Every partition, registered or not, goes elsewhere, with the files that it has."""
+def moves(site: Site, *, copy: bool = False) -> None:
+    """Every partition, registered or not, goes elsewhere, with the files that it has; with `copy` they stay, too."""
     for day in DAYS:
-        site.move(day, f"{ELSEWHERE}/{day}")
+        site.move(day, f"{ELSEWHERE}/{day}", copy=copy)
 
 
-def copies(site: Site) -> None:
-    """As `moves`, but the files stay at their old place too."""
-    for day in DAYS:
-        site.move(day, f"{ELSEWHERE}/{day}", copy=True)
+copies = partial(moves, copy=True)
+
+
+def with_user(at: int, act: Callable[[Site], None] = moves) -> Site:
+    return new_site(user=once(at, act))
+
+
+ACTS = pytest.mark.parametrize("act", [moves, copies], ids=["moves", "copies"])
+
+
+@sampled(2)
+@ACTS
+def test_a_user_moves_partitions_at_any_time_and_then_the_metastore_fails(
+    act: Callable[[Site], None], every: int
+) -> None:
+    for at in range(1, CALLS, every):
+        for step, mode in itertools.product(range(at, at + 8), (Mode.AFTER, Mode.LOST)):
+            site = with_user(at, act)
+            dies(start(site, registrar=Watched(site, Plan(step, mode))))
+            make_durable(site, (at, step, mode))
+            if ELSEWHERE in str(site.places(TABLE)):
+                assert {day: f"{ELSEWHERE}/{day}" for day in DAYS} == site.places(TABLE)
+
+
+@sampled(5)
+@ACTS
+def test_a_user_moves_partitions_at_any_time_and_then_the_storage_fails(
+    act: Callable[[Site], None], every: int
+) -> None:
+    """And before the next start somebody runs `hivesink clean`, or doesn't."""
+    # A move epoch comes of the fourth and the fifth call.
+    ways = (act is copies,) if every > 1 else (False, True)
+    for at, cleaned in itertools.product(range(5 if every > 1 else 1, CALLS, every), ways):
+        for site, _, case in faults(
+            partial(with_user, at, act), on_files, run, lambda call: (mode for mode in TEARS if call.changes)
+        ):
+            site.user = None
+            if cleaned:
+                site.clean()
+            make_durable(site, (at, cleaned, case))
+
+
+TEARS = (Mode.AFTER, Mode.TORN)
+
+
+@sampled(9)
+@ACTS
+def test_somebody_cleans_beside_a_run(act: Callable[[Site], None], every: int) -> None:
+    for at in range(5 if every > 1 else 1, 14, every):
+        for call in calls_of(partial(with_user, at, act), on_files, run):
+            site = with_user(at, act)
+            run(site, Stalling(site.fs, call.number, site.clean))
+            make_durable(site, call)
+
+
+@sampled(3)
+def test_partitions_move_there_and_back_while_the_metastore_comes_and_goes(every: int) -> None:
+    """The parts come back to a place that an earlier move took them from."""
+    home = {day: f"{LOCATION}/{day}" for day in DAYS}
+    for at in range(1, CALLS, every):
+        for back in range(at + 1, at + 8):
+
+            def user(site: Site, call: int, at: int = at, back: int = back) -> None:
+                if call in {at, back}:
+                    for day in DAYS:
+                        site.move(day, f"{ELSEWHERE}/{day}" if call == at else home[day])
+
+            for step in range(at, back + 4):
+                site = new_site(user=user)
+                dies(start(site, registrar=Watched(site, Plan(step, Mode.LOST))))
+                make_durable(site, (at, back, step))
 
 
 def drops(site: Site) -> None:
@@ -182,86 +251,30 @@ def takes(site: Site, taken: list[int]) -> None:
         site.metastore.drop_partition(TABLE, day)
 
 
-CALLS = 20
-"""More than a run without faults makes, so that a user acts before each and after the last."""
-
-
-@pytest.mark.parametrize("act", [moves, copies], ids=["moves", "copies"])
-@pytest.mark.parametrize("at", moments(CALLS - 1, every=2))
-def test_a_user_moves_partitions_at_any_time_and_then_the_metastore_fails(at: int, act: Callable[[Site], None]) -> None:
-    scenario = Scenario("moved")
-    for step in range(at, at + 8):
-        for mode in (Mode.BEFORE, Mode.AFTER, Mode.LOST):
-            site = scenario.site()
-            site.user = once(at, act)
-            dies(start(site, Watched(site, Plan(step, mode))))
-            make_durable(site, (at, step, mode))
-            if ELSEWHERE in str(site.places(TABLE)):
-                assert {day: f"{ELSEWHERE}/{day}" for day in DAYS} == site.places(TABLE)
-
-
-@pytest.mark.parametrize("at", moments(CALLS - 1, every=5))
-def test_a_user_moves_partitions_at_any_time_and_then_the_storage_fails(at: int) -> None:
-    scenario = Scenario("moved")
-    site = scenario.site()
-    site.user = once(at, moves)
-    counting = FaultyFileSystem(site.fs)
-    start(site, Watched(site), counting)().run()
-    site.check(IDS)
-    for call in counting.calls:
-        if not call.changes:
-            continue
-        for mode in (Mode.AFTER, Mode.TORN):
-            site = scenario.site()
-            site.user = once(at, moves)
-            faulty = FaultyFileSystem(site.fs, Plan(call.number, mode))
-            dies(start(site, Watched(site), faulty))
-            make_durable(site, (at, call, mode))
-
-
-@pytest.mark.parametrize("at", moments(CALLS - 1, every=3))
-def test_partitions_move_there_and_back_while_the_metastore_comes_and_goes(at: int) -> None:
-    """The parts come back to a place that an earlier move took them from."""
-    home = {day: f"{LOCATION}/{day}" for day in DAYS}
-    for back in range(at + 1, at + 8):
-        for step in range(at, back + 4):
-            site = Scenario("there and back").site()
-
-            def user(site: Site, call: int, back: int = back) -> None:
-                if call in {at, back}:
-                    for day in DAYS:
-                        site.move(day, f"{ELSEWHERE}/{day}" if call == at else home[day])
-
-            site.user = user
-            dies(start(site, Watched(site, Plan(step, Mode.LOST))))
-            make_durable(site, (at, back, step))
-
-
-@pytest.mark.parametrize("at", range(1, CALLS))
-def test_a_user_drops_partitions_at_any_time_while_the_job_runs(at: int) -> None:
+def test_a_user_drops_partitions_at_any_time_while_the_job_runs() -> None:
     """What the job publishes into a dropped partition is registered again, whatever fails meanwhile."""
-    for step in range(at, at + 8):
-        site = Scenario("dropped").site()
-        site.user = once(at, drops)
-        dies(start(site, Watched(site, Plan(step, Mode.LOST))))
-        site.user = None
-        site.job().run()
-        # A partition that was dropped after its last epoch stays dropped: that is the user's decision.
-        found = site.rows()
-        assert len(found) == len(set(found))
-        for day, ids in (("dt=a", {0, 1}), ("dt=b", {2, 3, 4, 5}), ("dt=c", {6, 7})):
-            assert (day in site.places(TABLE)) == (ids <= set(found))
-        if at <= 6:
-            assert {2, 3, 4, 5, 6, 7} <= set(found)
+    for at in range(1, CALLS):
+        for step in range(at, at + 8):
+            site = with_user(at, drops)
+            dies(start(site, registrar=Watched(site, Plan(step, Mode.LOST))))
+            site.user = None
+            site.job().run()
+            # A partition that was dropped after its last epoch stays dropped: that is the user's decision.
+            rows = site.rows()
+            assert len(rows) == len(set(rows))
+            for day, ids in (("dt=a", {0, 1}), ("dt=b", {2, 3, 4, 5}), ("dt=c", {6, 7})):
+                assert (day in site.places(TABLE)) == (ids <= set(rows))
+            if at <= 6:
+                assert {2, 3, 4, 5, 6, 7} <= set(rows)
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["once", "at each call from then on"])
 @pytest.mark.parametrize("at", range(1, CALLS))
 def test_a_user_drops_partitions_of_a_managed_table_at_any_time(at: int, again: bool) -> None:
     """What went with a partition is what the user wanted gone, and no file holds up the job or comes back."""
-    site, taken = Scenario("dropped with files").site(), list[int]()
+    site, taken = new_site(), list[int]()
     site.user = lambda site, call: takes(site, taken) if call == at or (again and call > at) else None
-    start(site, Watched(site))().run()
+    start(site)().run()
     assert sorted(site.rows() + taken) == list(IDS)
     site.user = None
     site.job().run()
@@ -271,7 +284,7 @@ def test_a_user_drops_partitions_of_a_managed_table_at_any_time(at: int, again: 
 @pytest.mark.parametrize("at", range(1, 9))
 def test_a_user_drops_partitions_of_a_managed_table_between_two_renames(at: int) -> None:
     """Of a new partition's files some went with it, and others came after the DROP."""
-    site, taken, renamed = Scenario("dropped with files").site(), list[int](), list[str]()
+    site, taken, renamed = new_site(), list[int](), list[str]()
     rename = site.fs.rename
 
     def renames(source: str, target: str) -> None:
@@ -287,7 +300,7 @@ def test_a_user_drops_partitions_of_a_managed_table_between_two_renames(at: int)
 
 
 def test_a_partition_dropped_between_two_runs_stays_dropped() -> None:
-    site = Scenario("between").site()
+    site = new_site()
     site.job().run()
     site.metastore.drop_partition(TABLE, "dt=b")
     site.job().run()
@@ -296,51 +309,58 @@ def test_a_partition_dropped_between_two_runs_stays_dropped() -> None:
 
 def test_a_partition_that_somebody_drops_while_it_waits_to_be_published_is_registered_again() -> None:
     """It was there when the epoch was decided, so no manifest says that it must be registered."""
-    site = decided(Scenario("decided"), epoch=2)
+    # Right after the manifest of the second epoch.
+    dead = (site for site, _, (_, mode) in faults(new_site, on_files, run) if mode is Mode.AFTER)
+    site = next(site for site in dead if site.log.view().head == 2)
+    assert site.waiting()
     site.metastore.drop_partition(TABLE, "dt=b")
     site.job().run()
     site.check(IDS)
 
 
-def decided(scenario: Scenario, epoch: int) -> Site:
-    """A job that died right after the manifest of `epoch`: nothing of it is published."""
-    step = 1
-    while True:
-        site = scenario.site()
-        faulty = FaultyFileSystem(site.fs, Plan(step, Mode.AFTER))
-        dies(lambda site=site, faulty=faulty: site.job(faulty))  # type: ignore[misc]
-        if site.log.view().head == epoch:
-            assert site.waiting()
-            return site
-        step += 1
+class Hanging(FaultyFileSystem):
+    """A NameNode: from call `first` on `count` changing calls are held; all take place before the `after`th from it."""
+
+    def __init__(self, site: Site, first: int, count: int, after: int) -> None:
+        super().__init__(site.fs)
+        self._first, self._left, self._until = first, count, first + after
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        mode = super()._begin(name, path, changes=changes)
+        if len(self.calls) == self._until:
+            self.apply_late()
+        if changes and self._left and len(self.calls) >= self._first:
+            self._left -= 1
+            return Mode.LATE
+        return mode
 
 
-@pytest.mark.parametrize("second", [Mode.BEFORE, Mode.AFTER])
-@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.long)])
-def test_accepted_losses_under_every_fault_of_the_storage(second: Mode, stride: int) -> None:
-    """A decided part is lost; a person accepts it; that epoch dies at every `stride`th call, and is repeated."""
-    step = 1
-    while True:
-        site = broken()
-        with pytest.raises(PartLost):
-            site.job().run()
-        faulty = FaultyFileSystem(site.fs, Plan(step, second))
-        with contextlib.suppress(Kill, HiveSinkError):
-            forget(site.job(faulty).committer)
-        if not faulty.dead:
-            break
-        forget(site.job().committer)
-        site.job().run()
-        lost = len(EVENTS) - len(site.rows())
-        assert 1 <= lost <= 4, step
-        assert len(set(site.rows())) == len(site.rows())
-        assert site.staged() == set()
-        step += stride
-    assert step > 10
-
-
-def broken() -> Site:
-    """A job that died right after its first manifest, one of whose parts somebody has removed since."""
-    site = decided(Scenario("broken"), epoch=1)
-    site.fs.delete(min(site.waiting()))
-    return site
+# The user acts one time, so each site has its own.
+@pytest.mark.parametrize(
+    "scenario",
+    [new_site, pytest.param(SCENARIOS["retained-1"], marks=pytest.mark.long), partial(with_user, 4)],
+    ids=["plain", "retained", "moved"],
+)
+@pytest.mark.parametrize(
+    ("counts", "laters"),
+    [
+        pytest.param((1, 6), (1, 12), id="quick"),
+        pytest.param((1, 2, 3, 6), (1, 2, 3, 4, 5, 7, 12, 20), id="whole", marks=pytest.mark.long),
+    ],
+)
+def test_what_a_hanging_storage_does_late_loses_nothing_and_needs_nobody(
+    scenario: Callable[[], Site], counts: tuple[int, ...], laters: tuple[int, ...]
+) -> None:
+    changing = [call.number for call in calls_of(scenario, on_files, run) if call.changes]
+    for case in itertools.product(changing, counts, laters):
+        site = scenario()
+        fs = Hanging(site, *case)
+        # Until it is done, as --restart does.
+        again: Callable[[], SiteJob] = partial(site.job, fs)
+        for job in (start(site, fs), again, again, again, again):
+            error = wakes(job)
+            assert error is None or error.retryable, (case, error)
+            if error is None:
+                break
+        fs.apply_late()
+        make_durable(site, case)

@@ -25,14 +25,14 @@ from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.commit_log import RenameLogRoot
 from hivesink.storage.rename_store import RenameFileStore, RenameStorage
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
-from tests.crash.faulty_registrar import FaultyMetastore
+from tests.crash.faults import Faulty, FaultyMetastore, Kill, Mode, faults
+from tests.crash.site import on_files, on_metastore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from hivesink.core.table import TableSpec
     from hivesink.ports import Metastore
@@ -60,7 +60,7 @@ class World:
 
     monkeypatch: pytest.MonkeyPatch
     spec: TableSpec = EXTERNAL
-    files: MemoryFileSystem = field(default_factory=MemoryFileSystem)
+    fs: MemoryFileSystem = field(default_factory=MemoryFileSystem)
     metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
     options: dict[str, str] = field(default_factory=lambda: dict(ON_EPOCH))
     batches: int = 0
@@ -68,8 +68,8 @@ class World:
     def __post_init__(self) -> None:
         self.metastore.create(self.spec)
         # A table's folder is there from its creation on.
-        self.files.write_new(f"{LOCATION}/.made", b"")
-        storage = RenameStorage(lambda _: self.files, lambda: self.files)
+        self.fs.write_new(f"{LOCATION}/.made", b"")
+        storage = RenameStorage(lambda _: self.fs, lambda: self.fs)
         self.monkeypatch.setattr("hivesink.logs.storage_of", lambda *_: storage)
 
     def open(
@@ -110,18 +110,18 @@ class World:
         committer.finish()
 
     def owner(self, files: FileSystem | None = None, registrar: Metastore | None = None) -> Ownership:
-        fs = files or self.files
+        fs = files or self.fs
         return Ownership(RenameLogRoot(fs, ROOT), registrar or self.metastore, RenameFileStore(fs))
 
     def rename(self, *, managed: bool = False) -> None:
         """A user's ALTER TABLE … RENAME, which takes a managed table's folder along."""
         location = NEW_LOCATION if managed else LOCATION
         if managed:
-            self.files.rename_folder(LOCATION, NEW_LOCATION)
+            self.fs.rename_folder(LOCATION, NEW_LOCATION)
         self.metastore.rename_table(TABLE, NEW, location)
 
     def rows(self, name: TableName = TABLE, column: str = "id") -> list[Any]:
-        store = RenameFileStore(self.files)
+        store = RenameFileStore(self.fs)
         files = [file for home in self.metastore.partitions(name).values() for file in store.visible(home)]
         return sorted(row for file in files for row in pq.read_table(store.open(file.path))[column].to_pylist())
 
@@ -130,7 +130,7 @@ class World:
 
     def check(self, name: TableName = TABLE) -> None:
         """The table and its root agree, and every row is there once."""
-        record = RenameLogRoot(self.files, ROOT).records()[-1]
+        record = RenameLogRoot(self.fs, ROOT).records()[-1]
         assert self.stated(name) == LogAddress(ROOT, record.table_id)
         assert (record.table, record.location) == (str(name), self.metastore.table(name).location)
         assert self.rows(name) == list(range(self.batches))
@@ -141,58 +141,41 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-@dataclass
-class Failed:
-    """What is left after a failure, `case`. What was under way arrives late, by `late`."""
-
-    world: World
-    case: str
-    late: tuple[Callable[[], object], ...]
-
-    def arrive(self) -> None:
-        for call in self.late:
-            call()
+def split(world: World, faulty: Faulty) -> Ownership:
+    """The owner of the table in a process whose storage or metastore fails."""
+    if isinstance(faulty, FaultyMetastore):
+        return world.owner(registrar=faulty)
+    return world.owner(faulty)  # type: ignore[arg-type]
 
 
-def faults(act: Callable[[FileSystem, Metastore], object], make: Callable[[], World]) -> Iterator[Failed]:
-    """A world for each call of `act` and each way in which that can fail."""
-    probe = make()
-    calls = FaultyFileSystem(probe.files), FaultyMetastore(probe.metastore)
-    act(*calls)
-    for on_files, begun in enumerate((calls[1].calls, calls[0].calls)):
-        for call in begun:
-            for mode in Mode if call.changes else (Mode.BEFORE, Mode.AFTER):
-                world, plan = make(), Plan(call.number, mode)
-                files = FaultyFileSystem(world.files, plan if on_files else None)
-                registrar = FaultyMetastore(world.metastore, None if on_files else plan)
-                with contextlib.suppress(Kill, errors.HiveSinkError):
-                    act(files, registrar)
-                yield Failed(world, f"{call} {mode}", (files.apply_late, registrar.apply_late))
+def made_again(world: World) -> World:
+    """Somebody has dropped the table with its files, and made one of its name."""
+    world.metastore.drop_table(TABLE)
+    for day in ("dt=2024-01-01", "dt=2024-01-02"):
+        for file in RenameFileStore(world.fs).visible(f"{LOCATION}/{day}"):
+            world.fs.delete(file.path)
+    world.metastore.create(EXTERNAL)
+    return world
 
 
-def test_a_first_start_that_fails_at_any_step_and_the_one_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+KINDS = pytest.mark.parametrize("kind", [on_files, on_metastore])
+
+
+@KINDS
+def test_a_first_start_that_fails_at_any_step_and_the_one_after_it(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the root's record and the ALTER, too."""
-    worlds: list[World] = []
 
-    def make() -> World:
-        worlds.append(World(monkeypatch))
-        return worlds[-1]
+    def start(world: World, faulty: Faulty) -> None:
+        owner = split(world, faulty)
+        owner.require(owner.registrar.table(TABLE))
 
-    def start(files: FileSystem, registrar: Metastore) -> None:
-        owner = worlds[-1].owner(files, registrar)
-        owner.require(registrar.table(TABLE))
-
-    cases = 0
-    for failed in faults(start, make):
-        world = failed.world
+    for world, faulty, case in faults(lambda: World(monkeypatch), kind, start):
         for arrives in (False, True):
             if arrives:
-                failed.arrive()
+                faulty.apply_late()
             world.owner().require(world.metastore.table(TABLE))
-            (*_, record) = RenameLogRoot(world.files, ROOT).records()
-            assert world.stated() == LogAddress(ROOT, record.table_id), failed.case
-            cases += 1
-    assert cases > 60
+            (*_, record) = RenameLogRoot(world.fs, ROOT).records()
+            assert world.stated() == LogAddress(ROOT, record.table_id), case
 
 
 def test_two_first_starts_agree_on_one_id(world: World) -> None:
@@ -200,7 +183,7 @@ def test_two_first_starts_agree_on_one_id(world: World) -> None:
     live = world.metastore.table(TABLE)
     # Both have read the table before either has set anything.
     assert first.require(live).log == second.require(live).log == world.metastore.table(TABLE).log
-    assert len(RenameLogRoot(world.files, ROOT).records()) == 1
+    assert len(RenameLogRoot(world.fs, ROOT).records()) == 1
 
 
 @pytest.mark.parametrize("runs", [1, 2])
@@ -259,7 +242,7 @@ def test_a_renamed_table_goes_on_under_its_new_name(
     world.run(1)
     if when == "waiting":
         world.options = WAIT
-    log = RenameLogRoot(world.files, ROOT).log("w")
+    log = RenameLogRoot(world.fs, ROOT).log("w")
     registrar = FaultyMetastore(world.metastore)
     _, step = world.start(registrar=registrar)
     if when in {"settled", "waiting"}:
@@ -283,7 +266,7 @@ def test_a_renamed_table_goes_on_under_its_new_name(
     world.check(NEW)
     found = verify(world.open(NEW).context, "w", str(NEW), None).findings
     assert [finding for finding in found if finding.level is Level.ERROR] == []
-    store = RenameFileStore(world.files)
+    store = RenameFileStore(world.fs)
     assert [path for folder in store.walk("/warehouse") for path in store.staged(folder)] == []
 
 
@@ -331,11 +314,7 @@ def test_a_table_made_again_is_refused_until_its_log_is_reset(world: World, opti
     world.options = options
     committer, step = world.start()
     step()
-    world.metastore.drop_table(TABLE)
-    for folder in ("dt=2024-01-01", "dt=2024-01-02"):
-        for file in RenameFileStore(world.files).visible(f"{LOCATION}/{folder}"):
-            world.files.delete(file.path)
-    world.metastore.create(EXTERNAL)
+    made_again(world)
     with contextlib.suppress(errors.TableMadeAgain):
         # Rows that only wait are taken; nothing is published.
         step()
@@ -358,30 +337,23 @@ def test_a_table_made_again_is_refused_until_its_log_is_reset(world: World, opti
     world.check()
 
 
-def test_a_reset_that_fails_at_any_step_is_completed_by_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    worlds: list[World] = []
-
+@KINDS
+def test_a_reset_that_fails_at_any_step_is_completed_by_another_one(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def make() -> World:
         world = World(monkeypatch)
         world.run(2)
-        world.metastore.drop_table(TABLE)
-        for name in ("dt=2024-01-01", "dt=2024-01-02"):
-            for file in RenameFileStore(world.files).visible(f"{LOCATION}/{name}"):
-                world.files.delete(file.path)
-        world.metastore.create(EXTERNAL)
-        worlds.append(world)
-        return world
+        return made_again(world)
 
-    def begin_anew(files: FileSystem, registrar: Metastore) -> None:
-        owner = worlds[-1].owner(files, registrar)
-        reset(owner, registrar.table(TABLE), list(owner.root.logs()), (), NOW)
+    def begin_anew(world: World, faulty: Faulty | None = None) -> None:
+        owner = split(world, faulty) if faulty else world.owner()
+        reset(owner, owner.registrar.table(TABLE), list(owner.root.logs()), (), NOW)
 
-    for failed in faults(begin_anew, make):
-        world, owner = failed.world, failed.world.owner()
-        reset(owner, world.metastore.table(TABLE), list(owner.root.logs()), (), NOW)
-        failed.arrive()
-        assert owner.root.logs() == {}, failed.case
-        assert len(owner.root.archived()) == 1, failed.case
+    for world, faulty, case in faults(make, kind, begin_anew):
+        begin_anew(world)
+        faulty.apply_late()
+        owner = world.owner()
+        assert owner.root.logs() == {}, case
+        assert len(owner.root.archived()) == 1, case
         world.batches = 0
         world.run(2)
         world.check()
@@ -392,7 +364,7 @@ def test_a_copy_is_refused_and_so_is_a_reset_beside_the_original(world: World) -
     original = world.metastore.table(TABLE)
     copy = replace(EXTERNAL, name=NEW, location=NEW_LOCATION, properties=original.spec.properties)
     world.metastore.create(copy)
-    world.files.write_new(f"{NEW_LOCATION}/.made", b"")
+    world.fs.write_new(f"{NEW_LOCATION}/.made", b"")
     told = rf"the log {ROOT} belongs to {TABLE} at {LOCATION}, .* UNSET TBLPROPERTIES"
     with pytest.raises(errors.LogOfAnotherTable, match=told):
         world.start(NEW)
@@ -421,7 +393,7 @@ def test_a_new_table_of_the_old_name_begins_no_log_of_the_renamed_one(world: Wor
 def test_a_writer_without_history_wants_to_know_whose_files_are_there(world: World) -> None:
     """Its log was deleted, and its checkpoint is new: it would write the same rows again."""
     world.run(2)
-    world.files.rename_folder(f"{ROOT}/w", "/gone")
+    world.fs.rename_folder(f"{ROOT}/w", "/gone")
     with pytest.raises(errors.FilesUnknown, match=f"`hivesink reset {TABLE}`") as told:
         world.start()
     owner, live = world.owner(), world.metastore.table(TABLE)
@@ -446,9 +418,9 @@ def test_a_batch_that_spark_runs_again_after_a_reset_is_passed_over(world: World
 
 def test_of_two_logs_with_one_uid_one_is_a_copy(world: World) -> None:
     world.run(1)
-    data = world.files.read(f"{ROOT}/w/uid")
+    data = world.fs.read(f"{ROOT}/w/uid")
     assert data is not None
-    world.files.write_new(f"{ROOT}/v/uid", data)
+    world.fs.write_new(f"{ROOT}/v/uid", data)
     with pytest.raises(errors.LogDamaged, match="one is a copy of the other"):
         world.start()
 

@@ -18,7 +18,7 @@ from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.replay import Replay
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, moments
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, faults, sampled
 from tests.sink.harness import LOCATION, TABLE
 from tests.sink.recoveries import ALL, by_hand
 from tests.tables.replays import REJECTED, World
@@ -64,69 +64,56 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Callable[[], World]:
     return lambda: _new(monkeypatch)
 
 
-def _calls() -> int:
-    with pytest.MonkeyPatch.context() as patched:
-        made = _new(patched)
-        files = FaultyFileSystem(made.files)
-        assert made.replay(files) == len(_DAYS)
-        return len(files.calls)
+def on_files(world: World, plan: Plan | None) -> FaultyFileSystem:
+    return FaultyFileSystem(world.files, plan)
 
 
-CALLS = _calls()
+def calls(world: Callable[[], World]) -> int:
+    return len(calls_of(world, on_files, World.replay))
 
 
-@pytest.mark.parametrize("step", moments(CALLS, every=6))
-def test_a_fault_at_any_call_loses_and_doubles_nothing(step: int, world: Callable[[], World]) -> None:
-    for mode in Mode:
-        made = world()
-        faulty = FaultyFileSystem(made.files, Plan(step, mode))
-        try:
-            made.replay(faulty)
-        except (Kill, HiveSinkError):
-            faulty.release()
+@sampled(3)
+def test_a_fault_at_any_call_loses_and_doubles_nothing(every: int, world: Callable[[], World]) -> None:
+    for made, faulty, case in faults(world, on_files, World.replay, every=every):
         made.replay()
         faulty.apply_late()
-        check(made, (step, mode, faulty.calls[step - 1 : step]))
+        check(made, case)
 
 
-@pytest.mark.parametrize("at", moments(CALLS, every=4))
-def test_another_replay_runs_at_any_call(at: int, world: Callable[[], World]) -> None:
-    made = world()
-    others: list[int] = []
-    stalling = Stalling(made.files, at, lambda: others.append(made.replay()))
-    try:
-        own = made.replay(stalling)
-    except OVERTAKEN:
-        own = 0
-    assert len(_DAYS) in {own, *others}, (at, own, others)
-    check(made, (at, stalling.calls[at - 1]))
+@sampled(4)
+def test_another_replay_runs_at_any_call(every: int, world: Callable[[], World]) -> None:
+    for at in range(1, calls(world) + 1, every):
+        made, others, own = world(), list[int](), 0
+        with suppress(*OVERTAKEN):
+            own = made.replay(Stalling(made.files, at, lambda: others.append(made.replay())))  # noqa: B023
+        assert len(_DAYS) in {own, *others}, (at, own, others)
+        check(made, at)
 
-
-@pytest.mark.parametrize("at", moments(CALLS, every=10, skip=3))
-def test_another_replay_dies_at_any_call_and_this_one_goes_on(at: int, world: Callable[[], World]) -> None:
-    for step in range(1 + at % 7, CALLS, 7):
         made = world()
-        dying = FaultyFileSystem(made.files, Plan(step, Mode.AFTER))
-
-        def dies(made: World = made, dying: FaultyFileSystem = dying) -> None:
-            # Where the first one has decided, less is left to do.
-            with suppress(Kill, HiveSinkError):
-                made.replay(dying)
-
-        try:
-            made.replay(Stalling(made.files, at, dies))
-        except OVERTAKEN:
-            made.replay()
-        check(made, (at, step))
+        with suppress(HiveSinkError):
+            made.replay(Stalling(made.files, at, made.metastore.go_down))
+        made.metastore.come_up()
+        check(made, at)
 
 
-@pytest.mark.parametrize("at", moments(CALLS, every=4))
-def test_the_metastore_is_away_from_any_call_on(at: int, world: Callable[[], World]) -> None:
-    made = world()
-    with suppress(HiveSinkError):
-        made.replay(Stalling(made.files, at, made.metastore.go_down))
-    made.metastore.come_up()
-    check(made, at)
+@sampled(30, timeout=3600)
+def test_another_replay_dies_at_any_call_and_this_one_goes_on(every: int, world: Callable[[], World]) -> None:
+    count = calls(world)
+    for at in range(1, count + 1, every):
+        for step in range(1 + at % 7, count, 7):
+            made = world()
+            dying = on_files(made, Plan(step, Mode.AFTER))
+
+            def dies(made: World = made, dying: FaultyFileSystem = dying) -> None:
+                # Where the first one has decided, less is left to do.
+                with suppress(Kill, HiveSinkError):
+                    made.replay(dying)
+
+            try:
+                made.replay(Stalling(made.files, at, dies))
+            except OVERTAKEN:
+                made.replay()
+            check(made, (at, step))
 
 
 def test_a_partition_that_the_metastore_refuses_holds_up_replays_until_it_is_there(world: Callable[[], World]) -> None:

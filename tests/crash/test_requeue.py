@@ -15,13 +15,13 @@ from hivesink.errors import FencedOut, HiveSinkError, PartLost, RowsHeldBack, St
 from hivesink.sink.commit import runner
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
-from tests.crash.site import forget, modes
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, faults
+from tests.crash.site import on_files
 from tests.crash.test_commit_steps import WAYS, Life
 from tests.sink.harness import LOCATION, TABLE
 from tests.sink.inspect.test_partitions import complete, follower, require_true
-from tests.sink.recoveries import by_hand, forget_rows
-from tests.sink.timed import at, place
+from tests.sink.recoveries import ALL, by_hand, forget_rows
+from tests.sink.timed import TimedJob, at, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hivesink.core.lifecycle import History, Identity
     from hivesink.core.manifest import PartEntry
     from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.commit.recovery import Loss
     from hivesink.storage.fs import FileSystem
 
 
@@ -36,10 +37,20 @@ def kinds(life: Life) -> list[str]:
     return [life.log.manifest(epoch).kind for epoch in life.log.view().manifests]
 
 
-def unpublished(life: Life, first: int = 1) -> list[PartEntry]:
-    """Hour 3 is rolled and committed while the metastore is down, and its job dies: returns the parts that wait."""
+def forget(life: Life, partition: str = ALL) -> list[Loss]:
+    job = life.job()
+    return by_hand(job.context, job.committer.spec.policy, job.committer.spec.identity, forget=partition).losses
+
+
+def rolled(life: Life) -> TimedJob:
     job = life.job()
     job.committer = Committer(job.context, job.committer.spec, job.encode, tasks=2)
+    return job
+
+
+def unpublished(life: Life, first: int = 1) -> list[PartEntry]:
+    """Hour 3 is rolled and committed while the metastore is down, and its job dies: returns the parts that wait."""
+    job = rolled(life)
     life.feed(job, at(3, 10, first))
     life.feed(job, at(3, 50, first + 1))
     life.metastore.go_down()
@@ -63,24 +74,8 @@ def goes_on(life: Life, fs: FileSystem | None = None) -> None:
     job.committer.finish()
 
 
-def calls() -> list[int]:
-    life = without_its_part()
-    counting = FaultyFileSystem(life.fs)
-    goes_on(life, counting)
-    assert kinds(life).count(REQUEUE) == 1
-    life.check([1, 2, 3])
-    return [call.number for call in counting.calls]
-
-
-@pytest.mark.parametrize("number", calls())
-def test_a_fault_at_any_call_of_the_start_that_requeues(number: int) -> None:
-    for mode in Mode:
-        life = without_its_part()
-        faulty = FaultyFileSystem(life.fs, Plan(number, mode))
-        with contextlib.suppress(Kill, HiveSinkError):
-            goes_on(life, faulty)
-        if mode not in modes(faulty.calls[number - 1]):
-            continue
+def test_a_fault_at_any_call_of_the_start_that_requeues() -> None:
+    for life, faulty, _ in faults(without_its_part, on_files, goes_on):
         goes_on(life)
         faulty.apply_late()
         life.check([1, 2, 3])
@@ -95,18 +90,13 @@ def test_recovery_by_hand_requeues_and_its_dry_run_says_so() -> None:
     assert (REQUEUE, "epoch 6") in done.lines
     assert done.runner.history.rows.rows == ahead.runner.history.rows.rows == 3
     assert (life.read(3), life.has_success(3)) == ([], False)
-    goes_on(life)
-    assert (life.read(3, 5), life.has_success(3)) == ([1, 2, 3], True)
-
-
-def test_a_partition_whose_rows_wait_again_is_not_complete() -> None:
-    life = without_its_part()
-    by_hand(life.job().context, life.job().committer.spec.policy)
+    # A partition whose rows wait again is not complete.
     log = follower(life)
     assert complete(log, 3) == []
     goes_on(life)
     assert complete(log, 3) == [3]
     require_true(life, log, "")
+    assert (life.read(3, 5), life.has_success(3)) == ([1, 2, 3], True)
 
 
 def test_without_one_of_its_segments_it_is_lost() -> None:
@@ -114,7 +104,7 @@ def test_without_one_of_its_segments_it_is_lost() -> None:
     life.log.segments.drop([min(life.log.segments.lengths())])
     with pytest.raises(PartLost, match="--forget"):
         life.started()
-    (loss,) = forget(life.job().committer)
+    (loss,) = forget(life)
     assert (loss.key, loss.rows) == ((str(TABLE), place(3)), 2)
     goes_on(life)
     assert life.read(3, 5) == [3]
@@ -138,13 +128,13 @@ def test_what_readers_may_have_had_is_a_question(torn: bool) -> None:
     life = Life(WAYS["held"])
     (part,) = unpublished(life)
     with pytest.raises(Kill):
-        life.job(Dying(life.fs, Mode.BEFORE)).committer.recover()
+        life.job(At(life, Mode.BEFORE)).committer.recover()
     life.fs.delete(part.staged)
     if torn:
         life.fs.write_new(part.staged, b"torn by somebody")
     with pytest.raises(PartLost, match="--forget"):
         life.started()
-    assert [loss.rows for loss in forget(life.job().committer)] == [2]
+    assert [loss.rows for loss in forget(life)] == [2]
     goes_on(life)
     assert life.read(3, 5) == [3]
     assert life.fs.length(part.staged) is None
@@ -155,16 +145,19 @@ def shows(name: str, path: str) -> bool:
     return name == "rename" and "/part-" in path.partition(" -> ")[2] and place(3) in path
 
 
-class Dying(FaultyFileSystem):
-    """Dies at the rename that makes a file of hour 3 visible: after it, unless `mode` says something else."""
+class At(FaultyFileSystem):
+    """At the rename that makes a file of hour 3 visible it dies in `mode`, or `meanwhile` happens before it."""
 
-    def __init__(self, inner: FileSystem, mode: Mode = Mode.AFTER) -> None:
-        super().__init__(inner)
-        self.mode = mode
+    def __init__(self, life: Life, mode: Mode = Mode.AFTER, meanwhile: Callable[[], None] | None = None) -> None:
+        super().__init__(life.fs)
+        self.mode, self.meanwhile = mode, meanwhile
 
     def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
         if shows(name, path):
-            self.plan = Plan(len(self.calls) + 1, self.mode)
+            if self.meanwhile:
+                self.meanwhile()
+            else:
+                self.plan = Plan(len(self.calls) + 1, self.mode)
         return super()._begin(name, path, changes=changes)
 
 
@@ -175,22 +168,9 @@ def compacted(life: Life) -> None:
     life.fs.rename(f"{folder}/{name}", f"{folder}/{name.replace('part-', 'theirs-')}")
 
 
-class Stalling(FaultyFileSystem):
-    """Just before the rename that makes a file of hour 3 visible, `meanwhile` happens."""
-
-    def __init__(self, life: Life, meanwhile: Callable[[], None]) -> None:
-        super().__init__(life.fs)
-        self.meanwhile = meanwhile
-
-    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
-        if shows(name, path):
-            self.meanwhile()
-        return super()._begin(name, path, changes=changes)
-
-
 def test_a_compacted_part_is_not_encoded_again() -> None:
     life = Life(WAYS["after a delay"])
-    job = life.job(Dying(life.fs))
+    job = life.job(At(life))
     life.feed(job, at(3, 10, 1), at(3, 50, 2))
     with pytest.raises(Kill):
         job.committer.finish()
@@ -200,7 +180,7 @@ def test_a_compacted_part_is_not_encoded_again() -> None:
         with pytest.raises(PartLost, match="--forget"):
             life.started()
     assert life.read(3) == [1, 2]
-    forget(life.job().committer)
+    forget(life)
     goes_on(life)
     assert life.read(3) == [1, 2]
 
@@ -208,16 +188,15 @@ def test_a_compacted_part_is_not_encoded_again() -> None:
 def test_a_start_shuts_out_the_run_that_has_rolled() -> None:
     """What that run finds lost afterwards, the new one may have made visible."""
     life = Life(WAYS["held"])
-    job = life.job()
-    job.committer = Committer(job.context, job.committer.spec, job.encode, tasks=2)
+    job = rolled(life)
     life.feed(job, at(3, 10, 1), at(3, 50, 2))
     life.metastore.go_down()
     life.feed(job, at(5, 10, 3))
     life.metastore.come_up()
-    rolled = kinds(life)
+    before = kinds(life)
     with pytest.raises(Kill):
-        life.job(Dying(life.fs)).committer.recover()
-    assert kinds(life) == [*rolled, "fence"]
+        life.job(At(life)).committer.recover()
+    assert kinds(life) == [*before, "fence"]
     assert life.read(3) == [1, 2]
     compacted(life)
     with pytest.raises(HiveSinkError):
@@ -232,7 +211,7 @@ def test_a_start_behind_a_fence_shuts_out_the_run_that_made_it(manually: bool) -
     unpublished(life)
 
     def meanwhile() -> None:
-        second = life.job(Dying(life.fs))
+        second = life.job(At(life))
         by_itself, policy = second.committer.recover, second.committer.spec.policy
         with pytest.raises(Kill):
             by_hand(second.context, policy) if manually else by_itself()
@@ -240,7 +219,7 @@ def test_a_start_behind_a_fence_shuts_out_the_run_that_made_it(manually: bool) -
         compacted(life)
 
     with pytest.raises(FencedOut):
-        life.job(Stalling(life, meanwhile)).committer.recover()
+        life.job(At(life, meanwhile=meanwhile)).committer.recover()
     assert (life.read(3), REQUEUE in kinds(life), kinds(life).count("fence")) == ([1, 2], False, 2)
     with pytest.raises(PartLost, match="--forget"):
         life.started()
@@ -254,7 +233,7 @@ def test_a_fence_that_comes_before_the_second_look_shuts_out_the_first(monkeypat
     def load_late(context: CommitContext, identity: Identity | None) -> History:
         monkeypatch.setattr(runner, "load", load)
         with pytest.raises(Kill):
-            life.job(Dying(life.fs)).committer.recover()
+            life.job(At(life)).committer.recover()
         compacted(life)
         return load(context, identity)
 
@@ -307,7 +286,7 @@ def test_what_is_left_of_a_partition_is_announced(way: str) -> None:
     for name in life.log.segments.lengths():
         life.log.segments.drop([name])
     if parts:
-        assert len(forget(life.job().committer, place(3))) == len(parts)
+        assert len(forget(life, place(3))) == len(parts)
     with contextlib.suppress(RowsHeldBack):
         goes_on(life)
     forget_rows(life.job().context)

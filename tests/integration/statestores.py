@@ -14,7 +14,7 @@ _ROCKSDB = {_PROVIDER: f"{_PACKAGE}.RocksDBStateStoreProvider", _CHANGELOG: "fal
 _FORMAT_2 = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "2"}
 
 STORES: Mapping[str, Mapping[str, str]] = {
-    "hdfs": {_PROVIDER: f"{_PACKAGE}.HDFSBackedStateStoreProvider"},
+    "files": {_PROVIDER: f"{_PACKAGE}.HDFSBackedStateStoreProvider"},
     "rocksdb": _ROCKSDB,
     "rocksdb-changelog": {**_ROCKSDB, _CHANGELOG: "true"},
     "rocksdb-format-2": {**_ROCKSDB, **_FORMAT_2},

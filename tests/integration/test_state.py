@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 
 LAST = 100
 """The last feed, late enough to close the windows before it."""
-MAIN = {("rows that come again", "hdfs"), ("rows that come again", "rocksdb-changelog-format-2")}
+MAIN = {("rows that come again", "files"), ("rows that come again", "rocksdb-changelog-format-2")}
 
 
 def left(number: int) -> range:

@@ -12,9 +12,8 @@ from hivesink.core.progress import Policies
 from hivesink.errors import LogDamaged, MetastoreUnreachable
 from hivesink.sink.commit.writer import watermark_policy
 from hivesink.sink.inspect.partitions import LogFollower
-from tests.crash.site import LOG
-from tests.crash.test_commit_steps import WAYS, Life
-from tests.crash.test_refused_commits import REFUSED, Choosy, fed
+from tests.crash.site import LOG, Choosy
+from tests.crash.test_commit_steps import REFUSED, WAYS, Life, fed
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import SPEC, TABLE
@@ -133,7 +132,7 @@ def test_a_trim_between_listing_and_reading_makes_nothing_complete() -> None:
 
 @pytest.mark.parametrize("options", [HOURLY, AT_ONCE, {}], ids=["held", "at once", "each publish"])
 def test_a_refused_partition_is_not_complete(options: dict[str, str]) -> None:
-    metastore = Choosy(SPEC)
+    metastore = Choosy.of(REFUSED, SPEC)
     world = World(dict(options), metastore=metastore)
     job = world.started()
     one = follower(world)
@@ -142,7 +141,7 @@ def test_a_refused_partition_is_not_complete(options: dict[str, str]) -> None:
         world.wait(job, seconds=61)
         assert complete(one, 3) == []
         require_true(world, one, identity)
-    metastore.relents = True
+    metastore.refused = ""
     world.wait(job)
     world.wait(job, seconds=61)
     require_true(world, one, "relents")
@@ -173,7 +172,7 @@ def test_a_manifest_that_is_missing_above_the_snapshot_is_damage() -> None:
 
 
 def test_the_record_of_a_partition_that_was_refused_covers_no_later_offsets() -> None:
-    metastore = Choosy(SPEC)
+    metastore = Choosy.of(REFUSED, SPEC)
     world = World(metastore=metastore)
     job = world.started()
     fed(world, job, 1, 3)
@@ -187,7 +186,7 @@ def test_the_record_of_a_partition_that_was_refused_covers_no_later_offsets() ->
     found.read()
     state = found.state((str(TABLE), REFUSED), NOW)
     assert (state.record, state.is_complete) == (None, False)
-    metastore.relents = True
+    metastore.refused = ""
     world.wait(job)
     found.read()
     assert found.state((str(TABLE), REFUSED), NOW).record == decided
