@@ -337,7 +337,7 @@ class Arriving(FaultyFileSystem):
 
     def delete(self, path: str) -> bool:
         self.apply_late()
-        return super().delete(path)
+        return bool(super().delete(path))
 
 
 class Unreachable(FaultyFileSystem):

@@ -20,8 +20,8 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.clean import clean, find_leftovers
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify, writer_status
-from hivesink.sink.task.attempt import TaskTools, run_task
-from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import RenameCommitLog
 from hivesink.storage.rename_store import RenameFileStore

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.manifest import PartEntry
     from hivesink.core.partition import PartitionKey
-    from hivesink.sink.task.attempt import TaskTools
+    from hivesink.sink.task.messages import TaskTools
 
 DAY = "dt=2024-01-01"
 HOME = f"{LOCATION}/{DAY}"
