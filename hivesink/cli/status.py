@@ -156,7 +156,7 @@ def _grid(status: WriterStatus) -> Grid:
 
 def _data(status: WriterStatus) -> dict[str, Any]:
     """As JSON, with the last batch's offsets as in the manifest."""
-    batch = last_batch_fields(status.last_batch)
+    batch = status.last_batch and last_batch_fields(status.last_batch)
     kept = batch and {name: value for name, value in batch.items() if name not in {"appended", "head"}}
     data = {**asdict(status), "last_batch": kept}
     return data if status.files else {name: data[name] for name in data.keys() - {"files", "unregistered"}}
