@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
     from hivesink.errors import HiveSinkError
     from hivesink.hiveql.apply import Catalog
-    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Metastore, RowReader
+    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Metastore
+    from hivesink.ports.rows import RowReader
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.roller import Encode
     from hivesink.sink.task.messages import TaskReport

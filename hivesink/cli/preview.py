@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableSpec
-    from hivesink.ports import BadRow
+    from hivesink.ports.rows import BadRow
     from hivesink.sample.preview import Preview
     from hivesink.sample.proposal import Proposal
     from hivesink.sample.source import FilesSource, Sample, TopicSource

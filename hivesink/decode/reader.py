@@ -19,7 +19,7 @@ from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.values import DecodeOptions, InvalidValue
 from hivesink.errors import InvalidOption
-from hivesink.ports import DecodedRows
+from hivesink.ports.rows import DecodedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hivesink.core.column_source import ColumnSource
-    from hivesink.ports import Decoder
+    from hivesink.ports.rows import Decoder
 
 DECODERS: Mapping[str, Callable[[Sequence[Column], DecodeOptions], Decoder]] = {"json": JsonDecoder}
 """By the values of `sink.record-format`: each makes a decoder for columns, by their table's settings."""

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from hivesink.config.options import OnTombstone, OnUnknownField, Precision
 from hivesink.core.table import Char, Decimal, Primitive, Varchar
 from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit, TextPattern, TimeFormat
-from hivesink.ports import BadRow
+from hivesink.ports.rows import BadRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.config.formats import FORMATS
-from hivesink.ports import FileFormat
+from hivesink.ports.rows import FileFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

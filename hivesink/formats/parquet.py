@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hivesink.config.formats import ParquetCompression, ParquetTimestamp
-from hivesink.ports import FileContent
+from hivesink.ports.rows import FileContent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.table import TableSpec
-    from hivesink.ports import BadRow
+    from hivesink.ports.rows import BadRow
     from hivesink.sample.source import Sample
 
 

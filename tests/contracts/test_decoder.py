@@ -15,7 +15,7 @@ from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import DECODERS, RowsReader
 from hivesink.decode.values import DecodeOptions
 from hivesink.errors import InvalidOption
-from hivesink.ports import BadRow, DecodedRows
+from hivesink.ports.rows import BadRow, DecodedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -22,7 +22,7 @@ from tests.sink.task.taskrun import ARRIVAL, Run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hivesink.ports import Routed
+    from hivesink.ports.rows import Routed
 
 VALUES = [b'{"id": 1, "dt": "a"}', b'{"id": "x"}', b'{"id": 2, "dt": "b"}', None, b'{"id": 3, "dt": "a"}', b"{"]
 TABLE = {"dt=a": 2, "dt=b": 1}

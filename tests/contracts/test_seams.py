@@ -20,7 +20,7 @@ from hivesink.formats import adapter
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
 from hivesink.metastore.thrift_table import thrift_table
-from hivesink.ports import FileContent
+from hivesink.ports.rows import FileContent
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 from hivesink.sink.task.rejects import rejected_spec

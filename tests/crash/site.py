@@ -14,7 +14,7 @@ import pyarrow as pa
 from hivesink.core.log import default_root
 from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.metastore.common import is_trusted
-from hivesink.ports import BadRow, DecodedRows
+from hivesink.ports.rows import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.clean import clean, find_leftovers

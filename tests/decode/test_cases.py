@@ -23,7 +23,7 @@ from hivesink.hiveql.parse import parse_ddl
 from tests.decode.shown import shown
 
 if TYPE_CHECKING:
-    from hivesink.ports import DecodedRows
+    from hivesink.ports.rows import DecodedRows
 
 FILE = Path(__file__).parent / "cases/records.txt"
 

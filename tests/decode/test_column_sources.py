@@ -19,7 +19,7 @@ from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions
 
 if TYPE_CHECKING:
-    from hivesink.ports import DecodedRows
+    from hivesink.ports.rows import DecodedRows
 
 ARRIVAL = datetime(2024, 6, 1, 12, 0, 0, 123456, tzinfo=timezone.utc)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -15,7 +15,7 @@ from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
 from hivesink.core.lifecycle import Identity
 from hivesink.core.offsets import KafkaOffset, NoOffset
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.ports import DecodedRows, FileContent
+from hivesink.ports.rows import DecodedRows, FileContent
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.writer import WriterSpec

@@ -17,7 +17,7 @@ from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.shaped import ShapedDecoder
 from hivesink.decode.json.spans import Spans, joined
 from hivesink.decode.values import DecodeOptions, InvalidValue
-from hivesink.ports import BadRow, DecodedRows
+from hivesink.ports.rows import BadRow, DecodedRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from hivesink.core.partfile import Finished
     from hivesink.core.partition_commit import CommittedPartition
     from hivesink.core.plan import Policy
-    from hivesink.ports import CommitLog, FileStore, LiveTable, Measure, Metastore
+    from hivesink.ports import CommitLog, FileStore, LiveTable, Metastore
+    from hivesink.ports.rows import Measure
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hivesink.core.lifecycle import Identity, Stamp
     from hivesink.core.partition_commit import CommitRule
     from hivesink.core.table import TableSpec
-    from hivesink.ports import Measure
+    from hivesink.ports.rows import Measure
     from hivesink.sink.commit.committed import Committed
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.ports import FileStore, Measure
+    from hivesink.ports import FileStore
+    from hivesink.ports.rows import Measure
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.inspect.facts import LogFacts
 

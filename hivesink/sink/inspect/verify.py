@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import LastBatch
     from hivesink.core.manifest import PartEntry, Rows
     from hivesink.core.rolling import OpenRows
-    from hivesink.ports import Measure
+    from hivesink.ports.rows import Measure
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.inspect.facts import LogFacts
 

@@ -15,7 +15,7 @@ from hivesink.config.plugins import load_plugin
 from hivesink.core.table import TIMES, TIMES_TEXT, Column, TableSpec
 from hivesink.core.time_format import unit_of
 from hivesink.errors import InvalidOption
-from hivesink.ports import BadRow
+from hivesink.ports.rows import BadRow
 from hivesink.sink.task.buckets import counted
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hivesink.core.rolling import Encoding
-    from hivesink.ports import Routed, RowReader
+    from hivesink.ports.rows import Routed, RowReader
     from hivesink.sink.task.messages import TaskTools
 
 ROUTE = "hivesink partition"

@@ -18,7 +18,7 @@ from hivesink.core.partition import DEFAULT_PARTITION, partition_path, unregistr
 from hivesink.core.partition_value import canonical
 from hivesink.core.time_format import EpochUnit
 from hivesink.errors import PartitionInvalid
-from hivesink.ports import BadRow
+from hivesink.ports.rows import BadRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -16,7 +16,7 @@ from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionCl
 from hivesink.core.table import INTEGERS, TIMES, TIMES_TEXT, Primitive
 from hivesink.core.time_format import unit_of
 from hivesink.errors import InvalidOption
-from hivesink.ports import BadRow
+from hivesink.ports.rows import BadRow
 from hivesink.sink.task.assign import row_columns, time_patterns
 from hivesink.sink.task.buckets import Buckets, counted
 

@@ -11,7 +11,7 @@ import msgspec
 from hivesink.core.manifest import PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
 from hivesink.core.partition import folder
 from hivesink.core.records import Opened  # noqa: TC001  the same
-from hivesink.ports import Routed
+from hivesink.ports.rows import Routed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import StagingIntent
     from hivesink.core.table import SortKey, TableSpec
-    from hivesink.ports import FileFormat, FileStore, Refit, RowReader, SegmentStore
+    from hivesink.ports import FileStore, SegmentStore
+    from hivesink.ports.rows import FileFormat, Refit, RowReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hivesink.core.table import SortKey
-    from hivesink.ports import FileFormat, FileStore, RecordWriter, Routed, StagedFile
+    from hivesink.ports import FileStore, StagedFile
+    from hivesink.ports.rows import FileFormat, RecordWriter, Routed
     from hivesink.sink.task.messages import TablePlan
 
 MAX_OPEN_FILES = 256

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hivesink.config.options import SinkConfig
-    from hivesink.ports import BadRow
+    from hivesink.ports.rows import BadRow
     from hivesink.sink.task.messages import TaskPlan
 
 _SHOWN = 80

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from hivesink.core.rolling import Encoding, OpenRows
     from hivesink.core.table import Column, TableSpec
     from hivesink.errors import HiveSinkError
-    from hivesink.ports import Refit, SegmentFile, SegmentStore
+    from hivesink.ports import SegmentFile, SegmentStore
+    from hivesink.ports.rows import Refit
     from hivesink.sink.task.parts import Bucket, Parts, Target
 
 # Threads for each buffer cost more than they bring: executors run a task on each core.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hivesink.core.table import TableSpec
-    from hivesink.ports import FileContent
+    from hivesink.ports.rows import FileContent
 
 PLACE = (str(TABLE), "dt=a")
 

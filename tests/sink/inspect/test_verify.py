@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hivesink.core.manifest import PartEntry
-    from hivesink.ports import FileContent
+    from hivesink.ports.rows import FileContent
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.commit.recovery import Loss
     from hivesink.sink.inspect.verify import Verdict

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.log import StagingIntent
     from hivesink.core.table import Column
-    from hivesink.ports import FileFormat, FileStore
+    from hivesink.ports import FileStore
+    from hivesink.ports.rows import FileFormat
 
 UID, ATTEMPT = "0123456789ab", "00ff00ff00"
 ARRIVAL = datetime(2026, 11, 21, 23, 30, tzinfo=timezone.utc)

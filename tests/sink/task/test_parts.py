@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hivesink.core.manifest import PartEntry
-    from hivesink.ports import FileFormat, FileStore, RecordWriter
+    from hivesink.ports import FileStore
+    from hivesink.ports.rows import FileFormat, RecordWriter
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 MB = 1 << 20

@@ -1,0 +1,124 @@
+"""The interfaces by which a task reads, encodes and measures rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.table import Column
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A record that doesn't fit: its row in the input, the field (dotted where nested; None: all of it), and why.
+
+    The reason is short and never holds the record's own text.
+    """
+
+    index: int
+    field: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRows:
+    """`table` holds the good rows in input order; `good` their input rows (int32), None if that is all of them.
+
+    Every input row is in `table`, in `bad` (sorted by row), or counted in `skipped`.
+    """
+
+    table: pa.Table
+    good: pa.Array | None
+    bad: tuple[BadRow, ...]
+    skipped: int
+
+
+class Decoder(Protocol):
+    """Raw records to rows. A decoder reads all records of a task, so it may learn from them."""
+
+    def decode(self, records: pa.Array | pa.ChunkedArray) -> DecodedRows:
+        """`records` are bytes or text, of any Arrow type for them; null is a record without a value."""
+
+
+class RowReader(Protocol):
+    """Turns input batches into table rows: data columns in DDL order, then the columns that the assigner needs."""
+
+    def read(self, batch: pa.RecordBatch) -> DecodedRows: ...
+
+
+class Routed(NamedTuple):
+    """Rows for a partition of the target `table`, in that table's columns. Nobody else holds their buffers."""
+
+    table: str
+    partition: str
+    rows: pa.Table
+
+
+class RecordWriter(Protocol):
+    """The content of a part file. `takes`: whether rows fit into this file, or need a new one."""
+
+    def takes(self, rows: pa.Table) -> bool: ...
+
+    def write(self, rows: pa.Table) -> None:
+        """Write `rows` as a row group."""
+
+    def close(self) -> None:
+        """Finish the content; the stream stays open."""
+
+
+class FileContent(NamedTuple):
+    """What a part file holds. `raw_bytes`: encoded, before compression."""
+
+    rows: int
+    raw_bytes: int
+
+
+Measure: TypeAlias = "Callable[[BinaryIO], FileContent]"
+"""Reads what a file holds, by its footer. Raises ValueError if it is of another format, or damaged."""
+
+
+class FileFormat(Protocol):
+    """A file format of finished parts, as one table's settings have it. `config/formats.py` lists the formats.
+
+    `extension` is how the names of part files end (`.snappy.parquet`); `row_group` the bytes of rows in memory that are
+    worth one `write`.
+    """
+
+    @property
+    def extension(self) -> str: ...
+
+    @property
+    def row_group(self) -> int: ...
+
+    def open(self, stream: BinaryIO) -> RecordWriter:
+        """Begin a file. The stream stays open at its end."""
+
+    @staticmethod
+    def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
+        """The columns of `schema`, in its types, at most `most` rows at a time; null where the file lacks a column.
+
+        Raises ValueError if the file is of another format, is damaged, or holds values that don't fit.
+        """
+
+    @staticmethod
+    def measure(stream: BinaryIO, /) -> FileContent:
+        """As `Measure`."""
+
+    @staticmethod
+    def dataset() -> ds.FileFormat:
+        """How Arrow scans many files: with a TIMESTAMP's wall clock as it is stored, in microseconds."""
+
+
+Refit: TypeAlias = "Callable[[pa.RecordBatch, Sequence[Column], PartitionKey], pa.RecordBatch]"
+"""Brings rows that came when their table had other columns into its columns of today, by name.
+
+What was added is null, columns that were dropped come last. Raises RowsUnfit, with the table and partition of the key,
+where a value would have to be changed.
+"""
