@@ -13,12 +13,12 @@ from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, 
 from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit
 from hivesink.decode import clocks
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type, field_indexes, mismatches, spark_name
-from hivesink.decode.clocks import DAY, Mask, Micros, nulls
+from hivesink.decode.clocks import DAY, Mask, mask_of, nulls
 from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import RowsUnfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.table import Column
@@ -44,12 +44,13 @@ def convert(array: pa.Array, kind: HiveType, times: TimeRules) -> Converted:  # 
             return _maps(array, kind, times)
         case Struct():
             return _structs(array, kind, times)
-        case Primitive.STRING:
-            return _utf8(array.cast(wanted))
-        case Varchar() | Char():
-            texts, bad = _utf8(array.cast(wanted))
-            texts, long = clocks.bounded(texts, kind)
-            texts, beyond = _without(texts, long, f"longer than {kind}")
+        case Primitive.STRING | Varchar() | Char():
+            # Spark takes any bytes for text, as from a file in another encoding, and Arrow validates only on request.
+            texts = array.cast(wanted)
+            texts, bad = _without(texts, clocks.not_utf8(texts), "not UTF-8")
+            if kind is Primitive.STRING:
+                return texts, bad
+            texts, beyond = _without(*clocks.bounded(texts, kind), f"longer than {kind}")
             return texts, bad | beyond
         case Decimal():
             return _decimals(array, kind)
@@ -57,16 +58,7 @@ def convert(array: pa.Array, kind: HiveType, times: TimeRules) -> Converted:  # 
             return _clocks(array, times, kind)
         case _ if kind in INTEGER_BITS:
             return _integers(array, kind)
-        case _:
-            return array.cast(wanted), {}
-
-
-def _integers(array: pa.Array, kind: HiveType) -> Converted:
-    bad: dict[int, InvalidValue] = {}
-    if types.is_decimal(array.type):
-        array, bad = _exactly(array, pa.decimal128(38, 0), "not a whole number")
-    numbers, beyond = _exactly(array, arrow_type(kind), f"out of range for {kind}")
-    return numbers, beyond | bad
+    return array.cast(wanted), {}
 
 
 def _without(array: pa.Array, doubt: Mask, reason: str) -> Converted:
@@ -82,9 +74,16 @@ def _exactly(array: pa.Array, wanted: pa.DataType, reason: str) -> Converted:
         return array.cast(wanted), {}
     except pa.ArrowInvalid:
         back = array.cast(wanted, safe=False).cast(array.type, safe=False)
-        doubt = pc.not_equal(back, array).fill_null(False).to_numpy(zero_copy_only=False)
-    fitting, bad = _without(array, doubt, reason)
+    fitting, bad = _without(array, mask_of(pc.not_equal(back, array)), reason)
     return fitting.cast(wanted), bad
+
+
+def _integers(array: pa.Array, kind: HiveType) -> Converted:
+    bad: dict[int, InvalidValue] = {}
+    if types.is_decimal(array.type):
+        array, bad = _exactly(array, pa.decimal128(38, 0), "not a whole number")
+    numbers, beyond = _exactly(array, arrow_type(kind), f"out of range for {kind}")
+    return numbers, beyond | bad
 
 
 def _decimals(array: pa.Array, kind: Decimal) -> Converted:
@@ -102,44 +101,34 @@ def _decimals(array: pa.Array, kind: Decimal) -> Converted:
     return numbers.cast(arrow_type(kind)), bad
 
 
-def _utf8(texts: pa.Array) -> Converted:
-    # Spark takes any bytes for text, as from a file in another encoding, and Arrow validates only on request.
-    return _without(texts, clocks.not_utf8(texts), "not UTF-8")
-
-
 def _clocks(array: pa.Array, times: TimeRules, kind: HiveType) -> Converted:
     """Instants (with a zone, or counted from 1970) and wall clocks as wall clocks, or as their dates."""
+    out_of_range = f"out of range for {kind}"
     if types.is_date(array.type):
         days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
-        return _without(array, (days < clocks.FIRST_DAY) | (days > LAST_MICROS // DAY), f"out of range for {kind}")
+        return _without(array, (days < clocks.FIRST_DAY) | (days > LAST_MICROS // DAY), out_of_range)
     if types.is_integer(array.type):
         shown, unfit = clocks.counted(array.cast(pa.int64()), times.unit or EpochUnit.MILLIS, arrow_type(kind), times)
         return shown, {row: InvalidValue(why) for mask, why in unfit for row in np.flatnonzero(mask).tolist()}
     numbers = pc.cast(array, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    micros, fine = _in_micros(numbers, array.type.unit)
+    if array.type.unit == "ns":
+        micros, finer = np.divmod(numbers, 1000)
+    else:
+        factor, finer = _MICROS_PER[array.type.unit], np.zeros(len(numbers), np.int64)
+        # Clipped to what is out of range anyway, the product can't overflow.
+        micros = np.clip(numbers, FIRST_MICROS // factor - 1, LAST_MICROS // factor + 1) * factor
     outside = (micros < FIRST_MICROS) | (micros > LAST_MICROS)
     if array.type.tz is not None:
         micros, outside = clocks.wall_micros(micros, times.zone)
     absent = nulls(array)
     outside &= ~absent
     walls = pa.array(np.where(outside, 0, micros), pa.int64(), mask=absent)
-    walls, beyond = _without(walls, outside, f"out of range for {kind}")
-    walls, finer = _without(walls, fine & times.exact, "finer than microseconds")
+    walls, beyond = _without(walls, outside, out_of_range)
+    walls, fine = _without(walls, (finer != 0) & times.exact, "finer than microseconds")
     shown = walls.cast(pa.timestamp("us"))
     if kind is Primitive.DATE:
         shown = pc.floor_temporal(shown, unit="day").cast(pa.date32())
-    return shown, beyond | finer
-
-
-def _in_micros(numbers: Micros, unit: str) -> tuple[Micros, Mask]:
-    """Microseconds, cut, and which of `numbers` are finer."""
-    if unit == "ns":
-        micros, rest = np.divmod(numbers, 1000)
-        return micros, rest != 0
-    factor = _MICROS_PER[unit]
-    # Clipped to what is out of range anyway, the product can't overflow.
-    product: Micros = np.clip(numbers, FIRST_MICROS // factor - 1, LAST_MICROS // factor + 1) * factor
-    return product, np.zeros(len(numbers), dtype=np.bool_)
+    return shown, beyond | fine
 
 
 class _Entries:
@@ -192,19 +181,6 @@ def _structs(array: pa.Array, kind: Struct, times: TimeRules) -> Converted:
     return pa.StructArray.from_arrays(fields, fields=list(arrow_type(kind)), mask=pa.array(nulls(array))), bad
 
 
-def converted(given: Iterable[tuple[Column, Converted]]) -> tuple[dict[str, pa.Array], dict[int, InvalidValue]]:
-    """Columns by their names, and why some rows don't fit; the first column that is wrong counts."""
-    arrays: dict[str, pa.Array] = {}
-    bad: dict[int, InvalidValue] = {}
-    for column, (array, wrong) in given:
-        name = column.name.lower()
-        arrays[name] = array
-        if not column.nullable and array.null_count:
-            wrong = {row: InvalidValue("null") for row in np.flatnonzero(nulls(array)).tolist()} | wrong  # noqa: PLW2901
-        bad = {row: error.within(name) for row, error in wrong.items()} | bad
-    return arrays, bad
-
-
 _EXACT = TimeRules(exact=True)
 """No column of a table is an instant, so no zone is used."""
 
@@ -218,24 +194,18 @@ def refit(rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey) ->
     arrays = []
     for column in columns:
         place = rows.schema.get_field_index(column.name.lower())
-        if place < 0:
-            arrays.append(pa.nulls(rows.num_rows, arrow_type(column.type)))
-        else:
-            arrays.append(_column(rows.column(place), column, key))
+        array = rows.column(place) if place >= 0 else pa.nulls(rows.num_rows)
+        # TIMESTAMP_NTZ is Spark's name of Hive's TIMESTAMP.
+        kinds = spark_name(array.type).replace("timestamp_ntz", "timestamp"), str(column.type)
+        for problem in mismatches(column.name, array.type, column.type, refits=True):
+            path = problem.partition(": ")[0]
+            raise RowsUnfit(*key, path, kinds, "hivesink doesn't convert between these types")
+        fitting, bad = convert(array, column.type, _EXACT)
+        for row in sorted(bad):
+            path = ".".join((column.name, *bad[row].path))
+            raise RowsUnfit(*key, path, kinds, bad[row].reason)
+        arrays.append(fitting)
     names = {column.name.lower() for column in columns}
     gone = [field for field in rows.schema if field.name.lower() not in names]
     arrays += [rows.column(field.name) for field in gone]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*arrow_schema(columns), *gone]))
-
-
-def _column(array: pa.Array, column: Column, key: PartitionKey) -> pa.Array:
-    # TIMESTAMP_NTZ is Spark's name of Hive's TIMESTAMP.
-    kinds = spark_name(array.type).replace("timestamp_ntz", "timestamp"), str(column.type)
-    if problems := mismatches(column.name, array.type, column.type, refits=True):
-        path = problems[0].partition(": ")[0]
-        raise RowsUnfit(*key, path, kinds, "hivesink doesn't convert between these types")
-    fitting, bad = convert(array, column.type, _EXACT)
-    for row in sorted(bad)[:1]:
-        path = ".".join((column.name, *bad[row].path))
-        raise RowsUnfit(*key, path, kinds, bad[row].reason)
-    return fitting

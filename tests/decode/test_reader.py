@@ -18,7 +18,7 @@ from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Pri
 from hivesink.core.time_format import EpochUnit
 from hivesink.decode.arrowtypes import check_types
 from hivesink.decode.json.exact import ValueParser
-from hivesink.decode.reader import ColumnsReader
+from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions, InvalidValue, TimeRules
 from hivesink.errors import ColumnsDontFit
 
@@ -32,7 +32,7 @@ def read(
     kind: HiveType, values: list[Any], source: pa.DataType, *, zone: str = "UTC", nullable: bool = True
 ) -> tuple[list[Any], list[tuple[int, str | None, str]]]:
     """The column's good values and the bad rows."""
-    reader = ColumnsReader([Column("v", kind, nullable=nullable)], DecodeOptions(timestamp_zone=ZoneInfo(zone)))
+    reader = RowsReader([Column("v", kind, nullable=nullable)], None, DecodeOptions(timestamp_zone=ZoneInfo(zone)))
     done = reader.read(pa.RecordBatch.from_arrays([pa.array(values, source)], ["V"]))
     assert len(values) == done.table.num_rows + len(done.bad)
     found = done.table.column("v").to_pylist()
@@ -101,7 +101,7 @@ NAMES = pa.array([b"fits", b"J\xfcrgen", None, b"far too long"], pa.binary()).vi
 @pytest.mark.parametrize("source", [pa.string(), pa.large_string()])
 def test_a_text_that_is_not_utf_8_is_a_bad_record(kind: HiveType, source: pa.DataType) -> None:
     batch = pa.RecordBatch.from_arrays([NAMES.cast(source)], ["v"])
-    done = ColumnsReader([Column("v", kind)], DecodeOptions()).read(batch)
+    done = RowsReader([Column("v", kind)], None, DecodeOptions()).read(batch)
     found = [(bad.index, bad.field, bad.reason) for bad in done.bad]
     if kind is P.STRING:
         assert found == [(1, "v", "not UTF-8")]
@@ -124,18 +124,18 @@ def test_a_text_that_is_not_utf_8_is_found_within_other_values() -> None:
     )
     kinds: dict[str, HiveType] = {"a": Array(P.STRING), "s": Struct((("x", P.STRING),)), "m": Map(P.STRING, P.STRING)}
     for name, kind in kinds.items():
-        done = ColumnsReader([Column(name, kind)], DecodeOptions()).read(batch)
+        done = RowsReader([Column(name, kind)], None, DecodeOptions()).read(batch)
         place = {"a": "a.0", "s": "s.x", "m": "m.k"}[name]
         assert [(bad.index, bad.field, bad.reason) for bad in done.bad] == [(1, place, "not UTF-8")]
     keys = pa.RecordBatch.from_arrays([pa.MapArray.from_arrays(edges, names, names)], ["m"])
-    (bad,) = ColumnsReader([Column("m", kinds["m"])], DecodeOptions()).read(keys).bad
+    (bad,) = RowsReader([Column("m", kinds["m"])], None, DecodeOptions()).read(keys).bad
     assert (bad.index, bad.field, bad.reason) == (1, "m.key", "not UTF-8")
 
 
 def test_a_key_beyond_the_calendar_is_a_bad_record() -> None:
     keys = pa.array([2**62], pa.int64()).cast(pa.timestamp("us"))
     batch = pa.RecordBatch.from_arrays([pa.MapArray.from_arrays([0, 1], keys, pa.array([1]))], ["m"])
-    (bad,) = ColumnsReader([Column("m", Map(P.TIMESTAMP, P.INT))], DecodeOptions()).read(batch).bad
+    (bad,) = RowsReader([Column("m", Map(P.TIMESTAMP, P.INT))], None, DecodeOptions()).read(batch).bad
     assert (bad.field, bad.reason) == ("m.key", "out of range for timestamp")
 
 
@@ -143,7 +143,7 @@ def test_epoch_milliseconds_where_the_column_declares_them() -> None:
     columns = [Column("t", P.TIMESTAMP), Column("d", P.DATE), Column("plain", P.BIGINT)]
     options = DecodeOptions(timestamp_zone=BERLIN, timestamp_format={"t": EpochUnit.MILLIS, "d": EpochUnit.MILLIS})
     millis = pa.array([1_782_950_399_123, 2**62], pa.int64())
-    done = ColumnsReader(columns, options).read(
+    done = RowsReader(columns, None, options).read(
         pa.RecordBatch.from_arrays([millis, millis, millis], ["t", "d", "plain"])
     )
     assert done.table.to_pylist() == [
@@ -163,7 +163,7 @@ def test_columns_are_found_by_name_without_regard_to_case_in_ddl_order() -> None
         ],
         ["A", "other", "B"],
     )
-    done = ColumnsReader(columns, DecodeOptions()).read(batch)
+    done = RowsReader(columns, None, DecodeOptions()).read(batch)
     assert done.table.to_pylist() == [{"b": 1, "a": {"x": 1, "y": "é"}}, {"b": 2, "a": None}]
     assert [(bad.index, bad.field, bad.reason) for bad in done.bad] == [(2, "a.x", "out of range for int")]
     assert done.good is not None
@@ -300,7 +300,7 @@ def test_whole_columns_agree_with_the_exact_decoder(
         except (InvalidValue, OverflowError):  # noqa: PERF203  a row at a time is what it is for
             refused.append(row)
     batch = pa.RecordBatch.from_arrays([pa.array(drawn * 20, source)], ["V"]).slice(skip)
-    done = ColumnsReader([Column("v", kind)], DecodeOptions(timestamp_zone=ZoneInfo(zone))).read(batch)
+    done = RowsReader([Column("v", kind)], None, DecodeOptions(timestamp_zone=ZoneInfo(zone))).read(batch)
     done.table.validate(full=True)
     assert [bad.index for bad in done.bad] == refused
     assert done.table.column("v").to_pylist() == expected

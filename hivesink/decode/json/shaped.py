@@ -11,6 +11,7 @@ A record that isn't proved goes to the keyed decoder, which knows nothing of sha
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
@@ -34,8 +35,8 @@ _SHAPES = 8
 """Shapes that are remembered, and most that are learnt of one chunk."""
 _FEW = 16
 """A chunk is compared with no further shape where no more than one record in so many is left."""
-_REST = 64
-"""Most chunks that aren't tried after one in which most records had no shape."""
+_REST = 16
+"""Chunks that aren't tried after one in which most records had no shape."""
 _COLON, _ASCII = 58, 128
 _KEY = re.compile(f"{STRING}(:?)")
 
@@ -65,37 +66,31 @@ class Shape:
     keys: int
 
     @classmethod
-    def of(cls, record: bytes, names: Container[str], *, ignore_unknown: bool) -> Shape | None:
+    def of(cls, record: bytes, names: Container[str], *, ignore_unknown: bool) -> Shape:
         """The shape of `record`, which is UTF-8.
 
-        None if it is no object or an empty one, if two of its fields have one name, if it has a field that is not in
-        `names` (in lower case) where these aren't ignored, or if there is too much white space in it.
+        Raises ValueError if it is no object or an empty one, if two of its fields have one name, if it has a field that
+        is not in `names` (in lower case) where these aren't ignored, or if there is too much white space in it.
         """
         text = record.decode()
-        try:
-            raw = document(text)
-        except NotJson:
-            return None
-        if raw[0] != "{":
-            return None
-        fields: list[Field] = []
-        given: set[str] = set()
+        raw = document(text)
+        pairs = members(raw) if raw[0] == "{" else []
+        found: list[Field] = []
         end, keys = 0, 0
-        for quoted, value in members(raw):
-            name = unquote(quoted)
+        for quoted, value in pairs:
+            name = unquote(quoted).lower()
             key = text.index(quoted, end)
             begin = text.index(value, key + len(quoted))
-            lower = name.lower()
-            spaced = text[key + len(quoted)] != ":"
-            if spaced or lower in given or not (ignore_unknown or lower in names):
-                return None
-            given.add(lower)
-            fields.append(Field(lower, text[end:begin].encode(), len(text[end:key].encode()), keys))
+            if text[key + len(quoted)] != ":" or not (ignore_unknown or name in names):
+                raise NotJson
+            found.append(Field(name, text[end:begin].encode(), len(text[end:key].encode()), keys))
             keys += 1 + len("".join(_KEY.findall(value)))
             end = begin + len(value)
         after = text[end:].encode()
-        is_short = all(len(literal) <= LONGEST for literal in (after, *(field.before for field in fields)))
-        return cls(tuple(fields), after, keys) if fields and is_short else None
+        longest = max(len(after), *(len(field.before) for field in found), 0)
+        if not found or longest > LONGEST or len({field.name for field in found}) < len(found):
+            raise NotJson
+        return cls(tuple(found), after, keys)
 
 
 class ShapedDecoder:
@@ -104,7 +99,7 @@ class ShapedDecoder:
     def __init__(self, columns: JsonColumns) -> None:
         self._columns = columns
         self._shapes: list[Shape] = []
-        self._rest, self._next_rest = 0, 1
+        self._rest = 0
 
     def decode(self, records: pa.StringArray) -> list[Piece]:
         """The records that it can prove, which may be none. `records` may hold any bytes but no nulls."""
@@ -113,9 +108,7 @@ class ShapedDecoder:
             return []
         proved = list(self._proved(_Chunk.of(records)))
         if 2 * sum(len(rows) for rows, _ in proved) < len(records):
-            self._rest, self._next_rest = self._next_rest - 1, min(2 * self._next_rest, _REST)
-        else:
-            self._next_rest = 1
+            self._rest = _REST
         return proved
 
     def _proved(self, chunk: _Chunk) -> Iterator[Piece]:
@@ -126,24 +119,20 @@ class ShapedDecoder:
             if chunk.few_are_left:
                 return
             first = int(np.argmax(chunk.left))
-            if learnt := self._learn(chunk.record(first)):
-                yield from self._of_shape(chunk, learnt)
+            record = chunk.text.octets[chunk.offsets[first] : chunk.offsets[first + 1]].tobytes()
+            with suppress(ValueError):
+                shape = Shape.of(record, self._columns.readers, ignore_unknown=self._columns.ignore_unknown)
+                self._shapes = [shape, *(other for other in self._shapes if other != shape)][:_SHAPES]
+                yield from self._of_shape(chunk, shape)
             chunk.left[first] = False
-
-    def _learn(self, record: bytes) -> Shape | None:
-        shape = Shape.of(record, self._columns.readers, ignore_unknown=self._columns.ignore_unknown)
-        if shape is not None:
-            self._shapes = [shape, *(other for other in self._shapes if other != shape)][:_SHAPES]
-        return shape
 
     def _of_shape(self, chunk: _Chunk, shape: Shape) -> Iterator[Piece]:
         rows, values = chunk.of_shape(shape)
         if not len(rows):
             return
-        fields = {field.name: spans for field, spans in zip(shape.fields, values, strict=True)}
-        batch, doubt = self._columns.read(fields, len(rows))
-        for name in fields.keys() - self._columns.readers.keys():
-            doubt |= ~is_valid(fields[name])
+        batch, doubt = self._columns.read(values, len(rows))
+        for name in values.keys() - self._columns.readers.keys():
+            doubt |= ~is_valid(values[name])
         if not doubt.all():
             yield (rows[~doubt], batch.filter(pa.array(~doubt))) if doubt.any() else (rows, batch)
 
@@ -190,11 +179,8 @@ class _Chunk:
     def few_are_left(self) -> bool:
         return int(np.count_nonzero(self.left)) * _FEW <= len(self.left)
 
-    def record(self, row: int) -> bytes:
-        return self.text.octets[self.offsets[row] : self.offsets[row + 1]].tobytes()
-
-    def of_shape(self, shape: Shape) -> tuple[Places, list[Spans]]:
-        """The records of `shape` that were left, and the values of each field. They aren't left any more."""
+    def of_shape(self, shape: Shape) -> tuple[Places, dict[str, Spans]]:
+        """The records of `shape` that were left, and the values of each field by its name. They are left no more."""
         rows = np.flatnonzero(self.left & (self.key_counts == shape.keys))
         first = self.next_key[rows] - shape.keys
         keys = [self.keys[first + field.key] for field in shape.fields]
@@ -213,8 +199,9 @@ class _Chunk:
             values, before, within = ([array[same] for array in arrays] for arrays in (values, before, within))
         self.left[rows] = False
         nested = [after - key - 1 for key, after in pairwise([*(field.key for field in shape.fields), shape.keys])]
+        names = [field.name for field in shape.fields]
         spans = zip(values, before[1:], within, nested, strict=True)
-        return rows, [Spans(self.text, *places) for places in spans]
+        return rows, {name: Spans(self.text, *places) for name, places in zip(names, spans, strict=True)}
 
 
 def _are_escaped(quotes: Places, octets: NDArray[np.uint8]) -> Mask:
