@@ -148,16 +148,10 @@ def describe(action: actions.Action) -> Iterator[tuple[str, str]]:  # noqa: C901
             yield "stop at", f"{part.target} ({count(part.rows, 'row')})"
         case actions.DeleteReplaced(parts):
             yield from (("delete", part.target) for part in parts)
-        case actions.BeginPublish(epoch):
-            yield "mark publishing", f"epoch {epoch}"
-        case actions.MarkPublished(epoch):
-            yield "mark published", f"epoch {epoch}"
+        case actions.SetMark(mark, epoch):
+            yield f"mark {mark.value}", f"epoch {epoch}"
         case actions.Announce(kind, committed):
             yield from ((kind.value.replace("-", " "), _name(new.table, new.partition)) for new in committed)
-        case actions.MarkVerified(epoch):
-            yield "mark verified", f"epoch {epoch}"
-        case actions.MarkSettled(epoch):
-            yield "mark settled", f"epoch {epoch}"
         case actions.Discard(staged):
             yield from (("discard", path) for path in staged)
         case actions.Forget(lists):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
+    from hivesink.core.lifecycle import Mark
     from hivesink.core.log import StagingIntent
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import PartitionKey
@@ -66,16 +67,10 @@ class PartMissing(_OfPart):
 
 
 @dataclass(frozen=True, slots=True)
-class BeginPublish:
-    """Record that some parts of the epoch may be visible from now on."""
+class SetMark:
+    """Record what is done about the epoch. `waited` are the folders where parts of a published one were set aside."""
 
-    epoch: Epoch
-
-
-@dataclass(frozen=True, slots=True)
-class MarkPublished:
-    """Record that every part of the epoch is published. `waited` are the folders where parts were set aside."""
-
+    mark: Mark
     epoch: Epoch
     waited: tuple[str, ...] = ()
 
@@ -98,20 +93,6 @@ class Announce:
 
     kind: PolicyKind
     partitions: tuple[CommittedPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MarkVerified:
-    """Record that a look has found the parts of the epochs up to `epoch` in place after they were published."""
-
-    epoch: Epoch
-
-
-@dataclass(frozen=True, slots=True)
-class MarkSettled:
-    """Record that the metastore was looked at after the epochs up to `epoch` were published."""
-
-    epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +124,6 @@ class Trim:
     epoch: Epoch
 
 
-_OnLog = Decide | BeginPublish | MarkPublished | MarkVerified | MarkSettled | Forget | DropSegments | Trim
+_OnLog = Decide | SetMark | Forget | DropSegments | Trim
 _OnFiles = Publish | AlreadyPublished | PartMissing | DeleteReplaced | Announce | Discard
 Action = _OnLog | _OnFiles | ClearAccurate | Register | LookAgain

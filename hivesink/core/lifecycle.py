@@ -19,7 +19,7 @@ from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, live_parts, rep
 from hivesink.core.rolling import OpenRows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
     from datetime import datetime
 
     from hivesink.core.partition import PartitionKey
@@ -36,13 +36,13 @@ class EpochState(Enum):
     DECIDED = "decided"
     """Its manifest exists."""
     PUBLISHING = "publishing"
-    """A mark says that some of its parts may be visible: from here on their rows can't be requeued."""
+    """Some of its parts may be visible: from here on their rows can't be requeued."""
     PUBLISHED = "published"
-    """Its mark says that every part is visible: from here on the files are the users' own."""
+    """Every part is visible: from here on the files are the users' own."""
     VERIFIED = "verified"
-    """A mark says that a look has found the parts in place after that: no INSERT that came first can take them."""
+    """A look has found the parts in place after that: no INSERT that came first can take them."""
     SETTLED = "settled"
-    """The metastore was looked at after that; a mark says so, and `settled` in every later manifest."""
+    """The metastore was looked at after that; `settled` in every later manifest says so too."""
 
 
 class PartState(Enum):
@@ -59,48 +59,31 @@ class PartState(Enum):
     """It, or another of its bucket or replay, is lost, and their rows wait again, or are dead letters again."""
 
 
-class Step(Enum):
-    """What takes an epoch or a part from a state to the next."""
-
-    DECIDE = "decide"
-    SHUT_OUT = "shut out"
-    BEGIN = "begin"
-    PUBLISH = "publish"
-    VERIFY = "verify"
-    SETTLE = "settle"
-    CLOSE = "close"
-    SET_ASIDE = "set aside"
-    MOVE = "move"
-    FORGET = "forget"
-    REQUEUE = "requeue"
-    DISCARD = "discard"
-
-
 State = EpochState | PartState
 
-NEXT: Mapping[State, Mapping[Step, State]] = {
-    EpochState.BEGUN: {Step.DECIDE: EpochState.DECIDED, Step.SHUT_OUT: EpochState.SHUT_OUT},
+NEXT: Mapping[State, Mapping[str, State]] = {
+    EpochState.BEGUN: {"decide": EpochState.DECIDED, "shut out": EpochState.SHUT_OUT},
     EpochState.SHUT_OUT: {},
     # The point of no return: no step leads back from here.
-    EpochState.DECIDED: {Step.BEGIN: EpochState.PUBLISHING, Step.PUBLISH: EpochState.PUBLISHED},
-    EpochState.PUBLISHING: {Step.PUBLISH: EpochState.PUBLISHED},
-    EpochState.PUBLISHED: {Step.VERIFY: EpochState.VERIFIED, Step.SETTLE: EpochState.SETTLED},
-    EpochState.VERIFIED: {Step.SETTLE: EpochState.SETTLED},
+    EpochState.DECIDED: {"begin": EpochState.PUBLISHING, "publish": EpochState.PUBLISHED},
+    EpochState.PUBLISHING: {"publish": EpochState.PUBLISHED},
+    EpochState.PUBLISHED: {"verify": EpochState.VERIFIED, "settle": EpochState.SETTLED},
+    EpochState.VERIFIED: {"settle": EpochState.SETTLED},
     EpochState.SETTLED: {},
-    PartState.IN_PROGRESS: {Step.CLOSE: PartState.PENDING, Step.DISCARD: PartState.DISCARDED},
+    PartState.IN_PROGRESS: {"close": PartState.PENDING, "discard": PartState.DISCARDED},
     PartState.PENDING: {
-        Step.SET_ASIDE: PartState.PENDING,
-        Step.DECIDE: PartState.DECIDED,
-        Step.DISCARD: PartState.DISCARDED,
+        "set aside": PartState.PENDING,
+        "decide": PartState.DECIDED,
+        "discard": PartState.DISCARDED,
     },
     PartState.DECIDED: {
-        Step.PUBLISH: PartState.FINISHED,
-        Step.MOVE: PartState.DECIDED,
-        Step.FORGET: PartState.FORGOTTEN,
-        Step.REQUEUE: PartState.REQUEUED,
+        "publish": PartState.FINISHED,
+        "move": PartState.DECIDED,
+        "forget": PartState.FORGOTTEN,
+        "requeue": PartState.REQUEUED,
     },
     # Only until its epoch is settled: its partition is in another folder, or its file has vanished.
-    PartState.FINISHED: {Step.MOVE: PartState.DECIDED, Step.FORGET: PartState.FORGOTTEN},
+    PartState.FINISHED: {"move": PartState.DECIDED, "forget": PartState.FORGOTTEN},
     PartState.DISCARDED: {},
     PartState.FORGOTTEN: {},
     PartState.REQUEUED: {},
@@ -108,16 +91,20 @@ NEXT: Mapping[State, Mapping[Step, State]] = {
 """Every legal step; `docs/architecture.md` draws it, and a test holds the drawing to this table."""
 
 
+class Mark(Enum):
+    """What is done about a decided epoch: its new state. The value is the ending of the mark's name in the log."""
+
+    PUBLISHING = "publishing"
+    """Only epochs that publish rows which waited, or move parts, have it."""
+    PUBLISHED = "published"
+    VERIFIED = "verified"
+    """Of this epoch and of those before it. Only where commits are made known."""
+    SETTLED = "settled"
+    """Of this epoch and of those before it."""
+
+
 class IllegalStepError(AssertionError):
     """A step that `NEXT` doesn't have: always a bug."""
-
-
-def step(state: State, taken: Step) -> State:
-    """The state that `taken` leads to. Raises IllegalStepError."""
-    if taken not in NEXT[state]:
-        message = f"no step {taken.value!r} leads on from {state.value!r}"
-        raise IllegalStepError(message)
-    return NEXT[state][taken]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +136,7 @@ class OpenEpoch:
     """A decided epoch that isn't settled."""
 
     manifest: Manifest
-    state: State = EpochState.DECIDED
+    state: EpochState = EpochState.DECIDED
 
     @property
     def is_published(self) -> bool:
@@ -268,34 +255,22 @@ class History:
 
     def decided(self, manifest: Manifest) -> History:
         """The history once `manifest` has been created."""
-        state = step(EpochState.BEGUN, Step.DECIDE)
         # A bare epoch has nothing to publish, and nothing to confirm.
-        new = () if manifest.is_bare else (OpenEpoch(manifest, state),)
+        new = () if manifest.is_bare else (OpenEpoch(manifest),)
         return replace(self, head=manifest, open=(*self.open, *new), rows=self.rows.after(manifest))
 
-    def begun(self, epoch: Epoch) -> History:
-        """The history once parts of `epoch` may be visible, and its mark says so."""
-        return self._stepped({epoch}, Step.BEGIN)
-
-    def published(self, epoch: Epoch) -> History:
-        """The history once every part of `epoch` is visible, and its mark says so."""
-        return self._stepped({epoch}, Step.PUBLISH)
-
-    def as_verified(self) -> History:
-        """The history once a look has found the parts of published epochs up to `settleable` in place."""
-        new = {epoch.manifest.epoch for epoch in self.open if epoch.state is EpochState.PUBLISHED}
-        return self._stepped({epoch for epoch in new if epoch <= self.settleable}, Step.VERIFY)
-
-    def _stepped(self, epochs: Collection[Epoch], taken: Step) -> History:
-        stepped = (
-            replace(epoch, state=step(epoch.state, taken)) if epoch.manifest.epoch in epochs else epoch
-            for epoch in self.open
-        )
-        return replace(self, open=tuple(stepped))
-
-    def as_settled(self) -> History:
-        """The history once the metastore was looked at, after the epochs up to `settleable` were published."""
-        for epoch in self.open:
-            if epoch.manifest.epoch <= self.settleable:
-                step(epoch.state, Step.SETTLE)
-        return replace(self, open=tuple(epoch for epoch in self.open if epoch.manifest.epoch > self.settleable))
+    def marked(self, epoch: Epoch, mark: Mark) -> History:
+        """The history once `epoch` has that mark. Raises IllegalStepError."""
+        state, opened = EpochState(mark.value), list[OpenEpoch]()
+        for each in self.open:
+            number = each.manifest.epoch
+            if mark in {Mark.VERIFIED, Mark.SETTLED}:
+                takes = number <= epoch and each.state is not state
+            else:
+                takes = number == epoch
+            if takes and state not in NEXT[each.state].values():
+                message = f"no step leads from {each.state.value!r} to {mark.value!r}"
+                raise IllegalStepError(message)
+            new = replace(each, state=state) if takes else each
+            opened += [] if new.state is EpochState.SETTLED else [new]
+        return replace(self, open=tuple(opened))

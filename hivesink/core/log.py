@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState
+from hivesink.core.lifecycle import EpochState, Mark
 from hivesink.errors import InvalidOption, LogDamaged, NewerFormat
 
 if TYPE_CHECKING:
@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 LONGEST_NAME = 100
 _NAME = re.compile(r"\w(?:[\w.-]*[\w-])?", re.ASCII)
 _RESET = re.compile(r"\.(?=reset-\d{8}T\d{6}Z\Z)", re.ASCII)
-
-
-class Mark(Enum):
-    """What has been done about a decided epoch; the value is the ending of the mark's name."""
-
-    PUBLISHING = "publishing"
-    """Some of its parts may be visible. Only epochs that publish rows which waited, or move parts, have it."""
-    PUBLISHED = "published"
-    VERIFIED = "verified"
-    """A look has found the parts of this epoch and of those before it in place. Only where commits are made known."""
-    SETTLED = "settled"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core import actions
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState
+from hivesink.core.lifecycle import EpochState, Mark
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_aside, same_location
 from hivesink.core.partition_commit import CommittedPartition
 from hivesink.core.repair import requeue, take_back
@@ -142,14 +142,14 @@ def _publish(
         ready = [step for step in own if step.key not in held and not isinstance(step, actions.PartMissing)]
         is_marked = epoch.state is not EpochState.DECIDED or not epoch.may_go_back
         if not is_marked and any(isinstance(step, actions.Publish) for step in ready):
-            yield actions.BeginPublish(number)
+            yield actions.SetMark(Mark.PUBLISHING, number)
         yield from ready
         yield from (step for step in own if step in missing)
         if any(step in missing for step in own):
             return
         if len(ready) == len(own):
             waited = {step.part.staged.rpartition("/")[0] for step in own}
-            yield actions.MarkPublished(number, tuple(sorted(filter(is_aside, waited))))
+            yield actions.SetMark(Mark.PUBLISHED, number, tuple(sorted(filter(is_aside, waited))))
     yield actions.LookAgain()
 
 
@@ -187,7 +187,7 @@ def _settle(
         yield from _register(dropped)
         if any(part.key in dropped and part.target not in snapshot.files for part in published):
             # The next look finds the partition listed, as if an INSERT had taken them.
-            yield actions.MarkVerified(history.settleable)
+            yield actions.SetMark(Mark.VERIFIED, history.settleable)
         yield actions.LookAgain()
         return
     # Only now: until all can be read, its records are dead letters.
@@ -198,11 +198,11 @@ def _settle(
         return
     committed = tuple(_committed(history, _homes(folders, live))) if policy.announce else ()
     if committed:
-        if history.as_verified() != history:
+        if history.marked(history.settleable, Mark.VERIFIED) != history:
             # The user's own code may fail for long: meanwhile the files are the users' own.
-            yield actions.MarkVerified(history.settleable)
+            yield actions.SetMark(Mark.VERIFIED, history.settleable)
         yield from (actions.Announce(kind, committed) for kind in policy.announce)
-    yield actions.MarkSettled(history.settleable)
+    yield actions.SetMark(Mark.SETTLED, history.settleable)
 
 
 def _committed(history: History, homes: Mapping[PartitionKey, str]) -> Iterator[CommittedPartition]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.log import LogView, Mark, RootRecord, StagingIntent
+    from hivesink.core.lifecycle import Mark
+    from hivesink.core.log import LogView, RootRecord, StagingIntent
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.partition import Estimate, LivePartition, NewPartition, PartitionKey

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hivesink import errors
 from hivesink.core import manifest_json
-from hivesink.core.log import (
-    LogView,
-    Mark,
-    RootRecord,
-    StagingIntent,
-    require_own,
-    require_whole,
-    reset_name,
-    reset_writer,
-)
+from hivesink.core.log import LogView, RootRecord, StagingIntent, require_own, require_whole, reset_name, reset_writer
 from hivesink.errors import StoreUnavailable
 from hivesink.storage import log_layout
 from hivesink.storage.fs import DOUBTS, FileSystem, delete, drop, join, put_once, retry_unknown, stage, temporary_name
@@ -32,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.lifecycle import Mark
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.records import Recorded
     from hivesink.ports import CommitLog

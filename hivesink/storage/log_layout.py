@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from hivesink import errors
 from hivesink.core import manifest_json
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import LogView, Mark, StagingIntent
+from hivesink.core.lifecycle import Mark
+from hivesink.core.log import LogView, StagingIntent
 from hivesink.core.records import newest
 from hivesink.storage.fs import FileSystem, abandon, begin, delete, join, put_once, retry_unknown
 

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.core.log import Mark
+from hivesink.core.lifecycle import Mark
 from hivesink.core.table import TableName
 from hivesink.errors import StoreUnavailable
 from hivesink.metastore.thrift_connection import Connection

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from hivesink.core.log import Mark
+from hivesink.core.lifecycle import Mark
 from hivesink.embedded.server import wait_until
 from hivesink.jvm.java import find_java
 

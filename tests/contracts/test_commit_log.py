@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import Mark, StagingIntent
+from hivesink.core.lifecycle import Mark
+from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Floor, Rows
 from hivesink.core.manifest_json import encode
 from hivesink.core.table import TableName

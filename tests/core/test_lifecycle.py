@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import (
     NEXT,
     EpochState,
     History,
     Identity,
     IllegalStepError,
+    Mark,
     OpenEpoch,
     PartState,
-    Step,
-    step,
 )
 from hivesink.core.manifest import REQUEUE
 from hivesink.core.records import Commit, OpenBucket, Slice
@@ -29,7 +29,6 @@ ENDS = {EpochState.SHUT_OUT, EpochState.SETTLED, PartState.DISCARDED, PartState.
 
 def test_every_state_and_every_step_stands_in_the_table() -> None:
     assert set(NEXT) == set(STATES)
-    assert {taken for steps in NEXT.values() for taken in steps} == set(Step)
     assert {state for state in STATES if not NEXT[state]} == ENDS
 
 
@@ -56,11 +55,18 @@ def test_what_is_decided_never_goes_back() -> None:
         assert not set(NEXT[part].values()) & hidden
 
 
-def test_any_other_step_is_refused() -> None:
-    for state in STATES:
-        for taken in set(Step) - set(NEXT[state]):
-            with pytest.raises(IllegalStepError, match=taken.value):
-                step(state, taken)
+@pytest.mark.parametrize("state", EpochState)
+@pytest.mark.parametrize("mark", Mark)
+def test_a_mark_takes_an_epoch_on_or_is_refused(state: EpochState, mark: Mark) -> None:
+    after = EpochState(mark.value)
+    history = History(Identity("w", "aa", (), (), "/log"), open=(OpenEpoch(small(1), state),))
+    if state is after and mark in {Mark.VERIFIED, Mark.SETTLED}:
+        assert [epoch.state for epoch in history.marked(Epoch(1), mark).open] == [state] * (mark is Mark.VERIFIED)
+    elif after in NEXT[state].values():
+        assert [epoch.state for epoch in history.marked(Epoch(1), mark).open] == [after] * (mark is not Mark.SETTLED)
+    else:
+        with pytest.raises(IllegalStepError, match=mark.value):
+            history.marked(Epoch(1), mark)
 
 
 def test_the_drawing_in_the_docs_is_the_table() -> None:
@@ -73,7 +79,7 @@ def test_the_drawing_in_the_docs_is_the_table() -> None:
     )
     for found in arrow.finditer(text):
         kind = kinds.get(found[1] or "", kind)
-        drawn.add((kind(found[2]), Step(found[3]), kind(found[4])))
+        drawn.add((kind(found[2]), found[3], kind(found[4])))
     assert drawn == {(state, taken, after) for state, steps in NEXT.items() for taken, after in steps.items()}
 
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import Mark
 from hivesink.core.log import (
     LONGEST_NAME,
     Evidence,
     LogAddress,
     LogView,
-    Mark,
     Parts,
     RootRecord,
     Verdict,

@@ -17,7 +17,6 @@ import pytest
 from hivesink.core.actions import (
     AlreadyPublished,
     Announce,
-    BeginPublish,
     ClearAccurate,
     Decide,
     DeleteReplaced,
@@ -25,17 +24,15 @@ from hivesink.core.actions import (
     DropSegments,
     Forget,
     LookAgain,
-    MarkPublished,
-    MarkSettled,
-    MarkVerified,
     PartMissing,
     Publish,
     Register,
+    SetMark,
     Trim,
 )
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
-from hivesink.core.log import LogView, Mark, StagingIntent
+from hivesink.core.lifecycle import EpochState, History, Identity, Mark, OpenEpoch, Stamp
+from hivesink.core.log import LogView, StagingIntent
 from hivesink.core.manifest import Floor, Manifest, PartEntry, floor_over, replaced_parts
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition, aside
@@ -354,7 +351,7 @@ class Simulation:
         if self.chance.random() < 0.02:
             raise Death
 
-    def perform(self, history: History, action: Action) -> History:  # noqa: C901, PLR0911, PLR0912  one case an action
+    def perform(self, history: History, action: Action) -> History:  # noqa: C901, PLR0912  one case an action
         match action:
             case Decide(manifest):
                 assert manifest.epoch not in self.manifests
@@ -378,18 +375,9 @@ class Simulation:
                 if source != part.target:
                     assert part.target not in self.files
                     self.files[part.target] = self.files.pop(source)
-            case BeginPublish(epoch):
-                self.marks.setdefault(epoch, set()).add(Mark.PUBLISHING)
-                return history.begun(epoch)
-            case MarkVerified(epoch):
-                self.marks.setdefault(epoch, set()).add(Mark.VERIFIED)
-                return history.as_verified()
-            case MarkPublished(epoch):
-                self.marks.setdefault(epoch, set()).add(Mark.PUBLISHED)
-                return history.published(epoch)
-            case MarkSettled(epoch):
-                self.marks.setdefault(epoch, set()).add(Mark.SETTLED)
-                return history.as_settled()
+            case SetMark(mark, epoch):
+                self.marks.setdefault(epoch, set()).add(mark)
+                return history.marked(epoch, mark)
             case DeleteReplaced(parts):
                 self.drop(part.target for part in parts)
             case Discard(staged):

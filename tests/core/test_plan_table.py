@@ -91,7 +91,7 @@ def live(text: str) -> dict[PartitionKey, LivePartition]:
     return partitions
 
 
-def told(action: Action) -> str:  # noqa: C901, PLR0911  one word per action
+def told(action: Action) -> str:  # noqa: PLR0911  one word per action
     match action:
         case actions.Decide(manifest):
             return f"decide {manifest.kind}"
@@ -107,12 +107,8 @@ def told(action: Action) -> str:  # noqa: C901, PLR0911  one word per action
             return f"missing {part.name}"
         case actions.DeleteReplaced(parts):
             return "delete " + " ".join(part.name for part in parts)
-        case actions.BeginPublish(epoch):
-            return f"publishing {epoch}"
-        case actions.MarkPublished(epoch):
-            return f"published {epoch}"
-        case actions.MarkSettled(epoch):
-            return f"settled {epoch}"
+        case actions.SetMark(mark, epoch):
+            return f"{mark.value} {epoch}"
         case _:
             return type(action).__name__
 

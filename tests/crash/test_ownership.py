@@ -14,7 +14,8 @@ import pytest
 
 from hivesink import errors, wiring
 from hivesink.core.epoch import STRICT, BatchId, BatchRef
-from hivesink.core.log import PROPERTY, LogAddress, Mark, default_root
+from hivesink.core.lifecycle import Mark
+from hivesink.core.log import PROPERTY, LogAddress, default_root
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
 from hivesink.sink.inspect.clean import plan_reset, require_free, reset, unknown_uids

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import Mark
+from hivesink.core.lifecycle import Mark
 from hivesink.core.manifest import REPLAYS
 from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, ReplayOvertaken, StoreUnavailable
 from hivesink.sink.commit.observe import load

@@ -184,7 +184,7 @@ class Recorder(PlanRunner):
         staging = look_at_staging(self.context, self.history.epoch, winners, segments=segments)
         return replace(staging, staged=tuple(path for path in staging.staged if self.files.get(path, 0) is not None))
 
-    def _perform(self, action: actions.Action) -> None:  # noqa: C901  a case per action
+    def _perform(self, action: actions.Action) -> None:
         match action:
             case actions.Decide(manifest):
                 self.history = self.history.decided(manifest)
@@ -201,14 +201,8 @@ class Recorder(PlanRunner):
                 raise loss_error(action, self.history.identity.tables[0])
             case actions.DeleteReplaced(parts):
                 self.files |= {part.target: None for part in parts}
-            case actions.BeginPublish(epoch):
-                self.history = self.history.begun(epoch)
-            case actions.MarkPublished(epoch):
-                self.history = self.history.published(epoch)
-            case actions.MarkVerified():
-                self.history = self.history.as_verified()
-            case actions.MarkSettled():
-                self.history = self.history.as_settled()
+            case actions.SetMark(mark, epoch):
+                self.history = self.history.marked(epoch, mark)
             case actions.Trim(epoch):
                 self.history = replace(self.history, floor=epoch)
         self.log_action(action)

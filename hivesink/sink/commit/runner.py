@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hivesink import errors
 from hivesink.core import actions
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import Mark
+from hivesink.core.lifecycle import Mark
 from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, floor_over, recorded
 from hivesink.core.partfile import Finished, Pending, parse_staged
 from hivesink.core.partition import LivePartition, NewPartition, PartitionKey
@@ -183,14 +183,12 @@ class PlanRunner:
             case actions.PartMissing():
                 self._require_current()
                 raise loss_error(action, self.history.identity.tables[0])
-            case actions.BeginPublish(epoch):
-                self.context.log.mark(epoch, Mark.PUBLISHING)
-                # A run that has shut this run out since may not have seen the mark.
-                self._require_current()
-                self.history = self.history.begun(epoch)
-            case actions.MarkPublished(epoch, waited):
-                self.context.log.mark(epoch, Mark.PUBLISHED)
-                self.history = self.history.published(epoch)
+            case actions.SetMark(mark, epoch, waited):
+                self.context.log.mark(epoch, mark)
+                if mark is Mark.PUBLISHING:
+                    # A run that has shut this run out since may not have seen the mark.
+                    self._require_current()
+                self.history = self.history.marked(epoch, mark)
                 # An empty folder harms nobody.
                 with suppress(errors.HiveSinkError):
                     self.context.store.prune(waited)
@@ -200,12 +198,6 @@ class PlanRunner:
             case actions.Announce(kind, partitions):
                 self._require_current()
                 announce(self.context, self.policy, kind, partitions)
-            case actions.MarkVerified(epoch):
-                self.context.log.mark(epoch, Mark.VERIFIED)
-                self.history = self.history.as_verified()
-            case actions.MarkSettled(epoch):
-                self.context.log.mark(epoch, Mark.SETTLED)
-                self.history = self.history.as_settled()
             case actions.Discard(staged, folders):
                 self.context.require_head(self.history.epoch)
                 self.context.discard(staged, folders)

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import LogView, Mark, missing
+from hivesink.core.lifecycle import Mark
+from hivesink.core.log import LogView, missing
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts, replaced_parts
 from hivesink.core.partfile import PartName
 from hivesink.core.rolling import OpenRows, open_rows

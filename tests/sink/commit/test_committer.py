@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
-from hivesink.core.log import Mark, StagingIntent
+from hivesink.core.lifecycle import Mark
+from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Rows
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import Mark
+from hivesink.core.lifecycle import Mark
 from hivesink.core.manifest import Floor, Rows, floor_over
 from hivesink.errors import LogDamaged, StoreUnavailable
 from hivesink.sink.commit.observe import load

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch, HistoryPolicy
-from hivesink.core.log import Mark, StagingIntent
+from hivesink.core.lifecycle import Mark
+from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Floor, Rows
 from hivesink.errors import MetastoreUnreachable, PartLost
 from hivesink.sink.inspect.clean import Stranger, clean, find_leftovers, strangers
