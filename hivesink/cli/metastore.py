@@ -18,7 +18,7 @@ from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
 from hivesink.embedded import metastore as server
 from hivesink.embedded.metastore import loopback_classes
-from hivesink.hiveql.apply import Alter, Catalog, Create, Differs, Nothing, Plan, plan_all, refuse_differences
+from hivesink.hiveql.apply import Catalog, Plan, plan_all, refuse_differences
 from hivesink.hiveql.apply import apply as apply_all
 from hivesink.hiveql.parse import parse_path
 from hivesink.jvm import archive, jars
@@ -38,9 +38,8 @@ embedded = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or 
 
 DdlPath = Annotated[Path, typer.Argument(help="A .sql file, or a folder of them.", metavar="PATH", exists=True)]
 
-_ACTIONS = {Create: "create", Alter: "alter", Nothing: "nothing", Differs: "differs"}
-_STYLES = {Create: "green", Alter: "yellow"}
-_DONE = {Create: "d", Alter: " (done)"}
+_STYLES = {"create": "green", "alter": "yellow"}
+_DONE = {"create": "d", "alter": " (done)"}
 
 
 @ddl.command()
@@ -93,11 +92,11 @@ def _catalog(address: str | None) -> Catalog:
 
 
 def _plan_report(plans: Sequence[Plan], *, done: bool) -> Report:
-    tables = [
-        {"table": str(step.name), "action": _ACTIONS[type(step)], "detail": str(step).splitlines()} for step in plans
+    tables = [{"table": str(step.name), "action": step.action, "detail": str(step).splitlines()} for step in plans]
+    shown = [step for step in plans if not step.differences]
+    lines = [
+        Line(f"{step}{_DONE.get(step.action, '') if done else ''}", _STYLES.get(step.action, "")) for step in shown
     ]
-    shown = [step for step in plans if not isinstance(step, Differs)]
-    lines = [Line(f"{step}{_DONE.get(type(step), '') if done else ''}", _STYLES.get(type(step), "")) for step in shown]
     return Report({"done": done, "tables": tables}, lines)
 
 

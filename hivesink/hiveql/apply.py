@@ -25,7 +25,7 @@ from hivesink.core.table import (
     quoted,
 )
 from hivesink.errors import DdlInvalid, TableExists
-from hivesink.hiveql.clauses import METASTORE_OWN
+from hivesink.hiveql.parse import METASTORE_OWN
 from hivesink.hiveql.render import NOT_NULL, column_text, stored
 
 if TYPE_CHECKING:
@@ -41,66 +41,52 @@ _COPY = "make a new table and copy the rows (docs/ddl.md says how)"
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
-    """The table doesn't exist."""
+class Plan:
+    """What becomes of a table: it is created, `properties` are set and `removed` ones unset, or nothing is to do.
 
-    spec: TableSpec
+    `differences`: why the live table can't be changed to what the DDL says, a line each; then nothing is done.
+    """
+
+    name: TableName
+    created: TableSpec | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    removed: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
 
     @property
-    def name(self) -> TableName:
-        return self.spec.name
+    def action(self) -> str:
+        """`create`, `alter`, `nothing` or `differs`."""
+        if self.differences:
+            return "differs"
+        return "create" if self.created else "alter" if self.properties or self.removed else "nothing"
 
     def __str__(self) -> str:
-        return f"{self.name}: create"
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """The live table is what the DDL says."""
-
-    name: TableName
-
-    def __str__(self) -> str:
-        return f"{self.name}: nothing to do"
-
-
-@dataclass(frozen=True, slots=True)
-class Alter:
-    """Only properties differ: set `properties` and unset `removed`."""
-
-    name: TableName
-    properties: tuple[tuple[str, str], ...]
-    removed: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        changes = [f"set {key}={value}" for key, value in self.properties] + [f"unset {key}" for key in self.removed]
-        return f"{self.name}: {', '.join(changes)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Differs:
-    """The live table can't be changed to what the DDL says; each difference has a reason."""
-
-    name: TableName
-    differences: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return "\n".join(f"{self.name}: {difference}" for difference in self.differences)
-
-
-Plan = Create | Nothing | Alter | Differs
+        sets = [f"set {key}={value}" for key, value in self.properties] + [f"unset {key}" for key in self.removed]
+        done = {"create": "create", "nothing": "nothing to do"}.get(self.action, ", ".join(sets))
+        return "\n".join(f"{self.name}: {line}" for line in self.differences or (done,))
 
 
 def plan(wanted: TableSpec, live: TableSpec | None) -> Plan:
     """Compare a table from a DDL file with the metastore's; both as their sources return them."""
     wanted = stored(wanted)
     if live is None:
-        return Create(wanted)
+        return Plan(wanted.name, wanted)
     differences = (
         *_table_differences(wanted, live),
         *_column_differences(wanted.name, wanted.columns, live.columns),
     )
-    return Differs(wanted.name, differences) if differences else _properties(wanted, live)
+    if differences:
+        return Plan(wanted.name, differences=differences)
+    # The DDL owns what it declares and all settings of the sink; other properties belong to others.
+    before = live.options
+    after = wanted.options
+    # The metastore's TransactionalValidationListener drops it if it is false.
+    after.pop("transactional", None)
+    if wanted.comment is not None and wanted.comment != (live.comment or ""):
+        after["comment"] = wanted.comment
+    changed = {key: value for key, value in after.items() if before.get(key) != value and key not in METASTORE_OWN}
+    removed = [key for key in before if (key.startswith(PREFIXES) or key == NOT_NULL) and key not in after]
+    return Plan(wanted.name, None, tuple(sorted(changed.items())), tuple(sorted(removed)))
 
 
 def _table_differences(wanted: TableSpec, live: TableSpec) -> Iterator[str]:
@@ -112,26 +98,20 @@ def _table_differences(wanted: TableSpec, live: TableSpec) -> Iterator[str]:
     translated = live.options.get("TRANSLATED_TO_EXTERNAL", "").lower() == "true"
     if wanted.external != live.external and not (translated and not wanted.external):
         kinds = {True: "external", False: "managed"}
-        yield (
-            f"{kinds[live.external]}, the DDL says {kinds[wanted.external]}: "
-            "this decides whether DROP TABLE deletes data, so change it by hand"
-        )
-    if wanted.location is not None and not _same_place(wanted.location, live.location):
-        yield f"location {live.location}, the DDL says {wanted.location}: the files would stay behind; move them first"
+        why = "this decides whether DROP TABLE deletes data, so change it by hand"
+        yield f"{kinds[live.external]}, the DDL says {kinds[wanted.external]}: {why}"
+    if wanted.location is not None:
+        # A location without scheme or host is on the metastore's default file system, which isn't known here.
+        scheme, separator, rest = (live.location or "").partition("://")
+        path = f"/{rest.partition('/')[2]}"
+        places = (live.location, path, f"{scheme}://{path}") if separator else (live.location,)
+        if not any(place and same_location(wanted.location, place) for place in places):
+            why = "the files would stay behind; move them first"
+            yield f"location {live.location}, the DDL says {wanted.location}: {why}"
     by, now = (", ".join(f"{c.name} {c.type}" for c in spec.partition_columns) for spec in (wanted, live))
     if by != now:
         why = f"folders and metastore entries use the old columns; {_COPY}"
         yield f"partitioned by ({now}), the DDL says ({by}): {why}"
-
-
-def _same_place(wanted: str, live: str | None) -> bool:
-    """A location without scheme or host is on the metastore's default file system, which isn't known here."""
-    if live is None:
-        return False
-    scheme, separator, rest = live.partition("://")
-    path = f"/{rest.partition('/')[2]}"
-    places = (live, path, f"{scheme}://{path}") if separator else (live,)
-    return any(same_location(wanted, place) for place in places)
 
 
 def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequence[Column]) -> Iterator[str]:
@@ -140,18 +120,16 @@ def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequen
     if missing := [column for column in wanted if column.name not in before]:
         text = f"ALTER TABLE {table.quoted} ADD COLUMNS ({', '.join(map(column_text, missing))})"
         names = ", ".join(column.name for column in missing)
-        what, last = (f"columns {names} are", "them") if len(missing) > 1 else (f"column {names} is", "it")
-        yield f"{what} not in the live table: run hivesink query {quote(text)}, which puts {last} last"
+        what = f"columns {names} are" if len(missing) > 1 else f"column {names} is"
+        yield f"{what} not in the live table: run hivesink query {quote(text)}"
     for column in wanted:
-        old = before.get(column.name)
-        if old is None:
-            continue
+        old = before.get(column.name, column)
         change = f"ALTER TABLE {table.quoted} CHANGE COLUMN {quoted(column.name)} {column_text(column)}"
         if old.type != column.type:
             why = f"Hive isn't known to read old files right with it; {_COPY}"
             if is_safe(old.type, column.type):
-                run = f"Run hivesink query --hiveserver2 HOST:PORT {quote(change)}: Spark can't"
-                why = f"old files stay readable. {run}. Without a HiveServer2 {_COPY}"
+                run = f"run hivesink query --hiveserver2 HOST:PORT {quote(change)}"
+                why = f"old files stay readable; {run}, as Spark can't. Without a HiveServer2 {_COPY}"
             yield f"column {column.name} is {old.type}, the DDL says {column.type}: {why}"
         elif column.comment is not None and column.comment != (old.comment or ""):
             has = f"the comment {old.comment!r}" if old.comment else "no comment"
@@ -159,15 +137,11 @@ def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequen
             yield f"{differs}: run hivesink query {quote(change)}"
     for name, old in before.items():
         if name not in after:
-            renamed = f"; if its field has another name now, with 'sink.column.{name}.from' = '$.NAME'"
-            why = f"dropping it would hide its data; add it to the DDL{renamed if missing else ''}"
-            yield f"column {name} {old.type} is not in the DDL: {why}"
+            yield f"column {name} {old.type} is not in the DDL: dropping it would hide its data; add it to the DDL"
     common = [column.name for column in wanted if column.name in before]
     if common != [name for name in before if name in after]:
-        yield (
-            f"the columns' order is {', '.join(before)}, the DDL says {', '.join(after)}: files are read by position "
-            "where parquet.column.index.access is set; use the live order in the DDL"
-        )
+        why = "files are read by position where parquet.column.index.access is set; use the live order in the DDL"
+        yield f"the columns' order is {', '.join(before)}, the DDL says {', '.join(after)}: {why}"
 
 
 def is_safe(old: HiveType, new: HiveType) -> bool:
@@ -186,21 +160,6 @@ def is_safe(old: HiveType, new: HiveType) -> bool:
     if isinstance(old, Varchar):
         return new == Primitive.STRING or (isinstance(new, Varchar) and new.length >= old.length)
     return old == new or (old, new) in _SAFE
-
-
-def _properties(wanted: TableSpec, live: TableSpec) -> Alter | Nothing:
-    """The DDL owns what it declares and all settings of the sink; other properties belong to others."""
-    before = live.options
-    after = wanted.options
-    # The metastore's TransactionalValidationListener drops it if it is false.
-    after.pop("transactional", None)
-    if wanted.comment is not None and wanted.comment != (live.comment or ""):
-        after["comment"] = wanted.comment
-    changed = {key: value for key, value in after.items() if before.get(key) != value and key not in METASTORE_OWN}
-    removed = [key for key in before if (key.startswith(PREFIXES) or key == NOT_NULL) and key not in after]
-    if not changed and not removed:
-        return Nothing(wanted.name)
-    return Alter(wanted.name, tuple(sorted(changed.items())), tuple(sorted(removed)))
 
 
 class Catalog(Protocol):
@@ -224,6 +183,12 @@ def plan_all(wanted: Iterable[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
     return tuple(plan(spec, catalog.table(spec.name)) for spec in wanted)
 
 
+def refuse_differences(plans: Iterable[Plan]) -> None:
+    """Raise DdlInvalid with all differences in `plans`, if there are any."""
+    if differences := [line for step in plans if step.differences for line in str(step).splitlines()]:
+        raise DdlInvalid(tuple(differences))
+
+
 def apply(wanted: Sequence[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
     """Apply all of `wanted` and return what was done. A second call does nothing, and two at once do no harm.
 
@@ -231,39 +196,27 @@ def apply(wanted: Sequence[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
     """
     plans = plan_all(wanted, catalog)
     refuse_differences(plans)
-    done: list[Plan] = []
-    for spec, step in zip(wanted, plans, strict=True):
-        done.append(_apply(spec, step, catalog))
-    return tuple(done)
+    return tuple(_apply(spec, step, catalog) for spec, step in zip(wanted, plans, strict=True))
 
 
 def _apply(wanted: TableSpec, step: Plan, catalog: Catalog) -> Plan:
-    match step:
-        case Create(spec):
-            catalog.create_database_if_absent(spec.name.database)
-            try:
-                catalog.create(spec)
-            except TableExists:
-                # Somebody else created it first: theirs is compared like any live table. If it is gone again, the
-                # caller may retry.
-                step = plan(wanted, catalog.table(wanted.name))
-                if isinstance(step, Create):
-                    raise
-                return _apply(wanted, step, catalog)
-            # A new table names its log, which the first start makes. With a location of its own, that start does.
-            live = catalog.table(spec.name)
-            if live is not None and live.location is not None and "sink.log-location" not in spec.options:
-                address = LogAddress(default_root(normal(live.location), spec.name), secrets.token_hex(8))
-                catalog.set_properties(spec.name, {PROPERTY: str(address)})
-        case Alter(name, properties, removed):
-            catalog.set_properties(name, dict(properties), removed)
-        case Differs():
-            refuse_differences((step,))
+    if (spec := step.created) is not None:
+        catalog.create_database_if_absent(spec.name.database)
+        try:
+            catalog.create(spec)
+        except TableExists:
+            # Somebody else created it first: theirs is compared like any live table. If it is gone again, the caller
+            # may retry.
+            step = plan(wanted, catalog.table(wanted.name))
+            if step.created:
+                raise
+            return _apply(wanted, step, catalog)
+        # A new table names its log, which the first start makes. With a location of its own, that start does.
+        live = catalog.table(spec.name)
+        if live is not None and live.location is not None and "sink.log-location" not in spec.options:
+            address = LogAddress(default_root(normal(live.location), spec.name), secrets.token_hex(8))
+            catalog.set_properties(spec.name, {PROPERTY: str(address)})
+    elif step.action == "alter":
+        catalog.set_properties(step.name, dict(step.properties), step.removed)
+    refuse_differences((step,))
     return step
-
-
-def refuse_differences(plans: Iterable[Plan]) -> None:
-    """Raise DdlInvalid with all differences in `plans`, if there are any."""
-    differences = [line for step in plans if isinstance(step, Differs) for line in str(step).splitlines()]
-    if differences:
-        raise DdlInvalid(tuple(differences))

@@ -3,24 +3,57 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import dropwhile, pairwise
 from logging import getLogger
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
+from hivesink.config.formats import FORMATS, SUPPORTED
+from hivesink.core.log import PROPERTY
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.typetext import refusal
 from hivesink.errors import DdlInvalid
-from hivesink.errors.base import meant
-from hivesink.hiveql.clauses import CheckProperties, DdlProblem, DdlText, data_columns, partition_columns, read_clauses
+from hivesink.hiveql.ddltext import NOT_SUPPORTED, DdlProblem, DdlText, data_columns, partition_columns, sql
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+CheckProperties = Callable[[Mapping[str, str]], Sequence[str]]
+"""Returns problems in TBLPROPERTIES, a line each, which begins with the property: `hivesink.config.options.check`."""
 
+_USE = f"use {SUPPORTED}"
+_CLAUSES = {
+    exp.ExternalProperty,
+    exp.FileFormatProperty,
+    exp.LocationProperty,
+    exp.PartitionedByProperty,
+    exp.RowFormatSerdeProperty,
+    exp.SchemaCommentProperty,
+}
+METASTORE_OWN = frozenset(
+    {
+        "COLUMN_STATS_ACCURATE",
+        "TRANSLATED_TO_EXTERNAL",
+        "bucketing_version",
+        "last_modified_by",
+        "last_modified_time",
+        "numFiles",
+        "numFilesErasureCoded",
+        "numPartitions",
+        "numRows",
+        "rawDataSize",
+        "totalSize",
+        "transient_lastDdlTime",
+    }
+)
+"""Properties that a metastore sets by itself, whatever the DDL says."""
+_RESERVED = {
+    "EXTERNAL": "write CREATE EXTERNAL TABLE instead",
+    "comment": "write COMMENT '…' after the columns instead",
+    "hivesink.not-null": "write NOT NULL at the column instead",
+    PROPERTY: "it names the log of the table that this text was taken from; remove it",
+}
 _ONE = "one CREATE TABLE per file"
 _WORDS = (
     "CREATE EXTERNAL TEMPORARY TABLE IF NOT EXISTS PARTITIONED CLUSTERED SORTED BY INTO BUCKETS ROW FORMAT SERDE "
@@ -128,9 +161,8 @@ def _create(ddl: DdlText, statement: object) -> exp.Create | None:
         hives, names = _WORDS.split(), {"TABLE", "EXISTS", ".", "AS"}
         for before, token in pairwise(words):
             is_name = before.text.upper() in names or token.text == "."
-            parts = token.text.upper().split()
-            if not is_name and not set(parts).issubset(hives):
-                ddl.problem(token, f"not understood at {token.text!r} as Hive's CREATE TABLE{meant(parts[0], hives)}")
+            if not is_name and not set(token.text.upper().split()).issubset(hives):
+                ddl.problem(token, f"not understood at {token.text!r} as Hive's CREATE TABLE")
                 return None
         ddl.problem(first, "this CREATE has a part that isn't understood as Hive's CREATE TABLE")
     return None
@@ -142,24 +174,109 @@ def _table(ddl: DdlText, create: exp.Create, check_properties: CheckProperties) 
     if create.args.get("expression") is not None:
         ddl.problem(ddl.line_of_word("SELECT"), "CREATE TABLE AS SELECT is not supported; list the columns")
         return None
-    clauses = read_clauses(ddl, create, check_properties)
+    clauses, properties = _clauses(ddl, create)
     schema = create.this
+    location = _text(ddl, clauses.get(exp.LocationProperty))
+    if location is not None and not re.match(r"/|[A-Za-z][\w+.-]*:/", location):
+        reason = f"LOCATION {location!r} is not absolute; start it with / or a scheme such as hdfs://"
+        ddl.problem(ddl.line_of_word("LOCATION"), reason)
+    for reason in (*_refused(properties), *check_properties(properties)):
+        ddl.problem(ddl.line_of_setting(reason.removeprefix("property ")) or ddl.line(schema), reason)
     table = schema.this if isinstance(schema, exp.Schema) else schema
     parts = [part.name for part in table.parts]
     if len(parts) > 2 or not all(re.fullmatch(r"\w+", part, re.ASCII) for part in parts):  # noqa: PLR2004
         ddl.problem(table, f"{'.'.join(parts)!r} is not a table name; write database.table with letters, digits and _")
+    form = _format(ddl, create, clauses)
     if not isinstance(schema, exp.Schema):
         ddl.problem(table, "the table has no columns; list them")
         return None
     columns = data_columns(ddl, schema)
-    by = clauses.partitioned_by
+    by = clauses.get(exp.PartitionedByProperty)
     return TableSpec(
         TableName(*(part.lower() for part in ("default", *parts)[-2:])),
         columns,
-        partition_columns(ddl, by, columns) if by is not None else (),
-        clauses.location,
-        clauses.comment,
-        clauses.external,
-        clauses.format,
-        tuple(sorted(clauses.properties.items())),
+        partition_columns(ddl, by, columns) if isinstance(by, exp.PartitionedByProperty) else (),
+        location,
+        _text(ddl, clauses.get(exp.SchemaCommentProperty)),
+        exp.ExternalProperty in clauses,
+        form,
+        tuple(sorted(properties.items())),
     )
+
+
+def _clauses(ddl: DdlText, create: exp.Create) -> tuple[dict[type[exp.Expression], exp.Expression], dict[str, str]]:
+    """The clauses after the columns by their kinds, and TBLPROPERTIES; of a repeated one, the last counts."""
+    clauses: dict[type[exp.Expression], exp.Expression] = {}
+    properties: dict[str, str] = {}
+    for node in create.args["properties"].expressions if create.args.get("properties") else []:
+        kind = type(node)
+        if kind is exp.Property:
+            key, value = node.this, node.args["value"]
+            if not all(isinstance(side, exp.Literal) and side.is_string for side in (key, value)):
+                ddl.problem(node, f"TBLPROPERTIES: write {key.name!r}='{value.name}', both in quotes")
+                continue
+            if key.name in properties:
+                ddl.problem(key, f"property {key.name} is set twice; remove one")
+            properties[key.name] = value.name
+            continue
+        if kind in clauses:
+            ddl.problem(node, "this clause is repeated; remove it")
+        if kind not in _CLAUSES:
+            text = sql(node)
+            ddl.problem(ddl.line_of_word(text.partition(" ")[0].upper()), f"{text} {NOT_SUPPORTED}")
+        clauses[kind] = node
+    return clauses, properties
+
+
+def _text(ddl: DdlText, node: exp.Expression | None) -> str | None:
+    """A clause's string; None without the clause. sqlglot accepts a clause without it."""
+    if node is None:
+        return None
+    if isinstance(node.this, exp.Literal) and node.this.is_string:
+        return node.this.name
+    ddl.problem(node, f"{sql(node) or 'a clause'} needs a text in quotes")
+    return ""
+
+
+def _refused(properties: Mapping[str, str]) -> Iterator[str]:
+    """Why properties can't be set, a line each that begins with `property` and the name."""
+    for key, value in properties.items():
+        is_wrong = value.lower() != "false"
+        if key in _RESERVED:
+            yield f"property {key}: {_RESERVED[key]}"
+        elif key in METASTORE_OWN:
+            yield f"property {key} belongs to the metastore; remove it"
+        elif key.lower() == "transactional" and is_wrong:
+            yield f"property {key}: the sink can't write to an ACID table; remove it"
+        elif key == "discover.partitions" and is_wrong:
+            yield f"property {key} must be 'false', or the metastore adds folders by itself"
+
+
+def _format(ddl: DdlText, create: exp.Create, clauses: Mapping[type[exp.Expression], exp.Expression]) -> str:
+    """The format's name, or another word where a problem was noted."""
+    serde = clauses.get(exp.RowFormatSerdeProperty)
+    class_name = _text(ddl, serde)
+    if serde is not None and class_name not in {format_.serde for format_ in FORMATS.values()}:
+        ddl.problem(serde, f"ROW FORMAT SERDE: the sink can't write {class_name!r}; {_USE}")
+    if serde is not None and serde.args.get("serde_properties"):
+        ddl.problem(serde, "SERDEPROPERTIES are not supported; put the sink's settings into TBLPROPERTIES")
+    node = clauses.get(exp.FileFormatProperty)
+    if node is None:
+        ddl.problem(create.this, f"without STORED AS, Hive creates a text table; {_USE}")
+        return ""
+    classes = node.this
+    if isinstance(classes, exp.InputOutputFormat):
+        # Hive takes these classes and the statement's SerDe for the format that has all three.
+        parts = (classes.args.get("input_format"), classes.args.get("output_format"))
+        wanted = (*(part.name if part else "" for part in parts), class_name or "")
+        for format_ in FORMATS.values():
+            if (format_.input_format, format_.output_format, format_.serde) == wanted:
+                return format_.name
+        ddl.problem(node, f"STORED AS INPUTFORMAT: Hive has no supported format of these three classes; {_USE}")
+        return "other"
+    name = classes.name.upper() if classes is not None else "other"
+    if not node.args.get("hive_format"):
+        ddl.problem(ddl.line_of_word("USING"), f"USING creates a Spark table, not a Hive table; {_USE}")
+    elif name not in FORMATS:
+        ddl.problem(ddl.line_of_word("STORED"), f"STORED AS {name} is not supported yet; {_USE}")
+    return name

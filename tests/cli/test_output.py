@@ -8,7 +8,7 @@ import pytest
 
 from hivesink.cli.output import Grid, JsonOutput, Line, Report, TextOutput, error_lines, redact
 from hivesink.errors import DdlInvalid, ServerFailed, UnknownTable
-from hivesink.hiveql.clauses import DdlProblem
+from hivesink.hiveql.ddltext import DdlProblem
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hivesink.core.log import PROPERTY, LogAddress, default_root
 from hivesink.core.partition import normal
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import DdlInvalid, HiveSinkError, TableExists
-from hivesink.hiveql.apply import Alter, Create, Nothing, apply, plan_all
+from hivesink.hiveql.apply import Plan, apply, plan_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,10 +66,10 @@ class Memory:
 
 def test_apply_creates_databases_and_tables_once() -> None:
     catalog = Memory()
-    assert [type(step) for step in apply([A, B], catalog)] == [Create, Create]
+    assert [step.action for step in apply([A, B], catalog)] == ["create", "create"]
     assert catalog.databases == {"default", "demo", "other"}
     assert catalog.tables[A.name].options["discover.partitions"] == "false"
-    assert apply([A, B], catalog) == (Nothing(A.name), Nothing(B.name))
+    assert apply([A, B], catalog) == (Plan(A.name), Plan(B.name))
     # Each is created, and names its log.
     assert catalog.changes == 4
     stated = [LogAddress.parse(table.options[PROPERTY]) for table in catalog.tables.values()]
@@ -82,15 +82,17 @@ def test_apply_alters_properties_once() -> None:
     apply([A], catalog)
     wanted = replace(A, comment="second", properties=(("sink.on-tombstone", "bad-record"),))
     (step,) = apply([wanted], catalog)
-    assert step == Alter(A.name, (("comment", "second"), ("sink.on-tombstone", "bad-record")), ("sink.on-bad-record",))
-    assert apply([wanted], catalog) == (Nothing(A.name),)
+    assert step == Plan(
+        A.name, None, (("comment", "second"), ("sink.on-tombstone", "bad-record")), ("sink.on-bad-record",)
+    )
+    assert apply([wanted], catalog) == (Plan(A.name),)
     assert catalog.tables[A.name].comment == "second"
     assert "transient_lastDdlTime" in catalog.tables[A.name].options
 
 
 def test_plan_changes_nothing() -> None:
     catalog = Memory()
-    assert [type(step) for step in plan_all([A, B], catalog)] == [Create, Create]
+    assert [step.action for step in plan_all([A, B], catalog)] == ["create", "create"]
     assert (catalog.changes, catalog.databases) == (0, {"default"})
 
 
@@ -117,14 +119,14 @@ def between(catalog: Memory, act: Callable[[TableSpec], object]) -> None:
 def test_two_people_at_once_both_succeed() -> None:
     catalog = Memory()
     between(catalog, lambda _: apply([A], catalog))
-    assert apply([A], catalog) == (Nothing(A.name),)
+    assert apply([A], catalog) == (Plan(A.name),)
     assert catalog.changes == 2
 
 
 def test_the_second_of_two_sets_its_own_properties() -> None:
     catalog = Memory()
     between(catalog, lambda _: apply([replace(A, properties=())], catalog))
-    assert apply([A], catalog) == (Alter(A.name, A.properties),)
+    assert apply([A], catalog) == (Plan(A.name, None, A.properties),)
 
 
 def test_the_second_of_two_refuses_another_table() -> None:

@@ -17,7 +17,7 @@ from hivesink.core.partition import escape, partition_path, unescape
 from hivesink.core.partition_value import canonical
 from hivesink.core.table import Column, Decimal, Primitive, TableName, TableSpec
 from hivesink.core.typetext import parse_type
-from hivesink.hiveql.apply import Nothing, plan
+from hivesink.hiveql.apply import Plan, plan
 from hivesink.hiveql.parse import parse_ddl, parse_path
 from hivesink.hiveql.render import literal, render, stored
 from hivesink.metastore import catalog
@@ -79,7 +79,7 @@ def test_hive_4_makes_the_table_that_was_rendered(request: pytest.FixtureRequest
             name = TableName(database, f"t{number}")
             own = replace(spec, name=name, location=location, external=location is not None)
             session.query(render(stored(own)))
-            assert plan(own, tables.table(name)) == Nothing(name), spec.name
+            assert plan(own, tables.table(name)) == Plan(name), spec.name
         session.query(f"DROP DATABASE {database} CASCADE")
     tables.close()
 
