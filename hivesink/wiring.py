@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Metastore
     from hivesink.ports.rows import RowReader
     from hivesink.sink.commit.committed import Committed
-    from hivesink.sink.commit.roller import Encode
+    from hivesink.sink.commit.waiting import Encode
     from hivesink.sink.task.messages import TaskReport
 
 

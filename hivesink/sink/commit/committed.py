@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
     from hivesink.core.records import Slice
     from hivesink.core.table import TableSpec
@@ -38,10 +37,10 @@ class Committed:
 
     `epoch` counts from 1. `replayed`: Spark ran a batch again that the log had already, and nothing was written.
     `rows` has the counts `read`, `written`, `rejected`, `dropped`, `late` and `skipped`, of which the first is the sum.
-    `files` and `partitions` count what it has published, `committed` the partitions that it commits. `kind` is `batch`,
-    or why there is an epoch without a batch. `open_rows` wait after it; readers see them within `readable_in`, None if
-    their partitions must be over first, or the user's own rolling policy decides. `milliseconds` are by step.
-    `waiting` says why epochs wait to be finished, None if none does.
+    `files` and `partitions` count what it has published, `committed` the partitions that it commits; neither counts
+    partitions of dead letters. `kind` is `batch`, or why there is an epoch without a batch. `open_rows` wait after it;
+    readers see them within `readable_in`, None if their partitions must be over first, or the user's own rolling policy
+    decides. `milliseconds` are by step. `waiting` says why epochs wait to be finished, None if none does.
     """
 
     epoch: Epoch
@@ -55,21 +54,6 @@ class Committed:
     readable_in: timedelta | None = None
     milliseconds: Mapping[str, int] = field(default_factory=dict)
     waiting: str | None = None
-
-    @classmethod
-    def of(cls, manifest: Manifest, table: str, open_rows: int, readable_in: timedelta | None) -> Committed:
-        """Partitions are the `table`'s own, without those of dead letters."""
-        return cls(
-            manifest.epoch,
-            replayed=False,
-            rows=manifest.rows,
-            files=len(manifest.created),
-            partitions=len({part.key for part in manifest.add if part.table == table}),
-            kind=manifest.kind,
-            committed=sum(commit.table == table for commit in manifest.commits),
-            open_rows=open_rows,
-            readable_in=readable_in,
-        )
 
 
 class Stopwatch:

@@ -30,9 +30,8 @@ from hivesink.sink.commit.committed import (
 )
 from hivesink.sink.commit.context import try_estimates, write_estimates
 from hivesink.sink.commit.epochwriter import EpochWriter
-from hivesink.sink.commit.live_history import LiveHistory
-from hivesink.sink.commit.roller import Encode, PartitionCommits, Roller
 from hivesink.sink.commit.source_clock import SourceClock
+from hivesink.sink.commit.waiting import Encode, LiveHistory, OpenPartitions
 from hivesink.sink.commit.writer import watermark_policy
 
 if TYPE_CHECKING:
@@ -48,16 +47,12 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.epochwriter import Write, Written
     from hivesink.sink.commit.runner import PlanRunner
     from hivesink.sink.commit.writer import WriterSpec
-    from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
+    from hivesink.sink.task.messages import InputShape
 
 logger = logging.getLogger("hivesink")
 
 _ROLLS = 3
 """How often the end of a query rolls rows whose files a user's statement has taken."""
-
-
-def _no_tasks(_: TaskPlan) -> tuple[TaskReport, ...]:
-    return ()
 
 
 class Committer:
@@ -69,13 +64,11 @@ class Committer:
         self.spec = spec
         self.lock = threading.RLock()
         self.clock = SourceClock(context, watermark_policy(spec.config))
-        self._live = LiveHistory(context, spec, self._rows_changed)
+        patience = Deadline(spec.patience, "epochs wait to be published or registered")
+        self._live = LiveHistory(context, spec, self._rows_changed, patience)
         self._writer = EpochWriter(context, spec, self._live.tolerate)
-        rule = spec.commit_rule
-        self._commits = PartitionCommits(context, rule)
+        self._open = OpenPartitions(self._writer, encode, tasks)
         check: timedelta = spec.config["sink.rolling-policy.check-interval"]
-        writer, longest = self._writer, max(spec.rolling.rollover, rule.delay)
-        self._roller = Roller(spec.rolling, tasks, check, longest, writer, encode)
         own = dict(spec.identity.options)
         self._table_watch = TableWatch(context, spec.target.spec, own, check.total_seconds())
         self._counters = RunCounters()
@@ -87,7 +80,7 @@ class Committer:
         Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, and what `keep_up` raises.
         """
         with self.lock:
-            return self._live.recover()
+            return self._live.recovered(anew=True)
 
     def commit(
         self,
@@ -126,7 +119,7 @@ class Committer:
                     is_written = last is None and self.spec.was_written(batch)
                     if is_written:
                         logger.info("batch %d was committed before the reset: its rows are in the table", batch.batch)
-                    tasks = _no_tasks if is_written else write
+                    tasks = (lambda _: ()) if is_written else write
                     done = self._commit_new(runner, new, shape, tasks, watch, topic_ids=topic_ids)
                     done = replace(done, replayed=is_written)
             self.spec.on_commit(done)
@@ -161,14 +154,13 @@ class Committer:
                 if roll:
                     self._roll(runner, runner.history.rows.buckets)
                     runner = self._live.recovered()
-                self._live.close(runner)
+                self._live.finish(runner, at_end=True)
                 left = self._fresh(runner).rows if roll else 0
                 if not left:
                     break
             else:
                 reason = f"something deletes its files before they can be read: {left} rows wait"
                 raise StoreUnavailable(action="publish", path=self.spec.target.location, reason=reason)
-            self._live.deadline.clear()
             # The next run goes on from there; a run that has begun already does so by itself.
             with suppress(EpochTaken):
                 self._write_mark(self._live.recovered(), always=True)
@@ -212,7 +204,7 @@ class Committer:
     ) -> Committed:
         history = runner.history
         if self.spec.config["sink.rolling-policy.on-epoch"]:
-            self._commits.read()
+            self._open.committed()
         before = history.head.watermark if history.head else None
         written = self._writer.write(batch.epoch, shape, write, watch, late=before.at if before else None)
         # Not before: all of the batch has been read by now.
@@ -222,10 +214,9 @@ class Committer:
         mark = self.clock.mark_after(history.head, batch.ref, shape, written.reports, watch.began, behind=behind)
         # What waits since `on-epoch` was false is rolled next, and commits its partitions then.
         whole = {part.key for part in written.parts if not history.rows.waits(part.key)}
-        ages = self._roller.ages(self.context.tick())
-        commits = self._commits.records(whole, history.rows, written.parts, ages, mark)
+        commits = self._open.commits(whole, history.rows, written.parts, mark)
         # Before the epoch is told: when its rows can be read depends on its own buckets, too.
-        self._roller.came((new.key for new in written.opened), self.context.tick())
+        self._open.came(new.key for new in written.opened)
         identity = self.spec.identity
         manifest = replace(
             history.following("batch", Stamp(self.context.now(), written.attempt)),
@@ -240,17 +231,15 @@ class Committer:
             watermark=mark,
         )
         done = self._decide(runner, manifest, written, watch)
-        self._note(runner)
         self._estimate(manifest)
         return done
 
     def _roll_due(self, runner: PlanRunner) -> None:
         self._table_watch.log_changes()
-        ages, history = self._roller.ages(self.context.tick()), runner.history
-        waits = self._commits.waits(ages, self.clock.mark(history.head))
-        rolled = self._roll(runner, self._roller.due(self._fresh(runner), ages, waits))
+        at_rest, mark = self._open.at_rest(), self.clock.mark(runner.history.head)
+        rolled = self._roll(runner, self._open.due(self._fresh(runner), mark))
         if rolled:
-            self._estimate(rolled, self._roller.at_rest((commit.key for commit in rolled.commits), ages))
+            self._estimate(rolled, at_rest)
         self._blocked.require_none(self.context.tick())
 
     def _roll(self, runner: PlanRunner, due: Collection[PartitionKey]) -> Manifest | None:
@@ -264,10 +253,10 @@ class Committer:
         if not keys:
             return None
         with self._live.advancing():
-            mark, ages = self.clock.mark(history.head), self._roller.ages(self.context.tick())
-            self._commits.read()
+            mark = self.clock.mark(history.head)
+            self._open.committed()
             waiting = sorted(key for key in keys if fresh.waits(key))
-            written = self._roller.encode(runner.next_epoch, fresh, waiting, watch)
+            written = self._open.encode(runner.next_epoch, fresh, waiting, watch)
             if written.left:
                 # Their segments may have gone with the log.
                 self.context.require_head(history.epoch)
@@ -278,13 +267,11 @@ class Committer:
                 history.following("roll" if rolled else "commit", Stamp(self.context.now(), written.attempt)),
                 add=written.parts,
                 rolled=rolled,
-                commits=self._commits.records(whole, rows, written.parts, ages, mark),
+                commits=self._open.commits(whole, rows, written.parts, mark),
                 watermark=mark,
             )
             if not manifest.is_bare:
                 self._decide(runner, rows.leaving(manifest, self._blocked), written, watch)
-                self._roller.rolled(rows, manifest)
-                self._note(runner)
         return manifest
 
     def _write_mark(self, runner: PlanRunner, *, always: bool = False) -> None:
@@ -294,32 +281,44 @@ class Committer:
             return
         before, mark = head.watermark, self.clock.mark(head)
         has_gone_on = mark and mark.at and mark.at != (before and before.at)
-        if has_gone_on and (always or self._commits.passes_an_end(before, mark)):
+        if has_gone_on and (always or self._open.passes_an_end(before, mark)):
             manifest = runner.history.following("watermark", self.context.stamp())
             runner.decide(Snapshot(), decision=replace(manifest, watermark=mark))
             self._live.finish(runner)
 
     def _decide(self, runner: PlanRunner, manifest: Manifest, written: Written, watch: Stopwatch) -> Committed:
+        before = runner.history.rows
         self._live.decide(runner, manifest, written, watch)
-        self._commits.decided(manifest)
-        history = runner.history
-        ages = self._roller.ages(self.context.tick())
-        waits = self._commits.waits(ages, self.clock.mark(history.head))
-        readable_in = self._roller.readable_in(history.rows, ages, waits)
-        done = Committed.of(manifest, self._table, history.rows.rows, readable_in)
-        done = replace(done, milliseconds=watch.laps, waiting=self.waiting)
-        self._counters.add(done, {part.key for part in manifest.add if part.table == self._table}, self.context.tick())
-        log_epoch(self._table, self.spec.identity.writer, done, self.progress())
+        self._open.decided(before, manifest)
+        history, table = runner.history, self._table
+        places = {part.key for part in manifest.add if part.table == table}
+        done = Committed(
+            manifest.epoch,
+            replayed=False,
+            rows=manifest.rows,
+            files=len(manifest.created),
+            partitions=len(places),
+            kind=manifest.kind,
+            committed=sum(commit.table == table for commit in manifest.commits),
+            open_rows=history.rows.rows,
+            readable_in=self._open.readable_in(history.rows, self.clock.mark(history.head)),
+            milliseconds=watch.laps,
+            waiting=self.waiting,
+        )
+        self._counters.add(done, places, self.context.tick())
+        log_epoch(table, self.spec.identity.writer, done, self.progress())
+        self._note(runner)
         return done
 
     def _estimate(self, manifest: Manifest, at_rest: Collection[PartitionKey] = ()) -> None:
-        """Write estimates of partitions for which no more rows are expected: they are over, or `at_rest`."""
-        places = {commit.key for commit in manifest.commits if self._commits.rule.holds(commit.key)}.union(at_rest)
+        """Write estimates of partitions that are committed and expect no more rows: they are over, or `at_rest`."""
+        committed = {commit.key for commit in manifest.commits}
+        places = {key for key in committed if key in at_rest or self._open.rule.holds(key)}
         if places and not self.waiting:
             try_estimates(self.context, places, self.spec.measure)
 
     def _rows_changed(self, runner: PlanRunner) -> None:
-        self._commits.forget()
+        self._open.forget_commits()
         self.clock.start(runner.history.head)
         self._note(runner)
 
@@ -328,4 +327,4 @@ class Committer:
 
     def _note(self, runner: PlanRunner) -> None:
         # Blocked slices don't age: otherwise each new row of their bucket would become a file of its own.
-        self._roller.note(self._fresh(runner), self.context.tick(), self.context.now())
+        self._open.note(self._fresh(runner))

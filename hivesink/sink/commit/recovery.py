@@ -30,14 +30,15 @@ ALL = "all"
 
 
 class Reason(Enum):
-    """Why rows that were decided can't be published."""
+    """Why rows that were decided can't be published.
+
+    Their part is nowhere in the table's folders, or the metastore doesn't register its partition; or they wait in a
+    segment, and can't be encoded.
+    """
 
     MISSING = "missing"
-    """The part is nowhere in the table's folders."""
     REFUSED = "refused"
-    """The metastore doesn't register the part's partition."""
     WAITING = "waiting"
-    """The rows wait in a segment, and can't be encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +72,35 @@ def recover(begin: Callable[[], PlanRunner], finish: Callable[[PlanRunner], None
 
     Raises EpochTaken if another run is at work, LogDamaged, NewerFormat, and what `finish` raises.
     """
+
+    def once() -> PlanRunner:
+        runner = begin()
+        finish(runner)
+        runner.clean_up()
+        return runner
+
     try:
-        return _recover(begin, finish)
+        return once()
     except (EpochTaken, StaleError):
         # A manifest that the previous run got no answer for has arrived between the look and the decision; or another
         # recovery has advanced the same epochs.
-        return _recover(begin, finish)
-
-
-def _recover(begin: Callable[[], PlanRunner], finish: Callable[[PlanRunner], None]) -> PlanRunner:
-    runner = begin()
-    finish(runner)
-    runner.clean_up()
-    return runner
+        return once()
 
 
 def finish_accepting(runner: PlanRunner, accepted: Accepted) -> None:
     """As `PlanRunner.finish`, but what can't be published and is `accepted` as lost is forgotten.
 
+    Missing parts are looked for in all of the table's folders, once: what is there is published.
     Raises what `confirm` raises.
     """
-    _forget_missing(runner, accepted)
+    history = runner.history
+    # The table may have been created again, with other columns.
+    snapshot = runner.look(listed(runner.context, history.places))
+    again = {part for parts in requeueable(history, snapshot).values() for part in parts}
+    missing = {action.part for action in missing_parts(history, snapshot.files, snapshot.partitions)} - again
+    wanted = [part for _, part in history.live_parts if part in missing and accepted.has(part.key)]
+    if wanted:
+        _forget_missing(runner, accepted, wanted)
     try:
         runner.finish()
     except RegistrationFailed as error:
@@ -103,6 +112,32 @@ def finish_accepting(runner: PlanRunner, accepted: Accepted) -> None:
         stamp, rows = runner.context.stamp(), sum(part.rows for part in parts)
         runner.decide(Snapshot(), decision=forget(runner.history, stamp, parts, rows=rows))
         runner.finish()
+
+
+def _forget_missing(runner: PlanRunner, accepted: Accepted, wanted: Sequence[PartEntry]) -> None:
+    visible = search(runner.context, wanted)
+    locator = PartLocator(lengths(runner.context, visible))
+    gone: list[PartEntry] = []
+    read: list[PartEntry] = []
+    moved: list[PartEntry] = []
+    for part in wanted:
+        match locator.next_action(part):
+            case actions.PartMissing():
+                gone.append(part)
+            case actions.Publish(_, source) if not visible[source]:
+                moved.append(replace(part, staged=source))
+            case actions.Publish() | actions.AlreadyPublished():
+                # Readers find it, in a partition that was renamed, say.
+                read.append(part)
+    if gone:
+        accepted.confirm(_losses(gone, Reason.MISSING))
+    rows = sum(part.rows for part in gone)
+    decision = forget(runner.history, runner.context.stamp(), [*gone, *read], moved=moved, rows=rows)
+    runner.decide(Snapshot(), decision=decision)
+
+
+def _losses(parts: Iterable[PartEntry], reason: Reason) -> list[Loss]:
+    return [Loss(part.key, part.target, part.rows, reason) for part in parts]
 
 
 def forget_waiting(runner: PlanRunner, accepted: Accepted) -> None:
@@ -127,41 +162,6 @@ def _waiting(opened: Iterable[Opened], segments: SegmentStore) -> list[Loss]:
         Loss(waiting.key, segments.path(waiting.slice.segment), waiting.slice.rows, Reason.WAITING, waiting.slice)
         for waiting in opened
     ]
-
-
-def _forget_missing(runner: PlanRunner, accepted: Accepted) -> None:
-    """Look for missing parts in all of the table's folders, once: publish what is there, forget the rest."""
-    history = runner.history
-    # The table may have been created again, with other columns.
-    snapshot = runner.look(listed(runner.context, history.places))
-    again = {part for parts in requeueable(history, snapshot).values() for part in parts}
-    missing = {action.part for action in missing_parts(history, snapshot.files, snapshot.partitions)} - again
-    wanted = [part for _, part in history.live_parts if part in missing and accepted.has(part.key)]
-    if not wanted:
-        return
-    visible = search(runner.context, wanted)
-    locator = PartLocator(lengths(runner.context, visible))
-    gone: list[PartEntry] = []
-    read: list[PartEntry] = []
-    moved: list[PartEntry] = []
-    for part in wanted:
-        match locator.next_action(part):
-            case actions.PartMissing():
-                gone.append(part)
-            case actions.Publish(_, source) if not visible[source]:
-                moved.append(replace(part, staged=source))
-            case actions.Publish() | actions.AlreadyPublished():
-                # Readers find it, in a partition that was renamed, say.
-                read.append(part)
-    if gone:
-        accepted.confirm(_losses(gone, Reason.MISSING))
-    rows = sum(part.rows for part in gone)
-    decision = forget(history, runner.context.stamp(), [*gone, *read], moved=moved, rows=rows)
-    runner.decide(Snapshot(), decision=decision)
-
-
-def _losses(parts: Iterable[PartEntry], reason: Reason) -> list[Loss]:
-    return [Loss(part.key, part.target, part.rows, reason) for part in parts]
 
 
 @dataclass(slots=True)

@@ -1,0 +1,278 @@
+"""What waits in a run: epochs to be finished, rows to be rolled, partitions to be committed."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hivesink.core.partition import PartitionKey
+from hivesink.core.partition_commit import Waits, Watermark, due_commits
+from hivesink.core.records import commit_after
+from hivesink.core.rolling import Ages, Encoding, due, spread
+from hivesink.core.snapshot import Snapshot
+from hivesink.errors import HiveSinkError
+from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Written
+from hivesink.sink.commit.observe import load_commits
+from hivesink.sink.commit.recovery import recover
+from hivesink.sink.commit.runner import PlanRunner
+from hivesink.sink.task.messages import InputShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.records import Commit
+    from hivesink.core.rolling import OpenRows
+    from hivesink.sink.commit.committed import Deadline, Stopwatch
+    from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.commit.writer import WriterSpec
+    from hivesink.sink.task.messages import TaskPlan, TaskReport
+
+logger = logging.getLogger("hivesink")
+
+Encode = Callable[[Sequence[Sequence[Encoding]], "TaskPlan"], Iterable["TaskReport"]]
+"""Encodes waiting rows as parts, each inner sequence in a task of its own."""
+
+_RATIO = 0.5
+"""What a byte of a segment becomes in a Parquet file, until a roll has shown it."""
+
+
+class OpenPartitions:
+    """The partitions with rows that wait or without their commit: which are due, and which the log has committed.
+
+    Ages follow a monotonic clock, so that a wall clock that people set rolls nothing.
+    """
+
+    def __init__(self, writer: EpochWriter, encode: Encode, tasks: int) -> None:
+        """`encode` runs on `tasks` tasks at a time. Raises InvalidOption."""
+        self.rule, self._policy = writer.spec.commit_rule, writer.spec.rolling
+        self._writer, self._context, self._encode, self._tasks = writer, writer.context, encode, tasks
+        # How often somebody asks what is due.
+        self._check: timedelta = writer.spec.config["sink.rolling-policy.check-interval"]
+        self._since: dict[PartitionKey, tuple[float, float]] = {}
+        self._ratio = _RATIO
+        self._commits: dict[PartitionKey, Commit] | None = None
+        self._warned = False
+
+    def note(self, rows: OpenRows) -> None:
+        """Take up the buckets in `rows` that aren't known yet, with the age that their epochs' times (UTC) show."""
+        tick, now = self._context.tick(), self._context.now()
+        # No bucket waits for longer by the clock alone.
+        longest = max(self._policy.rollover, self.rule.delay)
+        for key, bucket in rows.buckets.items():
+            if key not in self._since:
+                # A clock that was set makes a bucket wait for at most an interval more, or none.
+                ages = (min(max(now - at, timedelta(0)), longest) for at in (bucket.first, bucket.last))
+                first, last = (tick - age.total_seconds() for age in ages)
+                self._since[key] = first, last
+        for key in self._since.keys() - rows.buckets.keys():
+            del self._since[key]
+
+    def came(self, keys: Iterable[PartitionKey]) -> None:
+        """Rows of these buckets have come just now."""
+        tick = self._context.tick()
+        for key in keys:
+            first, _ = self._since.get(key, (tick, tick))
+            self._since[key] = first, tick
+
+    def due(self, rows: OpenRows, mark: Watermark | None) -> set[PartitionKey]:
+        """The buckets that are to be rolled or committed now."""
+        ages = self._ages()
+        waits = self._waits(ages, mark)
+        # Earlier settings held these, and have published all their rows.
+        published = {key for key, bucket in rows.buckets.items() if not bucket.slices and key not in waits.held}
+        return due(rows, ages, self._policy, self._ratio, waits.held) | waits.over | published
+
+    def readable_in(self, rows: OpenRows, mark: Watermark | None) -> timedelta | None:
+        """How long open rows stay out of readers' sight at most; None if the watermark or the user's class decides."""
+        policy, ages = self._policy, self._ages()
+        # Of a bucket without slices only the commit waits: its rows are published. What is held back has no age.
+        opened = {key for key, bucket in rows.buckets.items() if bucket.slices} & ages.keys()
+        held = self._waits(ages, mark).held
+        if not held.isdisjoint(opened) or (policy.own is not None and not policy.at_once):
+            return None
+        left = (min(policy.rollover - ages[key].open, policy.inactivity - ages[key].idle) for key in opened)
+        return max((timedelta(0), *left)) + self._check
+
+    def at_rest(self) -> set[PartitionKey]:
+        """Those for which no row has come for long."""
+        return {key for key, age in self._ages().items() if age.idle >= self._policy.inactivity}
+
+    def encode(self, epoch: Epoch, rows: OpenRows, keys: Collection[PartitionKey], watch: Stopwatch) -> Written:
+        """Make parts of the rows that wait in these buckets, but for slices that can't be encoded. Nothing is decided.
+
+        Raises as `EpochWriter.write`.
+        """
+        if not keys:
+            return Written(self._context.stamp().attempt, (), (), None)
+        work = spread(rows, keys, self._policy.file_size / self._ratio, self._tasks)
+        written = self._writer.write(epoch, InputShape(), partial(self._encode, work), watch)
+        left = sum(left_slice.opened.slice.rows for left_slice in written.left)
+        waited, encoded = sum(rows.buckets[key].rows for key in keys) - left, sum(part.rows for part in written.parts)
+        if waited != encoded:
+            message = f"{encoded} rows were encoded where {waited} wait"
+            raise AssertionError(message)
+        return written
+
+    def commits(
+        self, keys: Iterable[PartitionKey], rows: OpenRows, parts: Iterable[PartEntry], mark: Watermark | None
+    ) -> tuple[Commit, ...]:
+        """The commits of those of `keys` that can be committed, once `parts` are published: no row of these waits."""
+        ages, counts, files = self._ages(), Counter[PartitionKey](), Counter[PartitionKey]()
+        for part in parts:
+            counts[part.key] += part.rows
+            files[part.key] += 1
+        commits = []
+        for key in sorted(keys):
+            if self.rule.is_unknown(key):
+                if not self._warned:
+                    logger.warning("%s %s is never committed: no time can be read from its values", *key)
+                self._warned = True
+                continue
+            is_late = self.rule.end(key) is None and key in self.committed()
+            if is_late or self.rule.is_over(key, ages[key].open if key in ages else timedelta(0), mark or Watermark()):
+                before_rows, before_files = rows.published(key)
+                total = before_rows + counts[key], before_files + files[key]
+                commits.append(commit_after(self.committed().get(key), key, *total))
+        return tuple(commits)
+
+    def passes_an_end(self, before: Watermark | None, now: Watermark | None) -> bool:
+        """Whether a committed partition ends between these watermarks, which other settings have committed early."""
+        ends = [end for end in map(self.rule.end, self.committed()) if end is not None]
+        was, mark = before or Watermark(), now or Watermark()
+        return any(mark.has_passed(end) and not was.has_passed(end) for end in ends)
+
+    def decided(self, rows: OpenRows, manifest: Manifest) -> None:
+        """Remember what `manifest` commits, and what became of the bytes that waited in its buckets of `rows`."""
+        if self._commits is not None:
+            self._commits |= {commit.key: commit for commit in manifest.commits}
+        before = sum(part.length for slices in rows.closed(manifest).values() for part in slices)
+        after = sum(part.length for part in manifest.add)
+        if before and after:
+            self._ratio = after / before
+
+    def forget_commits(self) -> None:
+        """Another run may have written to the log."""
+        self._commits = None
+
+    def committed(self) -> Mapping[PartitionKey, Commit]:
+        """The log's commits, read once.
+
+        A start doesn't wait for that. An epoch that may commit reads them before its tasks run, since nothing may take
+        time between the last look at staged files and the decision.
+        """
+        if self._commits is None:
+            self._commits = load_commits(self._context, self.rule.table)
+        return self._commits
+
+    def _ages(self) -> dict[PartitionKey, Ages]:
+        tick = self._context.tick()
+        return {
+            key: Ages(timedelta(seconds=tick - first), timedelta(seconds=tick - last))
+            for key, (first, last) in self._since.items()
+        }
+
+    def _waits(self, ages: Mapping[PartitionKey, Ages], mark: Watermark | None) -> Waits:
+        committed = self.committed() if any(map(self.rule.holds, ages)) else {}
+        return due_commits(self.rule, {key: age.open for key, age in ages.items()}, mark or Watermark(), committed)
+
+
+@dataclass(slots=True)
+class LiveHistory:
+    """The writer's history during a run: recovered where it is in doubt, finished as far as the metastore lets.
+
+    `rows_changed` is called whenever other rows may wait than those that the run has seen.
+    """
+
+    context: CommitContext
+    spec: WriterSpec
+    rows_changed: Callable[[PlanRunner], None]
+    deadline: Deadline
+    """For epochs that wait to be published or registered."""
+    runner: PlanRunner | None = None
+    seen: set[PartitionKey] = field(default_factory=set)
+    """The partitions that this run has published into."""
+    _is_current: bool = False
+
+    @property
+    def current(self) -> PlanRunner | None:
+        """What advances the history, if that is the log's as far as this run can know."""
+        runner = self.runner
+        return runner if runner and self._is_current and not runner.in_doubt else None
+
+    def recovered(self, *, anew: bool = False) -> PlanRunner:
+        """What advances the history, once what earlier runs decided is finished. Raises as `Committer.recover`."""
+        if not anew and self.current:
+            return self.current
+
+        def take_over(runner: PlanRunner) -> None:
+            self.runner = runner
+            self.finish(runner)
+
+        self._is_current = False
+        runner = recover(partial(PlanRunner.begin, self.context, self.spec.identity, self.spec.policy), take_over)
+        self.rows_changed(runner)
+        self._is_current = True
+        return runner
+
+    @contextmanager
+    def advancing(self) -> Iterator[None]:
+        """Until the block has ended well, memory may be behind the log."""
+        self._is_current = False
+        yield
+        self._is_current = True
+
+    def decide(self, runner: PlanRunner, manifest: Manifest, written: Written, watch: Stopwatch) -> None:
+        """Decide `manifest`, publish what was `written` for it, and sweep what lost."""
+        runner.decide(Snapshot(), decision=manifest)
+        watch.lap("manifest")
+        # The lookup before the manifest says nothing about older epochs that still wait.
+        fresh = len(runner.history.open) == 1 and self.deadline.trouble is None and written.live is not None
+        staged = {part.staged: part.length for part in written.parts}
+        self.finish(runner, Snapshot(staged, written.live) if fresh else None)
+        watch.lap("publish")
+        winners = frozenset((written.attempt, report.task_attempt) for report in written.reports)
+        runner.clean_up(winners, segments=bool(manifest.rolled))
+        watch.lap("sweep")
+
+    def finish(self, runner: PlanRunner, first: Snapshot | None = None, *, at_end: bool = False) -> None:
+        """Bring open epochs to their end, unless the metastore is down for now; `first` as of `runner`.
+
+        At the end of a query nothing is tolerated.
+        """
+        before = runner.history.epoch
+        self.seen |= runner.history.places
+        try:
+            runner.finish(first)
+        except HiveSinkError as error:
+            if at_end:
+                self._left_open(error)
+                raise
+            if not isinstance(error, METASTORE_TROUBLE):
+                raise
+            self.tolerate(error)
+        else:
+            self.deadline.clear()
+        finally:
+            if runner.history.epoch > before:
+                # Rows of missing files may wait again.
+                self.rows_changed(runner)
+
+    def tolerate(self, error: HiveSinkError) -> None:
+        """Raises `error` once it has lasted for too long."""
+        if self.deadline.has_passed(error, self.context.tick()):
+            raise self._left_open(error)
+
+    def _left_open(self, error: HiveSinkError) -> HiveSinkError:
+        """`error`, with what it means for the rows that are decided."""
+        if error.retryable and self.runner and self.runner.history.open:
+            waits = "are committed but can't be read until the job or `hivesink recover` runs"
+            error.args = (f"rows of {self.spec.target.name} {waits}: {error}",)
+        return error
