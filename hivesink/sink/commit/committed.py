@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.options import OPTIONS
 from hivesink.core.manifest import NO_ROWS, Rows
+from hivesink.core.partition import PartitionKey
 from hivesink.core.progress import Progress
 from hivesink.errors import MetastoreUnreachable, RowsHeldBack, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.partition import PartitionKey
+    from hivesink.core.manifest import Manifest
     from hivesink.core.records import Slice
     from hivesink.core.table import TableSpec
     from hivesink.errors import HiveSinkError
@@ -70,20 +71,21 @@ class Stopwatch:
         self._last = now
 
 
-@dataclass(slots=True)
 class RunCounters:
-    """What a run of a query has committed so far, for `Progress`.
+    """What a run of a query has committed so far, for its log and for `Progress`.
 
-    The committer's thread adds to it; any thread reads. Times (`tick`) are seconds of a monotonic clock.
+    The committer's thread adds to it; any thread reads. `tick` is a monotonic clock in seconds.
     """
 
-    behind: int | None = None
-    """The records that the source had beyond the newest batch."""
-    _total: Progress = field(default_factory=Progress)
-    _partitions: set[PartitionKey] = field(default_factory=set)
-    _began: float | None = None
-    _recent: deque[tuple[float, int]] = field(default_factory=deque)
-    _readable_at: float | None = None
+    def __init__(self, table: str, writer: str, tick: Callable[[], float]) -> None:
+        self.behind: int | None = None
+        """The records that the source had beyond the newest batch."""
+        self._names, self._tick = (table, writer), tick
+        self._total = Progress()
+        self._partitions = set[PartitionKey]()
+        self._began: float | None = None
+        self._recent = deque[tuple[float, int]]()
+        self._readable_at: float | None = None
 
     def begin(self, tick: float, behind: int | None) -> None:
         """A batch begins: the first starts the clock of the rate."""
@@ -91,62 +93,66 @@ class RunCounters:
         if self._began is None:
             self._began = tick
 
-    def add(self, done: Committed, partitions: Collection[PartitionKey], tick: float) -> None:
-        """Count an epoch that has published files in `partitions`."""
-        self._partitions |= set(partitions)
-        self._recent.append((tick, done.rows.read))
+    def add(
+        self, manifest: Manifest, open_rows: int, readable_in: timedelta | None, spent: Stopwatch, waiting: str | None
+    ) -> Committed:
+        """Count the epoch of `manifest`, and log it in a line with the query's progress after it."""
+        (table, writer), tick, rows = self._names, self._tick(), manifest.rows
+        places = {part.key for part in manifest.add if part.table == table}
+        self._partitions |= places
+        self._recent.append((tick, rows.read))
         while self._recent[0][0] <= tick - RECENT:
             self._recent.popleft()
-        self._readable_at = None if done.readable_in is None else tick + done.readable_in.total_seconds()
+        self._readable_at = None if readable_in is None else tick + readable_in.total_seconds()
         # One assignment: a reader in another thread sees all of an epoch or nothing.
         self._total = replace(
             self._total,
-            rows=self._total.rows + done.rows.read,
+            rows=self._total.rows + rows.read,
             epochs=self._total.epochs + 1,
             partitions=len(self._partitions),
-            rejected=self._total.rejected + done.rows.rejected,
+            rejected=self._total.rejected + rows.rejected,
         )
-
-    def progress(self, waiting_rows: int, tick: float) -> Progress:
-        """What is known at `tick`."""
-        total, readable_at = self._total, self._readable_at
-        readable = None
-        if waiting_rows and readable_at is not None:
-            readable = timedelta(seconds=max(0.0, readable_at - tick))
-        return replace(
-            total,
-            rows_per_second=self._rate(tick),
-            waiting_rows=waiting_rows,
-            readable_in=readable,
-            behind_records=self.behind,
+        done = Committed(
+            manifest.epoch,
+            replayed=False,
+            rows=rows,
+            files=len(manifest.created),
+            partitions=len(places),
+            kind=manifest.kind,
+            committed=sum(commit.table == table for commit in manifest.commits),
+            open_rows=open_rows,
+            readable_in=readable_in,
+            milliseconds=spent.laps,
+            waiting=waiting,
         )
+        still, steps = "", " ".join(f"{step}={lap}ms" for step, lap in spent.laps.items())
+        if open_rows:
+            when = "readable once rolled, those of unfinished partitions once these are over"
+            if readable_in is not None:
+                when = f"readable within {max(0, round(readable_in.total_seconds()))} s"
+            still = f" open={open_rows} ({when})"
+        counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.late, rows.skipped)
+        published, so_far = (done.files, done.partitions, done.committed), self.progress(open_rows)
+        trouble = f" waiting: {waiting}" if waiting else ""
+        text = "table=%s writer=%s epoch=%d %s rows=%d written=%d rejected=%d dropped=%d late=%d skipped=%d "
+        text += "files=%d partitions=%d committed=%d %s%s%s total=%d%s%s"
+        rate = "" if so_far.rows_per_second is None else f" ({so_far.rows_per_second:.0f} rows/s)"
+        behind = "" if so_far.behind_records is None else f" behind: {so_far.behind_records:,} records"
+        values = (*counts, *published, steps, still, trouble, so_far.rows, rate, behind)
+        logger.info(text, table, writer, done.epoch, done.kind, *values)
+        return done
 
-    def _rate(self, tick: float) -> float | None:
-        if self._began is None or not self._total.epochs or tick <= self._began:
-            return None
-        rows = sum(rows for at, rows in tuple(self._recent) if at > tick - RECENT)
-        return rows / min(RECENT, tick - self._began)
-
-
-def log_epoch(table: str, writer: str, done: Committed, so_far: Progress) -> None:
-    """Log the epoch in a line, with the query's progress after it."""
-    rows, steps = done.rows, " ".join(f"{step}={spent}ms" for step, spent in done.milliseconds.items())
-    counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.late, rows.skipped)
-    published = (done.files, done.partitions, done.committed)
-    still = f" open={done.open_rows} ({_readable(done.readable_in)})" if done.open_rows else ""
-    waiting = f" waiting: {done.waiting}" if done.waiting else ""
-    text = "table=%s writer=%s epoch=%d %s rows=%d written=%d rejected=%d dropped=%d late=%d skipped=%d "
-    text += "files=%d partitions=%d committed=%d %s%s%s total=%d%s%s"
-    rate = "" if so_far.rows_per_second is None else f" ({so_far.rows_per_second:.0f} rows/s)"
-    behind = "" if so_far.behind_records is None else f" behind: {so_far.behind_records:,} records"
-    values = (*counts, *published, steps, still, waiting, so_far.rows, rate, behind)
-    logger.info(text, table, writer, done.epoch, done.kind, *values)
-
-
-def _readable(within: timedelta | None) -> str:
-    if within is None:
-        return "readable once rolled, those of unfinished partitions once these are over"
-    return f"readable within {max(0, round(within.total_seconds()))} s"
+    def progress(self, waiting_rows: int) -> Progress:
+        """What is known now."""
+        total, began, at, tick = self._total, self._began, self._readable_at, self._tick()
+        rate = readable = None
+        if waiting_rows and at is not None:
+            readable = timedelta(seconds=max(0.0, at - tick))
+        if began is not None and total.epochs and tick > began:
+            rows = sum(rows for added, rows in tuple(self._recent) if added > tick - RECENT)
+            rate = rows / min(RECENT, tick - began)
+        total = replace(total, rows_per_second=rate, behind_records=self.behind)
+        return replace(total, waiting_rows=waiting_rows, readable_in=readable)
 
 
 @dataclass(slots=True)
@@ -178,42 +184,32 @@ class Deadline:
         self.trouble = self._since = None
 
 
-@dataclass(slots=True)
-class BlockedSlices:
+class BlockedSlices(dict["Slice", "LeftSlice"]):
     """Slices that this run couldn't encode, since they don't fit the table any more or their segment is lost.
 
     The run doesn't try them again, and fails once the deadline has passed, or at its end.
     """
 
-    deadline: Deadline
-    _left: dict[Slice, LeftSlice] = field(default_factory=dict)
-
-    def __contains__(self, part: object) -> bool:
-        return part in self._left
-
-    def add(self, left: Iterable[LeftSlice]) -> None:
-        self._left |= {blocked.opened.slice: blocked for blocked in left}
+    def __init__(self, patience: timedelta | None) -> None:
+        super().__init__()
+        self.deadline = Deadline(patience, "rows wait that can't be published")
 
     def require_none(self, tick: float | None = None) -> None:
         """Raise RowsHeldBack if there are some; with a `tick`, only once their deadline has passed."""
-        if not self._left:
-            return
-        left = self._left.values()
-        reasons = [blocked.reason for blocked in left]
-        error = RowsHeldBack(reasons, retryable=all(blocked.retryable for blocked in left))
-        if tick is None or self.deadline.has_passed(error, tick):
-            raise error
+        if self:
+            reasons = [blocked.reason for blocked in self.values()]
+            error = RowsHeldBack(reasons, retryable=all(blocked.retryable for blocked in self.values()))
+            if tick is None or self.deadline.has_passed(error, tick):
+                raise error
 
 
-@dataclass(slots=True)
 class TableWatch:
-    """Compares the table with `known` every `interval` seconds at most; the job's `own` settings outrank it."""
+    """Notices that a user has changed the table under a running query, which keeps what it began with."""
 
-    context: CommitContext
-    known: TableSpec
-    own: Collection[str]
-    interval: float
-    _next: float | None = None
+    def __init__(self, context: CommitContext, known: TableSpec, own: Collection[str], interval: float) -> None:
+        """It looks every `interval` seconds at most; the job's `own` settings outrank the table's."""
+        self._context, self._known, self._own, self._interval = context, known, own, interval
+        self._next: float | None = None
 
     def log_changes(self) -> None:
         """Log what has changed since the last look. Others report a metastore that is down.
@@ -221,26 +217,27 @@ class TableWatch:
         Raises what `ask_again` raises where the table was made again: rows that come now would wait for a table
         that is gone.
         """
-        tick, due = self.context.tick(), self._next
+        tick, due, context = self._context.tick(), self._next, self._context
         if due is not None and tick < due:
             return
-        self._next = tick + self.interval
+        self._next = tick + self._interval
         with suppress(MetastoreUnreachable, UnknownTable, Unsupported):
-            first = self.context.table(str(self.known.name))
+            first = context.table(str(self._known.name))
             if due is None:
                 return  # It was read just now.
-            live = self.context.registrar.table(self.known.name)
+            live = context.registrar.table(self._known.name)
             if live.log != first.log:
-                self.context.ask_again(str(self.known.name))
-            before, now = self._texts(self.known), self._texts(live.spec)
+                context.ask_again(str(self._known.name))
+            before, now = self._texts(self._known), self._texts(live.spec)
             for name in sorted(before.keys() | now.keys()):
                 if before.get(name) != now.get(name):
                     text = "%s: %s is %s, and was %s; the running query goes on without that until its next start"
                     logger.warning(text, live.spec.name, name, now.get(name, "gone"), before.get(name, "not there"))
-            self.known = live.spec
+            self._known = live.spec
 
     def _texts(self, spec: TableSpec) -> dict[str, str]:
-        own = (item for item in spec.options.items() if item[0] in OPTIONS or item[0].startswith("sink."))
-        options = {name: repr(value) for name, value in own}
-        columns = {f"column {column.name}": str(column.type) for column in spec.columns}
-        return columns | {name: value for name, value in options.items() if name not in self.own}
+        texts = {f"column {column.name}": str(column.type) for column in spec.columns}
+        for name, value in spec.options.items():
+            if (name in OPTIONS or name.startswith("sink.")) and name not in self._own:
+                texts[name] = repr(value)
+        return texts

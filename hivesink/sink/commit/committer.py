@@ -26,7 +26,6 @@ from hivesink.sink.commit.committed import (
     RunCounters,
     Stopwatch,
     TableWatch,
-    log_epoch,
 )
 from hivesink.sink.commit.context import try_estimates, write_estimates
 from hivesink.sink.commit.epochwriter import EpochWriter
@@ -71,8 +70,8 @@ class Committer:
         check: timedelta = spec.config["sink.rolling-policy.check-interval"]
         own = dict(spec.identity.options)
         self._table_watch = TableWatch(context, spec.target.spec, own, check.total_seconds())
-        self._counters = RunCounters()
-        self._blocked = BlockedSlices(Deadline(spec.patience, "rows wait that can't be published"))
+        self._counters = RunCounters(self._table, spec.identity.writer, context.tick)
+        self._blocked = BlockedSlices(spec.patience)
 
     def recover(self) -> PlanRunner:
         """Finish what earlier runs decided. `commit` does so itself if nobody has.
@@ -115,7 +114,7 @@ class Committer:
                     logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
                     done = Committed(verdict.epoch, replayed=True)
                 else:
-                    new = LastBatch(runner.next_epoch, batch, appended=verdict.appended, raw=shape.is_raw)
+                    new = LastBatch(Epoch(runner.history.epoch + 1), batch, appended=verdict.appended, raw=shape.is_raw)
                     is_written = last is None and self.spec.was_written(batch)
                     if is_written:
                         logger.info("batch %d was committed before the reset: its rows are in the table", batch.batch)
@@ -170,7 +169,7 @@ class Committer:
     def progress(self) -> Progress:
         """What this run has committed. Waits for no batch."""
         runner = self._live.runner
-        return self._counters.progress(runner.history.rows.rows if runner else 0, self.context.tick())
+        return self._counters.progress(runner.history.rows.rows if runner else 0)
 
     def tell_end(self) -> None:
         """Log the end of a query that has committed nothing: silence could be a job that does nothing by mistake."""
@@ -256,11 +255,11 @@ class Committer:
             mark = self.clock.mark(history.head)
             self._open.committed()
             waiting = sorted(key for key in keys if fresh.waits(key))
-            written = self._open.encode(runner.next_epoch, fresh, waiting, watch)
+            written = self._open.encode(Epoch(runner.history.epoch + 1), fresh, waiting, watch)
             if written.left:
                 # Their segments may have gone with the log.
                 self.context.require_head(history.epoch)
-            self._blocked.add(written.left)
+            self._blocked.update({left.opened.slice: left for left in written.left})
             rolled = tuple(sorted({part.key for part in written.parts}))
             whole = {key for key in keys if not any(part in self._blocked for part in rows.buckets[key].slices)}
             manifest = replace(
@@ -290,23 +289,9 @@ class Committer:
         before = runner.history.rows
         self._live.decide(runner, manifest, written, watch)
         self._open.decided(before, manifest)
-        history, table = runner.history, self._table
-        places = {part.key for part in manifest.add if part.table == table}
-        done = Committed(
-            manifest.epoch,
-            replayed=False,
-            rows=manifest.rows,
-            files=len(manifest.created),
-            partitions=len(places),
-            kind=manifest.kind,
-            committed=sum(commit.table == table for commit in manifest.commits),
-            open_rows=history.rows.rows,
-            readable_in=self._open.readable_in(history.rows, self.clock.mark(history.head)),
-            milliseconds=watch.laps,
-            waiting=self.waiting,
-        )
-        self._counters.add(done, places, self.context.tick())
-        log_epoch(table, self.spec.identity.writer, done, self.progress())
+        history = runner.history
+        readable_in = self._open.readable_in(history.rows, self.clock.mark(history.head))
+        done = self._counters.add(manifest, history.rows.rows, readable_in, watch, self.waiting)
         self._note(runner)
         return done
 

@@ -73,10 +73,6 @@ class PlanRunner:
             runner.read_again()
         return runner
 
-    @property
-    def next_epoch(self) -> Epoch:
-        return Epoch(self.history.epoch + 1)
-
     def read_again(self) -> None:
         """Take over marks of others. Raises FencedOut for an epoch of others, which would pass for this run's own."""
         history = load(self.context, self.history.identity)
@@ -153,7 +149,8 @@ class PlanRunner:
     def clean_up(self, winners: frozenset[Winner] = frozenset(), *, segments: bool = True) -> None:
         """Delete leftovers and old manifests. Raises FencedOut; whatever else fails is tried again later."""
         try:
-            for action in self._plan(Snapshot(staging=self.look_at_staging(winners, segments=segments))):
+            staging = self.look_at_staging(winners, segments=segments)
+            for action in self._plan(Snapshot(staging=staging)):
                 self._perform(action)
         except errors.FencedOut:
             raise
@@ -167,11 +164,7 @@ class PlanRunner:
     def _perform(self, action: actions.Action) -> None:  # noqa: C901, PLR0912  a case per action, all of them here
         match action:
             case actions.Decide(manifest):
-                # The only point of no return.
-                before, self.in_doubt = self.history, True
-                self.context.log.create(manifest)
-                self.history, self.in_doubt = before.decided(manifest), False
-                self._drop(before, manifest)
+                self._decide(manifest)
             case actions.ClearAccurate(table, partitions):
                 self.context.registrar.clear_accurate(self.context.table(table), partitions)
             case actions.Register():
@@ -212,14 +205,15 @@ class PlanRunner:
                 return
         self.log_action(action)
 
-    def _drop(self, before: History, manifest: Manifest) -> None:
-        """Delete what is left of removed parts under their hidden names: nothing publishes it any more."""
+    def _decide(self, manifest: Manifest) -> None:
+        """The only point of no return; then delete removed parts under their hidden names, which nothing publishes."""
+        before, self.in_doubt = self.history, True
+        self.context.log.create(manifest)
+        self.history, self.in_doubt = before.decided(manifest), False
         kept, removed = {part.name for part in manifest.add}, set(manifest.remove)
         parts = [part for _, part in before.live_parts if part.target in removed and part.name not in kept]
         if manifest.kind == REQUEUE:
-            text = (
-                "files that something deleted or damaged too early are given up, and their rows go back: %d, such as %s"
-            )
+            text = "files that something deleted or damaged early are given up, and their rows go back: %d, such as %s"
             logger.warning(text, len(parts), parts[0].target)
         # `hivesink clean` removes what stays.
         with suppress(errors.HiveSinkError):
