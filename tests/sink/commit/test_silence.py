@@ -13,10 +13,9 @@ from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
 from hivesink.errors import OutcomeUnknown, Unsupported
 from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.sink.task.messages import InputShape
-from tests.sink.harness import TABLE
-from tests.sink.inspect.test_partitions import NOW, follower
+from tests.sink.inspect.test_partitions import complete, follower
 from tests.sink.scripted import MINUTE, Run
-from tests.sink.timed import HOURLY, Timed, TimedJob, World, at, place
+from tests.sink.timed import HOURLY, Timed, TimedJob, World, at
 
 if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest
@@ -166,12 +165,10 @@ def test_an_hour_that_other_settings_have_committed_ends_again_without_rows() ->
     run.job.committer.finish()
     head = run.world.log.view().head
     run.world.options["sink.partition-commit.delay"] = "4h"
-    log, key = follower(run.world), (str(TABLE), place(3))
-    log.read()
-    assert not log.state(key, NOW).is_complete
+    log = follower(run.world)
+    assert complete(log, 3) == []
     run.play("| " + "+15 " * 20)
-    log.read()
-    assert log.state(key, NOW).is_complete
+    assert complete(log, 3) == [3]
     assert run.world.log.view().head == head + 1
     assert run.world.log.manifest(run.world.log.view().head).kind == "watermark"
     assert run.world.read(3) == [1]

@@ -11,7 +11,7 @@ import pytest
 from hivesink.core.progress import Policies
 from hivesink.errors import LogDamaged, MetastoreUnreachable
 from hivesink.sink.commit.writer import watermark_policy
-from hivesink.sink.inspect.partitions import LogFollower
+from hivesink.sink.inspect.partitions import LogFollower, PartitionState
 from tests.crash.site import LOG, Choosy
 from tests.crash.test_commit_steps import REFUSED, WAYS, Life, fed
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -36,9 +36,14 @@ def follower(world: World, log: RenameCommitLog | None = None) -> LogFollower:
     return LogFollower("w", log or world.log, lambda _: policies)
 
 
+def state(one: LogFollower, partition: str) -> PartitionState:
+    [found] = one.states(NOW, [(str(TABLE), partition)])
+    return found
+
+
 def complete(one: LogFollower, *hours: int) -> list[int]:
     one.read()
-    return [hour for hour in hours if one.state((str(TABLE), place(hour)), NOW).is_complete]
+    return [hour for hour in hours if state(one, place(hour)).is_complete]
 
 
 def require_true(world: World, one: LogFollower, case: object) -> None:
@@ -47,7 +52,7 @@ def require_true(world: World, one: LogFollower, case: object) -> None:
     head = one.head
     read = 0 if head is None or head.last_batch is None else dict(head.last_batch.ref.end[0].next)["t", 0]  # type: ignore[union-attr]
     for hour in range(3, 9):
-        if one.state((str(TABLE), place(hour)), NOW).is_complete:
+        if state(one, place(hour)).is_complete:
             given = [row.id for row in world.source.events[:read] if f"dt={row.dt}" == place(hour)]
             assert world.read(hour) == sorted(given), (case, hour)
 
@@ -127,7 +132,7 @@ def test_a_trim_between_listing_and_reading_makes_nothing_complete() -> None:
 
     one = follower(world, Overtaken(world.log, meanwhile))  # type: ignore[arg-type]
     assert complete(one, 3, 4, 5) == [3]
-    assert one.state((str(TABLE), place(4)), NOW).open_rows == 1
+    assert state(one, place(4)).open_rows == 1
 
 
 @pytest.mark.parametrize("options", [HOURLY, AT_ONCE, {}], ids=["held", "at once", "each publish"])
@@ -184,12 +189,12 @@ def test_the_record_of_a_partition_that_was_refused_covers_no_later_offsets() ->
     assert "move" in {world.log.manifest(epoch).kind for epoch in world.log.view().manifests}
     found = follower(world)
     found.read()
-    state = found.state((str(TABLE), REFUSED), NOW)
-    assert (state.record, state.is_complete) == (None, False)
+    seen = state(found, REFUSED)
+    assert (seen.record, seen.is_complete) == (None, False)
     metastore.refused = ""
     world.wait(job)
     found.read()
-    assert found.state((str(TABLE), REFUSED), NOW).record == decided
+    assert state(found, REFUSED).record == decided
 
 
 class Deaf(MemoryMetastore):
@@ -211,11 +216,11 @@ def test_rows_of_a_published_epoch_are_readable_before_it_is_finished() -> None:
     assert world.read(3) == [1, 2]
     found = follower(world)
     found.read()
-    state = found.state((str(TABLE), place(3)), NOW)
-    assert (state.record, state.open_rows, state.decided_rows, state.published_rows) == (None, 0, 0, 2)
+    seen = state(found, place(3))
+    assert (seen.record, seen.open_rows, seen.decided_rows, seen.published_rows) == (None, 0, 0, 2)
     epoch = world.log.view().head
     told = f"its rows are readable, and committed as epoch {epoch}, which isn't finished: the job's log says why"
-    assert state.waits_for == told
+    assert seen.waits_for == told
 
 
 @pytest.mark.parametrize("options", [HOURLY, AT_ONCE], ids=["committed", "not committed"])
@@ -234,7 +239,7 @@ def test_rows_that_are_decided_while_the_metastore_is_down_are_not_readable(opti
         if there:
             world.wait(job, minutes=5)
         found.read()
-        one = found.state((str(TABLE), place(3)), NOW)
+        one = state(found, place(3))
         assert one.published_rows + (one.record.commit.rows if one.record else 0) == len(world.read(3))
         assert one.decided_rows == 3 - len(world.read(3))
         assert ("published as a whole" in (one.waits_for or "")) is not there
