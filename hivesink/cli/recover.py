@@ -10,7 +10,6 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import DryRun, Writer, Yes, command, confirm
 from hivesink.cli.output import Grid, Line, Output, Report
 from hivesink.core import actions
-from hivesink.core.manifest import REPLAYS
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption
 from hivesink.logs import file_system
@@ -171,7 +170,7 @@ def rebuilt(opened: OpenedTable, writer: str | None, checkpoint: str, *, dry_run
 
     Raises InvalidOption, Unsupported, LogDamaged, StoreUnavailable, NotWritable.
     """
-    heads = {name: load(context).head for name, context in opened.writers.items() if name != REPLAYS}
+    heads = {name: load(context).head for name, context in opened.jobs.items()}
     lasts = {name: head.last_batch for name, head in heads.items() if head and head.last_batch}
     chosen = {name: lasts[name] for name in opened.chosen(writer) if name in lasts}
     queries = {last.ref.query for last in chosen.values()}

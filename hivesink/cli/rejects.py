@@ -20,7 +20,8 @@ from hivesink.cli.output import Grid, Line, Report
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption, WrongUsage
 from hivesink.tables.opened import open_table
-from hivesink.tables.replay import Census, DeadLetters, Replay, Wanted, dead_letters, place
+from hivesink.tables.rejects import DeadLetters, Wanted, dead_letters, place
+from hivesink.tables.replay import Census, Replay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,13 +13,13 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, Table, Writer, command
 from hivesink.cli.output import Grid, Line, Output, Report, tell
 from hivesink.config.parsers import interval
-from hivesink.core.manifest import REPLAYS
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.core.progress import count
+from hivesink.core.table import TableName
 from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable, WrongUsage
 from hivesink.sink.inspect.verify import WriterStatus, log_status, writer_status
-from hivesink.tables.opened import LogsAlone, OpenedTable, logs_without_metastore, open_table
-from hivesink.tables.replay import not_dead_letters
+from hivesink.tables.opened import OpenedTable, logs_without_metastore, open_table
+from hivesink.tables.rejects import not_dead_letters
 from hivesink.tables.waiting import PartitionWait
 
 if TYPE_CHECKING:
@@ -53,26 +53,26 @@ def status(out: Output, table: Table, *, log: Log = None, metastore: Metastore =
         if log is None:
             error.args = (f"{error} To read the logs alone, name their root: hivesink status {table} --log FOLDER",)
         else:
-            out.show(_status_of_logs(logs_without_metastore(table, log)))
+            out.show(_status_of_logs(str(TableName.parse(table)), log))
         raise
 
 
-def _status_of_logs(logs: LogsAlone) -> Report:
+def _status_of_logs(table: str, root: str) -> Report:
     """What can be told while the metastore is away."""
-    about = f"the metastore doesn't answer: this is what the logs in {logs.root} say"
+    about = f"the metastore doesn't answer: this is what the logs in {root} say"
     blocks: list[Line | Grid] = [Line(f"{about}; files and partitions weren't looked at", "bold yellow")]
     writers = []
-    for name, log in logs.read():
+    for name, log in logs_without_metastore(root).items():
         buckets = sorted(log.open_rows.buckets.items())
         rows = [(*key, bucket.rows, f"{bucket.last:%Y-%m-%d %H:%M:%S}") for key, bucket in buckets]
         data = [{"table": key[0], "partition": key[1], "rows": bucket.rows} for key, bucket in buckets]
-        status = log_status(log, name, logs.table)
+        status = log_status(log, name, table)
         writers.append({**_data(status), "waiting_in": data})
         blocks += [_grid(status), Grid("rows that wait", ("table", "partition", "rows", "newest (UTC)"), rows[:_OPEN])]
         blocks += _more(len(rows), "--json has them all")
     if not writers:
-        blocks.append(Line(f"no writer has a log in {logs.root}"))
-    return Report({"table": logs.table, "log": logs.root, "metastore_away": True, "writers": writers}, blocks)
+        blocks.append(Line(f"no writer has a log in {root}"))
+    return Report({"table": table, "log": root, "metastore_away": True, "writers": writers}, blocks)
 
 
 def _status(opened: OpenedTable) -> Report:
@@ -122,9 +122,8 @@ def _start(
     refusal: HiveSinkError | None = None
     has_letters = False
     try:
-        # A replay takes the settings of the day that it runs.
-        altered = opened.altered(writer) if writer != REPLAYS else {}
-        has_letters = opened.for_recovery(writer)[1].has_dead_letters
+        altered = opened.altered(writer)
+        has_letters = opened.start_of(writer)[0].has_dead_letters
     except InvalidOption as error:
         refusal = error
     try:

@@ -14,12 +14,12 @@ from hivesink.cli.output import Grid, Line, Output, Report
 from hivesink.core.progress import count
 from hivesink.formats import adapter
 from hivesink.sink.inspect.clean import clean as clean_writer
-from hivesink.sink.inspect.clean import find_leftovers
+from hivesink.sink.inspect.clean import find_leftovers, strangers
 from hivesink.sink.inspect.findings import Finding, Level
 from hivesink.sink.inspect.verify import Verdict
 from hivesink.sink.inspect.verify import verify as verify_writer
-from hivesink.tables.opened import OpenedTable
-from hivesink.tables.replay import not_dead_letters
+from hivesink.tables.opened import OpenedTable, replaced_letters
+from hivesink.tables.rejects import not_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,12 +52,12 @@ def verify(out: Output, opened: OpenedTable, *, writer: Writer = None, quick: Qu
     if gone := opened.folder_gone:
         raise gone
     measure = None if quick else adapter(opened.live.spec.format).measure
-    replaced = {name for log in opened.logs() for name in log.replaced}
+    replaced = replaced_letters(opened.logs())
     verdicts = [
         verify_writer(context, name, opened.name, measure, opened.require_same, replaced=replaced)
         for name, context in opened.chosen(writer).items()
     ]
-    report = _report(opened, verdicts, opened.strangers(), epochs)
+    report = _report(opened, verdicts, strangers(opened.owner, opened.live), epochs)
     out.show(report)
     if report.data["errors"]:
         raise typer.Exit(ExitCode.FAILED)
@@ -142,7 +142,7 @@ def clean(out: Output, opened: OpenedTable, *, dry_run: DryRun = False) -> None:
     opened.require_same()
     contexts = opened.writers.values()
     leftovers = [find_leftovers(context, opened.name) for context in contexts]
-    unknown = sorted(path for stranger in opened.strangers() for path in stranger.staged)
+    unknown = sorted(path for stranger in strangers(opened.owner, opened.live) for path in stranger.staged)
     folders: tuple[str, ...] = ()
     if not dry_run:
         for context, staged in zip(contexts, leftovers, strict=True):

@@ -13,9 +13,10 @@ from hivesink.config.cache import state_folder
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.epoch import STRICT
-from hivesink.core.log import require_writer_name
+from hivesink.core.log import require_writer_name, reset_writer
+from hivesink.core.manifest import REPLAYS, replaced_parts
 from hivesink.core.progress import Policies
-from hivesink.core.table import TableName
+from hivesink.core.table import TableName, is_letters, main_table
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NoMetastore, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
 from hivesink.hiveql.render import declared
@@ -24,7 +25,6 @@ from hivesink.metastore.thrift_connection import endpoints
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import rolling_policy, watermark_policy
-from hivesink.sink.inspect.clean import Stranger, strangers
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.partitions import LogFollower
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from hivesink.core.manifest import Manifest
+    from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.table import TableSpec
-    from hivesink.ports import LiveTable, LogRoot, Metastore
+    from hivesink.ports import LiveTable
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.inspect.partitions import PartitionState
 
@@ -53,6 +53,11 @@ class OpenedTable:
     owner: Ownership
 
     @property
+    def jobs(self) -> Mapping[str, CommitContext]:
+        """The writers that complete partitions, hold them back and can be started: all but replays of dead letters."""
+        return {writer: context for writer, context in self.writers.items() if writer != REPLAYS}
+
+    @property
     def folder_gone(self) -> NotWritable | None:
         """What to say of a table without a log if its folder isn't there, as on a disk that isn't mounted."""
         if self.writers or next(iter(self.owner.store.walk(self.live.location)), None) is not None:
@@ -64,7 +69,7 @@ class OpenedTable:
 
         Raises LogOfAnotherTable, TableMadeAgain, NotWritable, LogDamaged, NewerFormat.
         """
-        if (records := self.owner.root.records()) and not self.name.endswith("__rejected"):
+        if (records := self.owner.root.records()) and not is_letters(self.name):
             self.owner.verdict(self.live, records[-1])
         if writer is not None:
             self.owner.require_current(self.live, self.writers[writer].log)
@@ -79,34 +84,29 @@ class OpenedTable:
             raise InvalidOption((f"no writer {writer!r} has written to {self.name}; known: {known}",))
         return {writer: self.writers[writer]}
 
-    def for_recovery(self, writer: str) -> tuple[CommitContext, SinkConfig, Manifest | None]:
-        """What recovers `writer`'s epochs as its job would, with the settings that the job gave itself; and its head.
+    def start_of(self, writer: str) -> tuple[SinkConfig, Manifest | None]:
+        """The settings of a job that starts now, with those that `writer`'s gave itself last; and its newest manifest.
 
         Raises InvalidOption, LogDamaged, NewerFormat.
         """
-        context = self.writers[writer]
-        head = load(context).head
-        config = self._of_a_start(head)
-        store = file_store(self.live.location, self.site, config["sink.file.permission"])
-        return replace(context, store=store), config, head
-
-    def _of_a_start(self, head: Manifest | None) -> SinkConfig:
-        return SinkConfig.parse(self.live.spec.options, dict(head.options if head else ()))
+        head = load(self.writers[writer]).head
+        return SinkConfig.parse(self.live.spec.options, dict(head.options if head else ())), head
 
     def of_last_run(self, head: Manifest | None) -> SinkConfig:
         """The settings of the run that wrote `head`, a writer's newest manifest. Raises InvalidOption.
 
         Of a writer without an epoch, nothing else is known than the table's settings.
         """
-        return SinkConfig.parse({}, dict(head.settings)) if head else self._of_a_start(None)
+        return SinkConfig.parse({}, dict(head.settings)) if head else SinkConfig.parse(self.live.spec.options)
 
     def altered(self, writer: str) -> dict[str, tuple[str | None, str | None]]:
         """The settings of `writer`'s last run that a start now would find otherwise: the run's, and the one now.
 
-        As texts, None for no value. A table of dead letters has none. Raises what `for_recovery` raises.
+        As texts, None for no value. A table of dead letters has none, and a replay takes those of the day that it runs.
+        Raises what `start_of` raises.
         """
-        _, now, head = self.for_recovery(writer)
-        if self.served(head) != self.live.spec.name:
+        now, head = self.start_of(writer)
+        if writer not in self.jobs or self.served(head) != self.live.spec.name:
             return {}
         run = self.of_last_run(head)
         names = dict.fromkeys((*run.values, *now.values))
@@ -117,18 +117,12 @@ class OpenedTable:
         """By what the run goes that wrote `head`, a writer's newest manifest. Raises InvalidOption."""
         return _policies(self.live.spec, tuple(sorted(self.of_last_run(head).changed.items())))
 
-    def follower(self, writer: str) -> LogFollower:
-        """What reads `writer`'s partition commits. Raises LogDamaged, NewerFormat."""
-        context = self.writers[writer]
-        load(context)
-        return LogFollower(writer, context.log, self.policies)
-
     def states(self, writer: str, now: datetime) -> list[PartitionState]:
         """All partitions that `writer` has rows of, sorted. Rows that are lost, or don't fit the table, are named so.
 
-        Raises what `follower` raises, and StoreUnavailable.
+        Raises what `LogFollower.read` raises.
         """
-        follower = self.follower(writer)
+        follower = LogFollower(writer, self.writers[writer].log, self.policies)
         follower.read()
         before = follower.open.buckets
         held = wiring.held_back_rows(self.live, follower.log, follower.open)
@@ -141,7 +135,7 @@ class OpenedTable:
 
     def committer(self, writer: str) -> Committer:
         """What commits for `writer` as its job would. Raises what `OpenedWriter.open` raises."""
-        _, _, head = self.for_recovery(writer)
+        _, head = self.start_of(writer)
         writing = wiring.OpenedWriter.open(
             table=self.served(head),
             writer=writer,
@@ -154,17 +148,26 @@ class OpenedTable:
 
     def served(self, head: Manifest | None) -> TableName:
         """The table that the writer of `head` writes, under its name of today: this may be its dead-letter table."""
-        own, suffix = self.live.spec.name, "__rejected"
-        is_its = head is None or head.tables[0].endswith(suffix)
-        return own if is_its else TableName(own.database, own.table.removesuffix(suffix))
+        is_its = head is None or is_letters(head.tables[0])
+        return self.live.spec.name if is_its else TableName.parse(main_table(self.name))
 
-    def logs(self) -> list[LogFacts]:
-        """Each log in the root, also those that were reset."""
-        return [read_log(log) for log in (*self.owner.root.logs().values(), *self.owner.root.archived().values())]
+    def logs(self) -> dict[str, LogFacts]:
+        """Each log in the root by its name, also those that were reset."""
+        logs = {**self.owner.root.logs(), **self.owner.root.archived()}
+        return {name: read_log(log) for name, log in logs.items()}
 
-    def strangers(self) -> tuple[Stranger, ...]:
-        """The parts in the table of whose uid no log is in the root, put aside or not."""
-        return strangers(self.owner, self.live)
+
+def replaced_letters(logs: Mapping[str, LogFacts]) -> dict[str, PartEntry]:
+    """By name, the dead letters' parts that epochs in these logs of a table, by their names, have replaced.
+
+    What a log that was reset had decided and not begun to publish was given up.
+    """
+    replaced: dict[str, PartEntry] = {}
+    for name, log in logs.items():
+        is_over = reset_writer(name) is not None
+        begun = (manifest for manifest in log.manifests if not is_over or log.may_be_visible(manifest.epoch))
+        replaced |= replaced_parts(log.floor, begun)
+    return replaced
 
 
 @lru_cache(maxsize=8)
@@ -187,71 +190,50 @@ def metastore_address(given: str | None, site: Site) -> str:
             endpoints(given)
         except InvalidOption as error:
             raise WrongUsage(error.problems) from error
-    uri = _named_metastore(given, site) or embedded.running().uri
+    uri = given or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris or embedded.running().uri
     if uri is None:
         raise NoMetastore(state_folder())
     return uri
 
 
-def _named_metastore(given: str | None, site: Site) -> str | None:
-    return given or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris
+@contextmanager
+def _connected(table: str, metastore: str | None) -> Iterator[tuple[LiveTable, wiring.MetastoreAddress, Site]]:
+    name, site = TableName.parse(table), Site.load(os.environ)
+    connected = wiring.MetastoreAddress.at("thrift", metastore_address(metastore, site), site)
+    with closing(connected.registrar) as registrar:
+        yield registrar.table(name), connected, site
 
 
 def table_spec(table: str, metastore: str | None) -> TableSpec:
     """The columns, partitions and settings of `table`. Raises what `open_table` raises; reads no log."""
-    name = TableName.parse(table)
-    site = Site.load(os.environ)
-    connected = wiring.MetastoreAddress.at("thrift", metastore_address(metastore, site), site)
-    with closing(connected.registrar) as registrar:
-        return declared(registrar.table(name).spec)
+    with _connected(table, metastore) as (live, _, _):
+        return declared(live.spec)
 
 
-@dataclass(frozen=True, slots=True)
-class LogsAlone:
-    """The logs of a table whose metastore is away, in the folder `root`."""
-
-    table: str
-    root: str
-    site: Site
-
-    def read(self) -> Iterator[tuple[str, LogFacts]]:
-        """Each writer's log. Raises StoreUnavailable."""
-        for writer, log in log_root(self.root, self.site).logs().items():
-            yield writer, read_log(log)
-
-
-def logs_without_metastore(table: str, root: str) -> LogsAlone:
-    """The logs in the folder `root`. Raises InvalidOption, SiteInvalid."""
-    return LogsAlone(str(TableName.parse(table)), root, Site.load(os.environ))
+def logs_without_metastore(root: str) -> dict[str, LogFacts]:
+    """Each writer's log in the folder `root`. Raises InvalidOption, SiteInvalid, StoreUnavailable."""
+    return {writer: read_log(log) for writer, log in log_root(root, Site.load(os.environ)).logs().items()}
 
 
 @contextmanager
 def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     """Open `table`. Raises InvalidOption, SiteInvalid, UnknownTable, Unsupported, MetastoreUnreachable."""
-    name = TableName.parse(table)
-    site = Site.load(os.environ)
-    connected = wiring.MetastoreAddress.at("thrift", metastore_address(metastore, site), site)
-    with closing(connected.registrar) as registrar:
-        live = registrar.table(name)
+    with _connected(table, metastore) as (live, connected, site):
+        registrar, name = connected.registrar, str(live.spec.name)
+        today, main = main_table(name), live
+        if live.log is None and is_letters(name):
+            # Dead letters may not say whose log they are of.
+            with suppress(UnknownTable, Unsupported):
+                main = registrar.table(TableName.parse(today))
         store = file_store(live.location, site)
-        owner = Ownership(_root_of(live, registrar, site), registrar, store)
-        records = owner.root.records()
-        today = str(name).removesuffix("__rejected")
+        root = table_root(main, main.spec.options.get("sink.log-location"), site)
+        owner = Ownership(root, registrar, store)
+        records = root.records()
         # The root of that name may be that of a table which was renamed since.
         is_known = not records or live.log is not None or records[-1].table == today
-        former = owner.former() if records else ()
         writers = {
-            writer: CommitContext(log, store, registrar, today=today, former=former)
-            for writer, log in owner.root.logs().items()
+            writer: CommitContext(log, store, registrar, today=today, former=owner.former())
+            for writer, log in root.logs().items()
             if is_known
         }
-        yield OpenedTable(str(name), live, writers, site, connected, owner)
-
-
-def _root_of(live: LiveTable, registrar: Metastore, site: Site) -> LogRoot:
-    """The root of the table's log; of dead letters, which may not say so, that of their table."""
-    owner = str(live.spec.name).removesuffix("__rejected")
-    if live.log is None and owner != str(live.spec.name):
-        with suppress(UnknownTable, Unsupported):
-            live = registrar.table(TableName.parse(owner))
-    return table_root(live, live.spec.options.get("sink.log-location"), site)
+        yield OpenedTable(name, live, writers, site, connected, owner)

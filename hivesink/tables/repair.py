@@ -9,6 +9,7 @@ from hivesink import wiring
 from hivesink.core.lifecycle import Identity
 from hivesink.core.rolling import OpenRows
 from hivesink.errors import HiveSinkError, InvalidOption, RowsHeldBack
+from hivesink.logs import file_store
 from hivesink.sink.commit import recovery
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Accepted, Recorder
@@ -50,39 +51,36 @@ class Repair:
 
     def run(self, *, dry_run: bool) -> Repair:
         """Recover the writer, or only see what that would do. What prevents it is the `failure`."""
+        opened = self.opened
         try:
-            self.opened.require_same(self.writer)
-            context, config, head = self.opened.for_recovery(self.writer)
+            opened.require_same(self.writer)
+            config, head = opened.start_of(self.writer)
+            store = file_store(opened.live.location, opened.site, config["sink.file.permission"])
+            context = replace(opened.writers[self.writer], store=store)
             if dry_run:
-                self._rehearse(context, config, head)
-            else:
-                self._perform(context, config, head)
+                self._recover(Recorder, context, config, head)
+                if self.rolled.buckets:
+                    self._require_sound(config, head)
+                    self.losses += recovery.unreadable(self.rolled, context.log.segments, self._accepted)
+                    self.held_back = wiring.held_back_rows(opened.live, context.log, self.rolled)
+                return self
+            if self.partitions:
+                # What waits couldn't be published afterwards.
+                self._require_sound(config, head)
+            # Its dead letters may wait for a table that somebody has dropped.
+            remaking = replace(context, remake=wiring.remaker(opened.metastore, opened.live))
+            self._recover(PlanRunner, remaking, config, head)
+            if self.rolled.buckets:
+                try:
+                    self._roll(context, config)
+                finally:
+                    history = load(context)
+                    left = {waiting.slice for waiting in history.rows.opened}
+                    self.epoch = history.epoch
+                    self.rolled = self.rolled.beside(left | {loss.slice for loss in self.losses if loss.slice})
         except HiveSinkError as error:
             self.failure = error
         return self
-
-    def _rehearse(self, context: CommitContext, config: SinkConfig, head: Manifest | None) -> None:
-        self._recover(Recorder, context, config, head)
-        if self.rolled.buckets:
-            self._require_sound(config, head)
-            self.losses += recovery.unreadable(self.rolled, context.log.segments, self._accepted)
-            self.held_back = wiring.held_back_rows(self.opened.live, context.log, self.rolled)
-
-    def _perform(self, context: CommitContext, config: SinkConfig, head: Manifest | None) -> None:
-        if self.partitions:
-            # What waits couldn't be published afterwards.
-            self._require_sound(config, head)
-        # Its dead letters may wait for a table that somebody has dropped.
-        remaking = replace(context, remake=wiring.remaker(self.opened.metastore, self.opened.live))
-        self._recover(PlanRunner, remaking, config, head)
-        if self.rolled.buckets:
-            try:
-                self._roll(context, config)
-            finally:
-                history = load(context)
-                left = {waiting.slice for waiting in history.rows.opened}
-                self.epoch = history.epoch
-                self.rolled = self.rolled.beside(left | {loss.slice for loss in self.losses if loss.slice})
 
     @property
     def _accepted(self) -> Accepted:
@@ -95,7 +93,17 @@ class Repair:
     def _recover(
         self, kind: type[PlanRunner], context: CommitContext, config: SinkConfig, head: Manifest | None
     ) -> None:
-        identity = None if head else self._identity(context, config)
+        identity = None
+        if head is None:
+            # It has decided nothing yet.
+            uid = context.log.uid(None)
+            if uid is None:
+                problem = f"{context.log.location} is no log: it has no uid; restore it, or delete that folder"
+                raise InvalidOption((problem,))
+            name = self.opened.name
+            identity = Identity(
+                self.writer, uid, (name,), ((name, config["sink.bucket.time-zone"].key),), context.log.location
+            )
         policy = policy_of(self.opened.live.spec, config)
 
         def finish(runner: PlanRunner) -> None:
@@ -120,17 +128,9 @@ class Repair:
             if runner.history.rows.rows:
                 raise
 
-    def _identity(self, context: CommitContext, config: SinkConfig) -> Identity:
-        """That of a writer that has decided nothing yet."""
-        uid = context.log.uid(None)
-        if uid is None:
-            problem = f"{context.log.location} is no log: it has no uid; restore it, or delete that folder"
-            raise InvalidOption((problem,))
-        zones = ((self.opened.name, config["sink.bucket.time-zone"].key),)
-        return Identity(self.writer, uid, (self.opened.name,), zones, context.log.location)
-
     def _require_sound(self, config: SinkConfig, head: Manifest | None) -> None:
         """Raise InvalidOption where what waits couldn't be published."""
-        is_main = head is not None and self.opened.served(head) == self.opened.live.spec.name
-        if is_main and (problems := problems_of(self.opened.live.spec, config)):
+        spec = self.opened.live.spec
+        is_main = head is not None and self.opened.served(head) == spec.name
+        if is_main and (problems := problems_of(spec, config)):
             raise InvalidOption(problems)

@@ -1,54 +1,44 @@
-"""The dead letters of a table, and their replay: an epoch of a log of its own, so that it disturbs no job."""
+"""Dead letters decoded again into their table: an epoch of a log of its own, so that it disturbs no job."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from posixpath import basename
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from hivesink import wiring
 from hivesink.config.options import CommitTrigger, SinkConfig
-from hivesink.core.column_source import named_file
 from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
-from hivesink.core.manifest import REPLAYS, REQUEUE, PartEntry
+from hivesink.core.manifest import REPLAYS, REQUEUE
 from hivesink.core.offsets import OtherOffset
 from hivesink.errors import (
     CheckpointDiffers,
     EpochTaken,
     FencedOut,
-    InvalidOption,
     LogDamaged,
     NewerFormat,
     ReplayOvertaken,
     StoreUnavailable,
-    UnknownTable,
-    Unsupported,
-    WrongUsage,
 )
-from hivesink.formats import adapter
 from hivesink.hiveql.render import declared
-from hivesink.logs import file_store
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.attempt import Letters, Replayed, ReplayRouter, run_replay
 from hivesink.sink.task.messages import TablePlan, TaskPlan
-from hivesink.sink.task.rejects import KEPT, SCHEMA, STREAM, beside_records, columns_of
+from hivesink.sink.task.rejects import KEPT, STREAM, beside_records
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
-    from numpy.typing import NDArray
-
-    from hivesink.ports import CommitLog, FileStore, LiveTable
+    from hivesink.ports import CommitLog
     from hivesink.sink.task.messages import TaskReport
-    from hivesink.tables.opened import OpenedTable
+    from hivesink.tables.rejects import DeadLetters, Wanted
 
-QUERY = "hivesink rejects replay"
+_QUERY = "hivesink rejects replay"
 """Stands for the query in the manifests of replays; no query of Spark's has such an id."""
 _OPTIONS = {
     "sink.rolling-policy.on-epoch": "true",
@@ -137,7 +127,7 @@ class Replay:
         number = last.ref.batch + 1 if last else 0
         start = last.ref.end if last else (OtherOffset("0"),)
         # After a reset, the batches of the old log are none of the new one's.
-        query = f"{QUERY} {setup.spec.identity.uid}"
+        query = f"{_QUERY} {setup.spec.identity.uid}"
         committer = setup.committer(tolerant=False)
         ref = BatchRef(query, BatchId(number), start, (OtherOffset(str(number + 1)),))
         with self._undisturbed():
@@ -162,7 +152,8 @@ class Replay:
         self, wanted: Wanted, config: SinkConfig, census: Census, parts: Collection[str] | None = None
     ) -> Iterator[Letters]:
         """All letters of each file, with those to decode, and what `census` counts; of the named `parts` only."""
-        needs = beside_records(self._spec, config)
+        # A record may have no key and no headers.
+        needs = (beside_records(self._spec, config) & KEPT.keys()) - {"key", "headers"}
         for file in self.letters.files(wanted.day):
             if parts is not None and not (file.is_settled and file.part.name in parts):
                 continue
@@ -171,22 +162,21 @@ class Replay:
                 if not file.is_settled:
                     census.unsettled += len(places)
                     continue
-                is_lacking = lacking(rows, needs)[places]
-                census.lacking += int(np.count_nonzero(is_lacking))
-                chosen = places[~is_lacking]
-                ids = rows.column("id")
-                census.decoded |= {ids[place].as_py() for place in chosen}
+                is_lacking = np.zeros(rows.num_rows, np.bool_)
+                for name in needs:
+                    is_lacking |= rows.column(KEPT[name]).is_null().to_numpy(zero_copy_only=False)
+                chosen = places[~is_lacking[places]]
+                census.lacking += len(places) - len(chosen)
+                census.decoded.update(rows.column("id").take(pa.array(chosen)).to_pylist())
                 yield Letters(file.part, rows, chosen)
 
     def _options(self) -> dict[str, str]:
         """The settings of the job that wrote last, and those of a replay."""
         heads = []
-        for writer, context in self._opened.writers.items():
+        for context in self._opened.jobs.values():
             # A damaged log is its job's problem.
             with suppress(LogDamaged, NewerFormat):
-                head = load(context).head if writer != REPLAYS else None
-                if head is not None:
-                    heads.append(head)
+                heads += [head] if (head := load(context).head) else []
         newest = max(heads, key=lambda head: head.at, default=None)
         own = dict(newest.options if newest else ())
         config = SinkConfig.parse(self._spec.options, own)
@@ -199,168 +189,3 @@ class Replay:
 def _is_taken_back(log: CommitLog, epoch: Epoch) -> bool:
     """Whether replays up to `epoch` were given up, since a file of theirs is lost: their records are letters again."""
     return any(manifest.kind == REQUEUE and manifest.epoch > epoch for manifest in read_log(log).manifests)
-
-
-_BATCH = 8192
-"""Dead letters that are in memory at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which dead letters: of this reason, field (in any case) and day (`2024-01-02`), None for all.
-
-    `mended` has new values by id, None for a record without a value: then only these records are wanted.
-    """
-
-    reason: str | None = None
-    field: str | None = None
-    day: str | None = None
-    mended: Mapping[str, bytes | None] | None = None
-
-    @property
-    def filters(self) -> dict[str, str]:
-        """What was asked for, by name."""
-        every = {"reason": self.reason, "field": self.field, "day": self.day}
-        return {name: text for name, text in every.items() if text is not None}
-
-    def among(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
-        """The places of those that are wanted."""
-        cells = zip(*(rows.column(name).to_pylist() for name in ("id", "reason", "field")), strict=True)
-        return np.array([place for place, letter in enumerate(cells) if self._is_wanted(*letter)], np.int64)
-
-    def _is_wanted(self, letter: str, reason: str, field: str | None) -> bool:
-        if self.mended is not None and letter not in self.mended:
-            return False
-        is_field = self.field is None or (field or "").lower() == self.field.lower()
-        return is_field and self.reason in {None, reason}
-
-
-@dataclass(slots=True)
-class Reason:
-    """Dead letters of one `reason` and `field`. Times are UTC; `example` says where one of them came from."""
-
-    reason: str
-    field: str | None
-    count: int
-    first: datetime
-    last: datetime
-    example: str
-
-
-@dataclass(frozen=True, slots=True)
-class LetterFile:
-    """A file of dead letters, as a part without rows. Only those of a part that a log has settled can be replayed."""
-
-    part: PartEntry
-    is_settled: bool
-
-
-class DeadLetters:
-    """The dead-letter table of a table. Raises UnknownTable if there is none, Unsupported if another has its name."""
-
-    def __init__(self, opened: OpenedTable) -> None:
-        self.opened = opened
-        self.live: LiveTable = opened.metastore.registrar.table(opened.live.spec.name.rejected)
-        self.plan = TablePlan(replace(self.live.spec, columns=columns_of(self.live.spec)), self.live.location)
-        self._store: FileStore = file_store(self.live.location, opened.site)
-
-    @property
-    def name(self) -> str:
-        return str(self.live.spec.name)
-
-    def waiting(self) -> int:
-        """How many dead letters the jobs hold that are in no file of the table yet. Raises LogDamaged, NewerFormat."""
-        logs = (load(context).rows for context in self.opened.writers.values())
-        return sum(bucket.rows for log in logs for (table, _), bucket in log.buckets.items() if table == self.name)
-
-    def files(self, day: str | None = None) -> list[LetterFile]:
-        """The files of dead letters, of each name one. What a replay has replaced is none, even if it is still there.
-
-        Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable.
-        """
-        logs, files = self.opened.logs(), dict[str, LetterFile]()
-        for log in logs:
-            log.require_readable()
-        replaced = {(part.name, part.length) for log in logs for part in log.replaced.values()}
-        settled = [log.settled_parts() for log in logs]
-        for partition, home in sorted(self.opened.metastore.registrar.lookup(self.live, None).items()):
-            for file in self._store.visible(home.location) if day in {None, partition.partition("=")[2]} else ():
-                name = basename(file.path)
-                if (name, file.length) not in replaced:
-                    part = PartEntry(self.name, partition, file.path, file.path, file.length, 0)
-                    is_settled = any(is_part(name, file.length) for is_part in settled)
-                    files.setdefault(name if is_settled else file.path, LetterFile(part, is_settled))
-        return list(files.values())
-
-    def read(self, file: LetterFile) -> Iterator[pa.RecordBatch]:
-        """The letters of a file, with the columns of SCHEMA. Raises StoreUnavailable, InvalidOption."""
-        path = file.part.target
-        try:
-            with self._store.open(path) as stream:
-                yield from adapter(self.live.spec.format).read(stream, SCHEMA, _BATCH)
-        except (ValueError, OSError) as error:
-            reason = str(error).partition("\n")[0]
-            raise InvalidOption((f"{path} can't be read as dead letters: {reason}; move it away",)) from error
-
-    def wanted(self, wanted: Wanted) -> Iterator[tuple[LetterFile, pa.RecordBatch]]:
-        """Those that are wanted, of every file. Raises what `files` and `read` raise."""
-        for file in self.files(wanted.day):
-            for rows in self.read(file):
-                if len(places := wanted.among(rows)):
-                    yield file, rows.take(pa.array(places))
-
-    def reasons(self, wanted: Wanted) -> tuple[list[Reason], int]:
-        """The dead letters by reason, the most first, and how many of them can't be replayed. Raises as `wanted`."""
-        by_reason: dict[tuple[str, str | None], Reason] = {}
-        unsettled = 0
-        names = ("reason", "field", "arrived_at", "topic", "partition_id", "record_offset", "source", "line")
-        for file, rows in self.wanted(wanted):
-            unsettled += 0 if file.is_settled else rows.num_rows
-            # Rows of users may have no time.
-            for row in (row for row in rows.select(names).to_pylist() if row["arrived_at"]):
-                key, at = (row["reason"], row["field"]), row["arrived_at"].replace(tzinfo=timezone.utc)
-                entry = by_reason.setdefault(key, Reason(*key, 0, at, at, place(row)))
-                entry.count, entry.first, entry.last = entry.count + 1, min(entry.first, at), max(entry.last, at)
-        return sorted(by_reason.values(), key=lambda entry: (-entry.count, entry.reason or "")), unsettled
-
-
-def dead_letters(opened: OpenedTable) -> DeadLetters | None:
-    """Those of the table; None if no record was ever rejected.
-
-    Raises WrongUsage for a table of dead letters, Unsupported for one that only has the name.
-    """
-    try:
-        return DeadLetters(opened)
-    except UnknownTable:
-        owner = opened.name.removesuffix("__rejected")
-        if owner != opened.name:
-            raise WrongUsage((f"{opened.name} holds the dead letters of {owner}: name {owner}",)) from None
-        return None
-
-
-def not_dead_letters(opened: OpenedTable) -> Unsupported | None:
-    """Why what has the name of the dead-letter table is none."""
-    try:
-        DeadLetters(opened)
-    except UnknownTable:
-        return None
-    except Unsupported as error:
-        return error
-    return None
-
-
-def place(row: Mapping[str, Any]) -> str:
-    """Where a record came from, in words."""
-    if row["partition_id"] is not None:
-        return f"{row['topic']} partition {row['partition_id']} offset {row['record_offset']}"
-    file = named_file(row["source"]) if row["source"] else "the stream"
-    return file if row["line"] is None else f"{file} line {row['line']}"
-
-
-def lacking(rows: pa.RecordBatch, needs: Collection[str]) -> NDArray[np.bool_]:
-    """Which letters came without a column of the stream that `needs` names. A record may have no key and no headers."""
-    names = [KEPT[name] for name in needs if name in KEPT and name not in {"key", "headers"}]
-    is_lacking = np.zeros(rows.num_rows, np.bool_)
-    for name in names:
-        is_lacking |= rows.column(name).is_null().to_numpy(zero_copy_only=False)
-    return is_lacking

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hivesink.core.manifest import REPLAYS
 from hivesink.core.partition import parse_path, partition_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError, InvalidOption, PartitionInvalid, WrongUsage
+from hivesink.sink.inspect.partitions import LogFollower, PartitionState
 from hivesink.tables.opened import open_table
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
     from hivesink.core.progress import Policies
     from hivesink.core.table import Column
-    from hivesink.sink.inspect.partitions import LogFollower, PartitionState
     from hivesink.tables.opened import OpenedTable
 
 _EXAMPLE = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001  a wall clock
@@ -78,20 +77,23 @@ class PartitionWait:
         Raises InvalidOption where the name doesn't fit the table or the writer is unknown, UnknownTable, Unsupported,
         SiteInvalid, LogDamaged, NewerFormat; MetastoreUnreachable, StoreUnavailable unless `tolerant`.
         """
-        name, states = self.partition, tuple["PartitionState", ...]()
+        name, states = self.partition, list[PartitionState]()
         try:
             with open_table(self.table, self.metastore) as opened:
                 name = _checked(opened, self.partition)
-                self._followers = self._followed(opened)
+                self._follow(opened)
             key, columns = (opened.name, name), opened.live.spec.partition_columns
             if not self._followers:
                 # Nobody has written yet, and might never be able to: the table's settings are all there is.
-                _require_possible(opened.policies(None), key, columns)
-                _require_known(opened.policies(None), key)
+                _require_possible(opened.policies(None), key, columns, None)
             now = datetime.now(timezone.utc)
-            both = [(follower, _state(follower, key, columns, now)) for follower in self._followers.values()]
-            # A writer counts from its first epoch on: a start that was refused leaves a log, too.
-            states = tuple(state for follower, state in both if follower.head is not None)
+            for follower in self._followers.values():
+                follower.read()
+                [state] = follower.states(now, [key])
+                _require_possible(follower.policies, key, columns, state)
+                # A writer counts from its first epoch on: a start that was refused leaves a log, too.
+                if follower.head is not None:
+                    states.append(state)
             missing = [f"writer {state.writer}: {state.waits_for}" for state in states if not state.is_complete]
             if 0 < len(missing) < len(states):
                 missing.append("other writers have committed it: name one to wait for it alone")
@@ -99,53 +101,39 @@ class PartitionWait:
         except HiveSinkError as error:
             if not (self.tolerant and error.retryable):
                 raise
-            reason = str(error)
+            states, reason = [], str(error)
         is_news, self._told = reason != self._told, reason
-        return Look(name, states, reason or None, is_news)
+        return Look(name, tuple(states), reason or None, is_news)
 
-    def _followed(self, opened: OpenedTable) -> dict[tuple[str, str, str | None], LogFollower]:
-        """Those of before, but for logs that were begun anew: their epochs have other manifests."""
-        chosen = opened.chosen(self.writer)
+    def _follow(self, opened: OpenedTable) -> None:
+        """Keep the followers of before, but for logs that were begun anew: their epochs have other manifests."""
         # A replay of dead letters completes no partition, and holds none back.
-        names = [name for name in chosen if name != REPLAYS or self.writer is not None]
-        logs = {(name, chosen[name].log.location, chosen[name].log.uid(None)): name for name in names}
-        followers = {key: self._followers.get(key) or opened.follower(name) for key, name in logs.items()}
-        for follower in followers.values():
+        writers = opened.jobs if self.writer is None else opened.chosen(self.writer)
+        followers = {}
+        for name, context in writers.items():
+            key = (name, context.log.location, context.log.uid(None))
             # The table may have been altered since.
-            follower.policies_of = opened.policies
-        return followers
+            followers[key] = self._followers.get(key) or LogFollower(name, context.log, opened.policies)
+            followers[key].policies_of = opened.policies
+        self._followers = followers
 
 
-def _state(follower: LogFollower, key: PartitionKey, columns: Sequence[Column], now: datetime) -> PartitionState:
-    follower.read()
-    state = follower.state(key, now)
-    if not state.has_rows:
-        _require_possible(follower.policies, key, columns)
-    if not state.is_complete:
-        _require_known(follower.policies, key)
-    return state
-
-
-def _require_known(policies: Policies, key: PartitionKey) -> None:
-    """Raise InvalidOption for a name that lacks the time which its commit needs."""
-    if policies.rule.is_unknown(key):
-        what = f"no time can be read from its values by the partition.time-extractor settings of {key[0]}"
-        raise InvalidOption((f"{key[1]!r} is never committed: {what}",))
-
-
-def _require_possible(policies: Policies, key: PartitionKey, columns: Sequence[Column]) -> None:
-    """Raise InvalidOption for a name that the table's time patterns never make: no row ever comes for it."""
-    names, (table, partition) = policies.names, key
-    if names is None:
-        return
-    values = dict(parse_path(partition))
-    start = names.start(values)
-    texts = {name: pattern.format(start or _EXAMPLE) for name, pattern in names.patterns}
-    if None in map(values.get, texts):
-        return
-    made = _path(columns, [*(values | texts).values()])
-    if start is None or made != partition:
-        raise InvalidOption((f"{partition!r} is no partition that {table} can have: write it as in {made}",))
+def _require_possible(
+    policies: Policies, key: PartitionKey, columns: Sequence[Column], state: PartitionState | None
+) -> None:
+    """Raise InvalidOption for a name for which no row ever comes, or that lacks the time which its commit needs."""
+    table, partition = key
+    names, values = policies.names, dict(parse_path(partition))
+    if names is not None and not (state and state.has_rows):
+        start = names.start(values)
+        texts = {name: pattern.format(start or _EXAMPLE) for name, pattern in names.patterns}
+        if None not in map(values.get, texts):
+            made = _path(columns, [*(values | texts).values()])
+            if start is None or made != partition:
+                raise InvalidOption((f"{partition!r} is no partition that {table} can have: write it as in {made}",))
+    if policies.rule.is_unknown(key) and not (state and state.is_complete):
+        what = f"no time can be read from its values by the partition.time-extractor settings of {table}"
+        raise InvalidOption((f"{partition!r} is never committed: {what}",))
 
 
 def _checked(opened: OpenedTable, partition: str) -> str:

@@ -14,7 +14,8 @@ from confluent_kafka import Producer
 from hivesink.errors import InvalidOption
 from hivesink.spark import sources
 from hivesink.tables.opened import open_table
-from hivesink.tables.replay import DeadLetters, Replay, Wanted
+from hivesink.tables.rejects import DeadLetters, Wanted
+from hivesink.tables.replay import Replay
 from tests.cli.site import hivesink
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.rename_store import RenameFileStore, RenameStorage
 from hivesink.tables.opened import OpenedTable
-from hivesink.tables.replay import Census, DeadLetters, Replay, Wanted
+from hivesink.tables.rejects import DeadLetters, Wanted
+from hivesink.tables.replay import Census, Replay
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE

@@ -64,6 +64,10 @@ class LogFacts:
         """Whether all parts of `epoch` were made visible. From then on they are the users' own."""
         return epoch <= self.settled or self.view.has(epoch, Mark.PUBLISHED)
 
+    def may_be_visible(self, epoch: Epoch) -> bool:
+        """Whether parts of `epoch` may have been made visible, of those that are marked before their first rename."""
+        return self.is_published(epoch) or self.view.has(epoch, Mark.PUBLISHING)
+
     @property
     def open(self) -> tuple[Manifest, ...]:
         """The epochs that are not settled."""

@@ -1,0 +1,188 @@
+"""The dead letters of a table: which files have them, and how many there are of each reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from posixpath import basename
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from hivesink.core.column_source import named_file
+from hivesink.core.log import reset_writer
+from hivesink.core.manifest import REPLAYS, PartEntry
+from hivesink.core.table import is_letters, main_table
+from hivesink.errors import InvalidOption, UnknownTable, Unsupported, WrongUsage
+from hivesink.formats import adapter
+from hivesink.logs import file_store
+from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.task.messages import TablePlan
+from hivesink.sink.task.rejects import SCHEMA, columns_of
+from hivesink.tables.opened import replaced_letters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from hivesink.ports import FileStore, LiveTable
+    from hivesink.tables.opened import OpenedTable
+
+_BATCH = 8192
+"""Dead letters that are in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which dead letters: of this reason, field (in any case) and day (`2024-01-02`), None for all.
+
+    `mended` has new values by id, None for a record without a value: then only these records are wanted.
+    """
+
+    reason: str | None = None
+    field: str | None = None
+    day: str | None = None
+    mended: Mapping[str, bytes | None] | None = None
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """What was asked for, by name."""
+        every = {"reason": self.reason, "field": self.field, "day": self.day}
+        return {name: text for name, text in every.items() if text is not None}
+
+    def among(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
+        """The places of those that are wanted."""
+        letters, reasons, fields = (rows.column(name).to_pylist() for name in ("id", "reason", "field"))
+        wanted = self.field and self.field.lower()
+        places = [
+            place
+            for place, letter in enumerate(letters)
+            if (self.mended is None or letter in self.mended)
+            and self.reason in {None, reasons[place]}
+            and wanted in {None, (fields[place] or "").lower()}
+        ]
+        return np.array(places, np.int64)
+
+
+@dataclass(slots=True)
+class Reason:
+    """Dead letters of one `reason` and `field`. Times are UTC; `example` says where one of them came from."""
+
+    reason: str
+    field: str | None
+    count: int
+    first: datetime
+    last: datetime
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFile:
+    """A file of dead letters, as a part without rows. Only those of a part that a log has settled can be replayed."""
+
+    part: PartEntry
+    is_settled: bool
+
+
+class DeadLetters:
+    """The dead-letter table of a table. Raises UnknownTable if there is none, Unsupported if another has its name."""
+
+    def __init__(self, opened: OpenedTable) -> None:
+        self.opened = opened
+        self.live: LiveTable = opened.metastore.registrar.table(opened.live.spec.name.rejected)
+        self.name = str(self.live.spec.name)
+        self.plan = TablePlan(replace(self.live.spec, columns=columns_of(self.live.spec)), self.live.location)
+        self._store: FileStore = file_store(self.live.location, opened.site)
+
+    def waiting(self) -> int:
+        """How many dead letters the jobs hold that are in no file of the table yet, as far as logs can be read."""
+        logs = [read_log(context.log).open_rows for context in self.opened.writers.values()]
+        buckets = [item for log in logs for item in log.renamed(self.opened.name).buckets.items()]
+        return sum(bucket.rows for (table, _), bucket in buckets if table == self.name)
+
+    def files(self, day: str | None = None) -> list[LetterFile]:
+        """The files of dead letters, of each name one. What a replay has replaced is none, even if it is still there.
+
+        Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable.
+        """
+        logs, files = self.opened.logs(), dict[str, LetterFile]()
+        for name, log in logs.items():
+            # Only replays have replaced any. Any other damaged log is its job's problem.
+            if REPLAYS in {name, reset_writer(name)}:
+                log.require_readable()
+        replaced = {(part.name, part.length) for part in replaced_letters(logs).values()}
+        settled = [log.settled_parts() for log in logs.values()]
+        for partition, home in sorted(self.opened.metastore.registrar.lookup(self.live, None).items()):
+            for file in self._store.visible(home.location) if day in {None, partition.partition("=")[2]} else ():
+                name = basename(file.path)
+                if (name, file.length) not in replaced:
+                    part = PartEntry(self.name, partition, file.path, file.path, file.length, 0)
+                    is_settled = any(is_part(name, file.length) for is_part in settled)
+                    files.setdefault(name if is_settled else file.path, LetterFile(part, is_settled))
+        return list(files.values())
+
+    def read(self, file: LetterFile) -> Iterator[pa.RecordBatch]:
+        """The letters of a file, with the columns of SCHEMA. Raises StoreUnavailable, InvalidOption."""
+        path = file.part.target
+        try:
+            with self._store.open(path) as stream:
+                yield from adapter(self.live.spec.format).read(stream, SCHEMA, _BATCH)
+        except (ValueError, OSError) as error:
+            reason = str(error).partition("\n")[0]
+            raise InvalidOption((f"{path} can't be read as dead letters: {reason}; move it away",)) from error
+
+    def wanted(self, wanted: Wanted) -> Iterator[tuple[LetterFile, pa.RecordBatch]]:
+        """Those that are wanted, of every file. Raises what `files` and `read` raise."""
+        for file in self.files(wanted.day):
+            for rows in self.read(file):
+                if len(places := wanted.among(rows)):
+                    yield file, rows.take(pa.array(places))
+
+    def reasons(self, wanted: Wanted) -> tuple[list[Reason], int]:
+        """The dead letters by reason, the most first, and how many of them can't be replayed. Raises as `wanted`."""
+        by_reason: dict[tuple[str, str | None], Reason] = {}
+        unsettled = 0
+        names = ("reason", "field", "arrived_at", "topic", "partition_id", "record_offset", "source", "line")
+        for file, rows in self.wanted(wanted):
+            unsettled += 0 if file.is_settled else rows.num_rows
+            # Rows of users may have no time.
+            for row in (row for row in rows.select(names).to_pylist() if row["arrived_at"]):
+                key, at = (row["reason"], row["field"]), row["arrived_at"].replace(tzinfo=timezone.utc)
+                entry = by_reason.setdefault(key, Reason(*key, 0, at, at, place(row)))
+                entry.count, entry.first, entry.last = entry.count + 1, min(entry.first, at), max(entry.last, at)
+        return sorted(by_reason.values(), key=lambda entry: (-entry.count, entry.reason or "")), unsettled
+
+
+def dead_letters(opened: OpenedTable) -> DeadLetters | None:
+    """Those of the table; None if no record was ever rejected.
+
+    Raises WrongUsage for a table of dead letters, Unsupported for one that only has the name.
+    """
+    try:
+        return DeadLetters(opened)
+    except UnknownTable:
+        if is_letters(opened.name):
+            owner = main_table(opened.name)
+            raise WrongUsage((f"{opened.name} holds the dead letters of {owner}: name {owner}",)) from None
+        return None
+
+
+def not_dead_letters(opened: OpenedTable) -> Unsupported | None:
+    """Why what has the name of the dead-letter table is none."""
+    try:
+        DeadLetters(opened)
+    except UnknownTable:
+        return None
+    except Unsupported as error:
+        return error
+    return None
+
+
+def place(row: Mapping[str, Any]) -> str:
+    """Where a record came from, in words."""
+    if row["partition_id"] is not None:
+        return f"{row['topic']} partition {row['partition_id']} offset {row['record_offset']}"
+    file = named_file(row["source"]) if row["source"] else "the stream"
+    return file if row["line"] is None else f"{file} line {row['line']}"
