@@ -10,11 +10,11 @@ from hivesink.config.site import NO_SITE, Site
 from hivesink.core.log import LogAddress, default_root
 from hivesink.core.partition import file_system_of, normal, scheme
 from hivesink.errors import InvalidOption
-from hivesink.storage.rename_store import RenameStorage
+from hivesink.storage.commit_log import FileLogRoot
 
 if TYPE_CHECKING:
-    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Storage
-    from hivesink.storage.fs import FileSystem
+    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot
+    from hivesink.storage.fs import Files, Storage
 
 
 class StorageKind(NamedTuple):
@@ -53,20 +53,17 @@ def file_store(location: str, site: Site = NO_SITE, permission: int | None = Non
 
     Raises InvalidOption for a storage without an adapter, FileSystemUnknown.
     """
-    return storage_of(location, site).files(permission)
+    return storage_of(location, site).tables(permission)
 
 
-def file_system(location: str, site: Site) -> FileSystem:
-    """The file system with rename that holds `location`. Raises InvalidOption where there is none."""
-    storage = storage_of(location, site)
-    if isinstance(storage, RenameStorage):
-        return storage.for_logs()
-    raise InvalidOption((f"{location}: this needs a file system with rename",))
+def files_at(location: str, site: Site) -> Files:
+    """The files of logs and checkpoints at `location`. Raises InvalidOption for a storage without an adapter."""
+    return storage_of(location, site).logs()
 
 
 def log_root(folder: str, site: Site = NO_SITE) -> LogRoot:
     """The root of a table's log in `folder`. Raises InvalidOption for a storage without an adapter."""
-    return storage_of(folder, site).root(normal(folder))
+    return FileLogRoot(files_at(folder, site), normal(folder))
 
 
 def commit_log(folder: str, site: Site = NO_SITE) -> CommitLog:

@@ -12,7 +12,7 @@ from hivesink.cli.output import Grid, Line, Output, Report
 from hivesink.core import actions
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption
-from hivesink.logs import file_system
+from hivesink.logs import files_at
 from hivesink.sink.commit.observe import load
 from hivesink.spark.rebuild import batch_to_rebuild, checkpoint_folder, rebuild
 from hivesink.tables.opened import OpenedTable
@@ -183,7 +183,7 @@ def rebuilt(opened: OpenedTable, writer: str | None, checkpoint: str, *, dry_run
     logs = {opened.writers[name].log.location: last for name, last in lasts.items() if last.ref.query in queries}
     last = batch_to_rebuild(logs)
     folder = checkpoint_folder(checkpoint, opened.site)
-    aside = rebuild(last, file_system(folder, opened.site), folder, dry_run=dry_run)
+    aside = rebuild(last, files_at(folder, opened.site), folder, dry_run=dry_run)
     becomes = "would be" if dry_run else "is"
     told = f"the checkpoint {folder} {becomes} rebuilt at batch {last.ref.batch} (epoch {last.epoch}); start the job"
     lines = [Line(told, "green")]

@@ -10,7 +10,7 @@ from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from hivesink.hive import Login
-    from hivesink.metastore.thrift_table import ThriftCatalog
+    from hivesink.metastore.thrift import ThriftCatalog
     from hivesink.ports import Metastore
 
 # Adapters are imported where they are made, since tasks import this package and have no Thrift.
@@ -38,8 +38,8 @@ def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | Non
 
 def catalog(address: str, site: Site = NO_SITE) -> ThriftCatalog:
     """The tables that `ddl` works with, at thrift://host:port[,…]. Raises InvalidOption, Unsupported."""
+    from hivesink.metastore.thrift import ThriftCatalog
     from hivesink.metastore.thrift_connection import Connection
-    from hivesink.metastore.thrift_table import ThriftCatalog
 
     return ThriftCatalog(Connection(address, site.hive))
 

@@ -7,7 +7,6 @@ anything is published.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,25 +18,19 @@ from hivesink.core.partition import DEFAULT_PARTITION, Estimate, LivePartition, 
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec, quoted
 from hivesink.hive import BROKEN, REFUSED, Hive, reason
-from hivesink.metastore.common import (
-    FLAG,
-    Described,
-    Facts,
-    change_all,
-    is_trusted,
-    name_of,
-    require_partition_columns,
-    values_of,
-)
+from hivesink.metastore import common
+from hivesink.metastore.common import Described, Facts, is_trusted, values_of
 from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 SPECS_A_STATEMENT = 500
 ASK_ONE_BY_ONE = 32
 """Up to this many partitions are looked up singly; above it, SHOW PARTITIONS lists the whole table."""
 _BY_THRIFT = "use the metastore's own address (thrift://…)"
+# `$` because both servers substitute `${…}` inside of literals as well.
+_LITERAL = {ord(char): f"\\u{ord(char):04x}" for char in (*map(chr, range(0x20)), "\x7f", "$", "'", "\\", ";")}
 
 
 class HiveServer2Metastore:
@@ -45,10 +38,8 @@ class HiveServer2Metastore:
 
     def __init__(self, session: Hive) -> None:
         self._session = session
-
-    @property
-    def address(self) -> str:
-        return self._session.address
+        self.address = session.address
+        self.close = session.close
 
     def table(self, name: TableName) -> LiveTable:
         live = self._describe(name)
@@ -56,19 +47,19 @@ class HiveServer2Metastore:
         properties = {key: value for key, value in rows if not (self._spark and key.startswith("option."))}
         if comment := live.fields.get("comment"):
             properties.setdefault("comment", comment)
-        facts = _facts(name, live, properties)
+        facts = live.facts(name, properties)
         facts.refuse()
         if self._spark and not live.partition_columns:
             raise errors.Unsupported(
                 what=f"{name}, a table without partitions, through Spark's Thrift Server",
-                why=f"it doesn't show {FLAG}, so Hive might count wrong",
+                why=f"it doesn't show {common.FLAG}, so Hive might count wrong",
                 instead=f"{_BY_THRIFT}, or HiveServer2",
             )
         location = live.fields.get("location")
         return LiveTable(facts.spec(live.columns, live.partition_columns, location), location or "")
 
     def names(self, table: LiveTable) -> Sequence[str]:
-        return list(self._registered(table.spec, None)) if table.spec.is_partitioned else [""]
+        return self._registered(table.spec, None) if table.spec.is_partitioned else [""]
 
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         if partitions is not None and not partitions:
@@ -78,15 +69,13 @@ class HiveServer2Metastore:
         fresh = self._describe(spec.name)
         if fresh.parameters.get(PROPERTY) != table.log:
             raise errors.TableReplaced.other_log(str(spec.name))
-        facts = _facts(spec.name, fresh, fresh.parameters)
+        facts = fresh.facts(spec.name, fresh.parameters)
         facts.refuse()
         if not spec.is_partitioned:
             accurate = is_trusted(fresh.parameters)
             return {"": LivePartition("", fresh.fields.get("location", ""), accurate, columns_behind=False)}
-        require_partition_columns(spec, facts.columns(fresh.partition_columns))
-        registered = self._registered(spec, partitions)
-        wanted = registered if partitions is None else partitions
-        listed = [partition for partition in wanted if _name(spec, partition) in registered]
+        common.require_partition_columns(spec, facts.columns(fresh.partition_columns))
+        listed = self._registered(spec, partitions)
         places = [self._partition(spec, partition, fresh.columns) for partition in listed]
         if self._trusts_columns(spec.name):
             places = [replace(place, accurate=True) for place in places]
@@ -96,13 +85,13 @@ class HiveServer2Metastore:
         spec = table.spec
         if not spec.is_partitioned or not partitions:
             return
+        names = [wanted.partition for wanted in partitions]
         if self._trusts_columns(spec.name):
-            raise self._trusted(spec, [wanted.partition for wanted in partitions])
-        registered = self._registered(spec, [wanted.partition for wanted in partitions])
-        existing = [wanted.partition for wanted in partitions if _name(spec, wanted.partition) in registered]
+            raise self._trusted(spec, names)
+        existing = self._registered(spec, names)
         try:
-            change_all(
-                {wanted: wanted.partition for wanted in partitions},
+            common.change_all(
+                dict(zip(partitions, names, strict=True)),
                 lambda chunk: self._add(spec, chunk),
                 table=str(spec.name),
                 action="register",
@@ -116,19 +105,17 @@ class HiveServer2Metastore:
         self._update_columns(spec, existing)
 
     def _add(self, spec: TableSpec, partitions: Sequence[NewPartition]) -> None:
-        spark = self._spark
         clauses: dict[bool, list[str]] = {False: [], True: []}
         for wanted in partitions:
             # With the settings for null, Hive reads no escapes in the other partitions' values.
-            has_null = not spark and DEFAULT_PARTITION in values_of(spec, wanted.partition)
-            clause = partition_clause(spec, wanted.partition, spark=spark)
-            clauses[has_null].append(f"{clause} LOCATION {literal(wanted.location)}")
-        for has_null in (False, True):
-            if clauses[has_null]:
+            has_null = not self._spark and DEFAULT_PARTITION in values_of(spec, wanted.partition)
+            clause = f"{self._clause(spec, wanted.partition)} LOCATION {literal(wanted.location)}"
+            clauses[has_null].append(clause)
+        for has_null, added in clauses.items():
+            if added:
                 with self._null_partitions(spec.name) if has_null else nullcontext():
-                    action = f"register {count(len(clauses[has_null]), 'partition')}"
-                    added = " ".join(clauses[has_null])
-                    self._change(spec.name, action, f"ALTER TABLE {spec.name.quoted} ADD IF NOT EXISTS {added}")
+                    statement = f"ALTER TABLE {spec.name.quoted} ADD IF NOT EXISTS {' '.join(added)}"
+                    self._change(spec.name, f"register {count(len(added), 'partition')}", statement)
 
     @contextmanager
     def _null_partitions(self, name: TableName) -> Iterator[None]:
@@ -144,18 +131,16 @@ class HiveServer2Metastore:
 
     def _update_columns(self, spec: TableSpec, partitions: Sequence[str]) -> None:
         """Give partitions the table's columns; ADD COLUMNS without CASCADE changes the table only."""
-        if not partitions:
-            return
-        columns = self._describe(spec.name).columns
+        columns = self._describe(spec.name).columns if partitions else []
         fields = ", ".join(
             f"{quoted(name)} {kind}" + (f" COMMENT {literal(comment)}" if comment else "")
             for name, kind, comment in columns
         )
         for partition in partitions:
             if self._partition(spec, partition, columns).columns_behind:
-                clause = partition_clause(spec, partition, spark=self._spark)
-                statement = f"ALTER TABLE {spec.name.quoted} {clause} REPLACE COLUMNS ({fields})"
-                self._change(spec.name, f"update the columns of partition {partition}", statement)
+                altered = f"ALTER TABLE {spec.name.quoted} {self._clause(spec, partition)}"
+                action = f"update the columns of partition {partition}"
+                self._change(spec.name, action, f"{altered} REPLACE COLUMNS ({fields})")
 
     def set_property(self, name: TableName, key: str, value: str) -> None:
         self._describe(name)
@@ -163,7 +148,6 @@ class HiveServer2Metastore:
         self._change(name, f"set {key}", statement)
 
     def tables_with(self, key: str) -> Mapping[TableName, str]:
-        """Raises Unsupported."""
         what = f"asking for the tables with {key}"
         raise errors.Unsupported(what, "HiveQL can't", _BY_THRIFT)
 
@@ -176,12 +160,8 @@ class HiveServer2Metastore:
         """Does nothing: HiveQL has no statement that sets the number of rows."""
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:  # noqa: ARG002
-        """Raises Unsupported."""
         what = "insert-event in sink.partition-commit.policy.kind"
         raise errors.Unsupported(what, "HiveQL can't fire it", f"{_BY_THRIFT}, or leave it out")
-
-    def close(self) -> None:
-        self._session.close()
 
     def _trusts_columns(self, name: TableName) -> bool:
         """By the table's flag. DESCRIBE shows another, summed up over its partitions."""
@@ -197,26 +177,27 @@ class HiveServer2Metastore:
         )
 
     def _partition(self, spec: TableSpec, partition: str, columns: list[Described]) -> LivePartition:
-        clause = partition_clause(spec, partition, spark=self._spark)
-        live = description(self._read(f"DESCRIBE FORMATTED {spec.name.quoted} {clause}"))
-        # Spark shows the table's columns here, Hive the partition's own.
-        behind = [column[:2] for column in live.columns] != [column[:2] for column in columns]
+        live = description(self._read(f"DESCRIBE FORMATTED {spec.name.quoted} {self._clause(spec, partition)}"))
         # Spark names no format of a table of its own sources' partition.
         stored = format_name(live.fields["inputformat"]) if "inputformat" in live.fields else spec.format
         return LivePartition(
             partition,
             live.fields["location"],
             is_trusted(live.parameters),
-            behind,
-            None if stored == spec.format else stored,
+            # Spark shows the table's columns here, Hive the partition's own.
+            columns_behind=[column[:2] for column in live.columns] != [column[:2] for column in columns],
+            format=None if stored == spec.format else stored,
         )
 
-    def _registered(self, spec: TableSpec, partitions: Sequence[str] | None) -> set[str]:
-        show = f"SHOW PARTITIONS {spec.name.quoted}"
-        if partitions is None or len(partitions) > ASK_ONE_BY_ONE:
-            return {str(row[0]) for row in self._read(show)}
-        clauses = (partition_clause(spec, partition, spark=self._spark) for partition in partitions)
-        return {str(row[0]) for clause in clauses for row in self._read(f"{show} {clause}")}
+    def _registered(self, spec: TableSpec, partitions: Sequence[str] | None) -> Sequence[str]:
+        """Those of `partitions` that are registered by exactly that name; None: all."""
+        shows = [f"SHOW PARTITIONS {spec.name.quoted}"]
+        if partitions is not None and len(partitions) <= ASK_ONE_BY_ONE:
+            shows = [f"{shows[0]} {self._clause(spec, partition)}" for partition in partitions]
+        found = {str(row[0]) for show in shows for row in self._read(show)}
+        if partitions is None:
+            return list(found)
+        return [each for each in partitions if common.name_of(spec, values_of(spec, each)) in found]
 
     def _describe(self, name: TableName) -> Description:
         # The error for an unknown table differs between the servers; the list of tables doesn't.
@@ -225,6 +206,9 @@ class HiveServer2Metastore:
         if not any(name.database in row for row in databases) or not any(name.table in row for row in self._read(show)):
             raise errors.UnknownTable(str(name), self.address)
         return description(self._read(f"DESCRIBE FORMATTED {name.quoted}"))
+
+    def _clause(self, spec: TableSpec, partition: str) -> str:
+        return partition_clause(spec, partition, spark=self._spark)
 
     @property
     def _spark(self) -> bool:
@@ -248,34 +232,9 @@ class HiveServer2Metastore:
     def _change(self, name: TableName, action: str, statement: str) -> None:
         try:
             self._session.run(statement)
-        except REFUSED as error:
-            raise errors.RegistrationFailed(str(name), action, reason(error), self.address) from error
-        except BROKEN as error:
-            raise errors.RegistrationUnknown(str(name), action, reason(error), self.address) from error
-
-
-def _name(spec: TableSpec, partition: str) -> str:
-    return name_of(spec, values_of(spec, partition))
-
-
-def _facts(name: TableName, live: Description, properties: Mapping[str, str]) -> Facts:
-    fields = live.fields
-    # Spark describes a table of its own sources by the name of the source alone.
-    source = FORMATS.get(fields.get("provider", "").upper())
-    return Facts(
-        name=name,
-        kind=fields.get("table type") or fields.get("type", ""),
-        input_format=fields.get("inputformat") or (source.input_format if source else ""),
-        serde=fields.get("serde library", ""),
-        clustered=fields.get("bucket columns", "[]") not in {"[]", ""} or fields.get("skewed columns", "[]") != "[]",
-        properties=properties,
-    )
-
-
-Row = Sequence[str | None]
-
-# `$` because both servers substitute `${…}` inside of literals as well.
-_LITERAL = {ord(char): f"\\u{ord(char):04x}" for char in (*map(chr, range(0x20)), "\x7f", "$", "'", "\\", ";")}
+        except (*BROKEN, REFUSED) as error:
+            kind = errors.RegistrationFailed if isinstance(error, REFUSED) else errors.RegistrationUnknown
+            raise kind(str(name), action, reason(error), self.address) from error
 
 
 def literal(text: str) -> str:
@@ -285,10 +244,9 @@ def literal(text: str) -> str:
 
 def partition_clause(spec: TableSpec, partition: str, *, spark: bool) -> str:
     """`PARTITION (dt='…', hour='3')`; null is NULL to Spark, and its folder's name to Hive."""
-    pairs = zip(spec.partition_columns, values_of(spec, partition), strict=True)
     values = ", ".join(
         f"{quoted(column.name)}=" + ("NULL" if spark and value == DEFAULT_PARTITION else literal(value))
-        for column, value in pairs
+        for column, value in zip(spec.partition_columns, values_of(spec, partition), strict=True)
     )
     return f"PARTITION ({values})"
 
@@ -302,13 +260,22 @@ class Description:
     fields: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def spark(self) -> bool:
-        """Whether Spark's Thrift Server wrote it, by its names for the storage."""
-        return "serde library" in self.fields and "num buckets" not in self.fields
+    def facts(self, name: TableName, properties: Mapping[str, str]) -> Facts:
+        fields = self.fields
+        # Spark describes a table of its own sources by the name of the source alone.
+        source = FORMATS.get(fields.get("provider", "").upper())
+        bucketed, skewed = fields.get("bucket columns", ""), fields.get("skewed columns", "[]")
+        return Facts(
+            name=name,
+            kind=fields.get("table type") or fields.get("type", ""),
+            input_format=fields.get("inputformat") or (source.input_format if source else ""),
+            serde=fields.get("serde library", ""),
+            clustered=bucketed not in {"[]", ""} or skewed != "[]",
+            properties=properties,
+        )
 
 
-def description(rows: Iterable[Row]) -> Description:
+def description(rows: Iterable[Sequence[str | None]]) -> Description:
     """Read both dialects: Hive pads cells and gives each parameter a row; Spark lists them in a single row."""
     table = Description()
     section = "columns"

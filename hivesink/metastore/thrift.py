@@ -1,4 +1,4 @@
-"""The metastore over Thrift, in bulk: the default registrar."""
+"""The metastore over Thrift, in bulk: its tables for applying DDL, and the default registrar."""
 
 from __future__ import annotations
 
@@ -11,23 +11,16 @@ from hive_metastore import ttypes
 from hivesink.core.log import PROPERTY
 from hivesink.core.partition import Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
-from hivesink.core.table import TableName
-from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable
-from hivesink.metastore import thrift_calls, thrift_table
-from hivesink.metastore.common import (
-    FLAG,
-    Values,
-    change_all,
-    figures_of,
-    is_trusted,
-    name_of,
-    require_partition_columns,
-    values_of,
-)
+from hivesink.core.table import TableName, TableSpec
+from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, TableReplaced, UnknownTable
+from hivesink.metastore import common, thrift_calls
+from hivesink.metastore.common import FLAG, Values, is_trusted, name_of, values_of
 from hivesink.ports import LiveTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from hivesink.metastore.thrift_connection import Connection
 
 NAMES_A_CALL = 1000
 PARTITIONS_A_CALL = 500
@@ -35,37 +28,104 @@ TRIES = 4
 DROP_FLAG = "drop the accuracy of statistics"
 
 
-class ThriftMetastore(thrift_table.ThriftTables):
+class ThriftTables:
+    """The tables of a metastore. Safe to share between threads."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.address = connection.address
+        self.close = connection.close
+
+    def struct(self, name: TableName) -> Any:
+        """The table as the metastore's own struct. Raises UnknownTable, MetastoreUnreachable."""
+        try:
+            return self._connection.read(thrift_calls.table, name)
+        except ttypes.NoSuchObjectException as error:
+            raise UnknownTable(str(name), self.address) from error
+
+    def alter(self, name: TableName, action: str, change: Callable[[dict[str, str]], bool]) -> None:
+        """Alter the table's parameters right after a fresh read, if `change` returns that it changed them.
+
+        The metastore has no compare-and-set: this undoes what somebody else alters in between. So it never writes
+        FLAG back, which another writer may have removed.
+        """
+        table = self.struct(name)
+        table.parameters = table.parameters or {}
+        if change(table.parameters):
+            table.parameters.pop(FLAG, None)
+            self._connection.change(str(name), action, thrift_calls.alter_table, table)
+
+    def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
+        """Set and unset TBLPROPERTIES; the others stay. Raises UnknownTable."""
+
+        def change(parameters: dict[str, str]) -> bool:
+            before = dict(parameters)
+            for key in removed:
+                parameters.pop(key, None)
+            parameters.update(properties)
+            return parameters != before
+
+        self.alter(name, f"set {', '.join(properties) or 'the properties'}", change)
+
+
+class ThriftCatalog(ThriftTables):
+    """`hiveql.apply.Catalog`."""
+
+    def table(self, name: TableName) -> TableSpec | None:
+        with suppress(UnknownTable):
+            return thrift_calls.spec_of(self.struct(name))
+        return None
+
+    def create_database_if_absent(self, database: str) -> None:
+        wanted = ttypes.Database(name=database, parameters={})
+        try:
+            self._connection.change(f"database {database}", "create", lambda client: client.create_database(wanted))
+        except RegistrationFailed as error:
+            if not isinstance(error.__cause__, ttypes.AlreadyExistsException):
+                raise
+
+    def create(self, spec: TableSpec) -> None:
+        """Create the table, or nothing. Raises TableExists, FileSystemUnknown, and what `Connection.change` raises."""
+        struct, name = thrift_calls.thrift_table(spec, self._connection.user), str(spec.name)
+        try:
+            self._connection.change(name, "create the table", lambda client: client.create_table(struct))
+        except RegistrationFailed as error:
+            if isinstance(error.__cause__, ttypes.AlreadyExistsException):
+                raise TableExists(name) from error
+            if spec.location is not None and "UnknownHostException" in error.reason:
+                raise FileSystemUnknown(spec.location, f"{self.address} says: {error.reason}") from error
+            raise
+
+
+class ThriftMetastore(ThriftTables):
     """ports.Metastore over Thrift."""
 
     def table(self, name: TableName) -> LiveTable:
         struct = self.struct(name)
-        thrift_table.facts(struct).refuse()
-        return LiveTable(thrift_table.spec_of(struct), struct.sd.location)
+        thrift_calls.facts(struct).refuse()
+        return LiveTable(thrift_calls.spec_of(struct), struct.sd.location)
 
     def names(self, table: LiveTable) -> Sequence[str]:
         if not table.spec.is_partitioned:
             return [""]
-        name = table.spec.name
-        return self._connection.read(thrift_calls.partition_names, name)
+        return self._connection.read(thrift_calls.partition_names, table.spec.name)
 
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         if partitions is not None and not partitions:
             return {}
-        name = table.spec.name
-        fresh = self.struct(name)
+        fresh = self.struct(table.spec.name)
         if (fresh.parameters or {}).get(PROPERTY) != table.log:
-            raise TableReplaced.other_log(str(name))
-        facts = thrift_table.facts(fresh)
+            raise TableReplaced.other_log(str(table.spec.name))
+        facts = thrift_calls.facts(fresh)
         facts.refuse()
-        require_partition_columns(table.spec, facts.columns(thrift_table.described(fresh.partitionKeys)))
+        common.require_partition_columns(table.spec, facts.columns(thrift_calls.described(fresh.partitionKeys)))
         if not table.spec.is_partitioned:
             return {"": LivePartition("", fresh.sd.location, is_trusted(fresh.parameters), columns_behind=False)}
         if partitions is None:
             partitions = self.names(table)
         wanted = {values_of(table.spec, partition): partition for partition in partitions}
         live = self._read(table, tuple(wanted), thrift_calls.states)
-        return {wanted[values]: thrift_table.live_partition(wanted[values], live[values], fresh) for values in live}
+        return {wanted[values]: thrift_calls.live_partition(wanted[values], live[values], fresh) for values in live}
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         if not partitions or not table.spec.is_partitioned:
@@ -74,7 +134,7 @@ class ThriftMetastore(thrift_table.ThriftTables):
         if is_trusted(fresh.parameters, is_partitioned=True):
             self._clear_table(table)
         structs = {
-            values_of(table.spec, wanted.partition): thrift_table.new_partition(wanted, table.spec, fresh)
+            values_of(table.spec, wanted.partition): thrift_calls.new_partition(wanted, table.spec, fresh)
             for wanted in partitions
         }
 
@@ -111,17 +171,13 @@ class ThriftMetastore(thrift_table.ThriftTables):
             self._alter(table, DROP_FLAG, values, lambda _, partition: is_trusted(partition.parameters))
 
     def estimate(self, table: LiveTable, estimates: Sequence[Estimate]) -> None:
+        action = "write estimates"
         if not table.spec.is_partitioned:
             for estimate in estimates:
-                self.alter(table.spec.name, "write estimates", partial(_write, estimate))
+                self.alter(table.spec.name, action, partial(_write, estimate))
             return
         wanted = {values_of(table.spec, estimate.partition): estimate for estimate in estimates}
-        self._alter(
-            table,
-            "write estimates",
-            list(wanted),
-            lambda values, partition: _write(wanted[values], partition.parameters),
-        )
+        self._alter(table, action, list(wanted), lambda values, found: _write(wanted[values], found.parameters))
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
         name = table.spec.name
@@ -135,29 +191,31 @@ class ThriftMetastore(thrift_table.ThriftTables):
 
     def _read(self, table: LiveTable, wanted: Sequence[Values], call: Callable[..., Any]) -> dict[Values, Any]:
         """The registered ones of `wanted`. Raises UnknownTable, MetastoreUnreachable."""
-        name = table.spec.name
         structs: dict[Values, Any] = {}
         for start in range(0, len(wanted), NAMES_A_CALL):
             names = [name_of(table.spec, values) for values in wanted[start : start + NAMES_A_CALL]]
             try:
-                partitions = self._connection.read(call, name, names)
+                partitions = self._connection.read(call, table.spec.name, names)
             except ttypes.NoSuchObjectException as error:
-                raise UnknownTable(str(name), self.address) from error
+                raise UnknownTable(str(table.spec.name), self.address) from error
             # A partition that is dropped meanwhile has no values here: the metastore reads them later than the rest.
             structs.update({tuple(struct.values): struct for struct in partitions if struct.values and struct.sd})
         # A database that ignores trailing blanks or case may return another partition than requested.
         return {values: structs[values] for values in wanted if values in structs}
 
     def _change_all(
-        self,
-        table: LiveTable,
-        action: str,
-        wanted: Sequence[Values],
-        change: Callable[[Sequence[Values]], None],
+        self, table: LiveTable, action: str, wanted: Sequence[Values], change: Callable[[Sequence[Values]], None]
     ) -> None:
-        change_all(
+        def repeated(chunk: Sequence[Values]) -> None:
+            # A refused call changed nothing, and two concurrent calls refuse each other.
+            for _ in range(TRIES - 1):
+                with suppress(RegistrationFailed):
+                    return change(chunk)
+            return change(chunk)
+
+        common.change_all(
             {values: name_of(table.spec, values) for values in wanted},
-            lambda chunk: _repeat_refused(partial(change, chunk)),
+            repeated,
             table=str(table.spec.name),
             action=action,
             address=self.address,
@@ -170,13 +228,13 @@ class ThriftMetastore(thrift_table.ThriftTables):
         fresh = self.struct(table.spec.name)
 
         def update(_values: Values, partition: Any) -> bool:
-            behind = thrift_table.columns_behind(partition, fresh)
+            behind = thrift_calls.columns_behind(partition, fresh)
             if behind:
                 partition.sd.cols = fresh.sd.cols
             return behind
 
         states = self._read(table, wanted, thrift_calls.states)
-        late = [values for values, partition in states.items() if thrift_table.columns_behind(partition, fresh)]
+        late = [values for values, state in states.items() if thrift_calls.columns_behind(state, fresh)]
         self._alter(table, "update the columns", late, update)
 
     def _alter(
@@ -205,13 +263,5 @@ class ThriftMetastore(thrift_table.ThriftTables):
 
 def _write(estimate: Estimate, parameters: dict[str, str]) -> bool:
     before = dict(parameters)
-    parameters |= figures_of(estimate)
+    parameters |= common.figures_of(estimate)
     return parameters != before or FLAG in before
-
-
-def _repeat_refused(call: Callable[[], None]) -> None:
-    """Repeat a refused call a few times: it changed nothing, and two concurrent calls refuse each other."""
-    for _ in range(TRIES - 1):
-        with suppress(RegistrationFailed):
-            return call()
-    return call()

@@ -6,17 +6,20 @@ None of them needs the metastore's transaction, lock or notification tables.
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
 from thrift.Thrift import TApplicationException, TType
 
-from hivesink.metastore.common import FLAG
+from hivesink.config.formats import FORMATS, format_name
+from hivesink.core.partition import LivePartition, NewPartition
+from hivesink.core.table import Column, TableName, TableSpec
+from hivesink.metastore.common import FLAG, Described, Facts, is_trusted, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hivesink.core.table import TableName
     from hivesink.metastore.thrift_connection import Client
 
 _KEEP_STATISTICS = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
@@ -171,3 +174,93 @@ def _fire(client: Client, name: TableName, values: list[str] | None, data: Any) 
 
 insert_event = newest(_insert_event, _insert_event_of_hive_2)
 """Fire the INSERT event of a table, or of its partition of `values`, with these files."""
+
+
+def facts(table: Any) -> Facts:
+    """What decides whether the sink can write the table."""
+    sd = table.sd
+    return Facts(
+        name=TableName(table.dbName, table.tableName),
+        kind=table.tableType or "",
+        input_format=sd.inputFormat or "",
+        serde=(sd.serdeInfo and sd.serdeInfo.serializationLib) or "",
+        clustered=bool(sd.bucketCols or (sd.skewedInfo and sd.skewedInfo.skewedColNames)),
+        properties=table.parameters or {},
+    )
+
+
+def spec_of(table: Any) -> TableSpec:
+    """Raises Unsupported for a type that the sink doesn't know."""
+    return facts(table).spec(described(table.sd.cols), described(table.partitionKeys), table.sd.location)
+
+
+def described(fields: list[Any] | None) -> list[Described]:
+    """Columns, or none of a table without partitions."""
+    return [(field.name, field.type, field.comment) for field in fields or ()]
+
+
+def live_partition(partition: str, struct: Any, table: Any) -> LivePartition:
+    """`partition` is its escaped path, `struct` and `table` are the metastore's structs."""
+    return LivePartition(
+        partition=partition,
+        location=struct.sd.location,
+        accurate=is_trusted(struct.parameters) or is_trusted(table.parameters, is_partitioned=True),
+        columns_behind=columns_behind(struct, table),
+        format=None if struct.sd.inputFormat == table.sd.inputFormat else format_name(struct.sd.inputFormat),
+    )
+
+
+def columns_behind(partition: Any, table: Any) -> bool:
+    """Whether names, types or order differ; comments don't matter to readers."""
+    before, now = ([(field.name.lower(), field.type) for field in struct.sd.cols] for struct in (partition, table))
+    return before != now
+
+
+def new_partition(wanted: NewPartition, spec: TableSpec, table: Any) -> Any:
+    """A partition with the table's columns, formats and serde.
+
+    Its parameters don't claim accuracy. The metastore replaces them with what it finds in the folder.
+    """
+    sd = deepcopy(table.sd)
+    sd.location = wanted.location
+    return ttypes.Partition(
+        values=list(values_of(spec, wanted.partition)),
+        dbName=table.dbName,
+        tableName=table.tableName,
+        sd=sd,
+        parameters={"numFiles": str(wanted.files), "totalSize": str(wanted.bytes)},
+    )
+
+
+def thrift_table(spec: TableSpec, owner: str) -> Any:
+    """What creates `spec`; without a location the metastore chooses it in the database's folder."""
+    parameters, hive = spec.options, FORMATS[spec.format]
+    if spec.comment is not None:
+        parameters["comment"] = spec.comment
+    if spec.external:
+        parameters["EXTERNAL"] = "TRUE"
+    serde = ttypes.SerDeInfo(name=None, serializationLib=hive.serde, parameters={"serialization.format": "1"})
+    return ttypes.Table(
+        tableName=spec.name.table,
+        dbName=spec.name.database,
+        owner=owner,
+        sd=ttypes.StorageDescriptor(
+            cols=_fields(spec.columns),
+            location=spec.location,
+            inputFormat=hive.input_format,
+            outputFormat=hive.output_format,
+            compressed=False,
+            numBuckets=-1,
+            serdeInfo=serde,
+            bucketCols=[],
+            sortCols=[],
+            parameters={},
+        ),
+        partitionKeys=_fields(spec.partition_columns),
+        parameters=parameters,
+        tableType="EXTERNAL_TABLE" if spec.external else "MANAGED_TABLE",
+    )
+
+
+def _fields(columns: tuple[Column, ...]) -> list[Any]:
+    return [ttypes.FieldSchema(column.name, str(column.type), column.comment) for column in columns]

@@ -13,6 +13,7 @@ import re
 import select
 import socket
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -41,25 +42,30 @@ CONNECT_SECONDS = 10.0
 LOGIN_SECONDS = 60.0
 _BROKEN = (TTransportException, TProtocolException, OSError, EOFError)
 
+_TIMEOUT, _PRINCIPAL = "metastore.client.socket.timeout", "metastore.kerberos.principal"
+_ONLY = {
+    "metastore.use.SSL": "false",
+    "metastore.client.thrift.transport.mode": "binary",
+    "metastore.client.auth.mode": "nosasl",
+}
+_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_UNITS = {"day": "d", "days": "d", "hour": "h", "hours": "h", "min": "m", "minute": "m", "minutes": "m"}
+_UNITS |= {"sec": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "nsec": "ns"}
+
 
 def endpoints(uris: str) -> tuple[tuple[str, int], ...]:
     """Hosts and ports of `thrift://host:port[,thrift://host2:port2]`. Raises InvalidOption."""
-    return tuple(_endpoint(uri.strip()) for uri in uris.split(",") if uri.strip()) or (_endpoint(uris),)
-
-
-def _endpoint(uri: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit(uri)
-        if parts.scheme == "thrift" and parts.hostname:
-            return parts.hostname, parts.port or DEFAULT_PORT
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        parts = [urlsplit(uri.strip()) for uri in uris.split(",") if uri.strip()]
+        found = [(part.hostname, part.port or DEFAULT_PORT) for part in parts if part.scheme == "thrift"]
+        if found and len(found) == len(parts) and all(host for host, _ in found):
+            return tuple((str(host), port) for host, port in found)
     # Don't repeat the text: it may hold a password.
     problem = (
         "the metastore's address (--metastore, HIVESINK_METASTORE, or hive.metastore.uris of hive-site.xml): write "
         "it as thrift://host:port[,thrift://host2:port2], with a port up to 65535"
     )
-    raise errors.InvalidOption((problem,))
+    raise InvalidOption((problem,))
 
 
 class Connection:
@@ -163,7 +169,7 @@ class Connection:
         # Without `strictRead` the first bytes of another protocol count as a length, and the read waits for it.
         client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport, strictRead=True))
         client.unknown = set()  # The calls that this server doesn't know, as thrift_calls finds out.
-        if not self._login.kerberos:
+        if self._login.principal is None:
             client.set_ugi(self.user, [])
         self._socket.settimeout(self._login.timeout)
         return client
@@ -189,68 +195,66 @@ def _hung_up(socket_: socket.socket) -> bool:
         return True
 
 
-DEFAULT_TIMEOUT = 600.0
-"""Seconds: Hive's default of hive.metastore.client.socket.timeout."""
-_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_UNITS = {"day": "d", "days": "d", "hour": "h", "hours": "h", "min": "m", "minute": "m", "minutes": "m"}
-_UNITS |= {"sec": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "nsec": "ns"}
-_PRINCIPAL = re.compile(r"[^/@\s]+/[^/@\s]+(?:@[^/@\s]+)?")
-
-
 @dataclass(frozen=True, slots=True)
 class MetastoreLogin:
-    """`timeout` is for each wait on the socket, in seconds.
+    """The login to a site's metastores: plain, or with Kerberos and the tickets of `kinit`.
 
-    With Kerberos, `principal` is the metastore's own (`hive/_HOST@EXAMPLE.COM`, where _HOST is the host of the
-    address), and the tickets are those of `kinit`.
+    `principal` is then the metastore's own (`hive/_HOST@EXAMPLE.COM`, where _HOST is the host of the address).
+    `timeout` is for each wait on the socket, in seconds; the default is Hive's.
     """
 
-    kerberos: bool = False
     principal: str | None = None
-    timeout: float = DEFAULT_TIMEOUT
+    timeout: float = 600.0
 
     @classmethod
     def of(cls, hive: Mapping[str, str]) -> MetastoreLogin:
         """From `hive-site.xml`, by new or old names. Raises InvalidOption; Unsupported for TLS, HTTP and passwords."""
-        texts = {name: hive.get(name, hive.get(f"hive.{name}")) for name in _NAMES}
-        values = {name: text.strip() for name, text in texts.items() if text is not None}
+
+        def value(name: str, default: str) -> str:
+            return hive.get(name, hive.get(f"hive.{name}", "")).strip() or default
+
         for name, plain in _ONLY.items():
-            if (values.get(name) or plain).lower() != plain:
-                msg = f"hive.{name} = {values[name]}"
+            if value(name, plain).lower() != plain:
+                msg = f"hive.{name} = {value(name, plain)}"
                 raise Unsupported(msg, "hivesink speaks to a metastore plainly or with Kerberos", "use another port")
-        kerberos = values.get(_SASL, "").lower() == "true"
-        principal = values.get(_PRINCIPAL_NAME) or None
-        if kerberos and not _PRINCIPAL.fullmatch(principal or ""):
-            raise InvalidOption((f"hive.{_PRINCIPAL_NAME} = {principal!r}: Kerberos needs it as service/_HOST@REALM",))
-        timeout = values.get(_TIMEOUT)
-        return cls(kerberos, principal if kerberos else None, DEFAULT_TIMEOUT if timeout is None else _seconds(timeout))
+        principal = None
+        if value("metastore.sasl.enabled", "false").lower() == "true":
+            principal = value(_PRINCIPAL, "")
+            if not re.fullmatch(r"[^/@\s]+/[^/@\s]+(?:@[^/@\s]+)?", principal):
+                problem = f"hive.{_PRINCIPAL} = {principal or None!r}: Kerberos needs it as service/_HOST@REALM"
+                raise InvalidOption((problem,))
+        # `600`, `600s`, `10 min`: as Hive's `TimeValidator` reads it.
+        timeout = value(_TIMEOUT, "600s")
+        parts = re.fullmatch(r"(\d+)\s*([a-z]*)", timeout.lower())
+        unit = parts and _UNITS.get(parts[2], parts[2] or "s")
+        if parts is None or unit not in _SECONDS or not int(parts[1]):
+            raise InvalidOption((f"hive.{_TIMEOUT} = {timeout!r}: write it as a number with s, m, h or ms",))
+        return cls(principal, int(parts[1]) * _SECONDS[unit])
 
     def transport(self, socket: Any, host: str) -> Any:
         """Over an open `socket`, logged in. Raises InvalidOption without Kerberos' package, TTransportException."""
-        if not self.kerberos:
+        if self.principal is None:
             return TBufferedTransport(socket)
-        service, _, named = (self.principal or "").partition("@")[0].partition("/")
-        return _kerberos_transport(socket, service, host.lower() if named == "_HOST" else named)
+        from puresasl import mechanisms
+        from thrift_sasl import TSaslClientTransport
 
-
-def _kerberos_transport(socket: Any, service: str, host: str) -> Any:
-    from puresasl import mechanisms
-    from thrift_sasl import TSaslClientTransport
-
-    if not mechanisms.have_kerberos:
-        raise InvalidOption(
-            ("hive.metastore.sasl.enabled = true needs Kerberos' Python package: pip install kerberos, then kinit",)
-        )
-    transport = TSaslClientTransport(lambda: _Sasl(host, service), "GSSAPI", socket)
-    try:
-        transport.open()
-    except TTransportException:
-        raise
-    except Exception as error:
-        # GSSError is the C library's; its text is nested tuples.
-        problem = f"Kerberos login to {service}@{host} failed: {error}; is there a ticket (klist)?"
-        raise TTransportException(TTransportException.NOT_OPEN, problem) from error
-    return transport
+        if not mechanisms.have_kerberos:
+            problem = (
+                "hive.metastore.sasl.enabled = true needs Kerberos' Python package: pip install kerberos, then kinit"
+            )
+            raise InvalidOption((problem,))
+        service, _, named = self.principal.partition("@")[0].partition("/")
+        server = host.lower() if named == "_HOST" else named
+        transport = TSaslClientTransport(lambda: _Sasl(server, service), "GSSAPI", socket)
+        try:
+            transport.open()
+        except TTransportException:
+            raise
+        except Exception as error:
+            # GSSError is the C library's; its text is nested tuples.
+            problem = f"Kerberos login to {service}@{server} failed: {error}; is there a ticket (klist)?"
+            raise TTransportException(TTransportException.NOT_OPEN, problem) from error
+        return transport
 
 
 class _Sasl(SASLClient):  # type: ignore[misc]  # puresasl has no types
@@ -290,23 +294,3 @@ class _Sasl(SASLClient):  # type: ignore[misc]  # puresasl has no types
         except Exception as error:  # noqa: BLE001  its text goes into thrift_sasl's error
             self._failure = str(error)
             return False, None
-
-
-_SASL = "metastore.sasl.enabled"
-_PRINCIPAL_NAME = "metastore.kerberos.principal"
-_TIMEOUT = "metastore.client.socket.timeout"
-_ONLY = {
-    "metastore.use.SSL": "false",
-    "metastore.client.thrift.transport.mode": "binary",
-    "metastore.client.auth.mode": "nosasl",
-}
-_NAMES = (_SASL, _PRINCIPAL_NAME, _TIMEOUT, *_ONLY)
-
-
-def _seconds(text: str) -> float:
-    """`600`, `600s`, `10 min`: as Hive's `TimeValidator` reads it."""
-    parts = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
-    unit = parts and _UNITS.get(parts[2], parts[2] or "s")
-    if parts is None or unit not in _SECONDS or not int(parts[1]):
-        raise InvalidOption((f"hive.{_TIMEOUT} = {text!r}: write it as a number with s, m, h or ms",))
-    return int(parts[1]) * _SECONDS[unit]

@@ -229,16 +229,6 @@ class LogRoot(Protocol):
         """Leave an archived log of `uid` without epochs: the table's files of this uid are the user's own."""
 
 
-class Storage(Protocol):
-    """A kind of storage, by a site's properties. `logs.STORAGES` lists them."""
-
-    def files(self, permission: int | None) -> FileStore:
-        """The store of part files. New ones get the mode `permission`; None: the site's."""
-
-    def root(self, folder: str) -> LogRoot:
-        """The root of a table's log in `folder`."""
-
-
 @dataclass(frozen=True, slots=True)
 class LiveTable:
     """A table as the metastore holds it: its spec with every property, and where it lives."""

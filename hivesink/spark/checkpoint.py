@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hivesink.core.offsets import TopicIds
-    from hivesink.storage.fs import FileSystem
+    from hivesink.storage.fs import Files
 
 VERSION = "v1"
 _COMMITS = (VERSION, "v2")
@@ -270,7 +270,7 @@ TOPICS = "hivesink-topics"
 class Checkpoint:
     """A checkpoint's files, by their names below `location`. Methods raise NotWritable, StoreUnavailable."""
 
-    fs: FileSystem
+    fs: Files
     location: str
 
     def read(self, name: str) -> bytes | None:

@@ -15,7 +15,7 @@ from hivesink.config.options import OnMissingFile
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, KnownTopics, Place, judge, read_before
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
-from hivesink.logs import file_system
+from hivesink.logs import files_at
 from hivesink.sink.task.attempt import check_input
 from hivesink.spark.batchjobs import BatchJobs
 from hivesink.spark.checkpoint import Checkpoint, batch_ref, batch_watermark, left_over, next_batch, next_watermark
@@ -113,7 +113,7 @@ class QueryRun:
         self._has_watermark, self._comes_as_read = is_marked(plan), whole and comes_as_read(plan)
         raw = self._require_fit(schema).is_raw
         self.committer.recover()
-        files = Checkpoint(file_system(checkpoint, self.setup.site), checkpoint)
+        files = Checkpoint(files_at(checkpoint, self.setup.site), checkpoint)
         self._sources = source_texts(plan)
         first = next_batch(files, self._sources)
         for name in left_over(files):

@@ -14,7 +14,7 @@ from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, chain
 from hivesink.core.partition import normal, scheme
 from hivesink.errors import InvalidOption, Unsupported, appending
 from hivesink.spark.checkpoint import METADATA, TOPICS, VERSION
-from hivesink.storage.fs import retry_unknown, stage
+from hivesink.storage.fs import retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hivesink.config.site import Site
     from hivesink.core.epoch import BatchRef, LastBatch
     from hivesink.core.offsets import SourceOffset
-    from hivesink.storage.fs import FileSystem
+    from hivesink.storage.fs import Files
 
 _OF_A_CHECKPOINT = {METADATA, "offsets", "commits", "sources", "state", TOPICS}
 """What a checkpoint has in its folder, but for hidden files."""
@@ -97,7 +97,7 @@ def checkpoint_folder(text: str, site: Site) -> str:
     return default.rstrip("/") + text
 
 
-def rebuild(last: LastBatch, fs: FileSystem, folder: str, *, dry_run: bool) -> str | None:
+def rebuild(last: LastBatch, fs: Files, folder: str, *, dry_run: bool) -> str | None:
     """Write the checkpoint into `folder`. Returns where what a refused start has left there is put, if there is any.
 
     Raises InvalidOption for a folder that holds a checkpoint with committed batches, or anything else.
@@ -113,12 +113,12 @@ def rebuild(last: LastBatch, fs: FileSystem, folder: str, *, dry_run: bool) -> s
 
     def move() -> None:
         # An earlier try may have been done.
-        if aside and fs.is_folder(folder):
+        if aside and fs.list(folder):
             fs.rename_folder(folder, aside)
 
     if not dry_run:
         if aside:
             retry_unknown("put aside", folder, move)
         for name, data in files_of(last.ref).items():
-            stage(fs, f"{folder}/{name}", data)
+            fs.put(f"{folder}/{name}", data)
     return aside

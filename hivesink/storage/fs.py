@@ -1,4 +1,4 @@
-"""The primitives that a store with rename needs: local disks, HDFS, memory. Not a port, since S3 has no rename.
+"""The primitives that storages offer: `Files` is what a log needs, `FileSystem` adds rename, for local disks and HDFS.
 
 Paths and locations are absolute, in any spelling; results repeat the caller's spelling.
 Every changing primitive is a call that may arrive late, and then does what it promises or fails harmlessly.
@@ -7,8 +7,6 @@ The error of a changing primitive says what happened:
   FileExistsError, FileNotFoundError            not done, for that reason
   NotWritable, StoreUnavailable, Unsupported    not done, and won't be
   OutcomeUnknown                                done, not done, or done later: look
-
-The functions here repeat changes until their outcome is known, and create whole files if absent.
 """
 
 from __future__ import annotations
@@ -18,12 +16,14 @@ import hashlib
 from dataclasses import dataclass
 from functools import partial
 from posixpath import split
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
 
-from hivesink.errors import HiveSinkError, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from hivesink.ports import FileStore
 
 _T = TypeVar("_T")
 TRIES = 5
@@ -43,8 +43,55 @@ class Entry:
         return self.length is None
 
 
-class FileSystem(Protocol):
-    """A file system. Every method may raise StoreUnavailable or NotWritable, changing ones OutcomeUnknown."""
+class Files(Protocol):
+    """Files in folders. Every method may raise StoreUnavailable or NotWritable, changing ones OutcomeUnknown."""
+
+    def create(self, path: str, data: bytes) -> None:
+        """A whole small file, with its folders, durably: all of it or nothing. Does nothing if `path` holds `data`.
+
+        Raises FileExistsError where it holds other bytes; FileNotFoundError where a clean-up took it before it had its
+        name.
+        """
+
+    def put(self, path: str, data: bytes) -> None:
+        """Make `path` hold `data`, with its folders, durably; replace what an interrupted call left there.
+
+        Only for names whose bytes never differ, and that nothing has been done with yet. Doesn't raise OutcomeUnknown.
+        """
+
+    def open_new(self, path: str) -> BinaryIO:
+        """A new file to write; its folders are made durably. FileExistsError if the name is taken."""
+
+    def sync_close(self, stream: BinaryIO, path: str) -> None:
+        """Close what `open_new` gave, its bytes durable."""
+
+    def make_durable(self, path: str) -> None:
+        """Make what was done before, or by another, durable: a folder's names, or a file's bytes and its name."""
+
+    def delete(self, path: str) -> bool:
+        """Delete a file, past any trash. False where there is none. A power cut may bring it back."""
+
+    def length(self, path: str) -> int | None:
+        """A file's bytes; None where there is no file. Raises NotWritable where its folder leads nowhere."""
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        """What `folder` holds, sorted by name, at a moment; nothing if it is missing."""
+
+    def read(self, path: str) -> bytes | None:
+        """A whole small file, or None where there is none."""
+
+    def open(self, path: str) -> BinaryIO:
+        """A file to read, seekable. FileNotFoundError where there is none."""
+
+    def rename_folder(self, source: str, target: str) -> None:
+        """Give a folder with all that is in it another name, never over anything.
+
+        Raises FileExistsError where `target` is taken, FileNotFoundError where `source` is missing.
+        """
+
+
+class FileSystem(Files, Protocol):
+    """Files that can be renamed. Here `rename_folder` is atomic, and no crash leaves both names."""
 
     @property
     def parallel(self) -> int:
@@ -52,12 +99,6 @@ class FileSystem(Protocol):
 
     def canonical(self, location: str) -> str:
         """The spelling by which to compare two locations. Raises Unsupported for another scheme."""
-
-    def open_new(self, path: str) -> BinaryIO:
-        """A new file to write; its folders are made durably. FileExistsError if the name is taken."""
-
-    def sync_close(self, stream: BinaryIO, path: str) -> None:
-        """Close what `open_new` gave, its bytes durable. Its name isn't until it is renamed."""
 
     def write_new(self, path: str, data: bytes) -> None:
         """A whole small file, with its folders; bytes and name durable. FileExistsError if the name is taken.
@@ -72,34 +113,70 @@ class FileSystem(Protocol):
         is taken, FileNotFoundError where `source` is missing.
         """
 
-    def rename_folder(self, source: str, target: str) -> None:
-        """As `rename`, for a folder with all that is in it; no crash leaves both names."""
-
-    def make_durable(self, path: str) -> None:
-        """Make what another process did durable, as it now is: a folder's names, or a file's bytes and its name."""
-
-    def delete(self, path: str) -> bool:
-        """Delete a file, past any trash. False where there is none. A power cut may bring it back."""
-
     def remove_empty(self, folder: str) -> bool:
         """Delete `folder` if it is there and empty, never what is in it. Whether it did."""
-
-    def length(self, path: str) -> int | None:
-        """A file's bytes; None where there is no file. Raises NotWritable where its folder leads nowhere."""
 
     def is_folder(self, path: str) -> bool: ...
 
     def same_file(self, left: str, right: str) -> bool:
         """Whether two names lead to the same file: a rename that was cut short. A name spelled twice is not two."""
 
-    def list(self, folder: str) -> Sequence[Entry]:
-        """What `folder` holds, sorted by name, at a moment; nothing if it is missing."""
+    def put(self, path: str, data: bytes) -> None:
+        def write() -> None:
+            try:
+                self.write_new(path, data)
+            except FileExistsError:
+                if self.read(path) != data:
+                    self.delete(path)
+                    raise
+                # Whoever wrote it may have died before it was durable.
+                self.make_durable(path)
 
-    def read(self, path: str) -> bytes | None:
-        """A whole small file, or None where there is none."""
+        retry_unknown("write", path, write)
 
-    def open(self, path: str) -> BinaryIO:
-        """A file to read, seekable. FileNotFoundError where there is none."""
+    def create(self, path: str, data: bytes) -> None:
+        folder, name = split(path)
+        temporary = join(folder, f".{name}.{hashlib.sha256(data).hexdigest()[:16]}.tmp")
+        self.put(temporary, data)
+        try:
+            self.rename(temporary, path)
+        except DOUBTS as doubt:
+            stored, is_over = self._look_again(path, temporary)
+            if stored is None and is_over:
+                raise StoreUnavailable(action="create", path=path, reason=str(doubt)) from doubt
+            if stored is None:
+                raise
+            if stored != data:
+                raise FileExistsError(path) from doubt
+        except HiveSinkError:
+            drop(self, temporary)
+            raise
+
+    def _look_again(self, path: str, temporary: str) -> tuple[bytes | None, bool]:
+        """What `path` holds after a rename in doubt, and whether that rename can't arrive any more."""
+        is_over = False
+        try:
+            stored = self.read(path)
+            if stored is None:
+                # The rename may still be on its way. Without its source it can do nothing.
+                is_over = self.delete(temporary)
+                stored = self.read(path)
+            if stored is not None:
+                self.make_durable(split(path)[0])
+                drop(self, temporary)
+        except (StoreUnavailable, NotWritable) as error:
+            raise OutcomeUnknown(action="create", path=path, reason=str(error)) from error
+        return stored, is_over
+
+
+class Storage(NamedTuple):
+    """A kind of storage, by a site's properties: `logs.STORAGES` lists them.
+
+    `tables` is the store of part files, of which new ones get a mode, by default the site's; logs are in `logs`.
+    """
+
+    tables: Callable[[int | None], FileStore]
+    logs: Callable[[], Files]
 
 
 def folder_permission(file: int) -> int:
@@ -110,11 +187,6 @@ def folder_permission(file: int) -> int:
 def join(folder: str, name: str) -> str:
     """The path of `name` in `folder`."""
     return f"{folder.rstrip('/')}/{name}"
-
-
-def temporary_name(name: str, token: str) -> str:
-    """`token` is hex and differs wherever the bytes may."""
-    return f".{name}.{token}.tmp"
 
 
 def apart(source: str, target: str) -> Unsupported:
@@ -135,73 +207,56 @@ def retry_unknown(action: str, path: str, call: Callable[[], _T]) -> _T:
     raise StoreUnavailable(action, path, f"still undecided after {TRIES} tries ({reason})") from doubt
 
 
-def stage(fs: FileSystem, path: str, data: bytes) -> None:
-    """Make `path` hold `data`, durably; replace what an interrupted try left there.
-
-    Only for names whose bytes never differ, and that nothing has been done with yet. Raises StoreUnavailable.
-    """
-    retry_unknown("write", path, partial(_write, fs, path, data))
-
-
-def put_once(fs: FileSystem, path: str, data: bytes) -> bytes:
+def put_once(files: Files, path: str, data: bytes) -> bytes:
     """Return what `path` holds, durably, storing `data` there if it is absent: whole, or not at all.
 
     Raises StoreUnavailable, NotWritable, Unsupported.
     """
-    folder, name = split(path)
-    temporary = join(folder, temporary_name(name, hashlib.sha256(data).hexdigest()[:16]))
 
     def put() -> bytes:
-        stored = fs.read(path)
-        if stored is not None:
-            fs.make_durable(folder)
-            drop(fs, temporary)
-            return stored
-        _write(fs, temporary, data)
-        fs.rename(temporary, path)
+        try:
+            files.create(path, data)
+        except FileExistsError:
+            return read_listed(files, path)
         return data
 
     return retry_unknown("create", path, put)
 
 
-def _write(fs: FileSystem, path: str, data: bytes) -> None:
-    """A try of `stage`. Raises DOUBTS."""
-    try:
-        fs.write_new(path, data)
-    except FileExistsError:
-        if fs.read(path) != data:
-            fs.delete(path)
-            raise
-        # Whoever wrote it may have died before it was durable.
-        fs.make_durable(path)
+def read_listed(files: Files, path: str) -> bytes:
+    """A file that was there a moment ago. FileNotFoundError where somebody has deleted it since: look again."""
+    data = files.read(path)
+    if data is None:
+        raise FileNotFoundError(path)
+    return data
 
 
-def delete(fs: FileSystem, path: str) -> None:
+def delete(files: Files, path: str) -> None:
     """Delete a file, for certain. Raises StoreUnavailable."""
-    retry_unknown("delete", path, partial(fs.delete, path))
+    retry_unknown("delete", path, partial(files.delete, path))
 
 
-def drop(fs: FileSystem, temporary: str) -> None:
+def drop(files: Files, temporary: str) -> None:
     """Delete a temporary file that is no longer needed."""
     # Best effort: clean-up of the log takes it another time.
     with contextlib.suppress(HiveSinkError):
-        fs.delete(temporary)
+        files.delete(temporary)
 
 
-def begin(fs: FileSystem, path: str) -> BinaryIO:
+def begin(files: Files, path: str) -> BinaryIO:
     """A new file to write, of a name that nobody else uses. Raises NotWritable, StoreUnavailable."""
     try:
-        return fs.open_new(path)
+        return files.open_new(path)
     except (FileExistsError, OutcomeUnknown) as error:
         # What appears later is an empty leftover.
         reason = error.reason if isinstance(error, OutcomeUnknown) else "a file of that name exists"
         raise StoreUnavailable(action="create", path=path, reason=reason) from error
 
 
-def abandon(fs: FileSystem, path: str, stream: BinaryIO) -> None:
+def abandon(files: Files, path: str, stream: BinaryIO) -> None:
     """Close and delete a new file that nothing will commit."""
     # Best effort: recovery sweeps what stays behind.
     with contextlib.suppress(HiveSinkError, OSError):
         stream.close()
     with contextlib.suppress(HiveSinkError, OSError):
-        fs.delete(path)
+        files.delete(path)

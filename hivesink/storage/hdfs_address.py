@@ -41,81 +41,18 @@ def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]
     """The file system of `location`, and the path in it. Raises FileSystemUnknown, Unsupported."""
     parts = _LOCATION.fullmatch(location)
     if parts is None:
-        raise Unsupported(
-            what=f"the location {location!r}", why="it is not on HDFS", instead="write it as hdfs://nameservice/path"
-        )
+        what = f"the location {location!r}"
+        raise Unsupported(what, "it is not on HDFS", "write it as hdfs://nameservice/path")
+    authority = parts["authority"]
+    if not authority:
+        default = properties.get("fs.defaultFS", "")
+        default_parts = _LOCATION.fullmatch(default)
+        authority = default_parts and default_parts["authority"]
+        if not authority:
+            what = f"fs.defaultFS is {default!r}" if default else "fs.defaultFS is not set"
+            raise FileSystemUnknown(location, f"it names no nameservice, and {what}")
     path = re.sub("/+", "/", parts["path"] or "/")
-    authority = parts["authority"] or _default(location, properties)
     return _address(location, authority, properties), path.rstrip("/") or "/"
-
-
-def client_properties(properties: Mapping[str, str], address: Address, rounds: int) -> dict[str, str]:
-    """The site's properties, with `address` as the only nameservice; its active NameNode answers every call.
-
-    hdfs-native asks all NameNodes again up to `rounds` times.
-    """
-    names = [f"nn{number}" for number in range(1, len(address.namenodes) + 1)]
-    servers = {
-        f"dfs.namenode.rpc-address.{address.authority}.{name}": at
-        for name, at in zip(names, address.namenodes, strict=True)
-    }
-    return {
-        **properties,
-        **servers,
-        f"dfs.ha.namenodes.{address.authority}": ",".join(names),
-        f"dfs.client.failover.resolve-needed.{address.authority}": "false",
-        # An Observer may lag behind what other processes have renamed, and hdfs-native doesn't wait for it to catch up.
-        f"dfs.client.failover.proxy.provider.{address.authority}": _ACTIVE_ONLY,
-        "dfs.client.failover.max.attempts": str(len(names) * (rounds + 1) - 1),
-    }
-
-
-def accepts(namenode: str) -> bool:
-    """Whether something listens at host:port, and accepts a connection within two seconds."""
-    host, _, port = namenode.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=2.0).close()
-    except OSError:
-        return False
-    return True
-
-
-def umask(properties: Mapping[str, str]) -> int:
-    """`fs.permissions.umask-mode` (Hadoop's default: 022), octal or symbolic. Raises Unsupported."""
-    text = properties.get("fs.permissions.umask-mode", "022").strip()
-    if _OCTAL.fullmatch(text):
-        return int(text, 8)
-    mask = 0o777
-    for clause in text.split(","):
-        clause_parts = _SYMBOLIC.fullmatch(clause.strip())
-        if clause_parts is None:
-            raise Unsupported(
-                what=f"fs.permissions.umask-mode = {text!r}",
-                why="it is neither octal nor like u=rwx,g=rx,o=",
-                instead="write 022",
-            )
-        granted = sum({"r": 4, "w": 2, "x": 1}.get(letter, 0) for letter in set(clause_parts["may"]))
-        for who in clause_parts["who"]:
-            for shift in {"u": (6,), "g": (3,), "o": (0,), "a": (6, 3, 0)}[who]:
-                mask &= ~(granted << shift)
-    return mask
-
-
-def quantity(text: str) -> int:
-    """A number as Hadoop writes it: `134217728`, `128m`. Raises Unsupported."""
-    parts = re.fullmatch(r"(\d+)([kmgt]?)", text.strip().lower(), re.ASCII)
-    if parts is None or not int(parts[1]):
-        raise Unsupported(what=f"the site's {text!r}", why="it is not a number above 0", instead="write 128m, or 2")
-    return int(parts[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[parts[2]]
-
-
-def _default(location: str, properties: Mapping[str, str]) -> str:
-    default = properties.get("fs.defaultFS", "")
-    parts = _LOCATION.fullmatch(default)
-    if parts is None or not parts["authority"]:
-        what = f"fs.defaultFS is {default!r}" if default else "fs.defaultFS is not set"
-        raise FileSystemUnknown(location, f"it names no nameservice, and {what}")
-    return str(parts["authority"])
 
 
 def _address(location: str, authority: str, properties: Mapping[str, str]) -> Address:
@@ -149,12 +86,6 @@ def _server(text: str) -> str | None:
     return None if parts is None else f"{parts['host'].lower()}:{parts['port'] or DEFAULT_PORT}"
 
 
-def is_named(address: Address, properties: Mapping[str, str]) -> bool:
-    """Whether a value of the site's files is one of the NameNodes, with its port."""
-    values = {value.strip().removeprefix("hdfs://").rstrip("/") for value in properties.values()}
-    return not values.isdisjoint(address.namenodes)
-
-
 def nameservices(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The nameservices that the site knows."""
     return _split(properties.get("dfs.nameservices", ""))
@@ -162,3 +93,62 @@ def nameservices(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 def _split(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def is_named(address: Address, properties: Mapping[str, str]) -> bool:
+    """Whether a value of the site's files is one of the NameNodes, with its port."""
+    values = {value.strip().removeprefix("hdfs://").rstrip("/") for value in properties.values()}
+    return not values.isdisjoint(address.namenodes)
+
+
+def client_properties(properties: Mapping[str, str], address: Address, rounds: int) -> dict[str, str]:
+    """The site's properties, with `address` as the only nameservice; its active NameNode answers every call.
+
+    hdfs-native asks all NameNodes again up to `rounds` times.
+    """
+    ns = address.authority
+    servers = {f"nn{number}": at for number, at in enumerate(address.namenodes, 1)}
+    return {
+        **properties,
+        **{f"dfs.namenode.rpc-address.{ns}.{name}": at for name, at in servers.items()},
+        f"dfs.ha.namenodes.{ns}": ",".join(servers),
+        f"dfs.client.failover.resolve-needed.{ns}": "false",
+        # An Observer may lag behind what other processes have renamed, and hdfs-native doesn't wait for it to catch up.
+        f"dfs.client.failover.proxy.provider.{ns}": _ACTIVE_ONLY,
+        "dfs.client.failover.max.attempts": str(len(servers) * (rounds + 1) - 1),
+    }
+
+
+def accepts(namenode: str) -> bool:
+    """Whether something listens at host:port, and accepts a connection within two seconds."""
+    host, _, port = namenode.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def umask(properties: Mapping[str, str]) -> int:
+    """`fs.permissions.umask-mode` (Hadoop's default: 022), octal or symbolic. Raises Unsupported."""
+    text = properties.get("fs.permissions.umask-mode", "022").strip()
+    if _OCTAL.fullmatch(text):
+        return int(text, 8)
+    mask = 0o777
+    for clause in text.split(","):
+        parts = _SYMBOLIC.fullmatch(clause.strip())
+        if parts is None:
+            what = f"fs.permissions.umask-mode = {text!r}"
+            raise Unsupported(what, "it is neither octal nor like u=rwx,g=rx,o=", "write 022")
+        granted = sum({"r": 4, "w": 2, "x": 1}.get(letter, 0) for letter in set(parts["may"]))
+        for who in parts["who"]:
+            mask &= ~(granted * {"u": 0o100, "g": 0o010, "o": 0o001, "a": 0o111}[who])
+    return mask
+
+
+def quantity(text: str) -> int:
+    """A number as Hadoop writes it: `134217728`, `128m`. Raises Unsupported."""
+    parts = re.fullmatch(r"(\d+)([kmgt]?)", text.strip().lower(), re.ASCII)
+    if parts is None or not int(parts[1]):
+        raise Unsupported(what=f"the site's {text!r}", why="it is not a number above 0", instead="write 128m, or 2")
+    return int(parts[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[parts[2]]

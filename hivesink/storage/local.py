@@ -1,4 +1,11 @@
-"""Local disks (POSIX). Rename without overwrite is `link(2)`, then `unlink(2)`: rename(2) would overwrite."""
+"""Local disks (POSIX). Rename without overwrite is `link(2)`, then `unlink(2)`: rename(2) would overwrite.
+
+A location is `/a/b`, `file:/a/b` or `file:///a/b` (metastores write `file:/a/b`); nothing is percent-decoded,
+since Hive's own escapes (`dt=a%3Ab`) are part of a folder's name.
+"""
+
+# Paths here are text, as manifests hold them; pathlib would only wrap each call.
+# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH112, PTH114, PTH115, PTH116, PTH119, PTH121, PTH123
 
 from __future__ import annotations
 
@@ -12,36 +19,23 @@ from posixpath import dirname
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.fs import TRIES, Entry, abandon, apart, folder_permission
-from hivesink.storage.rename_store import RenameStorage
+from hivesink.storage.fs import TRIES, Entry, FileSystem, Storage, abandon, apart, folder_permission
+from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-# Paths here are text, as manifests hold them; pathlib would only wrap each call.
-# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH112, PTH116, PTH119, PTH121, PTH123
-
-
 _T = TypeVar("_T")
 _BUFFER = 1 << 18
+_LOCATION = re.compile(r"(?:file:(?://)?)?(/(?!/).*)", re.DOTALL)
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG})
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+_NOT_EMPTY_OR_ABSENT = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR})
 _ABSENT_OK = contextlib.suppress(FileNotFoundError, NotADirectoryError)
 """Reusable, also by several threads: it has no state."""
 
 
-class _FolderVanished(Exception):
-    """The folder of a new name was pruned meanwhile."""
-
-
-@contextlib.contextmanager
-def _done_or_not(path: str) -> Iterator[None]:
-    """What fails in here comes after the rename."""
-    try:
-        yield
-    except OSError as error:
-        raise OutcomeUnknown(action="rename", path=path, reason=error.strerror or str(error)) from error
-
-
-class LocalFileSystem:
+class LocalFileSystem(FileSystem):
     """Implements `storage.fs.FileSystem`. Shared by threads."""
 
     parallel = 1
@@ -58,17 +52,14 @@ class LocalFileSystem:
         file = posix(path)
 
         def create() -> BinaryIO:
-            with refusing(file, "create", but=FileExistsError):
-                try:
-                    return cast("BinaryIO", io.BufferedWriter(NewFile(file), _BUFFER))
-                except FileNotFoundError:
-                    raise _FolderVanished from None
+            with _refusing(file, "create", FileExistsError, FileNotFoundError):
+                return cast("BinaryIO", io.BufferedWriter(_NewFile(file), _BUFFER))
 
         return self._in_folder(dirname(file), create, "create", file)
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         try:
-            with refusing(path, "write"):
+            with _refusing(path, "write"):
                 stream.flush()
                 if self._permission is not None:
                     os.fchmod(stream.fileno(), self._permission)
@@ -85,8 +76,8 @@ class LocalFileSystem:
         try:
             stream.write(data)
             self.sync_close(stream, path)
-            with refusing(path, "write"):
-                sync_folder(dirname(posix(path)))
+            with _refusing(path, "write"):
+                _sync(dirname(posix(path)))
         except HiveSinkError:
             abandon(self, path, stream)
             raise
@@ -95,7 +86,7 @@ class LocalFileSystem:
         self.link(source, target)
         # Without an old name, another process has finished this rename.
         with _done_or_not(source), contextlib.suppress(FileNotFoundError):
-            sync_folder(dirname(posix(target)))
+            _sync(dirname(posix(target)))
             os.unlink(posix(source))
 
     def link(self, source: str, target: str) -> None:
@@ -105,16 +96,18 @@ class LocalFileSystem:
         def link() -> None:
             try:
                 os.link(old, new, follow_symlinks=False)
-            except FileNotFoundError:
-                if os.path.lexists(old):
-                    raise _FolderVanished from None
-                raise
-            except FileExistsError:
+            except (FileExistsError, FileNotFoundError):
                 raise
             except OSError as error:
-                raise no_link(source, target, error) from error
+                if error.errno == errno.EXDEV:
+                    raise apart(source, target) from error
+                if error.errno in _NO_LINKS:
+                    what = f"the file system of {target}"
+                    why = f"it has no hard links (link: {os.strerror(error.errno)}); a rename might overwrite"
+                    raise Unsupported(what, why, "use one with hard links, such as ext4 or xfs") from error
+                raise _refusal(source, "rename", error) from error
 
-        self._in_folder(dirname(new), link, "rename", source)
+        self._in_folder(dirname(new), link, "rename", source, needs=old)
 
     def rename_folder(self, source: str, target: str) -> None:
         old, new = posix(source), posix(target)
@@ -125,22 +118,22 @@ class LocalFileSystem:
             raise FileExistsError(target)
         self._make(dirname(new))
         self._known.clear()
-        with refusing(source, "rename"):
+        with _refusing(source, "rename"):
             os.rename(old, new)
         with _done_or_not(source):
-            for folder in (dirname(new), dirname(old)):
-                sync_folder(folder)
+            _sync(dirname(new))
+            _sync(dirname(old))
 
     def make_durable(self, path: str) -> None:
         target = posix(path)
-        with refusing(path, "sync"), contextlib.suppress(FileNotFoundError):
+        with _refusing(path, "sync"), contextlib.suppress(FileNotFoundError):
             if not os.path.isdir(target):
-                sync(target)
+                _sync(target)
                 target = dirname(target)
-            sync_folder(target)
+            _sync(target)
 
     def delete(self, path: str) -> bool:
-        with refusing(path, "delete"), _ABSENT_OK:
+        with _refusing(path, "delete"), _ABSENT_OK:
             os.unlink(posix(path))
             return True
         return False
@@ -148,26 +141,25 @@ class LocalFileSystem:
     def remove_empty(self, folder: str) -> bool:
         target = posix(folder)
         self._forget(target)
-        with refusing(folder, "remove"):
+        with _refusing(folder, "remove"):
             try:
                 os.rmdir(target)
             except OSError as error:
-                if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
+                if error.errno not in _NOT_EMPTY_OR_ABSENT:
                     raise
                 return False
         return True
 
     def length(self, path: str) -> int | None:
-        try:
-            status = os.stat(posix(path))
-        except NotADirectoryError:
-            return None
-        except FileNotFoundError:
-            # Behind a dangling link the file may still exist: it must not count as lost, or as not renamed yet.
-            require_no_dangling_link(dirname(posix(path)))
-            return None
-        except OSError as error:
-            raise refusal(path, "look at", error) from error
+        with _refusing(path, "look at"):
+            try:
+                status = os.stat(posix(path))
+            except NotADirectoryError:
+                return None
+            except FileNotFoundError:
+                # Behind a dangling link the file may still exist: it must not count as lost, or as not renamed yet.
+                _require_no_dangling_link(dirname(posix(path)))
+                return None
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def is_folder(self, path: str) -> bool:
@@ -175,36 +167,43 @@ class LocalFileSystem:
 
     def same_file(self, left: str, right: str) -> bool:
         old, new = posix(left), posix(right)
-        try:
+        with _refusing(left, "look at"), contextlib.suppress(FileNotFoundError):
             # One name reached through a linked folder is not a second name: unlinking it would lose the file.
-            if os.path.basename(old) == os.path.basename(new) and os.path.samefile(dirname(old), dirname(new)):
-                return False
-            return os.path.samefile(old, new)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise refusal(left, "look at", error) from error
+            is_one_name = os.path.basename(old) == os.path.basename(new)
+            if not (is_one_name and os.path.samefile(dirname(old), dirname(new))):
+                return os.path.samefile(old, new)
+        return False
 
     def list(self, folder: str) -> Sequence[Entry]:
-        with refusing(folder, "list"), _ABSENT_OK, os.scandir(posix(folder)) as items:
-            return sorted(entry for item in items if (entry := entry_of(item)) is not None)
-        return ()
+        entries: list[Entry] = []
+        with _refusing(folder, "list"), _ABSENT_OK, os.scandir(posix(folder)) as items:
+            for item in items:
+                # What has vanished since is none, nor is a link to a folder, which could lead out of the table.
+                with contextlib.suppress(FileNotFoundError):
+                    if item.is_dir(follow_symlinks=False):
+                        entries.append(Entry(item.name, None))
+                    elif stat.S_ISREG((status := item.stat()).st_mode):
+                        entries.append(Entry(item.name, status.st_size))
+        return sorted(entries)
 
     def read(self, path: str) -> bytes | None:
-        with refusing(path, "read"), _ABSENT_OK, open(posix(path), "rb") as stream:
+        with _refusing(path, "read"), _ABSENT_OK, open(posix(path), "rb") as stream:
             return stream.read()
         return None
 
     def open(self, path: str) -> BinaryIO:
-        with refusing(path, "read", but=FileNotFoundError):
+        with _refusing(path, "read", FileNotFoundError):
             return open(posix(path), "rb")
 
-    def _in_folder(self, folder: str, call: Callable[[], _T], action: str, path: str) -> _T:
+    def _in_folder(self, folder: str, call: Callable[[], _T], action: str, path: str, needs: str | None = None) -> _T:
         """The result of `call`, which makes a name in `folder`. Others may prune the folder before it has one."""
         for _ in range(TRIES):
             self._make(folder)
-            with contextlib.suppress(_FolderVanished):
+            try:
                 return call()
+            except FileNotFoundError:
+                if needs is not None and not os.path.lexists(needs):
+                    raise
             self._forget(folder)
         raise StoreUnavailable(action, path, f"the folder {folder} keeps vanishing")
 
@@ -214,25 +213,24 @@ class LocalFileSystem:
             return
         parent = dirname(folder)
         self._make(parent)
-        try:
-            if not os.path.isdir(folder):
-                os.mkdir(folder)
-                if self._permission is not None:
-                    # The folder above hands down its setgid bit, which keeps all below in one group.
-                    special = os.stat(folder).st_mode & (stat.S_ISGID | stat.S_ISVTX)
-                    os.chmod(folder, folder_permission(self._permission) | special)
-        except FileExistsError:
-            # Another process was quicker. If a file is in the way, the first use of the folder fails.
-            require_no_dangling_link(folder)
-        except FileNotFoundError:
-            # Pruned meanwhile: the caller tries again.
-            self._forget(parent)
-            return
-        except OSError as error:
-            raise refusal(folder, "create", error) from error
+        with _refusing(folder, "create"):
+            try:
+                if not os.path.isdir(folder):
+                    os.mkdir(folder)
+                    if self._permission is not None:
+                        # The folder above hands down its setgid bit, which keeps all below in one group.
+                        special = os.stat(folder).st_mode & (stat.S_ISGID | stat.S_ISVTX)
+                        os.chmod(folder, folder_permission(self._permission) | special)
+            except FileExistsError:
+                # Another process was quicker. If a file is in the way, the first use of the folder fails.
+                _require_no_dangling_link(folder)
+            except FileNotFoundError:
+                # Pruned meanwhile: the caller tries again.
+                self._forget(parent)
+                return
         # This process did not make a folder that it can pass through but not read.
-        with refusing(parent, "sync"), contextlib.suppress(PermissionError):
-            sync_folder(parent)
+        with _refusing(parent, "sync"), contextlib.suppress(PermissionError):
+            _sync(parent)
         self._known.add(folder)
 
     def _forget(self, folder: str) -> None:
@@ -241,21 +239,7 @@ class LocalFileSystem:
             folder = dirname(folder)
 
 
-def storage(_properties: Mapping[str, str]) -> RenameStorage:
-    """This machine's disks, for which a site has no properties."""
-    return RenameStorage(LocalFileSystem, LocalFileSystem)
-
-
-# Paths here are text, as in `local`.
-# ruff: noqa: PTH110, PTH114, PTH115
-
-
-_LOCATION = re.compile(r"(?:file:(?://)?)?(/(?!/).*)", re.DOTALL)
-_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG})
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-
-
-class NewFile(io.FileIO):
+class _NewFile(io.FileIO):
     """A new file whose writes fail with hivesink's errors, also for a format that writes through pyarrow."""
 
     def __init__(self, path: str) -> None:
@@ -263,10 +247,8 @@ class NewFile(io.FileIO):
         self._path = path
 
     def write(self, data: object, /) -> int:
-        try:
+        with _refusing(self._path, "write"):
             return super().write(cast("bytes", data))
-        except OSError as error:
-            raise refusal(self._path, "write", error) from error
 
 
 def posix(location: str) -> str:
@@ -281,38 +263,33 @@ def posix(location: str) -> str:
     return match[1].rstrip("/") or "/"
 
 
-def refusal(path: str, action: str, error: OSError) -> HiveSinkError:
-    """The error for `error`, which `action` on `path` raised."""
+def _refusal(path: str, action: str, error: OSError) -> HiveSinkError:
     if error.errno in _DENIED:
         return NotWritable(path, f"{action}: {os.strerror(error.errno)}")
     return StoreUnavailable(action, path, error.strerror or str(error))
 
 
 @contextlib.contextmanager
-def refusing(path: str, action: str, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
-    """Raise `refusal` instead of an OSError, except for `but`."""
+def _refusing(path: str, action: str, *but: type[OSError]) -> Iterator[None]:
+    """Raise hivesink's error instead of an OSError, except for `but`."""
     try:
         yield
     except but:
         raise
     except OSError as error:
-        raise refusal(path, action, error) from error
+        raise _refusal(path, action, error) from error
 
 
-def no_link(source: str, target: str, error: OSError) -> HiveSinkError:
-    """The error for a failed hard link `target` to `source`."""
-    if error.errno == errno.EXDEV:
-        return apart(source, target)
-    if error.errno in _NO_LINKS:
-        return Unsupported(
-            f"the file system of {target}",
-            f"it has no hard links (link: {os.strerror(error.errno)}), and without them a rename might overwrite",
-            "use one with hard links, such as ext4 or xfs",
-        )
-    return refusal(source, "rename", error)
+@contextlib.contextmanager
+def _done_or_not(path: str) -> Iterator[None]:
+    """What fails in here comes after the rename."""
+    try:
+        yield
+    except OSError as error:
+        raise OutcomeUnknown(action="rename", path=path, reason=error.strerror or str(error)) from error
 
 
-def require_no_dangling_link(folder: str) -> None:
+def _require_no_dangling_link(folder: str) -> None:
     """Raise NotWritable if `folder`, or the nearest existing folder above it, is a link to nothing."""
     while not os.path.lexists(folder):
         folder = dirname(folder)
@@ -323,26 +300,15 @@ def require_no_dangling_link(folder: str) -> None:
             raise NotWritable(folder, why, f"restore {target} (is a disk not mounted?), or remove the link")
 
 
-def sync_folder(folder: str) -> None:
-    """Make the names in `folder` durable."""
-    sync(folder, os.O_DIRECTORY)
-
-
-def sync(path: str, flags: int = 0) -> None:
-    """Make the content of `path` durable."""
-    handle = os.open(path, os.O_RDONLY | flags)
+def _sync(path: str) -> None:
+    """Make the bytes of a file, or the names in a folder, durable."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
-def entry_of(item: os.DirEntry[str]) -> Entry | None:
-    """None for what has vanished since, and for links to folders, which could lead out of the table."""
-    try:
-        if item.is_dir(follow_symlinks=False):
-            return Entry(item.name, None)
-        status = item.stat()
-    except FileNotFoundError:
-        return None
-    return Entry(item.name, status.st_size) if stat.S_ISREG(status.st_mode) else None
+def storage(_properties: Mapping[str, str]) -> Storage:
+    """This machine's disks, for which a site has no properties."""
+    return Storage(lambda permission: RenameFileStore(LocalFileSystem(permission)), LocalFileSystem)

@@ -1,4 +1,4 @@
-"""The names of a log's files, formatted and parsed here and nowhere else.
+"""A log's files: their names, formatted and parsed here and nowhere else, its segments, its partition commits.
 
 <log>/uid
 <log>/manifests/0000000012.json, and beside it 0000000012.publishing, .published, .verified, .settled
@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass
-from posixpath import dirname
 from typing import TYPE_CHECKING, BinaryIO
 
 from hivesink import errors
@@ -23,7 +22,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import LogView, StagingIntent
 from hivesink.core.records import newest
-from hivesink.storage.fs import FileSystem, abandon, begin, delete, join, put_once, retry_unknown
+from hivesink.storage.fs import Files, abandon, begin, delete, join, put_once, read_listed, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -102,14 +101,14 @@ def is_dead(name: str, floor: Epoch, head: Epoch) -> bool:
 class LogSegments:
     """Implements `ports.SegmentStore` in `folder`, the log's `segments`, beside its `uid`."""
 
-    fs: FileSystem
+    files: Files
     folder: str
     require_log: Callable[[str], None]
     """Takes a new file back if it has made the log's folder anew, and raises LogMissing."""
 
     def create(self, name: str) -> _NewSegment:
         path = self.path(name)
-        return _NewSegment(self.fs, path, begin(self.fs, path), self.require_log)
+        return _NewSegment(self, path, begin(self.files, path))
 
     def path(self, name: str) -> str:
         return join(self.folder, name)
@@ -117,7 +116,7 @@ class LogSegments:
     def read(self, name: str, offset: int, length: int) -> bytes:
         path = self.path(name)
         try:
-            with contextlib.closing(self.fs.open(path)) as stream:
+            with contextlib.closing(self.files.open(path)) as stream:
                 stream.seek(offset)
                 data = stream.read(length)
         except FileNotFoundError as error:
@@ -127,29 +126,28 @@ class LogSegments:
         return data
 
     def lengths(self) -> Mapping[str, int]:
-        return {entry.name: entry.length for entry in self.fs.list(self.folder) if entry.length is not None}
+        return {entry.name: entry.length for entry in self.files.list(self.folder) if entry.length is not None}
 
     def drop(self, names: Iterable[str]) -> None:
         for name in names:
-            delete(self.fs, self.path(name))
+            delete(self.files, self.path(name))
 
 
 @dataclass(frozen=True, slots=True)
 class _NewSegment:
     """Implements `ports.SegmentFile`."""
 
-    fs: FileSystem
+    log: LogSegments
     path: str
     stream: BinaryIO
-    require_log: Callable[[str], None]
 
     def close(self) -> None:
-        self.fs.sync_close(self.stream, self.path)
-        self.fs.make_durable(dirname(self.path))
-        self.require_log(self.path)
+        self.log.files.sync_close(self.stream, self.path)
+        self.log.files.make_durable(self.log.folder)
+        self.log.require_log(self.path)
 
     def abort(self) -> None:
-        abandon(self.fs, self.path, self.stream)
+        abandon(self.log.files, self.path, self.stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,46 +158,45 @@ class Ledger:
     rewritten a few times in its life. What two files hold both says the same: a merge may be cut short anywhere.
     """
 
-    fs: FileSystem
+    files: Files
     folder: str
 
     def read(self) -> Sequence[Recorded]:
         """The newest commit of each partition. Raises LogDamaged, NewerFormat, StoreUnavailable."""
-        return retry_unknown("read the partition commits of", self.folder, self._read)
+
+        def read() -> Sequence[Recorded]:
+            return list(newest(record for epoch in self._epochs() for record in self._records(epoch)).values())
+
+        return retry_unknown("read the partition commits of", self.folder, read)
 
     def add(self, floor: Epoch, records: Sequence[Recorded]) -> None:
         """Keep `records`, of epochs up to `floor`. Does nothing if that has been done. Raises as `read` does."""
-        retry_unknown("merge the partition commits of", self.folder, lambda: self._add(floor, records))
 
-    def _add(self, floor: Epoch, records: Sequence[Recorded]) -> None:
-        files = self._files()
-        if not records or (files and files[-1] >= floor):
-            return
-        taken: dict[Epoch, Sequence[Recorded]] = {}
-        for epoch in reversed(files):
-            before = self._records(epoch)
-            if len(before) > 2 * len(records):
-                break
-            taken[epoch] = before
-            records = list(newest([*before, *records]).values())
-        put_once(self.fs, self._path(floor), manifest_json.encode_records(records))
-        for epoch in taken:
-            delete(self.fs, self._path(epoch))
+        def merge() -> None:
+            epochs = self._epochs()
+            if not records or (epochs and epochs[-1] >= floor):
+                return
+            merged, taken = records, list[Epoch]()
+            for epoch in reversed(epochs):
+                before = self._records(epoch)
+                if len(before) > 2 * len(merged):
+                    break
+                merged = list(newest([*before, *merged]).values())
+                taken.append(epoch)
+            put_once(self.files, self._path(floor), manifest_json.encode_records(merged))
+            for epoch in taken:
+                delete(self.files, self._path(epoch))
 
-    def _read(self) -> Sequence[Recorded]:
-        return list(newest(record for epoch in self._files() for record in self._records(epoch)).values())
+        retry_unknown("merge the partition commits of", self.folder, merge)
 
-    def _files(self) -> tuple[Epoch, ...]:
+    def _epochs(self) -> tuple[Epoch, ...]:
         """The files have names as manifests do, of the highest epochs that they cover."""
-        return parse_view(entry.name for entry in self.fs.list(self.folder)).manifests
+        return parse_view(entry.name for entry in self.files.list(self.folder)).manifests
 
     def _records(self, epoch: Epoch) -> Sequence[Recorded]:
+        """Raises FileNotFoundError if another has merged it since the listing."""
         path = self._path(epoch)
-        data = self.fs.read(path)
-        if data is None:
-            # Somebody has merged it since the listing: look again.
-            raise FileNotFoundError(path)
-        return manifest_json.decode_records(data, path)
+        return manifest_json.decode_records(read_listed(self.files, path), path)
 
     def _path(self, epoch: Epoch) -> str:
         return join(self.folder, manifest_name(epoch))

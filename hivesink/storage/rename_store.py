@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from hivesink import errors
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish, parse_staged
 from hivesink.core.partition import normal
-from hivesink.storage.commit_log import RenameLogRoot
 from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, abandon, begin, delete, join, retry_unknown
 
 if TYPE_CHECKING:
@@ -228,17 +227,3 @@ def _step(fs: FileSystem, part: Pending) -> None:
             fs.delete(part.staged)
         case PublishStep.DONE:
             fs.make_durable(dirname(part.target))
-
-
-@dataclass(frozen=True, slots=True)
-class RenameStorage:
-    """Implements `ports.Storage`. `for_tables` opens the file system whose new files get a mode, or the site's."""
-
-    for_tables: Callable[[int | None], FileSystem]
-    for_logs: Callable[[], FileSystem]
-
-    def files(self, permission: int | None) -> RenameFileStore:
-        return RenameFileStore(self.for_tables(permission))
-
-    def root(self, folder: str) -> RenameLogRoot:
-        return RenameLogRoot(self.for_logs(), folder)

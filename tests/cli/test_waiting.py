@@ -16,7 +16,7 @@ from hivesink.core.lifecycle import Mark
 from hivesink.core.table import TableName
 from hivesink.errors import StoreUnavailable
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.commit_log import FileCommitLog
 from tests.cli.site import Ingest, hivesink
 
 if TYPE_CHECKING:
@@ -225,14 +225,14 @@ def test_dead_letters_that_wait_are_published_though_none_are_written_any_more(
 def taken(waiting: Ingest, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """A roll dies after its renames, before its mark. Then something takes the files that readers could see."""
 
-    def die(log: RenameCommitLog, epoch: Epoch, mark: Mark) -> None:
+    def die(log: FileCommitLog, epoch: Epoch, mark: Mark) -> None:
         if mark is Mark.PUBLISHED:
             raise StoreUnavailable(action="write", path=log.location, reason="the process is killed")
         into_log(log, epoch, mark)
 
-    into_log = RenameCommitLog.mark
+    into_log = FileCommitLog.mark
     with monkeypatch.context() as dying:
-        dying.setattr(RenameCommitLog, "mark", die)
+        dying.setattr(FileCommitLog, "mark", die)
         with pytest.raises(StoreUnavailable):
             waiting.committer.finish()
     gone = files(waiting)

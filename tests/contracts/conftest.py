@@ -1,23 +1,30 @@
-"""The file systems with rename that logs are tried on."""
+"""The storages that logs are tried on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from hivesink.config.site import NO_SITE
-from hivesink.logs import file_system
-from tests.contracts.storages import WITH_RENAME
+from hivesink.logs import files_at
+from tests.contracts.storages import PLACES, WITH_RENAME
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hivesink.storage.fs import FileSystem
+    from hivesink.storage.fs import Files, FileSystem
 
 
 @pytest.fixture(params=WITH_RENAME)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
-    """A file system and a folder on it."""
+    """A file system with rename, and a folder on it."""
     place = WITH_RENAME[request.param](request, tmp_path)
-    return file_system(place, NO_SITE), place
+    return cast("FileSystem", files_at(place, NO_SITE)), place
+
+
+@pytest.fixture(params=[*WITH_RENAME, "multipart"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
+    """The files of any storage, and a folder there."""
+    place = PLACES[request.param](request, tmp_path)
+    return files_at(place, NO_SITE), place

@@ -1,4 +1,4 @@
-"""A file store shaped like S3, to prove that the port fits it: uploads completed at publish, and no rename.
+"""A storage shaped like S3, to prove that the ports fit it: uploads completed at publish, and no rename.
 
 A staged part is an upload; its id comes before the hidden path that it was begun for.
 """
@@ -6,16 +6,15 @@ A staged part is an upload; its id comes before the hidden path that it was begu
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, Stage, decide_publish, parse_staged
 from hivesink.errors import StoreUnavailable
+from hivesink.storage.fs import Entry, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from hivesink.ports import LogRoot
 
 _T = TypeVar("_T")
 
@@ -106,17 +105,63 @@ class MultipartFileStore:
         return None if found is None else len(found)
 
 
-@dataclass(frozen=True, slots=True)
-class MultipartStorage:
-    """Implements `ports.Storage`, but for the log."""
+class ObjectFiles:
+    """Implements `storage.fs.Files`: objects are created by a conditional PUT."""
 
-    store: MultipartFileStore = field(default_factory=MultipartFileStore)
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
 
-    def files(self, permission: int | None) -> MultipartFileStore:  # noqa: ARG002  no modes there
-        return self.store
+    def create(self, path: str, data: bytes) -> None:
+        if self.objects.setdefault(path, data) != data:
+            raise FileExistsError(path)
 
-    def root(self, folder: str) -> LogRoot:
-        raise NotImplementedError(folder)
+    def put(self, path: str, data: bytes) -> None:
+        self.objects[path] = data
+
+    def open_new(self, path: str) -> BinaryIO:
+        if path in self.objects:
+            raise FileExistsError(path)
+        return io.BytesIO()
+
+    def sync_close(self, stream: BinaryIO, path: str) -> None:
+        stream.seek(0)
+        self.create(path, stream.read())
+
+    def make_durable(self, path: str) -> None:
+        """Whatever is there is durable."""
+
+    def delete(self, path: str) -> bool:
+        return self.objects.pop(path, None) is not None
+
+    def length(self, path: str) -> int | None:
+        return len(self.objects[path]) if path in self.objects else None
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        below = [path.removeprefix(f"{folder}/") for path in self.objects if path.startswith(f"{folder}/")]
+        names = {name.partition("/")[0] for name in below}
+        return sorted(Entry(name, self.length(f"{folder}/{name}")) for name in names)
+
+    def read(self, path: str) -> bytes | None:
+        return self.objects.get(path)
+
+    def open(self, path: str) -> BinaryIO:
+        if path not in self.objects:
+            raise FileNotFoundError(path)
+        return io.BytesIO(self.objects[path])
+
+    def rename_folder(self, source: str, target: str) -> None:
+        paths = [path for path in self.objects if path.startswith(f"{source}/")]
+        if not paths:
+            raise FileNotFoundError(source)
+        if self.list(target):
+            raise FileExistsError(target)
+        for path in paths:
+            self.objects[target + path.removeprefix(source)] = self.objects.pop(path)
+
+
+def multipart() -> Storage:
+    store, files = MultipartFileStore(), ObjectFiles()
+    return Storage(lambda _: store, lambda: files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from hivesink.logs import STORAGES, StorageKind
-from hivesink.storage.rename_store import RenameStorage
-from tests.contracts.multipart import MultipartStorage
+from hivesink.storage.fs import Storage
+from hivesink.storage.rename_store import RenameFileStore
+from tests.contracts.multipart import multipart
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.storage.realhdfs import hdfs_folder
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-
-    from hivesink.ports import Storage
 
 
 def made_up(request: pytest.FixtureRequest, storage: Storage) -> str:
@@ -31,7 +30,7 @@ def made_up(request: pytest.FixtureRequest, storage: Storage) -> str:
 
 def _memory(request: pytest.FixtureRequest, _: Path) -> str:
     fs = MemoryFileSystem()
-    return made_up(request, RenameStorage(lambda _: fs, lambda: fs))
+    return made_up(request, Storage(lambda _: RenameFileStore(fs), lambda: fs))
 
 
 WITH_RENAME: dict[str, Callable[[pytest.FixtureRequest, Path], str]] = {
@@ -42,5 +41,5 @@ WITH_RENAME: dict[str, Callable[[pytest.FixtureRequest, Path], str]] = {
 PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], str]] = {
     **WITH_RENAME,
     "local-uri": lambda _, path: f"file:{path}",
-    "multipart": lambda request, _: made_up(request, MultipartStorage()),
+    "multipart": lambda request, _: made_up(request, multipart()),
 }

@@ -25,7 +25,7 @@ from hivesink.errors import (
     StoreUnavailable,
 )
 from hivesink.logs import commit_log
-from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.local import LocalFileSystem
 from tests.contracts.manifests import full, small
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hivesink.ports import CommitLog
-    from hivesink.storage.fs import Entry, FileSystem
+    from hivesink.storage.fs import Entry, Files, FileSystem
 
 FLIGHTS = TableName("demo", "flights")
 
 
 @pytest.fixture
-def fs(opened: tuple[FileSystem, str]) -> FileSystem:
-    return opened[0]
+def fs(kept: tuple[Files, str]) -> Files:
+    return kept[0]
 
 
 @pytest.fixture
-def folder(opened: tuple[FileSystem, str]) -> str:
-    return f"{opened[1]}/.hivesink/demo.flights/w"
+def folder(kept: tuple[Files, str]) -> str:
+    return f"{kept[1]}/.hivesink/demo.flights/w"
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def slot(log: CommitLog, epoch: int) -> str:
     return f"{log.location}/manifests/{epoch:010d}.json"
 
 
-def temporaries(fs: FileSystem, log: CommitLog) -> list[str]:
+def temporaries(fs: Files, log: CommitLog) -> list[str]:
     return [entry.name for entry in fs.list(f"{log.location}/manifests") if entry.name.endswith(".tmp")]
 
 
@@ -89,35 +89,35 @@ def test_the_first_uid_stays(empty: CommitLog) -> None:
     assert empty.uid(None) == "0a1b2c3d"
 
 
-def test_a_lost_uid_is_that_of_the_manifests(fs: FileSystem, log: CommitLog, folder: str) -> None:
+def test_a_lost_uid_is_that_of_the_manifests(fs: Files, log: CommitLog, folder: str) -> None:
     log.uid("0a1b2c3d")
     filled(log, 2)
     fs.delete(f"{folder}/uid")
-    again = RenameCommitLog(fs, folder)
+    again = FileCommitLog(fs, folder)
     assert again.uid(None) == "0a1b2c3d"
     assert fs.read(f"{folder}/uid") is None
     assert again.uid("ffffffff") == "0a1b2c3d"
     assert fs.read(f"{folder}/uid") == b"0a1b2c3d\n"
 
 
-def _damage(fs: FileSystem, log: CommitLog) -> None:
+def _damage(fs: Files, log: CommitLog) -> None:
     fs.delete(slot(log, 2))
-    fs.write_new(slot(log, 2), b"{")
+    fs.create(slot(log, 2), b"{")
 
 
-def _lose(fs: FileSystem, log: CommitLog) -> None:
+def _lose(fs: Files, log: CommitLog) -> None:
     log.mark(Epoch(2), Mark.PUBLISHED)
     fs.delete(slot(log, 2))
 
 
-def _lose_all_above_the_floor(fs: FileSystem, log: CommitLog) -> None:
+def _lose_all_above_the_floor(fs: Files, log: CommitLog) -> None:
     log.trim(Floor(Epoch(1), Rows()))
     fs.delete(slot(log, 2))
 
 
-def _copy_another_ones(fs: FileSystem, log: CommitLog) -> None:
+def _copy_another_ones(fs: Files, log: CommitLog) -> None:
     fs.delete(slot(log, 2))
-    fs.write_new(slot(log, 2), encode(replace(small(2), uid="eeeeeeee")))
+    fs.create(slot(log, 2), encode(replace(small(2), uid="eeeeeeee")))
 
 
 @pytest.mark.parametrize(
@@ -133,10 +133,10 @@ def _copy_another_ones(fs: FileSystem, log: CommitLog) -> None:
     ],
 )
 def test_a_lost_uid_is_not_made_up_beside_a_damaged_log(
-    fs: FileSystem,
+    fs: Files,
     log: CommitLog,
     folder: str,
-    act: Callable[[FileSystem, CommitLog], None],
+    act: Callable[[Files, CommitLog], None],
     reason: str,
 ) -> None:
     filled(log, 2)
@@ -144,36 +144,36 @@ def test_a_lost_uid_is_not_made_up_beside_a_damaged_log(
     act(fs, log)
     for fresh in (None, "ffffffff"):
         with pytest.raises(LogDamaged, match=reason):
-            RenameCommitLog(fs, folder).uid(fresh)
+            FileCommitLog(fs, folder).uid(fresh)
     assert fs.read(f"{folder}/uid") is None
 
 
-def test_a_manifest_of_another_log_is_refused(fs: FileSystem, log: CommitLog) -> None:
+def test_a_manifest_of_another_log_is_refused(fs: Files, log: CommitLog) -> None:
     log.uid("0a1b2c3d")
     _copy_another_ones(fs, log)
     with pytest.raises(LogDamaged, match=r"0000000002\.json is damaged \(its uid is eeeeeeee, this log's is 0a1b2c3d"):
         log.manifest(Epoch(2))
 
 
-def test_a_damaged_uid_is_told_apart_by_the_way_out(fs: FileSystem, log: CommitLog, folder: str) -> None:
+def test_a_damaged_uid_is_told_apart_by_the_way_out(fs: Files, log: CommitLog, folder: str) -> None:
     filled(log, 2)
     uid = log.manifest(Epoch(1)).uid
     fs.delete(f"{folder}/uid")
-    fs.write_new(f"{folder}/uid", b"eeeeeeee\n")
+    fs.create(f"{folder}/uid", b"eeeeeeee\n")
     with pytest.raises(LogDamaged, match=r"if all manifests here have that uid, the file `uid` of this log is damaged"):
-        RenameCommitLog(fs, folder).manifest(Epoch(2))
+        FileCommitLog(fs, folder).manifest(Epoch(2))
     fs.delete(f"{folder}/uid")
-    assert RenameCommitLog(fs, folder).uid("ffffffff") == uid
+    assert FileCommitLog(fs, folder).uid("ffffffff") == uid
 
 
-def test_a_manifest_is_read_back_as_it_was_written(fs: FileSystem, log: CommitLog) -> None:
-    fs.write_new(slot(log, full().epoch - 1), b"")
+def test_a_manifest_is_read_back_as_it_was_written(fs: Files, log: CommitLog) -> None:
+    fs.create(slot(log, full().epoch - 1), b"")
     log.create(full())
     assert log.manifest(Epoch(12)) == full()
     assert log.view().head == 12
 
 
-def test_an_epoch_is_decided_once(fs: FileSystem, log: CommitLog) -> None:
+def test_an_epoch_is_decided_once(fs: Files, log: CommitLog) -> None:
     log.create(small(1))
     with pytest.raises(EpochTaken, match="epoch 1"):
         log.create(small(1, "ccccdddd"))
@@ -210,7 +210,7 @@ def test_of_racing_runs_just_one_wins_each_epoch(log: CommitLog) -> None:
     assert len(taken) == 80
 
 
-def test_a_slot_reopened_by_clean_up_is_no_slot(fs: FileSystem, log: CommitLog) -> None:
+def test_a_slot_reopened_by_clean_up_is_no_slot(fs: Files, log: CommitLog) -> None:
     filled(log, 4)
     log.trim(Floor(Epoch(3), Rows()))
     with pytest.raises(EpochTaken):
@@ -219,7 +219,7 @@ def test_a_slot_reopened_by_clean_up_is_no_slot(fs: FileSystem, log: CommitLog) 
     assert log.view().manifests == (4,)
 
 
-def test_a_higher_number_alone_means_decided_and_fenced_out(fs: FileSystem, log: CommitLog) -> None:
+def test_a_higher_number_alone_means_decided_and_fenced_out(fs: Files, log: CommitLog) -> None:
     filled(log, 2)
     fs.delete(slot(log, 1))
     with pytest.raises(FencedOut):
@@ -227,14 +227,14 @@ def test_a_higher_number_alone_means_decided_and_fenced_out(fs: FileSystem, log:
     assert log.manifest(Epoch(1)).attempt == "ccccdddd"
 
 
-def test_floors_hide_what_is_at_or_below_them_even_undeleted(fs: FileSystem, log: CommitLog) -> None:
+def test_floors_hide_what_is_at_or_below_them_even_undeleted(fs: Files, log: CommitLog) -> None:
     filled(log, 5)
     log.mark(Epoch(3), Mark.PUBLISHED)
     below = fs.read(slot(log, 3))
     log.trim(Floor(Epoch(2), Rows(read=2, written=2), 2))
     log.trim(Floor(Epoch(3), Rows(read=3, written=3), 3))
     assert below is not None
-    fs.write_new(slot(log, 3), below)
+    fs.create(slot(log, 3), below)
     view = log.view()
     assert (view.floor, view.manifests, dict(view.marks)) == (3, (4, 5), {})
     assert log.floor() == Floor(Epoch(3), Rows(read=3, written=3), 3)
@@ -242,9 +242,9 @@ def test_floors_hide_what_is_at_or_below_them_even_undeleted(fs: FileSystem, log
     assert [name for name in names if name.startswith("floor")] == ["floor-0000000003"]
 
 
-def test_trimming_again_or_lower_only_cleans(fs: FileSystem, log: CommitLog) -> None:
+def test_trimming_again_or_lower_only_cleans(fs: Files, log: CommitLog) -> None:
     filled(log, 4)
-    fs.write_new(f"{log.location}/manifests/.0000000003.json.abcdef01.tmp", b"{")
+    fs.create(f"{log.location}/manifests/.0000000003.json.abcdef01.tmp", b"{")
     for epoch in (3, 3, 1):
         log.trim(Floor(Epoch(epoch), Rows()))
         assert log.view().floor == 3
@@ -280,7 +280,7 @@ def test_touched_lists(log: CommitLog, name: str) -> None:
 
 
 def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
-    fs: FileSystem, log: CommitLog, folder: str
+    fs: Files, log: CommitLog, folder: str
 ) -> None:
     filled(log, 2)
     fs.rename_folder(folder, f"{folder}.reset-x")
@@ -296,9 +296,9 @@ def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
     assert (log.view().head, dict(log.view().marks), log.touched()) == (0, {}, [])
 
 
-def test_a_torn_touched_list_names_no_folder(fs: FileSystem, log: CommitLog) -> None:
+def test_a_torn_touched_list_names_no_folder(fs: Files, log: CommitLog) -> None:
     torn = StagingIntent(Epoch(1), "aaaabbbb", 0, 0, 0, ("/w/t/dt=1",))
-    fs.write_new(f"{log.location}/touched/1-aaaabbbbt0-0-0", b'["/w/t/d')
+    fs.create(f"{log.location}/touched/1-aaaabbbbt0-0-0", b'["/w/t/d')
     assert log.folders(torn) == ()
     log.touch(torn)
     assert log.folders(torn) == ("/w/t/dt=1",)
@@ -308,19 +308,17 @@ def test_a_torn_touched_list_names_no_folder(fs: FileSystem, log: CommitLog) -> 
     ("data", "error"),
     [(b"{", LogDamaged), (b"[]", LogDamaged), (b'{"format": 1}', LogDamaged), (b'{"format": 2}', NewerFormat)],
 )
-def test_what_cannot_be_read_is_named_and_left(
-    fs: FileSystem, log: CommitLog, data: bytes, error: type[Exception]
-) -> None:
-    fs.write_new(slot(log, 1), data)
+def test_what_cannot_be_read_is_named_and_left(fs: Files, log: CommitLog, data: bytes, error: type[Exception]) -> None:
+    fs.create(slot(log, 1), data)
     with pytest.raises(error, match=r"0000000001\.json"):
         log.manifest(Epoch(1))
     assert fs.read(slot(log, 1)) == data
 
 
-def test_missing_and_misnamed_manifests_are_damage(fs: FileSystem, log: CommitLog) -> None:
+def test_missing_and_misnamed_manifests_are_damage(fs: Files, log: CommitLog) -> None:
     with pytest.raises(LogDamaged, match="missing"):
         log.manifest(Epoch(1))
-    fs.write_new(slot(log, 1), encode(small(2)))
+    fs.create(slot(log, 1), encode(small(2)))
     with pytest.raises(LogDamaged, match="holds epoch 2"):
         log.manifest(Epoch(1))
 
@@ -365,8 +363,7 @@ MINE, OTHERS = "ccccdddd", "aaaabbbb"
     ],
 )
 def test_a_rename_without_an_answer(  # noqa: PLR0917  a table's columns
-    fs: FileSystem,
-    log: CommitLog,
+    opened: tuple[FileSystem, str],
     kind: type[FaultyFileSystem],
     mode: Mode | None,
     before: bool,
@@ -374,15 +371,17 @@ def test_a_rename_without_an_answer(  # noqa: PLR0917  a table's columns
     decided: str | None,
     late: int,
 ) -> None:
+    fs, log = opened[0], FileCommitLog(opened[0], f"{opened[1]}/log")
+    log.uid("0a1b2c3d")
     probe = FaultyFileSystem(MemoryFileSystem())
-    RenameCommitLog(probe.inner, "/w/log").uid("0a1b2c3d")
-    RenameCommitLog(probe, "/w/log").create(small(1))
+    FileCommitLog(probe.inner, "/w/log").uid("0a1b2c3d")
+    FileCommitLog(probe, "/w/log").create(small(1))
     step = next(call.number for call in probe.calls if call.name == "rename")
     if before:
         log.create(small(1, OTHERS))
     faulty = kind(fs, Plan(step, mode) if mode else None)
     with pytest.raises(error) if error else contextlib.nullcontext():
-        RenameCommitLog(faulty, log.location).create(small(1, MINE))
+        FileCommitLog(faulty, log.location).create(small(1, MINE))
     assert faulty.apply_late() == late
     assert (log.manifest(Epoch(1)).attempt if log.view().head else None) == decided
     assert temporaries(fs, log) == []
@@ -403,15 +402,15 @@ def story(log: CommitLog, table: str) -> None:
 @pytest.mark.parametrize("mode", Mode)
 def test_a_fault_at_every_step_and_then_a_second_run(tmp_path: Path, mode: Mode) -> None:
     probe = FaultyFileSystem(MemoryFileSystem())
-    story(RenameCommitLog(probe, "/w/log"), "/w/flights")
+    story(FileCommitLog(probe, "/w/log"), "/w/flights")
     for step in range(1, len(probe.calls) + 1):
         local = step % 2 == 0
         fs: FileSystem = LocalFileSystem() if local else MemoryFileSystem()
         root = f"{tmp_path}/{mode.name}{step}" if local else "/w"
         faulty = FaultyFileSystem(fs, Plan(step, mode))
         with contextlib.suppress(Kill, OutcomeUnknown, StoreUnavailable):
-            story(RenameCommitLog(faulty, f"{root}/log"), f"{root}/flights")
-        log = RenameCommitLog(fs, f"{root}/log")
+            story(FileCommitLog(faulty, f"{root}/log"), f"{root}/flights")
+        log = FileCommitLog(fs, f"{root}/log")
         story(log, f"{root}/flights")
         faulty.apply_late()
         log.trim(Floor(Epoch(2), Rows()))

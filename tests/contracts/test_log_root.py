@@ -17,15 +17,15 @@ from tests.contracts.manifests import small
 
 if TYPE_CHECKING:
     from hivesink.ports import LogRoot
-    from hivesink.storage.fs import FileSystem
+    from hivesink.storage.fs import Files
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 RECORD = RootRecord("1d", "thrift://a:9083", "demo.flights", "/w/flights")
 
 
 @pytest.fixture
-def root(opened: tuple[FileSystem, str]) -> LogRoot:
-    return log_root(f"{opened[1]}/.hivesink/demo.flights")
+def root(kept: tuple[Files, str]) -> LogRoot:
+    return log_root(f"{kept[1]}/.hivesink/demo.flights")
 
 
 def test_the_first_claim_stays_and_the_newest_change_counts(root: LogRoot) -> None:
@@ -54,9 +54,9 @@ def test_of_claims_at_once_one_wins(root: LogRoot) -> None:
     assert len(root.records()) == 1
 
 
-def test_a_damaged_record_is_named(opened: tuple[FileSystem, str], root: LogRoot) -> None:
+def test_a_damaged_record_is_named(kept: tuple[Files, str], root: LogRoot) -> None:
     root.claim(RECORD)
-    opened[0].write_new(f"{root.location}/table-000002.json", b"torn")
+    kept[0].create(f"{root.location}/table-000002.json", b"torn")
     with pytest.raises(LogDamaged, match="table-000002"):
         root.records()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -15,8 +15,8 @@ from hivesink.core.manifest_json import encode
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.records import Commit, Recorded, newest
 from hivesink.errors import HiveSinkError, LogDamaged
-from hivesink.logs import file_system
-from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.logs import files_at
+from hivesink.storage.commit_log import FileCommitLog
 from tests.contracts.manifests import AT, small
 from tests.contracts.storages import WITH_RENAME
 from tests.contracts.test_commit_log import slot
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from hivesink.storage.fs import FileSystem
+    from hivesink.storage.fs import Files, FileSystem
 
 HEAD = 60
 
 
 @pytest.fixture
-def log(opened: tuple[FileSystem, str]) -> RenameCommitLog:
-    return begun(opened[0], f"{opened[1]}/.hivesink/demo.flights/w")
+def log(kept: tuple[Files, str]) -> FileCommitLog:
+    return begun(kept[0], f"{kept[1]}/.hivesink/demo.flights/w")
 
 
-def begun(fs: FileSystem, folder: str) -> RenameCommitLog:
-    log = RenameCommitLog(fs, folder)
+def begun(fs: Files, folder: str) -> FileCommitLog:
+    log = FileCommitLog(fs, folder)
     log.uid("0a1b2c3d")
     # Only its number counts here: every floor is below it.
-    fs.write_new(slot(log, HEAD), encode(small(HEAD)))
+    fs.create(slot(log, HEAD), encode(small(HEAD)))
     return log
 
 
@@ -51,62 +51,62 @@ def record(epoch: int, partition: str, revision: int = 1) -> Recorded:
     return Recorded(commit, Epoch(epoch), AT + timedelta(seconds=epoch), AT, end)
 
 
-def trim(log: RenameCommitLog, floor: int, records: Iterable[Recorded] = ()) -> None:
+def trim(log: FileCommitLog, floor: int, records: Iterable[Recorded] = ()) -> None:
     log.trim(Floor(Epoch(floor), Rows()), list(records))
 
 
-def held(log: RenameCommitLog) -> dict[str, Recorded]:
+def held(log: FileCommitLog) -> dict[str, Recorded]:
     return {one.commit.partition: one for one in log.records()}
 
 
-def files(fs: FileSystem, log: RenameCommitLog) -> list[str]:
+def files(fs: Files, log: FileCommitLog) -> list[str]:
     return sorted(entry.name for entry in fs.list(f"{log.location}/commits"))
 
 
-def test_a_log_without_trims_has_none(log: RenameCommitLog) -> None:
+def test_a_log_without_trims_has_none(log: FileCommitLog) -> None:
     assert list(log.records()) == []
 
 
-def test_records_are_read_back_as_they_were(log: RenameCommitLog) -> None:
+def test_records_are_read_back_as_they_were(log: FileCommitLog) -> None:
     given = [record(3, "a"), record(4, "ü %2F"), record(4, "b", 2)]
     trim(log, 5, given)
     assert held(log) == {one.commit.partition: one for one in given}
 
 
-def test_the_newest_record_of_each_partition_stays(log: RenameCommitLog) -> None:
+def test_the_newest_record_of_each_partition_stays(log: FileCommitLog) -> None:
     trim(log, 5, [record(3, "a"), record(4, "b")])
     trim(log, 9, [record(8, "a", 2)])
     assert held(log) == {"dt=a": record(8, "a", 2), "dt=b": record(4, "b")}
 
 
-def test_a_trim_that_is_repeated_or_lower_changes_nothing(log: RenameCommitLog) -> None:
+def test_a_trim_that_is_repeated_or_lower_changes_nothing(log: FileCommitLog) -> None:
     trim(log, 9, [record(8, "a", 2)])
     trim(log, 9, [record(8, "a", 2)])
     trim(log, 5, [record(3, "a")])
     assert held(log) == {"dt=a": record(8, "a", 2)}
 
 
-def test_a_trim_without_records_keeps_those_before(opened: tuple[FileSystem, str], log: RenameCommitLog) -> None:
+def test_a_trim_without_records_keeps_those_before(kept: tuple[Files, str], log: FileCommitLog) -> None:
     trim(log, 5, [record(3, "a")])
-    before = files(opened[0], log)
+    before = files(kept[0], log)
     trim(log, 9)
-    assert (held(log), files(opened[0], log)) == ({"dt=a": record(3, "a")}, before)
+    assert (held(log), files(kept[0], log)) == ({"dt=a": record(3, "a")}, before)
 
 
-def test_there_are_few_files_however_often_it_trims(opened: tuple[FileSystem, str], log: RenameCommitLog) -> None:
+def test_there_are_few_files_however_often_it_trims(kept: tuple[Files, str], log: FileCommitLog) -> None:
     for floor in range(1, HEAD):
         trim(log, floor, [record(floor, f"{floor:02d}"), record(floor, "all", floor)])
         assert held(log)["dt=all"].commit.revision == floor
     assert len(held(log)) == HEAD
-    assert len(files(opened[0], log)) <= 5
+    assert len(files(kept[0], log)) <= 5
 
 
-def test_a_damaged_file_is_named(opened: tuple[FileSystem, str], log: RenameCommitLog) -> None:
+def test_a_damaged_file_is_named(kept: tuple[Files, str], log: FileCommitLog) -> None:
     trim(log, 5, [record(3, "a")])
-    (name,) = files(opened[0], log)
+    (name,) = files(kept[0], log)
     path = f"{log.location}/commits/{name}"
-    opened[0].delete(path)
-    opened[0].write_new(path, b"{")
+    kept[0].delete(path)
+    kept[0].create(path, b"{")
     with pytest.raises(LogDamaged, match=name):
         log.records()
 
@@ -119,7 +119,7 @@ TRIMS = [
 FOLDER = "/w/.hivesink/demo.flights/w"
 
 
-def story(log: RenameCommitLog) -> None:
+def story(log: FileCommitLog) -> None:
     for floor, records in TRIMS:
         trim(log, floor, records)
 
@@ -128,7 +128,7 @@ def calls_of_the_story() -> int:
     fs = MemoryFileSystem()
     begun(fs, FOLDER)
     faulty = FaultyFileSystem(fs)
-    story(RenameCommitLog(faulty, FOLDER))
+    story(FileCommitLog(faulty, FOLDER))
     return len(faulty.calls)
 
 
@@ -139,12 +139,12 @@ def test_a_fault_at_every_step_of_a_merge_loses_no_record_that_a_floor_covers(
 ) -> None:
     for step in range(1, calls_of_the_story() + 1):
         root = WITH_RENAME[kind](request, tmp_path)
-        fs = file_system(root, NO_SITE)
+        fs = cast("FileSystem", files_at(root, NO_SITE))
         folder = f"{root}/{step}{FOLDER}"
         log = begun(fs, folder)
         faulty = FaultyFileSystem(fs, Plan(step, mode))
         with contextlib.suppress(Kill, HiveSinkError):
-            story(RenameCommitLog(faulty, folder))
+            story(FileCommitLog(faulty, folder))
         floor = log.view().floor
         covered = newest(one for upto, records in TRIMS if upto <= floor for one in records)
         found = held(log)
@@ -163,7 +163,7 @@ def test_a_file_that_another_run_merges_meanwhile_is_looked_for_again() -> None:
     class Merging(MemoryFileSystem):
         """Another run merges at the first read of a listed file."""
 
-        other: RenameCommitLog | None = None
+        other: FileCommitLog | None = None
 
         def read(self, path: str) -> bytes | None:
             if self.other is not None and path.endswith("/commits/0000000005.json"):
@@ -175,7 +175,7 @@ def test_a_file_that_another_run_merges_meanwhile_is_looked_for_again() -> None:
         fs = Merging()
         log = begun(fs, FOLDER)
         trim(log, 5, [record(3, "a"), record(4, "b")])
-        fs.other = RenameCommitLog(fs, FOLDER)
+        fs.other = FileCommitLog(fs, FOLDER)
         act(log)
         assert held(log)["dt=c"] == record(11, "c")
         assert held(log)["dt=b"] == record(12, "b", 2)

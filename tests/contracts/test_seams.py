@@ -19,7 +19,7 @@ from hivesink.decode.reader import DECODERS
 from hivesink.formats import adapter
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
-from hivesink.metastore.thrift_table import thrift_table
+from hivesink.metastore.thrift_calls import thrift_table
 from hivesink.ports.rows import FileContent
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan

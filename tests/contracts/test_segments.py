@@ -11,14 +11,14 @@ from hivesink.logs import commit_log
 
 if TYPE_CHECKING:
     from hivesink.ports import CommitLog, SegmentStore
-    from hivesink.storage.fs import FileSystem
+    from hivesink.storage.fs import Files
 
 NAME, OTHER = "1-00ff00ff00t0-0.arrow", "1-00ff00ff00t1-1.arrow"
 
 
 @pytest.fixture
-def log(opened: tuple[FileSystem, str]) -> CommitLog:
-    log = commit_log(f"{opened[1]}/.hivesink/demo.flights/w")
+def log(kept: tuple[Files, str]) -> CommitLog:
+    log = commit_log(f"{kept[1]}/.hivesink/demo.flights/w")
     log.uid("0a1b2c3d")
     return log
 
@@ -72,10 +72,10 @@ def test_what_is_aborted_or_dropped_is_gone(segments: SegmentStore) -> None:
     assert segments.lengths() == {}
 
 
-def test_a_segment_makes_no_log_anew(opened: tuple[FileSystem, str], log: CommitLog) -> None:
+def test_a_segment_makes_no_log_anew(kept: tuple[Files, str], log: CommitLog) -> None:
     file = log.segments.create(NAME)
     file.stream.write(b"one")
-    fs = opened[0]
+    fs = kept[0]
     fs.rename_folder(log.location, f"{log.location}.reset-20261123T000000Z")
     other = log.segments.create(OTHER)
     other.stream.write(b"two")

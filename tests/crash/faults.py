@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import pytest
 
 from hivesink.errors import HiveSinkError, MetastoreUnreachable, OutcomeUnknown, RegistrationUnknown
+from hivesink.storage.fs import FileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hivesink.ports import Metastore
-    from hivesink.storage.fs import FileSystem
 
 
 class Kill(BaseException):
@@ -146,7 +146,7 @@ def _half(items: Any) -> Any:
     return items[: len(items) // 2]
 
 
-class FaultyFileSystem(Faulty):
+class FaultyFileSystem(Faulty, FileSystem):
     """Implements `storage.fs.FileSystem` over `inner`, one call after the other, so that calls have numbers."""
 
     parallel = 1

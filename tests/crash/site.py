@@ -23,7 +23,7 @@ from hivesink.sink.inspect.verify import verify, writer_status
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
-from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, FaultyMetastore, Kill
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -150,8 +150,8 @@ class Site:
         return RenameFileStore(self.files())
 
     @property
-    def log(self) -> RenameCommitLog:
-        return RenameCommitLog(self.files(), f"{self.root}{LOG}")
+    def log(self) -> FileCommitLog:
+        return FileCommitLog(self.files(), f"{self.root}{LOG}")
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -160,7 +160,7 @@ class Site:
     def job(self, fs: FileSystem | None = None, registrar: Metastore | None = None, **more: Any) -> SiteJob:
         files = fs or self.files()
         return SiteJob(
-            log=RenameCommitLog(files, f"{self.root}{LOG}"),
+            log=FileCommitLog(files, f"{self.root}{LOG}"),
             store=RenameFileStore(files),
             registrar=registrar or self.metastore,
             source=more.pop("source", self.source),

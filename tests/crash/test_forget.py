@@ -15,7 +15,7 @@ from hivesink.core.table import Column, Primitive
 from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, RowsUnfit, StoreUnavailable
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Reason
-from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, calls_of, faults
 from tests.crash.site import LOG, Choosy, Site, SiteJob, on_files
@@ -337,7 +337,7 @@ def changed() -> Site:
 
 
 def roll(site: Site, fs: FaultyFileSystem) -> None:
-    job = PickyJob(RenameCommitLog(fs, LOG), RenameFileStore(fs), site.metastore, site.source, site.clock, site.options)
+    job = PickyJob(FileCommitLog(fs, LOG), RenameFileStore(fs), site.metastore, site.source, site.clock, site.options)
     job.committer.recover()
     job.committer.finish()
 

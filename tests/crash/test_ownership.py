@@ -24,8 +24,9 @@ from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape
-from hivesink.storage.commit_log import RenameLogRoot
-from hivesink.storage.rename_store import RenameFileStore, RenameStorage
+from hivesink.storage.commit_log import FileLogRoot
+from hivesink.storage.fs import Storage
+from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import Faulty, FaultyMetastore, Kill, Mode, faults
 from tests.crash.site import on_files, on_metastore
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -70,7 +71,7 @@ class World:
         self.metastore.create(self.spec)
         # A table's folder is there from its creation on.
         self.fs.write_new(f"{LOCATION}/.made", b"")
-        storage = RenameStorage(lambda _: self.fs, lambda: self.fs)
+        storage = Storage(lambda _: RenameFileStore(self.fs), lambda: self.fs)
         self.monkeypatch.setattr("hivesink.logs.storage_of", lambda *_: storage)
 
     def open(
@@ -112,7 +113,7 @@ class World:
 
     def owner(self, files: FileSystem | None = None, registrar: Metastore | None = None) -> Ownership:
         fs = files or self.fs
-        return Ownership(RenameLogRoot(fs, ROOT), registrar or self.metastore, RenameFileStore(fs))
+        return Ownership(FileLogRoot(fs, ROOT), registrar or self.metastore, RenameFileStore(fs))
 
     def rename(self, *, managed: bool = False) -> None:
         """A user's ALTER TABLE … RENAME, which takes a managed table's folder along."""
@@ -131,7 +132,7 @@ class World:
 
     def check(self, name: TableName = TABLE) -> None:
         """The table and its root agree, and every row is there once."""
-        record = RenameLogRoot(self.fs, ROOT).records()[-1]
+        record = FileLogRoot(self.fs, ROOT).records()[-1]
         assert self.stated(name) == LogAddress(ROOT, record.table_id)
         assert (record.table, record.location) == (str(name), self.metastore.table(name).location)
         assert self.rows(name) == list(range(self.batches))
@@ -175,7 +176,7 @@ def test_a_first_start_that_fails_at_any_step_and_the_one_after_it(kind: Any, mo
             if arrives:
                 faulty.apply_late()
             world.owner().require(world.metastore.table(TABLE))
-            (*_, record) = RenameLogRoot(world.fs, ROOT).records()
+            (*_, record) = FileLogRoot(world.fs, ROOT).records()
             assert world.stated() == LogAddress(ROOT, record.table_id), case
 
 
@@ -184,7 +185,7 @@ def test_two_first_starts_agree_on_one_id(world: World) -> None:
     live = world.metastore.table(TABLE)
     # Both have read the table before either has set anything.
     assert first.require(live).log == second.require(live).log == world.metastore.table(TABLE).log
-    assert len(RenameLogRoot(world.fs, ROOT).records()) == 1
+    assert len(FileLogRoot(world.fs, ROOT).records()) == 1
 
 
 @pytest.mark.parametrize("runs", [1, 2])
@@ -243,7 +244,7 @@ def test_a_renamed_table_goes_on_under_its_new_name(
     world.run(1)
     if when == "waiting":
         world.options = WAIT
-    log = RenameLogRoot(world.fs, ROOT).log("w")
+    log = FileLogRoot(world.fs, ROOT).log("w")
     registrar = FaultyMetastore(world.metastore)
     _, step = world.start(registrar=registrar)
     if when in {"settled", "waiting"}:

@@ -12,8 +12,8 @@ from hivesink.embedded import metastore as detached
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.embedded.server import identity_of, wait_until
 from hivesink.errors import NotWritable, ServerFailed
+from hivesink.metastore.thrift import ThriftCatalog
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.metastore.thrift_table import ThriftCatalog
 from tests.metastore.live import declared
 
 if TYPE_CHECKING:

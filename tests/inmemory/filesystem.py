@@ -6,7 +6,7 @@ import io
 import threading
 from typing import TYPE_CHECKING, BinaryIO
 
-from hivesink.storage.fs import Entry
+from hivesink.storage.fs import Entry, FileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ class _Stream(io.BytesIO):
         self.node = node
 
 
-class MemoryFileSystem:
+class MemoryFileSystem(FileSystem):
     """Implements `storage.fs.FileSystem`."""
 
     parallel = 1

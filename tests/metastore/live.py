@@ -16,9 +16,8 @@ from hivesink.hive import Login
 from hivesink.hive import connect as connect_hive
 from hivesink.metastore.common import values_of
 from hivesink.metastore.hiveserver2 import HiveServer2Metastore
-from hivesink.metastore.thrift import ThriftMetastore
+from hivesink.metastore.thrift import ThriftCatalog, ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.metastore.thrift_table import ThriftCatalog
 from tests.inmemory.metastore import MemoryMetastore
 
 if TYPE_CHECKING:

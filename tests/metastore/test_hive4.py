@@ -12,8 +12,9 @@ from hivesink import hive
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
 from hivesink.hiveql.apply import Plan, apply
+from hivesink.metastore.thrift import ThriftCatalog
+from hivesink.metastore.thrift_calls import thrift_table
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.metastore.thrift_table import ThriftCatalog, thrift_table
 from tests.metastore.live import NOSASL, OverThrift, declared, dt, hiveserver2_of, metastore_of, new
 
 if TYPE_CHECKING:

@@ -320,7 +320,7 @@ START, OK, BAD, COMPLETE = 1, 2, 3, 5
         ({"hive.metastore.client.socket.timeout": "90"}, MetastoreLogin(timeout=90)),
         ({"metastore.client.socket.timeout": "5 min"}, MetastoreLogin(timeout=300)),
         ({"hive.metastore.client.socket.timeout": "1500ms"}, MetastoreLogin(timeout=1.5)),
-        (KERBEROS, MetastoreLogin(kerberos=True, principal="hms/_HOST@EXAMPLE.COM")),
+        (KERBEROS, MetastoreLogin("hms/_HOST@EXAMPLE.COM")),
         ({name.removeprefix("hive."): value for name, value in KERBEROS.items()}, MetastoreLogin.of(KERBEROS)),
     ],
 )

@@ -14,7 +14,7 @@ from hivesink.core.records import newest
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskTools
-from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.site import LOG, Letters
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -111,13 +111,13 @@ class World:
     source: Source = field(default_factory=Source)
 
     @property
-    def log(self) -> RenameCommitLog:
-        return RenameCommitLog(self.fs, LOG)
+    def log(self) -> FileCommitLog:
+        return FileCommitLog(self.fs, LOG)
 
     def job(self, fs: FileSystem | None = None, registrar: Metastore | None = None) -> TimedJob:
         files = fs or self.fs
         return TimedJob(
-            log=RenameCommitLog(files, LOG),
+            log=FileCommitLog(files, LOG),
             store=RenameFileStore(files),
             registrar=registrar or self.metastore,
             source=self.source,

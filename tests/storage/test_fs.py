@@ -1,4 +1,4 @@
-"""What `stage` finds under a name is durable when it returns, whoever wrote it."""
+"""What `put` finds under a name is durable when it returns, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hdfs_native import Client, WriteOptions
 
-from hivesink.storage.fs import put_once, stage
+from hivesink.storage.fs import put_once
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
 from tests.storage.realhdfs import hdfs_folder
@@ -36,7 +36,7 @@ def test_a_leftover_is_durable_too(tmp_path: Path, synced: list[int], leftover: 
     path = tmp_path / ".f.tmp"
     if leftover is not None:
         path.write_bytes(leftover)
-    stage(LocalFileSystem(), str(path), b"floor")
+    LocalFileSystem().put(str(path), b"floor")
     assert path.read_bytes() == b"floor"
     assert {path.stat().st_ino, tmp_path.stat().st_ino} <= set(synced)
 
@@ -61,5 +61,5 @@ def test_on_hdfs_a_file_that_its_writer_never_closed_is_written_anew(request: py
     writer.write(data)
     fs = HdfsFileSystem({})
     assert fs.read(f"{url}/.f.tmp") == b""
-    stage(fs, f"{url}/.f.tmp", data)
+    fs.put(f"{url}/.f.tmp", data)
     assert fs.read(f"{url}/.f.tmp") == data

@@ -18,7 +18,8 @@ from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.rejects import rejected_spec
-from hivesink.storage.rename_store import RenameFileStore, RenameStorage
+from hivesink.storage.fs import Storage
+from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import DeadLetters, Wanted
 from hivesink.tables.replay import Census, Replay
@@ -61,7 +62,7 @@ class World:
 
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """From now on all files are here."""
-        storage = RenameStorage(lambda _: self.current, lambda: self.current)
+        storage = Storage(lambda _: RenameFileStore(self.current), lambda: self.current)
         monkeypatch.setattr("hivesink.logs.storage_of", lambda *_: storage)
 
     @contextmanager

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from hivesink.core.rolling import OpenRows
-from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
@@ -52,7 +52,7 @@ def simulate(rollover: str) -> Day:
         "sink.rolling-policy.rollover-interval": rollover,
         "sink.log.retained-epochs": str(2 * EPOCHS),
     }
-    log = RenameCommitLog(fs, "/logs/w")
+    log = FileCommitLog(fs, "/logs/w")
     job = Job(log, RenameFileStore(fs), metastore, Source([]), clock, options, tasks=TASKS)
     job.committer.recover()
     for number in range(EPOCHS):

@@ -14,7 +14,7 @@ from hivesink.core.manifest import Floor, Rows, floor_over
 from hivesink.errors import LogDamaged, StoreUnavailable
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.facts import read_log
-from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.manifests import edited, small
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -72,7 +72,7 @@ class Writer:
     fs: MemoryFileSystem = field(default_factory=MemoryFileSystem)
 
     def __post_init__(self) -> None:
-        self.log = RenameCommitLog(self.fs, LOG)
+        self.log = FileCommitLog(self.fs, LOG)
         self.log.uid(UID)
         self.go_on(8)
         self.trim(2)
@@ -88,15 +88,15 @@ class Writer:
             self.log.mark(Epoch(epoch), Mark.PUBLISHED)
             self.log.mark(Epoch(epoch), Mark.SETTLED)
 
-    def log_beside(self, act: Callable[[Writer], None], at: int, **how: Any) -> tuple[RenameCommitLog, Beside]:
+    def log_beside(self, act: Callable[[Writer], None], at: int, **how: Any) -> tuple[FileCommitLog, Beside]:
         beside = Beside(self.fs, partial(act, self), at, **how)
-        return RenameCommitLog(cast("FileSystem", beside), LOG), beside
+        return FileCommitLog(cast("FileSystem", beside), LOG), beside
 
 
 @pytest.fixture
 def context() -> CommitContext:
     fs = MemoryFileSystem()
-    return Job(RenameCommitLog(fs, LOG), RenameFileStore(fs), MemoryMetastore(SPEC), Source(events(8))).context
+    return Job(FileCommitLog(fs, LOG), RenameFileStore(fs), MemoryMetastore(SPEC), Source(events(8))).context
 
 
 def _trim(writer: Writer) -> None:
@@ -152,7 +152,7 @@ def test_a_listing_that_a_writer_tears_is_no_damage(
 
 
 def test_a_log_that_never_stands_still_is_not_called_damaged() -> None:
-    class Trimming(RenameCommitLog):
+    class Trimming(FileCommitLog):
         """Its floor rises whenever the newest manifest has been read."""
 
         def manifest(self, epoch: Epoch) -> Manifest:
@@ -181,7 +181,7 @@ def test_a_lost_head_whose_marks_are_there_is_damage(context: CommitContext) -> 
 def test_a_batch_is_not_written_again_where_the_head_was_lost(batches: int) -> None:
     fs = MemoryFileSystem()
     source, metastore = Source(events(12)), MemoryMetastore(SPEC)
-    log, store = RenameCommitLog(fs, LOG), RenameFileStore(fs)
+    log, store = FileCommitLog(fs, LOG), RenameFileStore(fs)
     Job(log, store, metastore, source).run(batches=batches)
     fs.delete(f"{LOG}/manifests/{batches:010d}.json")
     source.committed -= 1

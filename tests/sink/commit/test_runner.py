@@ -9,7 +9,7 @@ from hivesink.core.plan import Policy
 from hivesink.errors import PartitionElsewhere, PartLost, Unsupported
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.runner import PlanRunner
-from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
@@ -37,7 +37,7 @@ def test_a_part_that_cannot_go_where_its_partition_lives_says_so(staged: str, er
     fs = OneDevice()
     metastore = MemoryMetastore(SPEC)
     metastore.register(TABLE, "dt=2024-01-01", f"{LOCATION}/dt=2024-01-01")
-    job = Job(RenameCommitLog(fs, "/log"), RenameFileStore(fs), metastore, Source(events(1)))
+    job = Job(FileCommitLog(fs, "/log"), RenameFileStore(fs), metastore, Source(events(1)))
     with pytest.raises(Unsupported):
         job.run()
     fs.write_new(staged, b"rows")
@@ -66,7 +66,7 @@ def test_a_part_that_is_there_again_is_published() -> None:
     fs = MemoryFileSystem()
     store = Blinking(fs)
     metastore = MemoryMetastore(SPEC)
-    job = Job(RenameCommitLog(fs, "/log"), store, metastore, Source(events(2)))
+    job = Job(FileCommitLog(fs, "/log"), store, metastore, Source(events(2)))
     store.misses = 1
     assert job.step(1)
     assert [file.length > 0 for file in store.visible(metastore.partitions(TABLE)["dt=2024-01-01"])] == [True]

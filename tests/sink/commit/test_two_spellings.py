@@ -11,7 +11,7 @@ from hivesink.core.log import default_root
 from hivesink.sink.inspect.clean import clean, find_leftovers
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
-from hivesink.storage.commit_log import RenameCommitLog
+from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -66,7 +66,7 @@ class Site:
 
     def job(self, fs: FileSystem | None = None) -> Job:
         files = fs or self.fs
-        log = RenameCommitLog(files, f"{default_root(LOCATION, TABLE)}/w")
+        log = FileCommitLog(files, f"{default_root(LOCATION, TABLE)}/w")
         return Job(log, RenameFileStore(files), self.metastore, self.source)
 
     def dies_before_the_first_publish(self) -> None:

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from hivesink.core.log import LogView
     from hivesink.ports import LiveTable
-    from hivesink.storage.commit_log import RenameCommitLog
+    from hivesink.storage.commit_log import FileCommitLog
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 AT_ONCE = HOURLY | {"sink.rolling-policy.on-epoch": "true"}
 
 
-def follower(world: World, log: RenameCommitLog | None = None) -> LogFollower:
+def follower(world: World, log: FileCommitLog | None = None) -> LogFollower:
     spec = world.job().committer.spec
     policies = Policies(spec.commit_rule, spec.rolling, watermark_policy(spec.config))
     return LogFollower("w", log or world.log, lambda _: policies)
@@ -104,7 +104,7 @@ def test_after_every_change_what_is_complete_is_there(way: str, *, keeps_reading
 class Overtaken:
     """A log whose manifests a job trims between a listing and the first read."""
 
-    inner: RenameCommitLog
+    inner: FileCommitLog
     meanwhile: Callable[[], None]
 
     def __getattr__(self, name: str) -> object:

@@ -18,7 +18,7 @@ from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import verify, writer_status
-from hivesink.storage.commit_log import RenameCommitLog, RenameLogRoot
+from hivesink.storage.commit_log import FileCommitLog, FileLogRoot
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.manifests import edited
 from tests.crash.faults import Kill
@@ -64,7 +64,7 @@ class Site:
 
     @property
     def owner(self) -> Ownership:
-        return Ownership(RenameLogRoot(self.fs, LOG.removesuffix("/w")), self.metastore, self.job.store)
+        return Ownership(FileLogRoot(self.fs, LOG.removesuffix("/w")), self.metastore, self.job.store)
 
     def verify(self, writer: str = "w") -> Verdict:
         context = replace(self.context, _tables={})
@@ -88,7 +88,7 @@ class Site:
 def site() -> Site:
     fs = MemoryFileSystem()
     metastore = MemoryMetastore(SPEC)
-    job = Job(RenameCommitLog(fs, LOG), RenameFileStore(fs), metastore, Source(events(12)))
+    job = Job(FileCommitLog(fs, LOG), RenameFileStore(fs), metastore, Source(events(12)))
     job.run()
     return Site(fs, metastore, job)
 
@@ -252,7 +252,7 @@ def test_a_lost_head_whose_marks_are_there_is_an_error(site: Site) -> None:
 
 def test_a_lost_uid_makes_no_strangers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.fs.delete(f"{LOG}/uid")
-    log = RenameCommitLog(site.fs, LOG)
+    log = FileCommitLog(site.fs, LOG)
     assert verify(replace(site.context, log=log), "w", NAME, measure_lines).findings == ()
     monkeypatch.setattr("tests.sink.harness.UID", "ffffffffffff")
     site.job.source.events += events(16)[12:]
@@ -449,7 +449,7 @@ def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Site, monkey
         create(epoch, mark)
 
     create = site.context.log.mark
-    monkeypatch.setattr(RenameCommitLog, "mark", lambda _, epoch, mark: die(epoch, mark))
+    monkeypatch.setattr(FileCommitLog, "mark", lambda _, epoch, mark: die(epoch, mark))
     with pytest.raises(Kill):
         site.job.step()
     monkeypatch.undo()

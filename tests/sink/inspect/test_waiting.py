@@ -18,7 +18,7 @@ from hivesink.sink.inspect.clean import plan_reset
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import Verdict, Waiting, verify, writer_status
-from hivesink.storage.commit_log import RenameLogRoot
+from hivesink.storage.commit_log import FileLogRoot
 from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site
 from tests.sink.harness import TABLE, Event, Source, events, measure_lines
@@ -202,7 +202,7 @@ def test_a_log_of_when_rows_still_waited_is_refused_once_they_are_rolled(earlier
         site.fs.write_new(f"{folder}/{name}", data)
     live = site.metastore.table(TABLE)
     with pytest.raises(LogDamaged, match="dt=x/"):
-        Ownership(RenameLogRoot(site.fs, LOG.rpartition("/")[0]), site.metastore, site.store).require_current(
+        Ownership(FileLogRoot(site.fs, LOG.rpartition("/")[0]), site.metastore, site.store).require_current(
             live, site.log
         )
 

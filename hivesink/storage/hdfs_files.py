@@ -1,26 +1,70 @@
-"""Files of HDFS as Python's file objects."""
+"""Places in HDFS, and files as Python's file objects."""
 
 from __future__ import annotations
 
 import io
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hivesink.errors import StoreUnavailable
-from hivesink.storage.hdfs_calls import CallAbandoned, Failure, Kind, Unreported
+from hivesink.errors import HiveSinkError, StoreUnavailable
+from hivesink.storage.hdfs_failures import ABSENT, Failed, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from hdfs_native import Client, FileReader, FileWriter
+    from hdfs_native import Client, FileReader, FileStatus, FileWriter
 
-    from hivesink.storage.hdfs import Place
+    from hivesink.storage.hdfs_calls import HdfsCalls
 
+_T = TypeVar("_T")
 _BUFFER = 1 << 18
 _STEP = 300.0
 """Seconds for one step of a write: hdfs-native gives DataNodes a minute each before it goes on without them."""
 
-_CUT = Failure(Kind.REFUSED, "a step was cut short")
+_CUT = Failed(Kind.REFUSED, "a step was cut short")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A location, its `path` in the file system, and how to ask about it, with hivesink's errors."""
+
+    location: str
+    path: str
+    calls: HdfsCalls
+
+    def ask(self, action: str, call: Callable[[Client, str], _T], *, changing: bool = False) -> _T | None:
+        """The answer about `path`, or None where there is nothing."""
+        with self.refusing(action, changing=changing):
+            try:
+                return self.calls.ask(lambda client: call(client, self.path), repeatable=not changing)
+            except Failed as error:
+                # A folder that isn't empty is there, and stays.
+                if error.kind not in ABSENT and not (changing and error.kind is Kind.EXISTS):
+                    raise
+        return None
+
+    def status(self) -> FileStatus | None:
+        return self.ask("look at", lambda client, path: client.get_file_info(path))
+
+    def delete(self, action: str = "delete") -> bool:
+        """Delete the file or the empty folder. False where there is none."""
+        return bool(self.ask(action, lambda client, path: client.delete(path, recursive=False), changing=True))
+
+    def remove(self) -> bool:
+        """Whether the file is surely gone, after another try to delete it."""
+        with suppress(HiveSinkError):
+            return self.delete() or self.status() is None
+        return False
+
+    @contextmanager
+    def refusing(self, action: str, *, changing: bool = False) -> Iterator[None]:
+        """Raise hivesink's error instead of Failed."""
+        try:
+            yield
+        except Failed as error:
+            raise self.calls.refusal(action, self.location, error, changing=changing) from error
 
 
 class NewFile(io.RawIOBase):
@@ -45,7 +89,7 @@ class NewFile(io.RawIOBase):
         # The data sent until the first packet is certainly written; then None.
         self._kept: list[bytes] | None = []
         self._length = 0
-        self._broken: Failure | None = None
+        self._broken: Failed | None = None
 
     def writable(self) -> bool:
         return True
@@ -63,7 +107,13 @@ class NewFile(io.RawIOBase):
 
     def finish(self) -> None:
         """Send the rest and complete the file: its length is then what `tell` says."""
-        self._restarting(self._complete)
+
+        def complete() -> None:
+            if self._waiting:
+                self._send()
+            self._step(methodcaller("close"))
+
+        self._restarting(complete)
         self.close()
 
     def close(self) -> None:
@@ -85,11 +135,6 @@ class NewFile(io.RawIOBase):
                 self._kept, self._sent = [], 0
             else:
                 return
-
-    def _complete(self) -> None:
-        if self._waiting:
-            self._send()
-        self._step(methodcaller("close"))
 
     def _send(self) -> None:
         data = bytes(self._waiting)
@@ -117,22 +162,19 @@ class NewFile(io.RawIOBase):
             message = "an earlier write of this file has failed"
             raise ValueError(message)
         self._broken = _CUT
-        try:
-            self._place.calls.bounded(lambda: step(writer), _STEP)
-        except (OSError, RuntimeError, NotImplementedError, CallAbandoned) as error:
-            self._broken = _in_a_write(self._place.calls.judged(error))
-            raise self._place.refusal(self._broken, "write") from error
+        with self._place.refusing("write"):
+            try:
+                self._place.calls.bounded(lambda: step(writer), _STEP)
+            except (OSError, RuntimeError, NotImplementedError, Failed) as error:
+                failure = self._place.calls.judged(error)
+                if failure.kind is Kind.MISSING:
+                    failure = Failed(Kind.REFUSED, f"somebody deleted it meanwhile: {failure.reason}")
+                elif failure.kind is Kind.NOT_TAKEN:
+                    # Most likely by a DataNode: the client of a write waits for NameNodes by itself.
+                    failure = Failed(Kind.NO_DATA, failure.reason)
+                self._broken = failure
+                raise failure from error
         self._broken = None
-
-
-def _in_a_write(failure: Failure) -> Failure:
-    match failure.kind:
-        case Kind.MISSING:
-            return Failure(Kind.REFUSED, f"somebody deleted it meanwhile: {failure.reason}")
-        case Kind.NOT_TAKEN:
-            # Most likely by a DataNode: the client of a write waits for NameNodes by itself.
-            return Failure(Kind.NO_DATA, failure.reason)
-    return failure
 
 
 class StoredFile(io.RawIOBase):
@@ -180,6 +222,5 @@ def open_whole(client: Client, hdfs_path: str) -> FileReader:
     reader = client.read(hdfs_path)
     written = client.get_file_info(hdfs_path).length
     if len(reader) < written:
-        message = f"the DataNodes have reported {len(reader)} of its {written} bytes"
-        raise Unreported(message)
+        raise Failed(Kind.NO_DATA, f"the DataNodes have reported {len(reader)} of its {written} bytes")
     return reader
