@@ -61,11 +61,11 @@ class Login:
         return f"Login(auth={self.auth!r}, username={self.username!r})"
 
     @classmethod
-    def of(cls, site: Mapping[str, str]) -> Login:
-        """The login for the HiveServer2 that `hive-site.xml` describes."""
-        auth = site.get("hive.server2.authentication", "NONE").strip().upper()
+    def of(cls, site: Mapping[str, str], auth: Auth | None = None) -> Login:
+        """The login for the HiveServer2 that `hive-site.xml` describes, by its `auth` or another."""
+        kind = auth.value if auth else site.get("hive.server2.authentication", "NONE").strip().upper()
         service = site.get("hive.server2.authentication.kerberos.principal", "").partition("/")[0]
-        return cls(auth, kerberos_service_name=(service or "hive") if auth == "KERBEROS" else None)
+        return cls(kind, kerberos_service_name=(service or "hive") if kind == "KERBEROS" else None)
 
     @property
     def user(self) -> str:

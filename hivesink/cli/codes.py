@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
 BY_SIGNAL = 128
 """The shell's rule: 128 + n is a death by signal n."""
 
-MEANING: Mapping[int, str] = {
+_MEANING: Mapping[int, str] = {
     ExitCode.DONE: "done; every committed row can be read, but for those that sink.on-stop = keep keeps",
     ExitCode.FAILED: "the job itself failed; it needs a person",
     ExitCode.USAGE: "wrong usage; it needs a person",
@@ -42,7 +42,8 @@ MEANING: Mapping[int, str] = {
 
 def meaning(code: int) -> str:
     """A few words about a child's exit code."""
-    return MEANING.get(code, f"ended by signal {code - BY_SIGNAL}" if is_by_signal(code) else "the job's own code")
+    ended = f"ended by signal {code - BY_SIGNAL}" if is_by_signal(code) else "the job's own code"
+    return _MEANING.get(code, ended)
 
 
 def is_by_signal(code: int) -> bool:
@@ -79,15 +80,17 @@ _HEAP_TOO_SMALL = (
 )
 
 
+_CUT_OFF = "stopped before its first batch or in the middle of one; the next start finishes what is open and goes on"
+_RAISED = re.compile(r"^hivesink\.errors\.(\w+): (.+)$", re.MULTILINE)
+_CLASS = re.compile(r"(?:[a-z]\w*\.)+[A-Z][\w$]*(?:: |$)")
+
+
 class JobFailed(HiveSinkError, code="HS001"):
     """A job ended with an error that is not hivesink's: its own bug, or a failure of a system that it uses."""
 
     def __init__(self, job: Path, reason: str, *, retryable: bool = False) -> None:
         self.retryable = retryable
         super().__init__(f"{job}: {reason}")
-
-
-_CUT_OFF = "stopped before its first batch or in the middle of one; the next start finishes what is open and goes on"
 
 
 def code_of(error: BaseException) -> ExitCode:
@@ -97,8 +100,7 @@ def code_of(error: BaseException) -> ExitCode:
     `PASSING` is in it or the JVM is gone, else NEEDS_PERSON. Errors of Python's own are RETRY for connections and
     timeouts, else FAILED.
     """
-    from py4j.protocol import Py4JError, Py4JNetworkError
-    from pyspark.errors import PySparkException
+    from py4j.protocol import Py4JNetworkError
 
     if isinstance(error, WrongUsage):
         return ExitCode.USAGE
@@ -108,7 +110,7 @@ def code_of(error: BaseException) -> ExitCode:
         return ExitCode.NEEDS_PERSON
     if isinstance(error, (ConnectionError, TimeoutError, Py4JNetworkError)):
         return ExitCode.RETRY
-    if isinstance(error, (PySparkException, Py4JError)):
+    if _is_sparks(error):
         return ExitCode.RETRY if _PASSES.search(_text(error)) or _lost_cluster() else ExitCode.NEEDS_PERSON
     return ExitCode.FAILED
 
@@ -119,7 +121,13 @@ def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tupl
         return JobFailed(job, _CUT_OFF), BY_SIGNAL + signal.SIGINT
     if not _has_ended_heap(error):
         ours = next((cause for cause in _causes(error) if isinstance(cause, HiveSinkError)), None)
-        if ours := ours or _carried_by_spark(error, job):
+        if ours is None and (raised := _RAISED.findall(_text(error))):
+            # Plain `foreachBatch` raises the sink's error as a text in Spark's.
+            name, text = raised[-1]
+            kind = getattr(errors, name, None)
+            retryable = isinstance(kind, type) and issubclass(kind, HiveSinkError) and kind.retryable
+            ours = JobFailed(job, text, retryable=retryable)
+        if ours:
             return ours, code_of(ours)
         if stopped:
             return JobFailed(job, _CUT_OFF), BY_SIGNAL + signal.SIGTERM
@@ -130,34 +138,21 @@ def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tupl
 
 def summary(error: BaseException) -> str:
     """An error that isn't the sink's: the root cause's class and first sentence."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     from hivesink.spark.site import short_java_error
 
     if _has_ended_heap(error):
         return _HEAP_TOO_SMALL
-    exit_code, is_sparks = _jvm_exit(error), isinstance(error, (PySparkException, Py4JError))
-    text = _text(error)
-    said = short_java_error(text) if is_sparks else text.strip().partition("\n")[0]
+    exit_code, text = _jvm_exit(error), _text(error)
+    said = short_java_error(text) if _is_sparks(error) else text.strip().partition("\n")[0]
     died = "" if exit_code is None else f"the JVM of Spark's driver died, with exit code {exit_code}: "
-    return died + (said if is_sparks and _CLASS.match(said) else f"{type(error).__name__}: {said}")
+    return died + (said if _is_sparks(error) and _CLASS.match(said) else f"{type(error).__name__}: {said}")
 
 
-_RAISED = re.compile(r"^hivesink\.errors\.(\w+): (.+)$", re.MULTILINE)
+def _is_sparks(error: BaseException) -> bool:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
-_CLASS = re.compile(r"(?:[a-z]\w*\.)+[A-Z][\w$]*(?:: |$)")
-
-
-def _carried_by_spark(error: BaseException, job: Path) -> JobFailed | None:
-    """An error of the sink in the text of Spark's: plain `foreachBatch` raises no other."""
-    raised = _RAISED.findall(_text(error))
-    if not raised:
-        return None
-    name, text = raised[-1]
-    kind = getattr(errors, name, None)
-    retryable = isinstance(kind, type) and issubclass(kind, HiveSinkError) and kind.retryable
-    return JobFailed(job, text, retryable=retryable)
+    return isinstance(error, (PySparkException, Py4JError))
 
 
 def _has_ended_heap(error: BaseException) -> bool:
@@ -189,13 +184,6 @@ def _lost_cluster() -> bool:
     return True
 
 
-def _text(error: BaseException) -> str:
-    """The texts of the error and its causes, with Java's stack traces as far as the JVM can still be asked."""
-    return "\n".join(
-        text for cause in _causes(error) for text in (_said(cause), str(getattr(cause, "_stackTrace", "")))
-    )
-
-
 def _causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:
@@ -203,8 +191,13 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__
 
 
-def _said(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  py4j asks the JVM for a Java error's text, and the JVM may have died
-        return "java.net.ConnectException: the JVM that could say more is gone"
+def _text(error: BaseException) -> str:
+    """The texts of the error and its causes, with Java's stack traces as far as the JVM can still be asked."""
+    texts = []
+    for cause in _causes(error):
+        try:
+            texts.append(str(cause))
+        except Exception:  # noqa: BLE001  py4j asks the JVM for a Java error's text, and the JVM may have died
+            texts.append("java.net.ConnectException: the JVM that could say more is gone")
+        texts.append(str(getattr(cause, "_stackTrace", "")))
+    return "\n".join(texts)

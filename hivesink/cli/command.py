@@ -1,10 +1,11 @@
-"""What the commands share: options, and the frame that turns errors into one line and an exit code."""
+"""The commands put together: options that they share, and the frame that turns errors into a line and an exit code."""
 
 from __future__ import annotations
 
 import inspect
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
@@ -13,19 +14,44 @@ from importlib import import_module
 from inspect import Parameter
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
 
 from hivesink import __version__
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, code_of
-from hivesink.cli.output import Output, output, redact, silence
+from hivesink.cli.output import Output, redact, silence
 from hivesink.config.plugins import also_in
 from hivesink.core.table import TableName
 from hivesink.errors import HiveSinkError, InvalidOption, WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+_MODULES = {
+    "ddl": "metastore",
+    "run": "run",
+    "init": "preview",
+    "preview": "preview",
+    "query": "query",
+    "status": "status",
+    "show": "show",
+    "partitions": "status",
+    "wait": "status",
+    "verify": "verify",
+    "rejects": "rejects",
+    "recover": "recover",
+    "clean": "verify",
+    "reset": "recover",
+    "metastore": "metastore",
+    "prepare": "metastore",
+}
+"""Each command, and the module that has it."""
+_GROUPS = {"ddl": "ddl", "metastore": "embedded", "rejects": "rejects"}
+"""Commands with commands of their own, and what the module calls them."""
+
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+"""Older typers raise click's, newer ones their own."""
 
 
 @contextmanager
@@ -45,8 +71,6 @@ def table_name(text: str | None) -> str | None:
     return text
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document; errors are JSON too.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error, and what Spark logs.")]
 Metastore = Annotated[
     str | None,
     typer.Option(
@@ -57,30 +81,42 @@ Metastore = Annotated[
     ),
 ]
 Table = Annotated[str, typer.Argument(help="The table, as database.table.", metavar="TABLE", callback=table_name)]
-Writer = Annotated[
-    str | None, typer.Option("--writer", metavar="NAME", help="Only this writer. Default: all writers of the table.")
-]
-_SHARED = {"json": Json, "debug": Debug}
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")]
 
-_KEYWORD = Parameter.KEYWORD_ONLY
+_SHARED = """
+    --json: Print one JSON document; errors are JSON too.
+    --debug: Show the stack trace of an error, and what Spark logs.
+    --writer NAME: Only this writer. Default: all writers of the table.
+    --dry-run: Only show what would be done.
+    --yes: Don't ask for confirmation.
+"""
+_OPTION = re.compile(r"^    (--([a-z0-9-]+))(?: (\S+))?: (.+(?:\n     +.+)*)\n", re.MULTILINE)
 
 
 def command(body: Callable[..., None]) -> Callable[..., None]:
     """The command that calls `body` with the output that --json chooses, and takes --json and --debug.
 
-    A body whose second parameter is `opened` gets that table open, and the command takes TABLE and --metastore.
+    A body whose second parameter is `opened` gets that table open, and the command takes TABLE and --metastore. Its
+    options are described in the docstring, each in a line that begins with `--option METAVAR: `. Numbers are at least
+    1, or 0 where that is the default.
     """
+    keyword, text = Parameter.KEYWORD_ONLY, body.__doc__ or ""
+    options = {found[2].replace("-", "_"): found for found in _OPTION.finditer(_SHARED + text)}
     arguments = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
     opens = bool(arguments) and arguments[0].name == "opened"
     if opens:
-        arguments[0] = Parameter("table", _KEYWORD, annotation=Table)
-        arguments.append(Parameter("metastore", _KEYWORD, default=None, annotation=Metastore))
-    arguments += (Parameter(name, _KEYWORD, default=False, annotation=of) for name, of in _SHARED.items())
+        arguments[0] = Parameter("table", keyword, annotation=Table)
+        arguments.append(Parameter("metastore", keyword, default=None, annotation=Metastore))
+    arguments += (Parameter(name, keyword, default=False, annotation=bool) for name in ("json", "debug"))
+    for place, argument in enumerate(arguments):
+        kind, found = argument.annotation, options.get(argument.name.rstrip("_"))
+        if found and get_origin(kind) is not Annotated:
+            least = int(bool(argument.default)) if kind in {int, int | None} else None
+            told = typer.Option(found[1], metavar=found[3], help=" ".join(found[4].split()), min=least)
+            kind = Annotated[kind, told]
+        arguments[place] = argument.replace(kind=keyword, annotation=kind)
 
     def run(*, json: bool, debug: bool, **values: Any) -> None:
-        with reporting(as_json=json, debug=debug) as out:
+        with reporting(Output(json), debug=debug) as out:
             if not opens:
                 body(out, **values)
                 return
@@ -89,26 +125,19 @@ def command(body: Callable[..., None]) -> Callable[..., None]:
             with open_table(values.pop("table"), values.pop("metastore")) as opened:
                 body(out, opened, **values)
 
-    run.__name__, run.__doc__ = body.__name__, body.__doc__
+    run.__name__, run.__doc__ = body.__name__, _OPTION.sub("", text)
     run.__annotations__ = {argument.name: argument.annotation for argument in arguments}
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
-        [argument.replace(kind=_KEYWORD) for argument in arguments]
-    )
+    run.__signature__ = inspect.Signature(arguments)  # type: ignore[attr-defined]  # typer reads it
     return run
 
 
-UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-"""Older typers raise click's, newer ones their own."""
-
-
 @contextmanager
-def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
+def reporting(out: Output, *, debug: bool) -> Iterator[Output]:
     """Run a command's body. Report an error in one line and exit with its code.
 
     `debug` adds the stack trace, and sets $HIVESINK_DEBUG: a Spark that the command or its job starts logs warnings.
     The user's own classes are also looked for in `jobs` in the current folder.
     """
-    out = output(as_json=as_json)
     if debug:
         os.environ["HIVESINK_DEBUG"] = "1"
     try:
@@ -136,6 +165,11 @@ def reporting(*, as_json: bool, debug: bool) -> Iterator[Output]:
         raise typer.Exit(code) from None
 
 
+class _Unexpected(Exception):
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"unexpected {type(error).__name__}: {error}; run the command with --debug for a stack trace")
+
+
 def confirm(out: Output, lines: Sequence[str], question: str, would: str) -> None:
     """Ask on standard error, after `lines`. As JSON nobody can answer: WrongUsage says what it `would` do."""
     if out.is_json:
@@ -145,42 +179,9 @@ def confirm(out: Output, lines: Sequence[str], question: str, would: str) -> Non
     typer.confirm(question, abort=True, err=True)
 
 
-class _Unexpected(Exception):
-    def __init__(self, error: Exception) -> None:
-        super().__init__(f"unexpected {type(error).__name__}: {error}; run the command with --debug for a stack trace")
-
-
-_MODULES = {
-    "ddl": "metastore",
-    "run": "run",
-    "init": "preview",
-    "preview": "preview",
-    "query": "query",
-    "status": "status",
-    "show": "show",
-    "partitions": "status",
-    "wait": "status",
-    "verify": "verify",
-    "rejects": "rejects",
-    "recover": "recover",
-    "clean": "verify",
-    "reset": "reset",
-    "metastore": "metastore",
-    "prepare": "metastore",
-}
-"""Each command, and the module that has it."""
-_GROUPS = {"ddl": "ddl", "metastore": "embedded", "rejects": "rejects"}
-"""Commands with commands of their own, and what the module calls them."""
-
-
 def app(*names: str) -> typer.Typer:
     """The command line with these commands; with all of them for none. Others aren't imported: that takes a second."""
-    made = typer.Typer(
-        name="hivesink",
-        help="A streaming sink for Hive tables that writes each event exactly once.",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-    )
+    made = typer.Typer(name="hivesink", no_args_is_help=True, pretty_exceptions_enable=False)
     made.callback()(_hivesink)
     for name in names or _MODULES:
         module = import_module(f"hivesink.cli.{_MODULES[name]}")
@@ -211,25 +212,23 @@ def call(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # Thrift's sockets log the errors that they then raise.
-    logging.getLogger("thrift").addHandler(logging.NullHandler())
-    logging.getLogger("thrift").propagate = False
-    # sqlglot logs what it doesn't know; here that is an error with a line, or a reason to ask Spark.
-    logging.getLogger("sqlglot").addHandler(logging.NullHandler())
-    logging.getLogger("sqlglot").propagate = False
+    # Thrift's sockets log the errors that they then raise; sqlglot logs what it doesn't know, which is an error with
+    # a line here, or a reason to ask Spark.
+    for name in ("thrift", "sqlglot"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
+        logging.getLogger(name).propagate = False
     try:
         # Where an option comes first, as in `--help`, all are needed.
         named = (name for name in arguments[:1] if name in _MODULES)
         code = app(*named)(arguments or ["--help"], prog_name="hivesink", standalone_mode=False)
     except (UsageError, WrongUsage) as error:
-        wrong = error if isinstance(error, WrongUsage) else WrongUsage((_usage(error),))
-        output(as_json="--json" in arguments).fail(wrong)
+        wrong: Exception = error
+        if not isinstance(error, WrongUsage):
+            context = getattr(error, "ctx", None)
+            where = context.command_path if context is not None else "hivesink"
+            message = error.format_message() if hasattr(error, "format_message") else str(error)
+            text = " ".join(message.replace(": Value error, ", ": ").split()).rstrip(".")
+            wrong = WrongUsage((f"{text}; see `{where} --help`",))
+        Output("--json" in arguments).fail(wrong)
         return ExitCode.USAGE
     return code if isinstance(code, int) else ExitCode.DONE
-
-
-def _usage(error: Exception) -> str:
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "hivesink"
-    message = error.format_message() if hasattr(error, "format_message") else str(error)
-    return f"{' '.join(message.replace(': Value error, ', ': ').split()).rstrip('.')}; see `{command} --help`"

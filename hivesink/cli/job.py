@@ -1,4 +1,4 @@
-"""Runs a job file as `__main__`, and turns whatever it raises into an exit code and one line.
+"""Runs a job file as `__main__`, shows its progress, and turns whatever it raises into an exit code and one line.
 
 SIGTERM stops the job's queries after their current batch, so that `awaitTermination` returns; a second SIGTERM cuts the
 job off. When `hivesink run` dies, the job gets the first SIGTERM.
@@ -26,7 +26,7 @@ from rich.live import Live
 from rich.text import Text
 
 from hivesink.cli.codes import BY_SIGNAL, translate
-from hivesink.cli.output import output, redact
+from hivesink.cli.output import Output, redact
 from hivesink.spark.query import active_queries, progress_of_all, settle_all, wait_for_batch
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def main(arguments: list[str], leaving: Leaving) -> None:
     flags = set()
     while arguments and arguments[0].startswith("--"):
         flags.add(arguments.pop(0))
-    job = _Job(Path(arguments[0]), "--json" in flags, "--debug" in flags, leaving)
+    job = _Job(Path(arguments[0]), Output("--json" in flags), "--debug" in flags, leaving)
     # Py4J logs what a callback raised, and the query raises that anyway.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     logging.getLogger("py4j").propagate = job.debug
     signal.signal(signal.SIGTERM, job.on_sigterm)
     threading.excepthook = job.on_thread_error
     sys.argv = arguments
-    # As with `python JOB.py`; `-m` puts the current folder there.
+    # As with `python JOB.py`; `-c` puts the current folder there.
     sys.path[0] = str(job.path.resolve().parent)
     with progress(live=not flags and is_live(sys.stderr, os.environ)):
         job.run()
@@ -67,7 +67,7 @@ class _Job:
     """A job file, and how its run is told. `leaving` gets its exit code."""
 
     path: Path
-    as_json: bool
+    out: Output
     debug: bool
     leaving: Leaving
     _process: int = field(default_factory=os.getpid)
@@ -102,7 +102,7 @@ class _Job:
         with suppress(Exception):  # Nobody may listen any more.
             if self.debug:
                 print(redact("".join(traceback.format_exception(error))), file=sys.stderr, end="")
-            output(as_json=self.as_json).fail(failure)
+            self.out.fail(failure)
         return code
 
     def on_thread_error(self, ended: threading.ExceptHookArgs) -> None:
@@ -123,31 +123,24 @@ class _Job:
 def _stop_queries() -> None:
     """Stop each query, and those that start from now on, between two batches if that takes no minute.
 
-    If there is none, end the job itself.
+    If there is none, or the JVM doesn't answer, end the job itself.
     """
-    if not _stop_active():
-        os.kill(os.getpid(), signal.SIGTERM)
+    is_first = True
     while True:
+        queries: list[Any] = []
+        try:
+            spark = sys.modules.get("pyspark.sql")
+            session = spark.SparkSession._instantiatedSession if spark else None  # noqa: SLF001  the public one asks the JVM for this thread's
+            queries += [*active_queries(), *(session.streams.active if session is not None else ())]
+            for query in queries:
+                wait_for_batch(query)
+                query.stop()
+        except Exception:  # noqa: BLE001  the job then ends as if it had no query
+            queries.clear()
+        if is_first and not queries:
+            os.kill(os.getpid(), signal.SIGTERM)
+        is_first = False
         time.sleep(0.5)
-        _stop_active()
-
-
-def _stop_active() -> bool:
-    """Whether there were queries, and all are stopped."""
-    try:
-        spark = sys.modules.get("pyspark.sql")
-        session = spark.SparkSession._instantiatedSession if spark else None  # noqa: SLF001  the public one asks the JVM for this thread's
-        queries: list[Any] = [*active_queries(), *(session.streams.active if session is not None else ())]
-        for query in queries:
-            wait_for_batch(query)
-            query.stop()
-    except Exception:  # noqa: BLE001  if the JVM doesn't answer, the job ends as if it had no query
-        return False
-    return bool(queries)
-
-
-_PER_SECOND = 2
-_STARTING = "Spark is starting"
 
 
 def is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -157,9 +150,15 @@ def is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 @contextmanager
 def progress(*, live: bool) -> Iterator[None]:
-    """Show the progress of the block's queries on standard error."""
+    """Show the progress of the block's queries on standard error: a live line for each, or a log line per epoch."""
     if not live:
-        _log_epochs()
+        # The sink's log lines, unless the job has its own logging.
+        handler = logging.StreamHandler(sys.stderr)
+        handler.addFilter(lambda _: not logging.getLogger().handlers)
+        logger = logging.getLogger("hivesink")
+        logger.addHandler(handler)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.INFO)
         yield
         return
     # What Python prints appears above. Standard output stays what it is if it goes elsewhere.
@@ -168,7 +167,7 @@ def progress(*, live: bool) -> Iterator[None]:
     shown = Live(
         get_renderable=lambda: _lines(console.width, None if is_over.is_set() else begun),
         console=console,
-        refresh_per_second=_PER_SECOND,
+        refresh_per_second=2,
         redirect_stdout=sys.stdout.isatty(),
     )
     os.register_at_fork(after_in_child=_plain)
@@ -187,7 +186,8 @@ def _lines(width: int, begun: float | None) -> Text:
     if not told and begun is not None:
         # A job may make its session in any way: that there is a context is all that is known of it.
         spark = sys.modules.get("pyspark")
-        what = "Spark is up, no query has started" if spark and spark.SparkContext._active_spark_context else _STARTING  # noqa: SLF001  the public ways start one
+        is_up = spark is not None and spark.SparkContext._active_spark_context is not None  # noqa: SLF001  the public ways start one
+        what = "Spark is up, no query has started" if is_up else "Spark is starting"
         told = [f"{what} ({time.monotonic() - begun:.0f} s)"]
     # Wrapped here: in a narrow terminal how far the query is behind must not be cut off.
     lines = (line for text in told for line in wrap(text, max(width - 1, 1), subsequent_indent="  "))
@@ -199,13 +199,3 @@ def _plain() -> None:
     for name in ("stdout", "stderr"):
         if isinstance(stream := getattr(sys, name), FileProxy):
             setattr(sys, name, stream.rich_proxied_file)
-
-
-def _log_epochs() -> None:
-    """Let the sink's log lines out on standard error, unless the job has its own logging."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(lambda _: not logging.getLogger().handlers)
-    logger = logging.getLogger("hivesink")
-    logger.addHandler(handler)
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""`hivesink ddl`: tables as DDL files declare them; `hivesink metastore`: the embedded server that holds them."""
+"""`hivesink ddl`: tables as DDL files declare them; the embedded metastore; and what a new machine fetches."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import typer
 
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, command
-from hivesink.cli.output import Line, Output, Report, tell
+from hivesink.cli.output import Line, Output, tell
 from hivesink.config import options
 from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
 from hivesink.embedded import metastore as server
-from hivesink.embedded.metastore import loopback_classes
 from hivesink.hiveql.apply import Catalog, Plan, plan_all, refuse_differences
 from hivesink.hiveql.apply import apply as apply_all
 from hivesink.hiveql.parse import parse_path
@@ -38,8 +37,8 @@ embedded = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or 
 
 DdlPath = Annotated[Path, typer.Argument(help="A .sql file, or a folder of them.", metavar="PATH", exists=True)]
 
-_STYLES = {"create": "green", "alter": "yellow"}
-_DONE = {"create": "d", "alter": " (done)"}
+_SAID = {"create": ("green", "d"), "alter": ("yellow", " (done)")}
+"""Of an action its colour, and what its line has at the end once it is done."""
 
 
 @ddl.command()
@@ -53,7 +52,7 @@ def plan(out: Output, path: DdlPath, *, metastore: Metastore = None) -> None:
     """
     specs = declared_in(path)
     plans = plan_all(specs, _catalog(metastore))
-    out.show(_plan_report(plans, done=False))
+    _show_plans(out, plans, done=False)
     refuse_differences(plans)
 
 
@@ -67,8 +66,7 @@ def apply(out: Output, path: DdlPath, *, metastore: Metastore = None) -> None:
     Example: hivesink ddl apply ddl/flights.sql
     """
     specs = declared_in(path)
-    plans = apply_all(specs, _catalog(metastore))
-    out.show(_plan_report(plans, done=True))
+    _show_plans(out, apply_all(specs, _catalog(metastore)), done=True)
 
 
 def declared_in(path: Path) -> Sequence[TableSpec]:
@@ -91,13 +89,14 @@ def _catalog(address: str | None) -> Catalog:
     return catalog(metastore_address(address, site), site)
 
 
-def _plan_report(plans: Sequence[Plan], *, done: bool) -> Report:
+def _show_plans(out: Output, plans: Sequence[Plan], *, done: bool) -> None:
     tables = [{"table": str(step.name), "action": step.action, "detail": str(step).splitlines()} for step in plans]
-    shown = [step for step in plans if not step.differences]
-    lines = [
-        Line(f"{step}{_DONE.get(step.action, '') if done else ''}", _STYLES.get(step.action, "")) for step in shown
-    ]
-    return Report({"done": done, "tables": tables}, lines)
+    lines = []
+    # Differences are told as an error.
+    for step in (step for step in plans if not step.differences):
+        style, end = _SAID.get(step.action, ("", ""))
+        lines.append(Line(f"{step}{end if done else ''}", style))
+    out.show({"done": done, "tables": tables}, lines)
 
 
 @embedded.command()
@@ -127,17 +126,17 @@ def status(out: Output) -> None:
 
     Example: hivesink metastore status
     """
-    server_status = _serve(out, server.status)
-    if not server_status.running:
+    if not _serve(out, server.status):
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _serve(out: Output, act: Callable[[], server.MetastoreStatus]) -> server.MetastoreStatus:
-    server_status, text = act(), "is stopped"
-    if server_status.running:
-        text = f"is running at {server_status.uri} (process {server_status.pid}), warehouse {server_status.warehouse}"
-    out.show(Report(asdict(server_status), [Line(f"the metastore of {server_status.home} {text}")]))
-    return server_status
+def _serve(out: Output, act: Callable[[], server.MetastoreStatus]) -> bool:
+    """Whether it is running then."""
+    now, text = act(), "is stopped"
+    if now.running:
+        text = f"is running at {now.uri} (process {now.pid}), warehouse {now.warehouse}"
+    out.show(asdict(now), [Line(f"the metastore of {now.home} {text}")])
+    return now.running
 
 
 @command
@@ -155,11 +154,11 @@ def prepare(out: Output) -> None:
             tell(f"fetching {jar_set.name}: {len(jar_set.coordinates)} jars")
             jars.fetch(jar_set)
     # All else that a start writes into the cache, which may be read-only later.
-    loopback_classes()
+    server.loopback_classes()
     for kind in LOGGING:
         log4j_file(kind)
     tell("writing an archive of Spark's classes, which takes half a minute")
     path = archive.make(jars.fetched(connector))
     names = [jar_set.name for jar_set in sets]
-    lines = (f"ready: {', '.join(names)}", f"ready: {path} ({path.stat().st_size >> 20} MB)")
-    out.show(Report({"jars": names, "archive": str(path)}, tuple(Line(line) for line in lines)))
+    lines = [Line(f"ready: {', '.join(names)}"), Line(f"ready: {path} ({path.stat().st_size >> 20} MB)")]
+    out.show({"jars": names, "archive": str(path)}, lines)

@@ -1,4 +1,4 @@
-"""What a command prints: a report, as text or as a JSON document, and errors in a line."""
+"""What a command prints: text or a JSON document, an error in a line, and values alike whoever read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from json import dumps
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from hivesink.core.table import Array, Map, Primitive, Struct
 from hivesink.errors import DdlInvalid, HiveSinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from hivesink.core.table import HiveType
@@ -41,7 +40,7 @@ _SECRETS = (
     ),
 )
 
-UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What steers a terminal: control characters, ends of lines, the direction of text. And halves of characters."""
 
 _NARROWEST = 8
@@ -58,20 +57,60 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table; the columns in `right` are right-aligned. A cell is a Line where it has a style."""
+    """A table; the columns in `right` are right-aligned. A cell is a Line where it has a style; None is `-`."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
-    right: frozenset[str] = frozenset()
+    right: Collection[str] = ()
+
+    @classmethod
+    def of(cls, title: str, rows: Sequence[Mapping[str, object]], *right: str) -> Grid:
+        """One with the same objects as the JSON document: their keys are the columns."""
+        return cls(title, [*rows[0]] if rows else (), [[*row.values()] for row in rows], right)
+
+
+MOST = 20
+"""Rows of a kind that are printed, where there may be thousands."""
+
+
+def first(title: str, rows: Sequence[Mapping[str, object]], what: str, *right: str) -> Iterator[Line | Grid]:
+    """The first of `rows`, and a line for how many more of `what` there are."""
+    yield Grid.of(title, rows[:MOST], *right)
+    if len(rows) > MOST:
+        yield Line(f"… and {len(rows) - MOST:,} more {what}")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """A command's result: `data` is the JSON document, `blocks` are the text."""
+class Output:
+    """For people text; with `is_json` for programs a document on standard output, and errors as JSON."""
 
-    data: Mapping[str, Any]
-    blocks: Sequence[Line | Grid]
+    is_json: bool = False
+
+    def show(self, data: Mapping[str, Any], blocks: Iterable[Line | Grid]) -> None:
+        """Print a command's result: `data` is the JSON document, `blocks` are the text."""
+        if self.is_json:
+            print(json.dumps(data, default=jsonable, indent=2, ensure_ascii=False))
+            return
+        console = _console(sys.stdout)
+        for block in blocks:
+            if isinstance(block, Line):
+                console.print(_text(block), soft_wrap=True)
+            elif block.rows:
+                console.print(_table(block, console.width))
+
+    def fail(self, error: BaseException) -> None:
+        """Tell an error on standard error: in a line, or in one for each problem in DDL files."""
+        ours = error if isinstance(error, HiveSinkError) else None
+        lines, code = error_lines(error), ours and ours.code
+        if self.is_json:
+            fields = {"type": type(error).__name__, "code": code, "message": "\n".join(lines)}
+            retryable = {"retryable": ours is not None and ours.retryable}
+            print(json.dumps({"error": {**fields, **retryable}}, ensure_ascii=False), file=sys.stderr)
+            return
+        for line in lines:
+            said = Text.assemble(("hivesink: ", "bold red"), printable(line), (f" [{code}]" if code else "", "dim"))
+            _console(sys.stderr).print(said, soft_wrap=True)
 
 
 def tell(line: str) -> None:
@@ -86,53 +125,6 @@ def silence(*streams: TextIO) -> None:
     """Nobody reads them any more. Without this the interpreter complains when it exits."""
     for stream in streams:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-class TextOutput:
-    """For people: a report on standard output; on standard error a line per error, or per problem in DDL files."""
-
-    is_json = False
-
-    def show(self, report: Report) -> None:
-        console = _console(sys.stdout)
-        for block in report.blocks:
-            if isinstance(block, Line):
-                console.print(_text(block), soft_wrap=True)
-            elif block.rows:
-                is_wide = len(block.columns) * _NARROWEST > console.width
-                console.print(_records(block) if is_wide else _grid(block))
-
-    def fail(self, error: BaseException) -> None:
-        code = f" [{error.code}]" if isinstance(error, HiveSinkError) else ""
-        for line in error_lines(error):
-            said = Text.assemble(("hivesink: ", "bold red"), printable(line), (code, "dim"))
-            _console(sys.stderr).print(said, soft_wrap=True)
-
-
-class JsonOutput:
-    """For programs: a JSON document on standard output, and an error as a line of JSON on standard error."""
-
-    is_json = True
-
-    def show(self, report: Report) -> None:
-        print(json.dumps(report.data, default=jsonable, indent=2, ensure_ascii=False))
-
-    def fail(self, error: BaseException) -> None:
-        fields = {
-            "type": type(error).__name__,
-            "code": error.code if isinstance(error, HiveSinkError) else None,
-            "message": "\n".join(error_lines(error)),
-            "retryable": isinstance(error, HiveSinkError) and error.retryable,
-        }
-        print(json.dumps({"error": fields}, ensure_ascii=False), file=sys.stderr)
-
-
-Output = TextOutput | JsonOutput
-
-
-def output(*, as_json: bool) -> Output:
-    """The output that `--json` chooses."""
-    return JsonOutput() if as_json else TextOutput()
 
 
 def error_lines(error: BaseException) -> list[str]:
@@ -155,7 +147,7 @@ def redact(text: str) -> str:
 
 def printable(text: str) -> str:
     """`text` with JSON's escapes for what would steer a terminal."""
-    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def jsonable(value: object) -> Any:  # noqa: PLR0911  a return for each type
@@ -179,52 +171,30 @@ def jsonable(value: object) -> Any:  # noqa: PLR0911  a return for each type
     return str(value)
 
 
-def _console(stream: TextIO) -> Console:
-    # Outside a terminal paths must not wrap.
-    width = None if stream.isatty() else 250
-    return Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
-
-
-def _grid(block: Grid) -> Table:
-    table = Table(title=block.title or None, title_justify="left", title_style="bold")
-    for column in block.columns:
-        table.add_column(column, justify="right" if column in block.right else "left", overflow="fold")
-    for row in block.rows:
-        table.add_row(*map(_text, row))
-    return table
-
-
-def _records(block: Grid) -> Table:
-    """The grid turned: a line for each value, since its columns would be too narrow to read."""
-    table = Table(title=block.title or None, title_justify="left", title_style="bold", show_header=False)
-    table.add_column(justify="right")
-    table.add_column(overflow="fold")
-    for row in block.rows:
-        for name, value in zip(block.columns, row, strict=True):
-            table.add_row(_text(name), _text(value))
-        table.add_section()
-    return table
-
-
-def _text(value: object) -> Text:
-    line = value if isinstance(value, Line) else Line("" if value is None else str(value))
-    return Text("\n".join(map(printable, line.text.split("\n"))), style=line.style)
-
-
-def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: PLR0911  one per type
-    """As JSON: its objects have only text keys, Hive's maps have any primitive.
+def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: C901, PLR0911  one per type
+    """A row's value as JSON: its objects have only text keys, Hive's maps have any primitive.
 
     Without a `kind`, what it would tell is left as it is: a FLOAT has the digits of the double that Python holds
     (0.10000000149011612 for 0.1), a map in Arrow's form stays a list of pairs, and a time that came as text is text.
     """
     match cell:
-        case str():
-            return _read(cell, kind)
+        case str() if kind is Primitive.DATE:
+            # Python has no years beyond 9999: such a time stays text.
+            with suppress(ValueError):
+                return date.fromisoformat(cell)
+        case str() if kind is Primitive.TIMESTAMP:
+            seconds, _, fraction = cell.partition(".")
+            with suppress(ValueError):
+                return datetime.fromisoformat(f"{seconds}.{fraction[:6].ljust(6, '0')}")
+        case str() if isinstance(kind, table.Decimal):
+            return Decimal(cell)
         case dict() if isinstance(kind, Struct):
             return {name: plain(part, of) for (name, part), (_, of) in zip(cell.items(), kind.fields, strict=True)}
         case dict():
             key_kind, value_kind = (kind.key, kind.value) if isinstance(kind, Map) else (None, None)
-            return {_key(key, key_kind): plain(part, value_kind) for key, part in cell.items()}
+            keys = (plain(key, key_kind) for key in cell)
+            texts = (key if isinstance(key, str) else json.dumps(key, default=jsonable).strip('"') for key in keys)
+            return {text: plain(part, value_kind) for text, part in zip(texts, cell.values(), strict=True)}
         case tuple() if hasattr(cell, "__fields__"):
             # A struct of Spark's, whose field names keep their case.
             kinds = [part for _, part in kind.fields] if isinstance(kind, Struct) else [None] * len(cell)
@@ -254,39 +224,58 @@ def shown(cell: Any) -> str:
     match cell:
         case None:
             return "NULL"
-        case str():
-            is_odd = cell in ("", "NULL") or cell.startswith('"') or cell != cell.strip() or UNSAFE.search(cell)
-            return _quoted(cell) if is_odd else cell
+        case str() if not (cell in {"", "NULL"} or cell[0] == '"' or cell != cell.strip() or _UNSAFE.search(cell)):
+            return cell
         case datetime():
             return cell.isoformat(" ")
-        case bool() | list() | dict():
-            return _quoted(cell)
+        case str() | bool() | list() | dict():
+            # JSON escapes only a part of what a terminal acts on.
+            return printable(json.dumps(cell, default=jsonable, ensure_ascii=False))
         case int():
             return str(cell)
     return str(jsonable(cell))
 
 
-def _quoted(cell: Any) -> str:
-    # JSON escapes only a part of what a terminal acts on.
-    return printable(dumps(cell, default=jsonable, ensure_ascii=False))
+def cell_text(value: object) -> Line:
+    """A cell of a Grid as a Line: times to the second, fractions rounded, None as `-`."""
+    match value:
+        case Line():
+            return value
+        case None:
+            return Line("-")
+        case datetime():
+            return Line(f"{value:%Y-%m-%d %H:%M:%S}")
+        case float():
+            return Line(f"{value:,.0f}")
+    return Line(str(value))
 
 
-def _key(key: Any, kind: HiveType | None) -> str:
-    """As the same value is printed in JSON elsewhere."""
-    text = plain(key, kind)
-    return text if isinstance(text, str) else dumps(text, default=jsonable).strip('"')
+def _console(stream: TextIO) -> Console:
+    # Outside a terminal paths must not wrap.
+    width = None if stream.isatty() else 250
+    return Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
 
 
-def _read(text: str, kind: HiveType | None) -> Any:
-    """The value of a date, a timestamp or a decimal that came as text; text where Python has no such year."""
-    match kind:
-        case Primitive.DATE:
-            with suppress(ValueError):
-                return date.fromisoformat(text)
-        case Primitive.TIMESTAMP:
-            seconds, _, fraction = text.partition(".")
-            with suppress(ValueError):
-                return datetime.fromisoformat(f"{seconds}.{fraction[:6].ljust(6, '0')}")
-        case table.Decimal():
-            return Decimal(text)
-    return text
+def _table(block: Grid, width: int) -> Table:
+    """Turned, with a line for each value, where the columns would be too narrow to read."""
+    is_turned = len(block.columns) * _NARROWEST > width
+    drawn = Table(title=block.title or None, title_justify="left", title_style="bold", show_header=not is_turned)
+    if is_turned:
+        drawn.add_column(justify="right")
+        drawn.add_column(overflow="fold")
+    else:
+        for column in block.columns:
+            drawn.add_column(column, justify="right" if column in block.right else "left", overflow="fold")
+    for row in block.rows:
+        if not is_turned:
+            drawn.add_row(*map(_text, row))
+            continue
+        for name, value in zip(block.columns, row, strict=True):
+            drawn.add_row(_text(name), _text(value))
+        drawn.add_section()
+    return drawn
+
+
+def _text(value: object) -> Text:
+    line = cell_text(value)
+    return Text("\n".join(map(printable, line.text.split("\n"))), style=line.style)

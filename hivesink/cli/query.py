@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from hivesink.cli.codes import summary
 from hivesink.cli.command import Metastore, command, given
-from hivesink.cli.output import Grid, Line, Output, Report, plain, shown, tell
+from hivesink.cli.output import Grid, Line, Output, plain, shown, tell
 from hivesink.config.site import Site
 from hivesink.core.progress import count
 from hivesink.core.typetext import known_type
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hivesink.core.table import HiveType
-
-PASSWORD = "HIVESINK_HIVESERVER2_PASSWORD"  # noqa: S105  the variable's name
 
 
 class Engine(Enum):
@@ -44,40 +42,6 @@ class Answer(NamedTuple):
 
 
 Sql = Annotated[str, typer.Argument(help="One SQL statement.", metavar="SQL")]
-HiveServer2 = Annotated[
-    str | None,
-    typer.Option("--hiveserver2", metavar="HOST:PORT", help="Ask this HiveServer2, also without --engine."),
-]
-EngineOption = Annotated[
-    Engine | None,
-    typer.Option(
-        "--engine",
-        help="Who answers. Default: duckdb, and spark for what duckdb can't answer.",
-        metavar="duckdb|spark|hiveserver2",
-    ),
-]
-AuthOption = Annotated[
-    Auth | None,
-    typer.Option("--auth", help="HiveServer2's authentication. Default: hive-site.xml's, or NONE.", metavar="AUTH"),
-]
-User = Annotated[
-    str | None, typer.Option("--user", help="The user name for HiveServer2. Default: this user.", metavar="NAME")
-]
-PasswordFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--password-file",
-        help=f"A file with the LDAP password. Or set {PASSWORD}.",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-    ),
-]
-Service = Annotated[
-    str | None,
-    typer.Option("--kerberos-service", help="HiveServer2's Kerberos service. Default: `hive`.", metavar="NAME"),
-]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many rows to fetch at most.")]
 
 
 @command
@@ -85,13 +49,11 @@ def query(
     out: Output,
     sql: Sql,
     *,
-    engine: EngineOption = None,
-    hiveserver2: HiveServer2 = None,
-    auth: AuthOption = None,
-    user: User = None,
-    password_file: PasswordFile = None,
-    kerberos_service: Service = None,
-    limit: Limit = 1000,
+    engine: Engine | None = None,
+    hiveserver2: str | None = None,
+    auth: Auth | None = None,
+    user: str | None = None,
+    limit: int = 1000,
     metastore: Metastore = None,
 ) -> None:
     """Run one SQL statement and print its rows.
@@ -100,15 +62,24 @@ def query(
     local Spark session starts, which takes longer. In JSON, times are ISO 8601, decimals are text, bytes are base64.
 
     Example: hivesink query "SELECT count(*) FROM demo.flights"
+
+    --engine duckdb|spark|hiveserver2: Who answers. Default: duckdb, and spark for what duckdb can't answer.
+    --hiveserver2 HOST:PORT: Ask this HiveServer2, also without --engine.
+    --auth AUTH: HiveServer2's authentication. Default: hive-site.xml's, or NONE.
+    --user NAME: The user name for HiveServer2. Default: this user.
+    --limit N: How many rows to fetch at most.
     """
     if hiveserver2 is None and engine is Engine.HIVESERVER2:
         raise WrongUsage(("--engine hiveserver2 needs an address: add --hiveserver2 HOST:PORT",))
     if hiveserver2 is not None and engine not in {None, Engine.HIVESERVER2}:
         raise WrongUsage((f"--hiveserver2 asks HiveServer2, not {engine.value}: leave out one of the two options",))
-    by = engine or Engine.DUCKDB
+    by, site = engine or Engine.DUCKDB, Site.load(os.environ)
     if hiveserver2 is not None:
+        login = Login.of(site.hive, auth)
+        if login.auth in {Auth.LDAP.value, Auth.CUSTOM.value}:
+            login = replace(login, password=os.environ.get("HIVESINK_HIVESERVER2_PASSWORD"))
         with given():
-            hive = connect(hiveserver2, _login(auth, user, password_file, kerberos_service))
+            hive = connect(hiveserver2, replace(login, username=user))
         with hive:
             result = hive.query(sql, most=limit + 1)
         types = [known_type(column.type) for column in result.columns]
@@ -116,23 +87,18 @@ def query(
     elif by is Engine.SPARK:
         answer = _ask_spark(sql, metastore, limit + 1)
     else:
+        from hivesink.tables.duck import ask
+        from hivesink.tables.opened import metastore_address
+
         try:
-            answer = _ask_duckdb(sql, metastore, limit + 1)
+            answer = Answer(*ask(sql, lambda: metastore_address(metastore, site), site, limit + 1))
         except NotCovered as error:
             if engine is not None:
                 raise
             tell(f"duckdb doesn't answer this, and Spark starts: {error.reason}")
             by, answer = Engine.SPARK, _ask_spark(sql, metastore, limit + 1)
     tell(f"engine: {by.value}")
-    out.show(_report(by, answer, limit))
-
-
-def _ask_duckdb(sql: str, metastore: str | None, most: int) -> Answer:
-    from hivesink.tables.duck import ask
-    from hivesink.tables.opened import metastore_address
-
-    site = Site.load(os.environ)
-    return Answer(*ask(sql, lambda: metastore_address(metastore, site), site, most))
+    out.show(*_report(by, answer, limit))
 
 
 def _ask_spark(sql: str, metastore: str | None, most: int) -> Answer:
@@ -155,28 +121,11 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Answer:
         spark.stop()
 
 
-def _login(auth: Auth | None, user: str | None, password_file: Path | None, service: str | None) -> Login:
-    """The login from the options, else from the site. A password comes only from a file or the environment."""
-    site = Login.of(Site.load(os.environ).hive)
-    kind, password = auth.value if auth else site.auth, None
-    if kind == Auth.KERBEROS.value:
-        service = service or site.kerberos_service_name or "hive"
-    if password_file is not None:
-        try:
-            password = password_file.read_text(encoding="utf-8").rstrip("\r\n")
-        except OSError as error:
-            raise WrongUsage((f"--password-file {password_file}: {error.strerror}",)) from error
-    elif kind in {Auth.LDAP.value, Auth.CUSTOM.value}:
-        password = os.environ.get(PASSWORD)
-    return Login(kind, user, password, service)
-
-
-def _report(by: Engine, answer: Answer, limit: int) -> Report:
+def _report(by: Engine, answer: Answer, limit: int) -> tuple[dict[str, Any], list[Grid | Line]]:
     engine, more = by.value, len(answer.rows) > limit
     rows = [[plain(cell, kind) for cell, kind in zip(row, answer.types, strict=True)] for row in answer.rows[:limit]]
-    data = {"columns": answer.columns, "rows": rows, "more": more, "engine": engine}
     end = Line(f"{count(len(rows), 'row')} ({engine})")
     if more:
         end = Line(f"only the first {count(len(rows), 'row')} ({engine}); raise --limit to see more", "yellow")
     grid = Grid("", [*map(shown, answer.columns)], [[shown(cell) for cell in row] for row in rows])
-    return Report(data, [grid, end])
+    return {"columns": answer.columns, "rows": rows, "more": more, "engine": engine}, [grid, end]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,11 +20,11 @@ from rich.console import Console
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed, is_by_signal, meaning
 from hivesink.cli.command import Metastore, command, given
 from hivesink.cli.job import is_live
-from hivesink.cli.output import Output, Report, tell
+from hivesink.cli.output import Output, tell
 from hivesink.core.log import require_writer_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import FrameType
 
 
@@ -43,24 +43,6 @@ Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[ARGS]...", help="The job's own arguments; options among them after --."),
 ]
-RestartOption = Annotated[
-    bool,
-    typer.Option(
-        "--restart", help="Start the job again after exit code 75 and a death by signal: after 1 s, 2 s … 60 s."
-    ),
-]
-MostRestarts = Annotated[
-    int | None,
-    typer.Option("--max-restarts", metavar="N", min=0, help="With --restart: how many at most. Default: no limit."),
-]
-Named = Annotated[
-    str | None,
-    typer.Option(
-        "--writer",
-        metavar="NAME",
-        help="The writer's name, for a job that names none. Default: the file's, without .py.",
-    ),
-]
 
 
 @command
@@ -69,9 +51,9 @@ def run(
     job: Job,
     arguments: Arguments = None,
     *,
-    restart: RestartOption = False,
-    max_restarts: MostRestarts = None,
-    writer: Named = None,
+    restart: bool = False,
+    max_restarts: int | None = None,
+    writer: str | None = None,
     metastore: Metastore = None,
 ) -> None:
     """Run a job file as a program, in its own process. The file's name without .py is the default writer.
@@ -81,6 +63,10 @@ def run(
     job without a restart: its queries stop after their current batch. A second signal stops them at once.
 
     Example: hivesink run jobs/flights.py --restart
+
+    --restart: Start the job again after exit code 75 and a death by signal: after 1 s, 2 s … 60 s.
+    --max-restarts N: With --restart: how many at most. Default: no limit.
+    --writer NAME: The writer's name, for a job that names none. Default: the file's, without .py.
     """
     if writer is not None:
         # The stem is not checked here: the job may give its sink another name.
@@ -89,23 +75,20 @@ def run(
     environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
     if metastore:
         environment["HIVESINK_METASTORE"] = metastore
-    flags = [
-        flag for flag, wanted in (("--json", out.is_json), ("--debug", os.environ.get("HIVESINK_DEBUG"))) if wanted
-    ]
-    command = [sys.executable, "-c", "from hivesink.cli import child; child()", *flags, str(job), *(arguments or ())]
-    child = _Child(command, environment, quiet=out.is_json)
-    with child.signals():
-        code, restarts = child.supervise(max_restarts if restart else 0)
+    wanted = {"--json": out.is_json, "--debug": os.environ.get("HIVESINK_DEBUG")}
+    flags = [flag for flag, is_wanted in wanted.items() if is_wanted]
+    program = "from hivesink.cli import child; child()"
+    child = _Child([sys.executable, "-c", program, *flags, str(job), *(arguments or ())], environment, out)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, child.pass_on)
+    code, restarts = child.supervise(max_restarts if restart else 0)
     if child.killed_by is not None and not child.stop_asked.is_set():
-        text = (
-            f"signal {child.killed_by} ({signal.strsignal(child.killed_by)}) killed the job's process: somebody sent it"
-        )
-        text += ", or the kernel for lack of memory" if child.killed_by == signal.SIGKILL else ""
+        text = f"signal {child.killed_by} ({signal.strsignal(child.killed_by)}) killed the job's process: somebody"
+        text += " sent it, or the kernel for lack of memory" if child.killed_by == signal.SIGKILL else " sent it"
         text += ". Start the job again, it goes on from its log; --restart does that by itself"
         out.fail(JobFailed(job, text, retryable=True))
     if out.is_json:
-        data = {"job": str(job), "exit_code": code, "meaning": meaning(code), "restarts": restarts}
-        out.show(Report(data, []))
+        out.show({"job": str(job), "exit_code": code, "meaning": meaning(code), "restarts": restarts}, ())
     raise typer.Exit(code)
 
 
@@ -125,7 +108,7 @@ class _Child:
 
     command: Sequence[str]
     environment: Mapping[str, str]
-    quiet: bool
+    out: Output
     stop_asked: threading.Event = field(default_factory=threading.Event)
     killed_by: int | None = None
     """The signal that killed it last, so that it could report nothing itself."""
@@ -145,11 +128,10 @@ class _Child:
                 return code, restarts
             failures = 1 if time.monotonic() - began >= _LASTED else failures + 1
             delay = backoff(failures) * random.uniform(0.5, 1)  # noqa: S311  nobody gains by guessing it
-            what = f"hivesink: the job ended with {code} ({meaning(code)})"
-            tell(f"{what}; restart {restarts + 1} in {delay:.1f} s")
-            if self.stop_asked.wait(delay):
-                return code, restarts
             restarts += 1
+            tell(f"hivesink: the job ended with {code} ({meaning(code)}); restart {restarts} in {delay:.1f} s")
+            if self.stop_asked.wait(delay):
+                return code, restarts - 1
 
     def _run(self) -> int:
         """Run it once. Returns its exit code, or 128 + n if signal n killed it."""
@@ -157,7 +139,7 @@ class _Child:
         self._process = subprocess.Popen(  # noqa: S603  the command is our own, the job file the user's
             self.command,
             env=self.environment,
-            stdout=sys.stderr if self.quiet else None,
+            stdout=sys.stderr if self.out.is_json else None,
             start_new_session=True,
         )
         if self.stop_asked.is_set():
@@ -175,17 +157,8 @@ class _Child:
         self.killed_by = -code if code < 0 else None
         return BY_SIGNAL - code if code < 0 else code
 
-    @contextmanager
-    def signals(self) -> Iterator[None]:
-        """Pass SIGTERM and SIGINT on to the job while the block runs."""
-        before = {number: signal.signal(number, self._pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  the signal module's form
+    def pass_on(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  the signal module's form
+        """Pass SIGTERM and SIGINT on to the job."""
         self.stop_asked.set()
         if self._process is not None:
             # SIGTERM for both: PySpark handles SIGINT itself, by cancelling what runs.

@@ -1,4 +1,4 @@
-"""`hivesink show`: a picture of a table, in the terminal or as a page."""
+"""`hivesink show`: a picture of a table, in the terminal or as a page that loads nothing and runs no scripts."""
 
 from __future__ import annotations
 
@@ -6,87 +6,70 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hivesink.cli.command import command
-from hivesink.cli.output import Grid, Line, Output, Report, printable
+from hivesink.cli.output import Grid, Line, Output, cell_text, printable
 from hivesink.core.progress import count
 from hivesink.errors import WrongUsage
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.picture import picture_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from hivesink.tables.picture import EpochPicture, PartitionPicture, Picture
+    from hivesink.tables.picture import PartitionPicture, Picture
 
-Limit = Annotated[
-    int, typer.Option("--limit", metavar="N", min=1, help="How many partitions to show, the newest ones.")
-]
-All = Annotated[bool, typer.Option("--all", help="Show all partitions, however many.")]
-Html = Annotated[
-    Path | None,
-    typer.Option("--html", help="Write a page with charts to this file, which it replaces.", metavar="FILE"),
-]
 
 _BAR = 20
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 @command
-def show(out: Output, opened: OpenedTable, *, limit: Limit = 50, everything: All = False, html: Html = None) -> None:
+def show(out: Output, opened: OpenedTable, *, limit: int = 50, all_: bool = False, html: Path | None = None) -> None:
     """Draw a table's partitions over time: rows, bytes, files, rows that wait and small files; and the last epochs.
 
     With --html as a page with charts. Read-only: safe to run while a job is writing.
 
     Example: hivesink show demo.flights --html flights.html
+
+    --limit N: How many partitions to show, the newest ones.
+    --all: Show all partitions, however many.
+    --html FILE: Write a page with charts to this file, which it replaces.
     """
-    picture = picture_of(opened, datetime.now(timezone.utc), None if everything else limit)
+    picture = picture_of(opened, datetime.now(timezone.utc), None if all_ else limit)
     blocks = list(_blocks(picture))
     if html is not None:
         try:
-            html.write_text(page(picture, blocks), encoding="utf-8")
+            html.write_text(_page(picture, blocks), encoding="utf-8")
         except OSError as error:
             raise WrongUsage((f"--html = {str(html)!r}: {error.strerror or error}; name another file",)) from error
         blocks = [Line(f"{picture.table}: written to {html}", "green")]
-    out.show(Report({**asdict(picture), "html": None if html is None else str(html)}, blocks))
+    out.show({**asdict(picture), "html": None if html is None else str(html)}, blocks)
 
 
 def _blocks(picture: Picture) -> Iterator[Line | Grid]:
+    partitions = picture.partitions
     yield Line(f"{picture.table} at {picture.location}", "bold")
-    yield Line(_summary(picture))
-    most = max((partition.rows or 0 for partition in picture.partitions), default=0)
-    yield Grid(
-        "partitions, the newest last",
-        ("partition", "rows", "", "bytes", "files", "marks"),
-        [_partition_row(partition, most) for partition in picture.partitions],
-        right=frozenset({"rows", "bytes", "files"}),
-    )
-    yield Grid(
-        "the last epochs",
-        ("writer", "epoch", "kind", "decided (UTC)", "rows read", "rejected", "files", "lag"),
-        [_epoch_row(epoch) for epoch in picture.epochs],
-        right=frozenset({"epoch", "rows read", "rejected", "files", "lag"}),
-    )
+    if not partitions:
+        yield Line("it has no partitions yet")
+    else:
+        which = count(len(partitions), "partition")
+        if len(partitions) < picture.partitions_in_all:
+            which = f"the newest {len(partitions):,} of {picture.partitions_in_all:,} partitions"
+        small = sum(partition.small_files > 0 for partition in partitions)
+        waiting = sum(partition.waits_for is not None for partition in partitions)
+        yield Line(f"{which}, {small:,} with small files, {waiting:,} not complete")
+    most = max((partition.rows or 0 for partition in partitions), default=0)
+    rows = [_partition_row(partition, most) for partition in partitions]
+    yield Grid.of("partitions, the newest last", rows, "rows", "bytes", "files")
+    epochs = [asdict(epoch) for epoch in picture.epochs]
+    yield Grid.of("the last epochs (times in UTC)", epochs, "epoch", "read", "rejected", "files", "lag_seconds")
     if picture.rejected:
         yield Line(f"{count(picture.rejected, 'rejected row')}; `hivesink rejects` shows dead letters", "bold red")
 
 
-def _summary(picture: Picture) -> str:
-    """How many partitions are shown, and what stands out."""
-    if not picture.partitions:
-        return "it has no partitions yet"
-    shown, every = len(picture.partitions), picture.partitions_in_all
-    which = count(shown, "partition") if shown == every else f"the newest {shown:,} of {every:,} partitions"
-    small = sum(partition.small_files > 0 for partition in picture.partitions)
-    waiting = sum(partition.waits_for is not None for partition in picture.partitions)
-    return f"{which}, {small:,} with small files, {waiting:,} not complete"
-
-
-def _partition_row(partition: PartitionPicture, most: int) -> tuple[object, ...]:
+def _partition_row(partition: PartitionPicture, most: int) -> dict[str, object]:
     marks = []
     if not partition.registered:
         marks.append("not registered yet")
@@ -98,34 +81,26 @@ def _partition_row(partition: PartitionPicture, most: int) -> tuple[object, ...]
         marks.append(count(partition.small_files, "small file"))
     if partition.waits_for:
         marks.append(f"waits: {partition.waits_for}")
-    return (
-        partition.partition or "(the whole table)",
-        "-" if partition.rows is None else f"{partition.rows:,}",
-        Line(bar(partition.rows, most), "cyan"),
-        size(partition.bytes),
-        Line("-" if partition.files is None else f"{partition.files:,}", "bold red" if partition.small_files else ""),
-        Line("; ".join(marks), "yellow"),
-    )
-
-
-def _epoch_row(epoch: EpochPicture) -> tuple[object, ...]:
-    lag = "-" if epoch.lag_seconds is None else f"{epoch.lag_seconds:,.0f} s"
-    decided, read = f"{epoch.at:%Y-%m-%d %H:%M:%S}", f"{epoch.read:,}"
-    return epoch.writer, epoch.epoch, epoch.kind, decided, read, epoch.rejected, epoch.files, lag
+    files = "-" if partition.files is None else f"{partition.files:,}"
+    return {
+        "partition": partition.partition or "(the whole table)",
+        "rows": None if partition.rows is None else f"{partition.rows:,}",
+        "": Line(bar(partition.rows, most), "cyan"),
+        "bytes": _size(partition.bytes),
+        "files": Line(files, "bold red" if partition.small_files else ""),
+        "marks": Line("; ".join(marks), "yellow"),
+    }
 
 
 def bar(value: int | None, most: int) -> str:
-    """`value` as a bar, of 20 characters for `most`; at least a sliver for what isn't 0."""
-    if not value or most <= 0:
-        return ""
-    eighths = max(1, round(value * _BAR * 8 / most))
-    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+    """`value` as a bar, of 20 characters for `most`; at least one for what isn't 0."""
+    return "█" * max(1, round(value * _BAR / most)) if value and most > 0 else ""
 
 
-def size(length: int | None) -> str:
-    """`1.5 MB`, in powers of 1000; `-` if it isn't known."""
+def _size(length: int | None) -> str | None:
+    """`1.5 MB`, in powers of 1000."""
     if length is None:
-        return "-"
+        return None
     value, unit = float(length), 0
     while value >= 999.5 and unit < len(_UNITS) - 1:  # noqa: PLR2004  it would round to 1000
         value, unit = value / 1000, unit + 1
@@ -157,9 +132,22 @@ rect.whole { fill: var(--whole); } rect.open { fill: var(--open); } rect.small {
 """
 
 
-def page(picture: Picture, blocks: Iterable[Line | Grid]) -> str:
+def _page(picture: Picture, blocks: Sequence[Line | Grid]) -> str:
     """The whole document: two kinds of charts, and `blocks` as in the terminal. Escapes every text of the table."""
-    body = "\n".join([f"<h1>{_text(picture.table)}</h1>", *_charts(picture), *map(_block, blocks)])
+    bars = [
+        (
+            (partition.rows or 0) + partition.waiting_rows,
+            "small" if partition.small_files else "open" if partition.waits_for else "whole",
+            partition.partition,
+        )
+        for partition in picture.partitions
+    ]
+    charts = [_chart(bars, "rows in each partition, with those that wait; orange: small files, pale: not complete")]
+    for writer in dict.fromkeys(epoch.writer for epoch in picture.epochs):
+        lags = [(epoch.lag_seconds, epoch.epoch) for epoch in picture.epochs if epoch.writer == writer]
+        points = [(max(0.0, seconds), "whole", epoch) for seconds, epoch in lags if seconds is not None]
+        charts.append(_chart(points, f"writer {writer}: lag of the last epochs, in seconds"))
+    body = "\n".join([f"<h1>{_text(picture.table)}</h1>", *charts, *map(_block, blocks)])
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -185,43 +173,24 @@ def _text(value: object) -> str:
 def _block(block: Line | Grid) -> str:
     if isinstance(block, Line):
         return f'<p class="{block.style}">{_text(block.text)}</p>'
-    rows = "\n".join(_row("td", block, row) for row in block.rows)
-    heading = f"<h2>{_text(block.title)}</h2>"
-    return f'{heading}\n<div class="wide"><table>{_row("th", block, block.columns)}\n{rows}</table></div>'
+
+    def row(tag: str, cells: Sequence[object]) -> str:
+        texts = []
+        for column, value in zip(block.columns, cells, strict=True):
+            line = cell_text(value)
+            style = f"{line.style} right" if column in block.right else line.style
+            texts.append(f'<{tag} class="{style}">{_text(line.text)}</{tag}>')
+        return f"<tr>{''.join(texts)}</tr>"
+
+    rows = "\n".join([row("th", block.columns), *(row("td", cells) for cells in block.rows)])
+    return f'<h2>{_text(block.title)}</h2>\n<div class="wide"><table>{rows}</table></div>'
 
 
-def _row(tag: str, grid: Grid, cells: Sequence[object]) -> str:
-    def cell(column: str, value: object) -> str:
-        line = value if isinstance(value, Line) else Line(str(value))
-        style = f"{line.style} right" if column in grid.right else line.style
-        return f'<{tag} class="{style}">{_text(line.text)}</{tag}>'
-
-    return f"<tr>{''.join(map(cell, grid.columns, cells))}</tr>"
-
-
-def _charts(picture: Picture) -> Iterator[str]:
-    bars = [
-        (
-            (partition.rows or 0) + partition.waiting_rows,
-            "small" if partition.small_files else "open" if partition.waits_for else "whole",
-            partition.partition,
-        )
-        for partition in picture.partitions
-    ]
-    caption = "rows in each partition, with those that wait; orange: small files, pale: not complete"
-    yield from _chart(bars, caption)
-    for writer in dict.fromkeys(epoch.writer for epoch in picture.epochs):
-        epochs = [epoch for epoch in picture.epochs if epoch.writer == writer]
-        lags = [(epoch.lag_seconds, epoch.epoch) for epoch in epochs]
-        points = [(max(0.0, seconds), "whole", epoch) for seconds, epoch in lags if seconds is not None]
-        yield from _chart(points, f"writer {writer}: lag of the last epochs, in seconds")
-
-
-def _chart(bars: Sequence[tuple[float, str, object]], caption: str) -> Iterator[str]:
+def _chart(bars: Sequence[tuple[float, str, object]], caption: str) -> str:
     """Columns of a height, a style and a name each; nothing without any."""
     most = max((value for value, _, _ in bars), default=0)
     if not most:
-        return
+        return ""
     ends = f"{caption}; {bars[0][2]} to {bars[-1][2]}; highest: {most:,.0f}"
     shapes = "\n".join(
         f'<rect class="{style}" x="{at * _STEP}" y="{_HEIGHT - height:g}" width="{_WIDTH}" height="{height:g}">'
@@ -230,5 +199,7 @@ def _chart(bars: Sequence[tuple[float, str, object]], caption: str) -> Iterator[
         for height in [value * _HEIGHT / most]
     )
     box = f"0 0 {max(len(bars), _FEWEST) * _STEP} {_HEIGHT}"
-    yield f'<figure><svg viewBox="{box}" preserveAspectRatio="none" role="img" aria-label="{_text(caption)}">'
-    yield f"{shapes}</svg><figcaption>{_text(ends)}</figcaption></figure>"
+    return (
+        f'<figure><svg viewBox="{box}" preserveAspectRatio="none" role="img" aria-label="{_text(caption)}">\n'
+        f"{shapes}</svg><figcaption>{_text(ends)}</figcaption></figure>"
+    )

@@ -18,7 +18,7 @@ from hivesink.core.time_format import EpochUnit, TextPattern
 from hivesink.decode.values import InvalidValue, TimeRules, date_of, timestamp_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 _DEEPEST = 20
 """Levels of nested types; what is deeper is text."""
@@ -38,6 +38,19 @@ _TYPES = {
     "dates": Primitive.DATE,
 }
 """By the kind of all values."""
+_YEARS = (946_684_800, 4_102_444_800)
+"""Seconds of the years 2000 to 2099."""
+_TIMELY = re.compile(
+    r"time|date|stamp|epoch|millis|micros|nanos|created|modified|(?:^|_)(?:ts|at|ms|us|ns|when)(?:_|$)|[a-z]{3}at$"
+)
+_DAILY = re.compile(r"date|created|modified|(?:^|_)(?:at|days?)(?:_|$)")
+"""Not `time`, which may be a duration of as many milliseconds."""
+_DATES = (
+    *("yyyy/MM/dd", "yyyy-MM-dd", "dd/MM/yyyy", "MM/dd/yyyy", "dd.MM.yyyy"),
+    *("dd/MMM/yyyy", "dd MMM yyyy", "dd-MMM-yyyy"),
+)
+_CLOCKS = ("", " HH:mm", *("".join(form) for form in product((" ", ":", "'T'"), ["HH:mm:ss"], ("", ".SSS", "','SSS"))))
+_OFFSETS = ("", " Z", "Z")
 
 
 def infer(records: Iterable[dict[str, Any]]) -> tuple[tuple[Column, ...], dict[str, str]]:
@@ -54,15 +67,23 @@ def infer(records: Iterable[dict[str, Any]]) -> tuple[tuple[Column, ...], dict[s
     formats: list[str] = []
     for name, values in fields.items():
         notes: list[str] = []
-        column = name if name in taken else _name_like(name, taken)
-        form = _time_format(name, values)
-        if form:
-            notes.append(form.value if isinstance(form, EpochUnit) else form.pattern)
-            formats.append(f"{column}={notes[0]}")
-        kind = type_of(form) if form else _type(values, "", 1, notes)
-        if column != name:
+        column = name
+        if name not in taken:
+            # `host_name` for `host.name`.
+            plain = "".join(letter if _can_be_column(letter) else " " for letter in name)
+            plain = "_".join(plain.split()) or "field"
+            likely = chain([plain], (f"{plain}_{number}" for number in count(2)))
+            column = next(other for other in likely if other not in taken and other != name)
             taken.add(column)
             properties[f"sink.column.{column}.from"] = json_path(name)
+        if form := _time_form(name, [value for value in values if value is not None]):
+            notes.append(form.value if isinstance(form, EpochUnit) else form.pattern)
+            formats.append(f"{column}={notes[0]}")
+            is_day = form is EpochUnit.DAYS or (isinstance(form, TextPattern) and "hour" not in form.fields)
+            kind: HiveType = Primitive.DATE if is_day else Primitive.TIMESTAMP
+        else:
+            kind = _type(values, "", 1, notes)
+        if column != name:
             notes.append(f"of the field {name}")
         columns.append(Column(column, kind, "; ".join(notes)[:_LONGEST_COMMENT] or None))
     if formats:
@@ -79,13 +100,37 @@ def _fields(objects: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
     return fields
 
 
-def _time_format(name: str, values: list[Any]) -> EpochUnit | TextPattern | None:
-    """How times are written that aren't ISO 8601, of a field of that name in lower case."""
-    scalars = [value for value in values if value is not None]
-    kinds = set(map(_kind, scalars))
+def _can_be_column(name: str) -> bool:
+    """Whether Hive and all its readers can have a column of that name."""
+    return bool(name) and all(letter in "_$-" or letter.isalpha() or letter.isdecimal() for letter in name)
+
+
+def _time_form(name: str, values: list[Any]) -> EpochUnit | TextPattern | None:
+    """How times are written that aren't ISO 8601.
+
+    Numbers are times if all lie in the years 2000 to 2099 by one unit, and the field's name is that of a time. Of
+    texts one form must fit all; if several do, as for 03/04/2024, none is sure.
+    """
+    kinds = set(map(_kind, values))
     if kinds and kinds <= {"whole numbers", "fractions"}:
-        return unit_of_numbers(name, scalars)
-    return pattern_of_texts(scalars) if kinds == {"texts"} else None
+        for unit in EpochUnit:
+            is_days = unit is EpochUnit.DAYS
+            scale = 1 / 86_400 if is_days else 10**unit.digits
+            fits = _YEARS[0] * scale <= min(values) and max(values) < _YEARS[1] * scale
+            fits &= not is_days or kinds == {"whole numbers"}
+            if fits and (_DAILY if is_days else _TIMELY).search(name):
+                return unit
+    if kinds == {"texts"}:
+        forms = [form for form in _patterns() if form.iso(values[0])]
+        forms = [form for form in forms if all(_is_timestamp(form.iso(text) or "") for text in values)]
+        return forms[0] if len(forms) == 1 else None
+    return None
+
+
+@cache
+def _patterns() -> tuple[TextPattern, ...]:
+    forms = product(_DATES, _CLOCKS, _OFFSETS)
+    return tuple(TextPattern.parse("".join(form)) for form in forms if form[1] or not form[2])
 
 
 def _type(values: list[Any], path: str, depth: int, notes: list[str]) -> HiveType:  # noqa: PLR0911  one for each kind
@@ -147,7 +192,7 @@ def _kind(value: Any) -> str:  # noqa: PLR0911  one for each kind
             return "objects"
         case list():
             return "arrays"
-    if is_timestamp(value):
+    if _is_timestamp(value):
         return "timestamps"
     with suppress(InvalidValue):
         date_of(value)
@@ -155,68 +200,9 @@ def _kind(value: Any) -> str:  # noqa: PLR0911  one for each kind
     return "texts"
 
 
-def _can_be_column(name: str) -> bool:
-    """Whether Hive and all its readers can have a column of that name."""
-    return bool(name) and all(letter in "_$-" or letter.isalpha() or letter.isdecimal() for letter in name)
-
-
-def _name_like(name: str, taken: set[str]) -> str:
-    """A column's name for a field that can't give it its own: `host_name` for `host.name`."""
-    plain = "".join(letter if _can_be_column(letter) else " " for letter in name)
-    plain = "_".join(plain.split()) or "field"
-    names = chain([plain], (f"{plain}_{number}" for number in count(2)))
-    return next(column for column in names if column not in taken and column != name)
-
-
-_YEARS = (946_684_800, 4_102_444_800)
-"""Seconds of the years 2000 to 2099."""
-_TIMELY = re.compile(
-    r"time|date|stamp|epoch|millis|micros|nanos|created|modified|(?:^|_)(?:ts|at|ms|us|ns|when)(?:_|$)|[a-z]{3}at$"
-)
-_DAILY = re.compile(r"date|created|modified|(?:^|_)(?:at|days?)(?:_|$)")
-"""Not `time`, which may be a duration of as many milliseconds."""
-_DATES = (
-    *("yyyy/MM/dd", "yyyy-MM-dd", "dd/MM/yyyy", "MM/dd/yyyy", "dd.MM.yyyy"),
-    *("dd/MMM/yyyy", "dd MMM yyyy", "dd-MMM-yyyy"),
-)
-_CLOCKS = ("", " HH:mm", *("".join(form) for form in product((" ", ":", "'T'"), ["HH:mm:ss"], ("", ".SSS", "','SSS"))))
-_OFFSETS = ("", " Z", "Z")
-
-
-def is_timestamp(text: str) -> bool:
+def _is_timestamp(text: str) -> bool:
     """Whether a text is ISO 8601 or SQL, which needs no format."""
     with suppress(InvalidValue):
         timestamp_of(text, TimeRules())
         return True
     return False
-
-
-def unit_of_numbers(name: str, numbers: Sequence[float]) -> EpochUnit | None:
-    """The unit in which all lie in the years 2000 to 2099, if the field's name, in lower case, is that of a time."""
-    for unit in EpochUnit:
-        is_days = unit is EpochUnit.DAYS
-        scale = 1 / 86_400 if is_days else 10**unit.digits
-        fits = _YEARS[0] * scale <= min(numbers) and max(numbers) < _YEARS[1] * scale
-        fits &= not is_days or all(isinstance(number, int) for number in numbers)
-        if fits and (_DAILY if is_days else _TIMELY).search(name):
-            return unit
-    return None
-
-
-def pattern_of_texts(texts: Sequence[str]) -> TextPattern | None:
-    """The one form that fits all texts. If several do, as for 03/04/2024, none is sure."""
-    forms = [form for form in _patterns() if form.iso(texts[0])]
-    forms = [form for form in forms if all(is_timestamp(form.iso(text) or "") for text in texts)]
-    return forms[0] if len(forms) == 1 else None
-
-
-def type_of(form: EpochUnit | TextPattern) -> Primitive:
-    """DATE for days, else TIMESTAMP."""
-    is_day = form is EpochUnit.DAYS or (isinstance(form, TextPattern) and "hour" not in form.fields)
-    return Primitive.DATE if is_day else Primitive.TIMESTAMP
-
-
-@cache
-def _patterns() -> tuple[TextPattern, ...]:
-    forms = product(_DATES, _CLOCKS, _OFFSETS)
-    return tuple(TextPattern.parse("".join(form)) for form in forms if form[1] or not form[2])

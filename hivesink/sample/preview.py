@@ -22,7 +22,7 @@ from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.sink.task.route import assign, of_input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from hivesink.core.table import TableSpec
@@ -38,6 +38,7 @@ class Preview:
     `skipped` are the tombstones.
     """
 
+    config: SinkConfig
     rows: pa.Table
     partitions: tuple[str, ...]
     bad: tuple[BadRow, ...]
@@ -53,11 +54,12 @@ def settings_of(spec: TableSpec) -> SinkConfig:
     return config
 
 
-def preview(sample: Sample, spec: TableSpec, config: SinkConfig, arrival: datetime) -> Preview:
+def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
     """Decode and assign the sample as one batch that arrives at `arrival` (UTC).
 
-    Raises InvalidOption for settings that don't fit such a stream.
+    Raises InvalidOption for settings that a job's start would refuse, or that don't fit such a stream.
     """
+    config = settings_of(spec)
     for name, source in config.sources.items():
         column, _ = stream_column(source) or (None, None)
         if column is not None and column not in sample.batch.schema.names:
@@ -68,12 +70,18 @@ def preview(sample: Sample, spec: TableSpec, config: SinkConfig, arrival: dateti
     decoded, assigned = assign(sample.batch, plan, wiring.row_reader(plan), assigner_for(spec, config))
     fit = np.flatnonzero(assigned.codes >= 0)
     bad = sorted([*decoded.bad, *of_input(assigned.unfit, decoded.good)], key=lambda row: row.index)
+    paths = (source for source in config.sources.values() if isinstance(source, JsonPath))
+    columns = {column.name for column in row_columns(spec, config)} - config.sources.keys()
+    taken = columns | {str(path.steps[0]) for path in paths}
+    # A lone surrogate can't be printed: it is shown as the record has it.
+    fields = (name.lower().encode("utf-8", "backslashreplace").decode() for item in objects(sample) for name in item)
     return Preview(
+        config=config,
         rows=decoded.table.select([column.name for column in spec.columns]).take(pa.array(fit)),
         partitions=tuple(assigned.paths[code] for code in assigned.codes[fit].tolist()),
         bad=tuple(bad),
         skipped=decoded.skipped,
-        unknown=_unknown_fields(objects(sample), spec, config),
+        unknown=Counter(name for name in fields if name not in taken),
     )
 
 
@@ -84,12 +92,3 @@ def objects(sample: Sample) -> Iterator[dict[str, Any]]:
             value = json.loads((record or b"").decode())
             if isinstance(value, dict):
                 yield value
-
-
-def _unknown_fields(records: Iterable[dict[str, Any]], spec: TableSpec, config: SinkConfig) -> Counter[str]:
-    paths = (source for source in config.sources.values() if isinstance(source, JsonPath))
-    columns = {column.name for column in row_columns(spec, config)} - config.sources.keys()
-    taken = columns | {str(path.steps[0]) for path in paths}
-    # A lone surrogate can't be printed: it is shown as the record has it.
-    shown = (name.lower().encode("utf-8", "backslashreplace").decode() for record in records for name in record)
-    return Counter(name for name in shown if name not in taken)

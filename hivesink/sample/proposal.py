@@ -1,4 +1,4 @@
-"""A table for a sample: its columns, and partitions by the likeliest time. Decides only; nothing is written."""
+"""A table and a job for a sample: its columns, and partitions by the likeliest time. Nothing is written."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ from hivesink.spark.input import columns_to_drop
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hivesink.config.options import SinkConfig
     from hivesink.core.table import TableName
     from hivesink.sample.source import FilesSource, Sample
 
 ARRIVAL = "arrival"
 RECORD = "timestamp"
 """What decides the partition where no column does: the time of arrival, or of the Kafka record."""
-PATTERNS = {"hour": "yyyy-MM-dd--HH", "day": "yyyy-MM-dd", "month": "yyyy-MM"}
+_PATTERNS = {"hour": "yyyy-MM-dd--HH", "day": "yyyy-MM-dd", "month": "yyyy-MM"}
 _PERIODS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "month": timedelta(days=30)}
-FULL = 256 << 20
+_FULL = 256 << 20
 """Bytes of JSON that are worth a partition: tens of megabytes as Parquet."""
 _LIKELIEST = re.compile(r"^(?:ts|time|timestamp)$|event|occurred")
 
 
 @dataclass(frozen=True, slots=True)
-class Time:
+class _Time:
     """What can decide the partition: a column, RECORD or ARRIVAL; and from the first time to the last."""
 
     name: str
@@ -55,12 +54,12 @@ class Proposal:
 
 
 def granularity(size: int, span: timedelta) -> str:
-    """`hour`, `day` or `month`, the shortest that brings FULL bytes of JSON; `none` if not even a month does.
+    """`hour`, `day` or `month`, the shortest that brings 256 MB of JSON; `none` if not even a month does.
 
     `size` is that of the whole source, `span` from its first to its last time. All that arrives is taken for a day's.
     """
     span = max(span, _PERIODS["hour"])
-    return next((name for name, period in _PERIODS.items() if size * (period / span) >= FULL), "none")
+    return next((name for name, period in _PERIODS.items() if size * (period / span) >= _FULL), "none")
 
 
 def propose(
@@ -89,40 +88,41 @@ def propose(
     # Who names the time wants partitions.
     period = every or ("month" if time and rate == "none" else rate)
     spec = _partitioned(spec, chosen, period)
-    checked = preview(sample, spec, settings_of(spec), arrival)
+    checked = preview(sample, spec, arrival)
     notes = [f"{name} is left out: its name doesn't print" for name in checked.unknown]
     if every is None and period == "none":
-        notes.append(f"Not partitioned: a month brings less than {FULL >> 20} MB of JSON (--every says otherwise)")
+        notes.append(f"Not partitioned: a month brings less than {_FULL >> 20} MB of JSON (--every says otherwise)")
     elif chosen.missing and period != "none":
         notes.append(f"{chosen.missing:,} of {len(checked.rows):,} records have no {chosen.name}: partition of nulls")
     if checked.bad:
-        properties = {**spec.options, "sink.on-bad-record": "dead-letter"}
-        spec = replace(spec, properties=tuple(sorted(properties.items())))
-        first_bad = checked.bad[0]
-        reason = f"{first_bad.field}: {first_bad.reason}" if first_bad.field else first_bad.reason
+        options = {**spec.options, "sink.on-bad-record": "dead-letter"}
+        spec = replace(spec, properties=tuple(sorted(options.items())))
+        bad = checked.bad[0]
+        reason = f"{bad.field}: {bad.reason}" if bad.field else bad.reason
         problem = f"{len(checked.bad):,} of {sample.batch.num_rows:,} records are bad and would go to {table.rejected}"
-        notes.append(f"{problem}; the first, {sample.position(first_bad.index)}: {reason}")
+        notes.append(f"{problem}; the first, {sample.position(bad.index)}: {reason}")
     title = f"Proposed by `hivesink init` from {sample.batch.num_rows:,} records of {source}"
-    ddl = "".join(f"-- {_shown(line)}\n" for line in (title, *notes)) + f"{render(spec)}\n"
-    return Proposal(spec, ddl, checked, tuple(notes))
+    # A comment stays on its line, whatever characters are in it.
+    lines = ("".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in line) for line in (title, *notes))
+    return Proposal(spec, "".join(f"-- {line}\n" for line in lines) + f"{render(spec)}\n", checked, tuple(notes))
 
 
-def _times(sample: Sample, spec: TableSpec, arrival: datetime) -> list[Time]:
+def _times(sample: Sample, spec: TableSpec, arrival: datetime) -> list[_Time]:
     """What can decide the partition, the likeliest first: columns that most records have, RECORD, ARRIVAL, others."""
-    rows = preview(sample, spec, settings_of(spec), arrival).rows
+    rows = preview(sample, spec, arrival).rows
     columns = []
     for column in spec.columns:
         values = rows.column(column.name)
         if column.type in {Primitive.TIMESTAMP, Primitive.DATE} and values.null_count < len(values):
             is_day = column.type is Primitive.DATE
-            columns.append(Time(column.name, _span(values.to_pylist()), values.null_count, is_day))
+            columns.append(_Time(column.name, _span(values.to_pylist()), values.null_count, is_day))
     # Sorting is stable: of two alike the first column is the likelier.
     columns.sort(key=lambda time: (20 * time.missing > len(rows), not _LIKELIEST.search(time.name), time.is_day))
     usual = [time for time in columns if 2 * time.missing <= len(rows)]
     # A column that is called as Kafka's time hides it.
     if sample.shape.timestamp and RECORD not in {column.name for column in spec.columns}:
-        usual.append(Time(RECORD, _span(sample.batch.column(RECORD).to_pylist())))
-    return [*usual, Time(ARRIVAL), *(time for time in columns if time not in usual)]
+        usual.append(_Time(RECORD, _span(sample.batch.column(RECORD).to_pylist())))
+    return [*usual, _Time(ARRIVAL), *(time for time in columns if time not in usual)]
 
 
 def _span(values: list[Any]) -> timedelta:
@@ -133,7 +133,7 @@ def _span(values: list[Any]) -> timedelta:
     return span
 
 
-def _partitioned(spec: TableSpec, time: Time, every: str) -> TableSpec:
+def _partitioned(spec: TableSpec, time: _Time, every: str) -> TableSpec:
     if every == "none":
         return spec
     names = {column.name for column in spec.columns}
@@ -142,21 +142,16 @@ def _partitioned(spec: TableSpec, time: Time, every: str) -> TableSpec:
     properties = {
         **spec.options,
         "sink.bucket.assigner": "date-time",
-        "sink.bucket.time-pattern": PATTERNS[every],
+        "sink.bucket.time-pattern": _PATTERNS[every],
         "sink.bucket.time-zone": "UTC",
     }
     if time.name != ARRIVAL or ARRIVAL in names:
         properties["sink.bucket.time-column"] = time.name
-    partition = Column(name, Primitive.STRING, f"{every} of {what} in UTC, {PATTERNS[every]}")
+    partition = Column(name, Primitive.STRING, f"{every} of {what} in UTC, {_PATTERNS[every]}")
     return replace(spec, partition_columns=(partition,), properties=tuple(sorted(properties.items())))
 
 
-def _shown(text: str) -> str:
-    """On one line, and printable."""
-    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
-
-
-_TEXT = '''"""Writes {what} to {table}.
+_JOB = '''"""Writes {what} to {table}.
 
     hivesink run {path}
 
@@ -179,7 +174,7 @@ TRIGGER = environ.get("TRIGGER", "5 seconds")
 def main() -> None:
     """Stream the records until stopped, or with availableNow until all are written."""
     spark = session(WRITER{kafka})
-{events}
+    events = {events}
     sink = HiveSink.for_table(spark, "{table}", writer=WRITER)
     trigger = {{"availableNow": True}} if TRIGGER == "availableNow" else {{"processingTime": TRIGGER}}
     query = sink.start(events, checkpoint=CHECKPOINT, trigger=trigger)
@@ -189,33 +184,30 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 '''
-_DEEP = ', options={"recursiveFileLookup": "true"}'
-_DROP = """    # The table has columns of these names; the sink would take Kafka's for them.
+_DROP = """
+    # The table has columns of these names; the sink would take Kafka's for them.
     events = events.drop({names})"""
 
 
-def job_text(job: Path, source: FilesSource | TopicSource, spec: TableSpec, config: SinkConfig) -> str:
-    """The text for the file `job`, whose stem is the writer."""
-    common = {"table": str(spec.name), "path": str(job), "writer": job.stem}
-    if not isinstance(source, TopicSource):
-        return _TEXT.format(
-            what="the JSON lines of a folder's files",
-            variables="FOLDER (where the files arrive)",
-            settings=f'FOLDER = environ.get("FOLDER", {with_scheme(source.folder)!r})',
-            kafka="",
-            events=f"    events = sources.lines(spark, FOLDER{_DEEP if source.is_deep else ''})",
-            **common,
-        )
-    events = "    events = sources.kafka(spark, SERVERS, TOPIC)"
-    if names := columns_to_drop(spec, config):
-        events += "\n" + _DROP.format(names=", ".join(f'"{name}"' for name in names))
-    servers = f'SERVERS = environ.get("KAFKA_SERVERS", {source.servers!r})'
-    topic = f'TOPIC = environ.get("KAFKA_TOPIC", "{source.topic}")'
-    return _TEXT.format(
-        what="the JSON records of a Kafka topic",
-        variables="KAFKA_SERVERS, KAFKA_TOPIC",
-        settings=f"{servers}\n{topic}",
-        kafka=", kafka=True",
-        events=events,
-        **common,
-    )
+def job_text(job: Path, source: FilesSource | TopicSource, spec: TableSpec) -> str:
+    """The text for the file `job`, whose stem is the writer; as those in `jobs/`."""
+    if isinstance(source, TopicSource):
+        names = ", ".join(f'"{name}"' for name in columns_to_drop(spec, settings_of(spec)))
+        servers = f'SERVERS = environ.get("KAFKA_SERVERS", {source.servers!r})'
+        ways = {
+            "what": "the JSON records of a Kafka topic",
+            "variables": "KAFKA_SERVERS, KAFKA_TOPIC",
+            "settings": f'{servers}\nTOPIC = environ.get("KAFKA_TOPIC", "{source.topic}")',
+            "kafka": ", kafka=True",
+            "events": "sources.kafka(spark, SERVERS, TOPIC)" + (_DROP.format(names=names) if names else ""),
+        }
+    else:
+        deep = ', options={"recursiveFileLookup": "true"}' if source.is_deep else ""
+        ways = {
+            "what": "the JSON lines of a folder's files",
+            "variables": "FOLDER (where the files arrive)",
+            "settings": f'FOLDER = environ.get("FOLDER", {with_scheme(source.folder)!r})',
+            "kafka": "",
+            "events": f"sources.lines(spark, FOLDER{deep})",
+        }
+    return _JOB.format(table=str(spec.name), path=str(job), writer=job.stem, **ways)

@@ -24,13 +24,12 @@ from hivesink.logs import file_store, store_problems
 from hivesink.sink.task.messages import InputShape
 from hivesink.spark import sources
 from hivesink.spark.session import session_for_kafka
-from hivesink.spark.sources import ASK
 from hivesink.storage.fs import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row, SparkSession
 
     from hivesink.config.site import Site
     from hivesink.ports import FileStore
@@ -42,6 +41,16 @@ _INFLATES = 5
 _BOM = b"\xef\xbb\xbf"
 _ESCAPED = re.compile(r"""[\x00-\x20"#%<>?\[\\\]^`{|}\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]""")
 """What Java escapes in a path."""
+_SHAPE = InputShape(value="value", timestamp="timestamp", topic="topic", partition="partition", offset="offset")
+_COLUMNS = {
+    "key": pa.binary(),
+    "headers": pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()})),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
 _UNPACK: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
     ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
     ".bz2": bz2.BZ2File,
@@ -82,6 +91,18 @@ class TopicSource:
     servers: str
     topic: str
 
+    def sample(self, most: int, site: Site) -> Sample:  # noqa: ARG002  a topic needs no site
+        """Up to `most` records, a like share of each partition: half of them its first ones, half its newest.
+
+        In a Spark session that ends with it. Raises SourceUnreachable, TopicMissing, InvalidOption, JavaFailed, and
+        what Spark raises while it reads.
+        """
+        spark = session_for_kafka("hivesink sample")
+        try:
+            return sample_topic(spark, self.servers, self.topic, most)
+        finally:
+            spark.stop()
+
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
@@ -108,17 +129,19 @@ class FilesSource:
             except (OSError, EOFError, zlib.error) as error:
                 raise InvalidOption((f"{path} can't be read: {error}",)) from error
         taken.sort(key=lambda line: line[0])
+        # Paths are as Spark's `_metadata.file_path` has them: `file:/in/a%20b.json`.
+        addresses = [with_scheme(_ESCAPED.sub(lambda found: quote(found[0]), path)) for path, *_ in taken]
         columns = {
             "value": pa.array([line for *_, line in taken], pa.binary()),
-            PATH: pa.array([_address(path) for path, *_ in taken], pa.string()),
+            PATH: pa.array(addresses, pa.string()),
             LINE: pa.array([number for _, number, _ in taken], pa.int64()),
         }
         places = tuple[Place, ...]({"file": path, "line": number} for path, number, _ in taken)
-        shape = InputShape(value="value", path=PATH, line=LINE)
-        packed = {name for name in names if PurePosixPath(name).suffix in _UNPACK}
-        size = sum(length * (_INFLATES if name in packed else 1) for name, length in self.lengths.items())
+        inflates = {name: _INFLATES if PurePosixPath(name).suffix in _UNPACK else 1 for name in names}
+        size = sum(length * inflates[name] for name, length in self.lengths.items())
         read = sum(len(line) + 1 for *_, line in taken)
         stretch = max(1.0, size / read) if read and len(names) == 1 else 1.0
+        shape = InputShape(value="value", path=PATH, line=LINE)
         return Sample(pa.RecordBatch.from_pydict(columns), shape, places, size, stretch)
 
 
@@ -143,18 +166,18 @@ def source_of(text: str, site: Site) -> FilesSource | TopicSource:
     if (file := store.find(place)) is not None:
         folder, _, name = place.rpartition("/")
         return FilesSource(folder or "/", {name: file.length})
-    direct = _visible(store, place, [place])
-    lengths = direct or _visible(store, place, store.walk(place))
+
+    def visible(folders: Iterable[str]) -> dict[str, int]:
+        """The files that Spark reads, by their paths below `place`, with their lengths."""
+        base = f"{place.rstrip('/')}/"
+        shown = (folder for folder in folders if not is_hidden(folder.removeprefix(place)))
+        return {file.path.removeprefix(base): file.length for folder in shown for file in store.visible(folder)}
+
+    direct = visible([place])
+    lengths = direct or visible(store.walk(place))
     if not lengths:
         raise WrongUsage((f"--from {text}: no file that Spark reads; it skips names that begin with . or _",))
     return FilesSource(place, lengths, is_deep=not direct)
-
-
-def _visible(store: FileStore, place: str, folders: Iterable[str]) -> dict[str, int]:
-    """The files in those of `folders` that Spark reads, by their paths below `place`, with their lengths."""
-    base = f"{place.rstrip('/')}/"
-    shown = (folder for folder in folders if not is_hidden(folder.removeprefix(place)))
-    return {file.path.removeprefix(base): file.length for folder in shown for file in store.visible(folder)}
 
 
 def _read(store: FileStore, path: str, share: int) -> Iterator[tuple[int, bytes]]:
@@ -168,60 +191,27 @@ def _read(store: FileStore, path: str, share: int) -> Iterator[tuple[int, bytes]
             yield number, value.removeprefix(_BOM) if number == 1 else value
 
 
-def _address(path: str) -> str:
-    """As Spark's `_metadata.file_path` has it: `file:/in/a%20b.json`."""
-    return with_scheme(_ESCAPED.sub(lambda character: quote(character[0]), path))
-
-
-_SHAPE = InputShape(value="value", timestamp="timestamp", topic="topic", partition="partition", offset="offset")
-_COLUMNS = {
-    "key": pa.binary(),
-    "headers": pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()})),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-}
-
-
-def sample(servers: str, topic: str, most: int) -> Sample:
-    """Up to `most` records, a like share of each partition: half of them its first ones, half its newest.
-
-    In a session that ends with it. Raises SourceUnreachable, TopicMissing, InvalidOption, JavaFailed, and what Spark
-    raises while it reads.
-    """
-    spark = session_for_kafka("hivesink sample")
-    try:
-        return sample_with(spark, servers, topic, most)
-    finally:
-        spark.stop()
-
-
-def sample_with(spark: SparkSession, servers: str, topic: str, most: int) -> Sample:
-    """As `sample`, in the session `spark`."""
+def sample_topic(spark: SparkSession, servers: str, topic: str, most: int) -> Sample:
+    """As `TopicSource.sample`, in the session `spark`."""
     ranges = sources.offsets(spark, servers, topic)
     half = max(1, most // len(ranges) // 2)
     begins = {number: (first, min(first + half, end)) for number, (first, end) in ranges.items()}
     ends = {number: (max(begins[number][1], end - half), end) for number, (_, end) in ranges.items()}
-    reads = (_records(spark, servers, topic, part) for part in (begins, ends))
-    rows = [row for read in reads for row in read.limit(most).collect()][:most]
+    rows: list[Row] = []
+    for part in (begins, ends):
+        starting, ending = (
+            json.dumps({topic: {str(number): edges[side] for number, edges in part.items()}}) for side in (0, 1)
+        )
+        client = {"kafka.bootstrap.servers": servers, **sources.FETCH, **sources.ASK}
+        # Records may expire while they are read: the sample is then smaller.
+        settings = {"subscribe": topic, "startingOffsets": starting, "endingOffsets": ending, "failOnDataLoss": "false"}
+        records = spark.read.format("kafka").options(**client, **settings, includeHeaders="true").load()
+        # As a number: Python's own times would be in this machine's zone.
+        names = ("topic", "partition", "offset", "unix_micros(timestamp) AS timestamp", "value", "key", "headers")
+        rows += records.selectExpr(*names).limit(most - len(rows)).collect()
     rows.sort(key=lambda row: (row.partition, row.offset))
     columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in _COLUMNS.items()}
     places = tuple[Place, ...]({"topic": topic, "partition": row.partition, "offset": row.offset} for row in rows)
     mean = sum(len(row.value or b"") for row in rows) / max(1, len(rows))
     size = round(mean * sum(end - first for first, end in ranges.values()))
     return Sample(pa.RecordBatch.from_pydict(columns), _SHAPE, places, size)
-
-
-def _records(spark: SparkSession, servers: str, topic: str, ranges: Mapping[int, tuple[int, int]]) -> DataFrame:
-    starting, ending = (
-        json.dumps({topic: {str(partition): edges[side] for partition, edges in ranges.items()}}) for side in (0, 1)
-    )
-    client = {"kafka.bootstrap.servers": servers, **sources.FETCH, **ASK}
-    # Records may expire while they are read: the sample is then smaller.
-    settings = {"subscribe": topic, "startingOffsets": starting, "endingOffsets": ending, "failOnDataLoss": "false"}
-    records = spark.read.format("kafka").options(**client, **settings, includeHeaders="true").load()
-    # As a number: Python's own times would be in this machine's zone.
-    names = ("topic", "partition", "offset", "unix_micros(timestamp) AS timestamp", "value", "key", "headers")
-    return records.selectExpr(*names)

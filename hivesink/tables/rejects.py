@@ -72,7 +72,7 @@ class Reason:
 
     reason: str
     field: str | None
-    count: int
+    records: int
     first: datetime
     last: datetime
     example: str
@@ -151,8 +151,8 @@ class DeadLetters:
             for row in (row for row in rows.select(names).to_pylist() if row["arrived_at"]):
                 key, at = (row["reason"], row["field"]), row["arrived_at"].replace(tzinfo=timezone.utc)
                 entry = by_reason.setdefault(key, Reason(*key, 0, at, at, place(row)))
-                entry.count, entry.first, entry.last = entry.count + 1, min(entry.first, at), max(entry.last, at)
-        return sorted(by_reason.values(), key=lambda entry: (-entry.count, entry.reason or "")), unsettled
+                entry.records, entry.first, entry.last = entry.records + 1, min(entry.first, at), max(entry.last, at)
+        return sorted(by_reason.values(), key=lambda entry: (-entry.records, entry.reason or "")), unsettled
 
 
 def dead_letters(opened: OpenedTable) -> DeadLetters | None:

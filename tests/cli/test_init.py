@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.cli.preview import _table_of
-from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.sample.proposal import job_text
 from hivesink.sample.source import FilesSource, TopicSource
@@ -58,7 +57,7 @@ def test_from_a_folder_to_rows(
         "mixed string: mixed: whole numbers (1), texts (1)",
         "seen_at timestamp: epoch-seconds",
         "dt string: day of time in UTC, yyyy-MM-dd",
-        "3 of the sample's 5 records fit",
+        "3 of 5 records fit",
         "events/a.json line 3",
     ):
         assert line in said.out
@@ -156,7 +155,7 @@ def test_what_it_refuses_writes_nothing(
 def test_the_job_reads_the_source(source: FilesSource | TopicSource, expected: tuple[str, ...]) -> None:
     columns = (Column("timestamp", Primitive.STRING), Column("value", Primitive.DOUBLE))
     spec = TableSpec(TableName("demo", "clicks"), columns)
-    text = job_text(Path("jobs/clicks.py"), source, spec, SinkConfig.parse({}))
+    text = job_text(Path("jobs/clicks.py"), source, spec)
     compile(text, "clicks.py", "exec")
     for line in expected:
         assert line in text

@@ -66,9 +66,9 @@ def test_a_mistake_is_told_in_one_line(
 
 
 def _shown(columns: list[str], cells: list[Any], kinds: Sequence[HiveType | None] | None = None) -> tuple[Any, Grid]:
-    report = _report(Engine.SPARK, Answer(columns, kinds or [None] * len(cells), [cells]), 1)
-    assert isinstance(report.blocks[0], Grid)
-    return report.data["rows"][0], report.blocks[0]
+    data, (grid, _) = _report(Engine.SPARK, Answer(columns, kinds or [None] * len(cells), [cells]), 1)
+    assert isinstance(grid, Grid)
+    return data["rows"][0], grid
 
 
 def test_values_have_jsons_and_sqls_words() -> None:

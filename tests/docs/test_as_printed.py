@@ -129,7 +129,7 @@ def test_each_command_of_the_pages(newcomer: Newcomer) -> None:
                     prepare(newcomer)
             printed = newcomer(f"export TRIGGER=availableNow; {command}", CODES.get(command, 0))
             said[command.partition("  #")[0]] = printed
-    assert "2 of the sample's 3 records fit" in said["hivesink init --from events --table demo.events"]
+    assert "2 of 3 records fit" in said["hivesink init --from events --table demo.events"]
     assert "2 of 2 records fit" in said["hivesink preview --table demo.flights --from events"]
     assert re.search(r"│ 2 ", said['hivesink query "SELECT count(*) FROM demo.flights"'])
     assert "not JSON" in said["hivesink rejects demo.events"]

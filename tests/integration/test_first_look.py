@@ -6,13 +6,12 @@ import json
 import runpy
 import sys
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.errors import TopicMissing
-from hivesink.sample import source as sampling
+from hivesink.sample.source import TopicSource, sample_topic
 from tests.cli.site import hivesink
 
 if TYPE_CHECKING:
@@ -35,11 +34,13 @@ def test_from_a_topic_to_rows(
     monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
     monkeypatch.setenv("TRIGGER", "availableNow")
     monkeypatch.setenv("CHECKPOINT", str(tmp_path / "checkpoint"))
-    monkeypatch.setattr(sampling, "sample", partial(sampling.sample_with, stage.spark))
+    monkeypatch.setattr(
+        TopicSource, "sample", lambda it, most, _: sample_topic(stage.spark, it.servers, it.topic, most)
+    )
 
     made = hivesink(capsys, "init", "--from", source, "--table", stage.table, "--every", "day")
     assert made.code == 0, made.err
-    assert "6 of the sample's 8 records fit; tombstones, which a job skips: 1" in made.out
+    assert "6 of 8 records fit, 1 tombstone skipped" in made.out
     assert f"topic {topic.name} partition 0 offset 3" in made.out
     assert hivesink(capsys, "ddl", "apply", "ddl").code == 0
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -66,7 +67,7 @@ def test_from_a_topic_to_rows(
 def test_a_sample_has_the_first_and_the_newest_records_of_each_partition(stage: Stage, topic: Topic) -> None:
     at = datetime(2024, 1, 2, 3, 4, 5, 678000, tzinfo=timezone.utc)
     topic.put_raw([(0, b"%d" % number) for number in range(100)] + [(1, b"one")], at)
-    sample = sampling.sample_with(stage.spark, topic.servers, topic.name, 11)
+    sample = sample_topic(stage.spark, topic.servers, topic.name, 11)
     assert sample.records() == [b"0", b"1", b"98", b"99", b"one"]
     assert sample.size == 182
     assert sample.position(4) == f"topic {topic.name} partition 1 offset 0"
@@ -74,7 +75,7 @@ def test_a_sample_has_the_first_and_the_newest_records_of_each_partition(stage: 
 
 
 def test_an_empty_topic_and_no_topic(stage: Stage, topic: Topic) -> None:
-    sample = sampling.sample_with(stage.spark, topic.servers, topic.name, 11)
+    sample = sample_topic(stage.spark, topic.servers, topic.name, 11)
     assert (sample.records(), sample.size) == ([], 0)
     with pytest.raises(TopicMissing, match="no such topic"):
-        sampling.sample_with(stage.spark, topic.servers, "never-made", 11)
+        sample_topic(stage.spark, topic.servers, "never-made", 11)

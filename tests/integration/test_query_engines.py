@@ -275,9 +275,9 @@ ODD: list[tuple[str, Any, str]] = [
 
 def test_spark_prints_what_python_has_no_value_for(spark: SparkSession) -> None:
     by_spark = _by_spark(spark, f"SELECT {', '.join(text for text, *_ in ODD)}")
-    report = _report(Engine.SPARK, by_spark, 1)
-    (row,) = json.loads(json.dumps(report.data["rows"], default=jsonable))
+    data, (grid, _) = _report(Engine.SPARK, by_spark, 1)
+    (row,) = json.loads(json.dumps(data["rows"], default=jsonable))
     assert row == [value for _, value, _ in ODD]
-    assert isinstance(report.blocks[0], Grid)
-    assert report.blocks[0].rows == [[text for *_, text in ODD]]
+    assert isinstance(grid, Grid)
+    assert grid.rows == [[text for *_, text in ODD]]
     assert _by_spark(spark, "CREATE DATABASE IF NOT EXISTS engines").rows == []

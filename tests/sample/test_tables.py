@@ -17,7 +17,7 @@ from hivesink.errors import InvalidOption
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
 from hivesink.sample.infer import infer
-from hivesink.sample.preview import objects, preview, settings_of
+from hivesink.sample.preview import objects, preview
 from hivesink.sample.proposal import ARRIVAL, RECORD, Proposal, granularity, propose
 from hivesink.sample.source import Place, Sample
 from hivesink.sink.task.messages import InputShape
@@ -161,7 +161,7 @@ def test_the_columns_decode_whatever_they_were_inferred_from(records: list[dict[
     if columns:
         spec = TableSpec(NAME, columns, properties=tuple(sorted(properties.items())))
         assert parse_ddl(render(spec), "t.sql", check) == spec
-        made = preview(sample, spec, settings_of(spec), NOW)
+        made = preview(sample, spec, NOW)
         assert {row.reason for row in made.bad} <= {"duplicate field"}
         assert all(len({name.lower() for name in records[row.index]}) < len(records[row.index]) for row in made.bad)
         if not made.bad:
