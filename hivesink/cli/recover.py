@@ -124,7 +124,7 @@ def _listed(lost: Sequence[Loss]) -> list[str]:
     return [f"{loss.reason.value}: {loss.path} ({count(loss.rows, 'row')} of {_name(loss.key)})" for loss in lost]
 
 
-def describe(action: actions.Action) -> Iterator[tuple[str, str]]:
+def describe(action: actions.Action) -> Iterator[tuple[str, str]]:  # noqa: C901  one case per kind of action
     """The action by line: what is done, in the words of its class, and to what."""
     what = _CAPITAL.sub(r" \1", type(action).__name__).strip().lower()
     match action:
