@@ -21,7 +21,7 @@ from hivesink.core.lifecycle import EpochState, Mark
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_aside, same_location
 from hivesink.core.partition_commit import CommittedPartition
 from hivesink.core.repair import requeue, take_back
-from hivesink.core.snapshot import PartLocator, Snapshot, newest, sweep, vanished
+from hivesink.core.snapshot import PartLocator, Snapshot, newest, sweep, unproven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -101,7 +101,7 @@ def _finish(
         yield actions.Decide(_move_epoch(history, stamp, moves))  # The point of no return, for the moves.
         return
     yield from _clear(live)
-    yield from vanished(history, live, snapshot.files)
+    yield from map(actions.PartMissing, unproven(history, live, snapshot.files))
     waits = [located.get(epoch.manifest.epoch) for epoch in history.unpublished]
     if all(steps and all(step.key in held for step in steps) for steps in waits):
         yield from _settle(history, snapshot, live, policy)

@@ -50,7 +50,8 @@ class Opened:
 class OpenBucket:
     """What isn't committed yet of a partition. `first` and `last` are the times (UTC) of its oldest and newest epoch.
 
-    `slices` hold its rows that wait; `published` rows in `files` are readable already.
+    `slices` hold its rows that wait, `rows` of them in `bytes` of segments; `published` rows in `files` are readable
+    already.
     """
 
     slices: tuple[Slice, ...]
@@ -58,7 +59,6 @@ class OpenBucket:
     last: datetime
     rows: int
     bytes: int
-    """As segments hold them."""
     published: int = 0
     files: int = 0
 
@@ -70,14 +70,9 @@ class OpenBucket:
         rows, size = self.rows + new.rows, self.bytes + new.length
         return replace(self, slices=(*self.slices, new), last=at, rows=rows, bytes=size)
 
-    def rolled(self) -> OpenBucket:
-        """Its rows no longer wait."""
-        return replace(self, slices=(), rows=0, bytes=0)
-
-    def only(self, slices: Iterable[Slice]) -> OpenBucket:
+    def only(self, slices: Iterable[Slice] = ()) -> OpenBucket:
         """With `slices` for those that wait."""
-        kept = OpenBucket.of(tuple(slices), self.first, self.last)
-        return replace(self, slices=kept.slices, rows=kept.rows, bytes=kept.bytes)
+        return replace(OpenBucket.of(tuple(slices), self.first, self.last), published=self.published, files=self.files)
 
     def before(self, later: OpenBucket | None) -> OpenBucket:
         """Its rows wait again, ahead of those that have come since."""
@@ -85,14 +80,6 @@ class OpenBucket:
             return replace(self, published=0, files=0)
         rows, size = self.rows + later.rows, self.bytes + later.bytes
         return replace(later, slices=(*self.slices, *later.slices), first=self.first, rows=rows, bytes=size)
-
-    def publish(self, rows: int, at: datetime) -> OpenBucket:
-        """One more file is readable."""
-        return replace(self, last=at, published=self.published + rows, files=self.files + 1)
-
-    def without(self, rows: int) -> OpenBucket:
-        """One of its files is removed."""
-        return replace(self, published=self.published - rows, files=self.files - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,7 @@ def requeueable(history: History, snapshot: Snapshot) -> Mapping[tuple[Epoch, Pa
     """
     if not snapshot.rolled:
         return {}
-    missing = _missing(history, snapshot)
-    begun = _begun(history)
+    missing, begun = _missing_and_begun(history, snapshot)
     live = {part.name: part for _, part in history.live_parts}
     buckets = {}
     for epoch, key in snapshot.rolled:
@@ -65,7 +64,7 @@ def take_back(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | 
     # Every plan asks, and hardly any history has a replay.
     if snapshot.partitions is None or not replays:
         return None
-    missing, begun = _missing(history, snapshot), _begun(history)
+    missing, begun = _missing_and_begun(history, snapshot)
     live = {part.name: part for _, part in history.live_parts}
     for replay in replays:
         names = {part.name for part in replay.created}
@@ -88,11 +87,9 @@ def forget(
 
     `moved` are parts to publish from where they are staged now.
     """
-    kind = FORGET if parts or slices else "move"
-    manifest = replace(_removing(history, stamp, kind, parts), forgotten=rows)
-    waiting = tuple(sorted(history.rows.after(manifest).forgetting(slices).items()))
+    manifest = _removing(history, stamp, FORGET if parts or slices else "move", parts, slices)
     remove = (*manifest.remove, *(part.target for part in moved))
-    return replace(manifest, add=tuple(moved), remove=remove, waiting=waiting)
+    return replace(manifest, add=tuple(moved), remove=remove, forgotten=rows)
 
 
 def rolled_buckets(
@@ -111,18 +108,16 @@ def rolled_buckets(
     return buckets
 
 
-def _missing(history: History, snapshot: Snapshot) -> set[str]:
-    """The parts that are nowhere, without those at whose target another file is."""
-    actions = missing_parts(history, snapshot.files, snapshot.partitions)
-    return {action.part.name for action in actions if action.part.target not in snapshot.files}
+def _missing_and_begun(history: History, snapshot: Snapshot) -> tuple[set[str], set[str]]:
+    """Names of parts: those that are nowhere, no other file at their target, and those that may have been visible."""
+    missing = (action.part for action in missing_parts(history, snapshot.files, snapshot.partitions))
+    begun = (part for epoch in history.open if epoch.state is not EpochState.DECIDED for part in epoch.manifest.add)
+    return {part.name for part in missing if part.target not in snapshot.files}, {part.name for part in begun}
 
 
-def _begun(history: History) -> set[str]:
-    """The parts of open epochs that may have been visible."""
-    return {part.name for epoch in history.open if epoch.state is not EpochState.DECIDED for part in epoch.manifest.add}
-
-
-def _removing(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntry]) -> Manifest:
+def _removing(
+    history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntry], slices: Collection[Slice] = ()
+) -> Manifest:
     """An epoch that takes `parts` out of the history, and out of what is committed or published."""
     gone, commits = list(parts), history.commits
     # The newest open epoch that commits each partition, but for those that repeat or correct commits.
@@ -135,6 +130,7 @@ def _removing(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEnt
         if part.key in commits and created_at.get(part.name, 0) <= committed_at.get(part.key, 0):
             covered.setdefault(part.key, []).append(part)
     corrected = {part for own in covered.values() for part in own}
+    left = history.rows.without((part for part in gone if part not in corrected), slices)
     return replace(
         history.following(kind, stamp),
         remove=tuple(part.target for part in gone),
@@ -143,5 +139,5 @@ def _removing(history: History, stamp: Stamp, kind: str, parts: Iterable[PartEnt
             for key, commit in commits.items()
             if key in covered
         ),
-        waiting=history.rows.without(part for part in gone if part not in corrected),
+        waiting=tuple(sorted(left.items())),
     )

@@ -15,7 +15,7 @@ from hivesink.core.partition import known_as
 from hivesink.core.records import OpenBucket, Opened, Slice
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Mapping
     from datetime import timedelta
 
     from hivesink.core.manifest import Manifest, PartEntry
@@ -47,11 +47,45 @@ class OpenRows:
     buckets: Mapping[PartitionKey, OpenBucket] = field(default_factory=dict)
     snapshot: Epoch = field(default=Epoch(0))
 
+    @property
+    def rows(self) -> int:
+        return sum(bucket.rows for bucket in self.buckets.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(bucket.bytes for bucket in self.buckets.values())
+
+    @property
+    def opened(self) -> tuple[Opened, ...]:
+        """All slices, with their buckets."""
+        return tuple(Opened(*key, part) for key, bucket in sorted(self.buckets.items()) for part in bucket.slices)
+
+    def waits(self, key: PartitionKey) -> bool:
+        """Whether rows of the partition wait."""
+        return key in self.buckets and bool(self.buckets[key].slices)
+
     def after(self, manifest: Manifest) -> OpenRows:
         """What is open once `manifest` is decided."""
         if manifest.waiting is not None:
             return OpenRows(dict(manifest.waiting), manifest.epoch)
         return replace(self, buckets=self._changed(manifest))
+
+    def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
+        rolled = set(manifest.rolled)
+        # One that removes parts repeats or corrects commits, which don't cover rows that have come since.
+        done = set() if manifest.remove else {commit.key for commit in manifest.commits}
+        left = ((key, bucket.only() if key in rolled else bucket) for key, bucket in self.buckets.items())
+        # A commit never closes rows that still wait.
+        buckets = {key: bucket for key, bucket in left if bucket.slices or key not in done}
+        new = OpenBucket.of((), manifest.at, manifest.at)
+        for part in manifest.created:
+            if part.key not in done:
+                bucket = buckets.get(part.key, new)
+                published, files = bucket.published + part.rows, bucket.files + 1
+                buckets[part.key] = replace(bucket, last=manifest.at, published=published, files=files)
+        for opened in manifest.opened:
+            buckets[opened.key] = buckets.get(opened.key, new).add(opened.slice, manifest.at)
+        return buckets
 
     def renamed(self, table: str) -> OpenRows:
         """As they are known where the log's table is `table`. The next manifest holds them so, for whoever reads on."""
@@ -67,36 +101,17 @@ class OpenRows:
             return manifest
         return replace(manifest, waiting=tuple(sorted(after.items())))
 
-    def without(self, lost: Iterable[PartEntry]) -> tuple[tuple[PartitionKey, OpenBucket], ...]:
-        """A snapshot that no longer counts the parts in `lost` as published."""
-        buckets = dict(self.buckets)
-        for part in lost:
-            bucket = buckets.get(part.key)
-            if bucket is not None and bucket.files:
-                buckets[part.key] = bucket.without(part.rows)
-        buckets = {key: bucket for key, bucket in buckets.items() if bucket.slices or bucket.files}
-        return tuple(sorted(buckets.items()))
-
-    @property
-    def opened(self) -> tuple[Opened, ...]:
-        """All slices, with their buckets."""
-        return tuple(Opened(*key, part) for key, bucket in sorted(self.buckets.items()) for part in bucket.slices)
-
-    def forgetting(self, gone: Collection[Slice]) -> dict[PartitionKey, OpenBucket]:
-        """The buckets once a person has accepted that these slices are lost."""
+    def without(self, lost: Iterable[PartEntry], gone: Container[Slice] = ()) -> dict[PartitionKey, OpenBucket]:
+        """The buckets that no longer count the parts in `lost` as published, nor the slices in `gone` as waiting."""
         buckets = {
             key: bucket.only(part for part in bucket.slices if part not in gone) for key, bucket in self.buckets.items()
         }
+        for part in lost:
+            bucket = buckets.get(part.key)
+            if bucket is not None and bucket.files:
+                published = bucket.published - part.rows
+                buckets[part.key] = replace(bucket, published=published, files=bucket.files - 1)
         return {key: bucket for key, bucket in buckets.items() if bucket.slices or bucket.files}
-
-    def published(self, key: PartitionKey) -> tuple[int, int]:
-        """The rows and files of an uncommitted partition that are readable already."""
-        bucket = self.buckets.get(key)
-        return (bucket.published, bucket.files) if bucket else (0, 0)
-
-    def waits(self, key: PartitionKey) -> bool:
-        """Whether rows of the partition wait."""
-        return key in self.buckets and bool(self.buckets[key].slices)
 
     def beside(self, slices: Container[Slice]) -> OpenRows:
         """The rows that wait in other slices, and the partitions without any of these."""
@@ -117,37 +132,11 @@ class OpenRows:
     def closed(self, manifest: Manifest) -> dict[PartitionKey, tuple[Slice, ...]]:
         """The slices whose rows are in the parts of `manifest`, by bucket."""
         after = self.after(manifest).buckets
-        left = {key: set(after[key].slices) if key in after else set[Slice]() for key in manifest.rolled}
-        waited = ((key, self.buckets[key].slices) for key in manifest.rolled if key in self.buckets)
-        return {key: tuple(part for part in slices if part not in left[key]) for key, slices in waited}
-
-    def segments(self) -> frozenset[str]:
-        return frozenset(part.segment for bucket in self.buckets.values() for part in bucket.slices)
-
-    def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
-        rolled = set(manifest.rolled)
-        done = {commit.key for commit in manifest.commits}
-        if manifest.remove:
-            # It repeats or corrects commits of earlier epochs, which don't cover rows that have come since.
-            done = set()
-        left = ((key, bucket.rolled() if key in rolled else bucket) for key, bucket in self.buckets.items())
-        # A commit never closes rows that still wait.
-        buckets = {key: bucket for key, bucket in left if bucket.slices or key not in done}
-        new = OpenBucket.of((), manifest.at, manifest.at)
-        for part in manifest.created:
-            if part.key not in done:
-                buckets[part.key] = buckets.get(part.key, new).publish(part.rows, manifest.at)
-        for opened in manifest.opened:
-            buckets[opened.key] = buckets.get(opened.key, new).add(opened.slice, manifest.at)
-        return buckets
-
-    @property
-    def rows(self) -> int:
-        return sum(bucket.rows for bucket in self.buckets.values())
-
-    @property
-    def bytes(self) -> int:
-        return sum(bucket.bytes for bucket in self.buckets.values())
+        closed: dict[PartitionKey, tuple[Slice, ...]] = {}
+        for key in self.buckets.keys() & set(manifest.rolled):
+            left = set(after[key].slices) if key in after else set[Slice]()
+            closed[key] = tuple(part for part in self.buckets[key].slices if part not in left)
+        return closed
 
 
 def open_rows(newest_first: Iterable[Manifest]) -> OpenRows:
@@ -177,14 +166,6 @@ class RollingPolicy:
     open_bytes: int
     own: BucketRolling | None = None
     at_once: bool = False
-
-    def is_due(self, partition: str, bucket: OpenBucket, age: Ages, size: float) -> bool:
-        """`size` is what the bucket's rows would become in bytes."""
-        if self.at_once:
-            return True
-        if self.own is not None:
-            return self.own.should_roll(partition, bucket.rows, int(size), age.open, age.idle)
-        return size >= self.file_size or age.open >= self.rollover or age.idle >= self.inactivity
 
 
 class BucketRolling(Protocol):
@@ -217,13 +198,17 @@ def due(
 
     `ratio` is what a byte of a segment becomes in a finished file.
     """
-    now = {
-        key
-        for key, bucket in rows.buckets.items()
-        if bucket.slices
-        and (policy.at_once or key not in held)
-        and policy.is_due(key[1], bucket, ages[key], bucket.bytes * ratio)
-    }
+    now = set()
+    for key, bucket in rows.buckets.items():
+        if bucket.slices and policy.at_once:
+            now.add(key)
+        elif bucket.slices and key not in held:
+            age, size = ages[key], bucket.bytes * ratio
+            if policy.own is not None:
+                is_due = policy.own.should_roll(key[1], bucket.rows, int(size), age.open, age.idle)
+            else:
+                is_due = size >= policy.file_size or age.open >= policy.rollover or age.idle >= policy.inactivity
+            now |= {key} if is_due else set()
     left = rows.bytes - sum(rows.buckets[key].bytes for key in now)
     waiting = (key for key, bucket in rows.buckets.items() if bucket.slices and key not in now)
     for key in sorted(waiting, key=lambda key: ages[key].open, reverse=True):
@@ -253,10 +238,18 @@ def spread(rows: OpenRows, keys: Iterable[PartitionKey], size: float, tasks: int
     A bucket of more than `size` bytes, as segments hold them, is cut into several, each for a file of its own: tasks
     can encode these side by side. Small ones share a task.
     """
-    pieces = sorted(
-        (piece for key in keys for piece in _pieces(key, rows.buckets[key], size)),
-        key=lambda piece: (-piece.bytes, piece.table, piece.partition),
-    )
+    pieces: list[Encoding] = []
+    for key in keys:
+        bucket = rows.buckets[key]
+        share, taken, held = bucket.bytes / max(1, round(bucket.bytes / size)), 0, list[Slice]()
+        for part in bucket.slices:
+            held.append(part)
+            taken += part.length
+            if taken >= share:
+                pieces.append(Encoding(*key, tuple(held)))
+                taken, held = 0, []
+        pieces += [Encoding(*key, tuple(held))] if held else []
+    pieces.sort(key=lambda piece: (-piece.bytes, piece.table, piece.partition))
     loads: list[list[Encoding]] = [[] for _ in range(max(1, min(tasks, len(pieces))))]
     weights = [0] * len(loads)
     for piece in pieces:
@@ -264,16 +257,3 @@ def spread(rows: OpenRows, keys: Iterable[PartitionKey], size: float, tasks: int
         loads[lightest].append(piece)
         weights[lightest] += piece.bytes
     return tuple(tuple(load) for load in loads if load)
-
-
-def _pieces(key: PartitionKey, bucket: OpenBucket, size: float) -> Iterator[Encoding]:
-    count = max(1, round(bucket.bytes / size))
-    share, taken, held = bucket.bytes / count, 0, list[Slice]()
-    for part in bucket.slices:
-        held.append(part)
-        taken += part.length
-        if taken >= share:
-            yield Encoding(*key, tuple(held))
-            taken, held = 0, []
-    if held:
-        yield Encoding(*key, tuple(held))

@@ -72,14 +72,7 @@ def missing_parts(
     """The decided parts that can't be published, and published ones that vanished before they were settled."""
     locator = PartLocator(files, history.earlier_paths)
     waiting = (action for part in history.waiting if isinstance(action := locator.next_action(part), PartMissing))
-    return (*waiting, *(() if live is None else vanished(history, live, files)))
-
-
-def vanished(
-    history: History, live: Mapping[PartitionKey, LivePartition], files: Mapping[str, int]
-) -> Iterator[PartMissing]:
-    """The published parts that must be at their targets and aren't."""
-    yield from (PartMissing(part) for part in unproven(history, live, files))
+    return (*waiting, *(() if live is None else map(PartMissing, unproven(history, live, files))))
 
 
 def unproven(
@@ -182,20 +175,13 @@ def sweep(history: History, staging: StagingArea) -> Iterator[Action]:
     forgotten = tuple(intent for intent in old if intent not in losers or intent.epoch <= head - LINGER)
     if forgotten:
         yield Forget(forgotten)
-    unread = tuple(_unread(history, staging.segments))
-    if unread:
-        yield DropSegments(unread)
-
-
-def _unread(history: History, segments: Iterable[str]) -> Iterator[str]:
-    """The segments that hold no row that waits, nor a row whose part could still be lost."""
+    # A roll's part could still be lost: its rows would wait again.
     if any(epoch.manifest.rolled for epoch in history.open):
         return
-    held = history.rows.segments()
-    for name in segments:
-        epoch = segment_epoch(name)
-        if epoch is not None and epoch <= history.epoch and name not in held:
-            yield name
+    held = {part.segment for bucket in history.rows.buckets.values() for part in bucket.slices}
+    decided = (name for name in staging.segments if 0 < (segment_epoch(name) or 0) <= head)
+    if unread := tuple(name for name in decided if name not in held):
+        yield DropSegments(unread)
 
 
 def leftovers(staged: Iterable[str], uid: str, history: History) -> list[str]:

@@ -59,7 +59,7 @@ DELAYED = CommitRule("demo.events", None, timedelta(minutes=30))
 FREE = CommitRule("demo.events")
 ROLLING = RollingPolicy(2**27, HOUR, timedelta(minutes=10), 2**30)
 WAITS = OpenBucket.of((Slice("1-00112233aat0-0.arrow", 0, 9, 5),), FIRST, FIRST)
-PUBLISHED = replace(WAITS.rolled(), published=7, files=2)
+PUBLISHED = replace(WAITS.only(), published=7, files=2)
 
 
 def told(

@@ -75,7 +75,6 @@ def test_a_bucket_knows_its_rows_its_bytes_and_its_time() -> None:
     assert (bucket.rows, bucket.bytes) == (2, 20)
     assert (bucket.first, bucket.last) == (AT + timedelta(seconds=1), AT + timedelta(seconds=3))
     assert (rows.rows, rows.bytes) == (2, 20)
-    assert rows.segments() == {one.segment for one in bucket.slices}
 
 
 STEPS = st.lists(st.tuples(st.text("abc", max_size=2), st.text("abc", max_size=2)), max_size=3 * SNAPSHOT_EVERY)
@@ -102,10 +101,10 @@ def test_a_partition_stays_open_until_it_is_committed() -> None:
     rolled = replace(small(2), opened=(), rolled=((TABLE, "a"),), add=(part("a", 7),), commits=())
     state = OpenRows().after(replace(small(1), opened=(opened(1, "a"),))).after(rolled)
     assert state.buckets[TABLE, "a"].slices == ()
-    assert state.published((TABLE, "a")) == (7, 1)
-    assert (state.rows, state.segments()) == (0, frozenset())
+    assert (state.buckets[TABLE, "a"].published, state.buckets[TABLE, "a"].files) == (7, 1)
+    assert state.rows == 0
     later = state.after(replace(small(3), opened=(opened(3, "a"),)))
-    assert later.published((TABLE, "a")) == (7, 1)
+    assert (later.buckets[TABLE, "a"].published, later.buckets[TABLE, "a"].files) == (7, 1)
     done = replace(small(4), opened=(), commits=(commit("a"),))
     assert later.after(done).buckets == later.buckets, "a commit closes no rows that wait"
     assert later.after(replace(done, rolled=((TABLE, "a"),))).buckets == {}

@@ -138,8 +138,9 @@ class OpenPartitions:
                 continue
             is_late = self.rule.end(key) is None and key in self.committed()
             if is_late or self.rule.is_over(key, ages[key].open if key in ages else timedelta(0), mark or Watermark()):
-                before_rows, before_files = rows.published(key)
-                total = before_rows + counts[key], before_files + files[key]
+                bucket = rows.buckets.get(key)
+                before = (bucket.published, bucket.files) if bucket else (0, 0)
+                total = before[0] + counts[key], before[1] + files[key]
                 commits.append(commit_after(self.committed().get(key), key, *total))
         return tuple(commits)
 
