@@ -36,7 +36,7 @@ from hivesink.sink.task.segments import held_back
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hivesink.core.epoch import HistoryPolicy, LastBatch
+    from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.partition import PartitionKey
     from hivesink.core.rolling import Encoding, OpenRows
     from hivesink.core.table import TableName, TableSpec
@@ -120,7 +120,7 @@ class OpenedWriter:
         table: TableName,
         writer: str,
         metastore: MetastoreAddress,
-        history_policy: HistoryPolicy,
+        append: Epoch | None = None,
         options: Mapping[str, object],
         site: Site = NO_SITE,
         check: Callable[[str, str], None] = lambda *_: None,
@@ -175,7 +175,7 @@ class OpenedWriter:
             rejected=rejected,
             config=config,
             measure=adapter(live.spec.format).measure,
-            history_policy=history_policy,
+            append=append,
             on_commit=on_commit or (lambda _: None),
             was_written=partial(owner.was_written, live, writer),
         )

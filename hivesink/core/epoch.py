@@ -7,14 +7,11 @@ it starts again at 0 with every new checkpoint, which is how other sinks lose or
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, NewType
+from typing import NamedTuple, NewType
 
 from hivesink import errors
 from hivesink.core.column_source import named_file
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset, TopicIds, chain, runs_back, with_ids
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
@@ -80,19 +77,6 @@ class LastBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryPolicy:
-    """What the user allows if a batch does not follow from the log.
-
-    `append`: any history may continue, as long as this is the epoch of the last batch.
-    """
-
-    append: Epoch | None = None
-
-
-STRICT = HistoryPolicy()
-
-
-@dataclass(frozen=True, slots=True)
 class New:
     """The batch must be written; `appended` as in `LastBatch`."""
 
@@ -109,20 +93,32 @@ class Replay:
 def judge(
     last: LastBatch | None,
     batch: BatchRef | NextBatch,
-    history_policy: HistoryPolicy,
+    append: Epoch | None,
     place: Place,
     *,
     raw: bool,
 ) -> New | Replay:
     """Whether `batch` is new or a proven replay; `raw` is as in `LastBatch`, and `place` is what errors name.
 
+    `append`: the user allows any history to continue, as long as this is the epoch of the last batch.
+
     Raises LogMissing, ForeignHistory, CheckpointDiffers or SourceChanged if it is neither: a batch is never dropped in
     silence and never written twice. What isn't planned yet of a NextBatch is taken to fit: the verdict only means that
     nothing speaks against the query.
     """
     epoch = last.epoch if last else Epoch(0)
-    is_allowed = history_policy.append == epoch
-    verdict = _first(batch, place, is_allowed=is_allowed) if last is None else _judge(last, batch, place, is_allowed)
+    is_allowed = append == epoch
+    # A query's first batch always writes a manifest, so a later batch over a log without manifests means that manifests
+    # were deleted, and with them the knowledge of which batches are in the table.
+    # `append` names the last batch's epoch, 0 if there is none: fences of recovery don't count.
+    if last is None and batch.batch > 0 and not is_allowed:
+        raise errors.LogMissing.behind(place.log, batch.batch)
+    is_foreign = last is not None and batch.query != last.ref.query
+    if last and is_foreign and not is_allowed:
+        raise errors.ForeignHistory(place, last.epoch, last.ref.query, batch.query)
+    verdict: New | Replay = New(appended=is_foreign or batch.batch > 0)
+    if last and not is_foreign:
+        verdict = _judge(last, batch, place, is_allowed)
     if isinstance(verdict, Replay):
         return verdict
     if last and last.raw != raw and not is_allowed:
@@ -133,24 +129,17 @@ def judge(
     return New(appended=verdict.appended or bool(back))
 
 
-def _first(batch: BatchRef | NextBatch, place: Place, *, is_allowed: bool) -> New:
-    # A query's first batch always writes a manifest, so a later batch over a log without manifests means that manifests
-    # were deleted, and with them the knowledge of which batches are in the table.
-    # `append` names the last batch's epoch, 0 if there is none: fences of recovery don't count.
-    if batch.batch > 0 and not is_allowed:
-        raise errors.LogMissing.behind(place.log, batch.batch)
-    return New(appended=batch.batch > 0)
-
-
 def _judge(last: LastBatch, batch: BatchRef | NextBatch, place: Place, is_allowed: bool) -> New | Replay:
-    if batch.query != last.ref.query:
-        if is_allowed:
-            return New(appended=True)
-        raise errors.ForeignHistory(place, last.epoch, last.ref.query, batch.query)
-    if swapped(last.ref.sources, batch.sources) and not is_allowed:
+    if _swapped(last.ref.sources, batch.sources) and not is_allowed:
         raise errors.SourceChanged.sources(place.log, last.epoch, last.ref.sources, batch.sources)
     if batch.batch == last.ref.batch:
-        return _same_batch(last, batch, place, is_allowed=is_allowed)
+        if batch.start is None or batch.end is None or (batch.start, batch.end) == (last.ref.start, last.ref.end):
+            return Replay(last.epoch)
+        if is_allowed:
+            return New(appended=True)
+        files = tuple(map(named_file, read_before(last, batch)))
+        logged, now = last.ref.end, batch.end
+        raise errors.CheckpointDiffers.again(place, last.epoch, batch.batch, logged=logged, now=now, files=files)
     if batch.batch < last.ref.batch:
         raise errors.CheckpointDiffers.older(place, last.epoch, batch.batch, last.ref.batch)
     if batch.batch > last.ref.batch + 1:
@@ -163,17 +152,7 @@ def _judge(last: LastBatch, batch: BatchRef | NextBatch, place: Place, is_allowe
     return New(appended=gap is not None)
 
 
-def _same_batch(last: LastBatch, batch: BatchRef | NextBatch, place: Place, *, is_allowed: bool) -> New | Replay:
-    if batch.start is None or batch.end is None or (batch.start, batch.end) == (last.ref.start, last.ref.end):
-        return Replay(last.epoch)
-    if is_allowed:
-        return New(appended=True)
-    files = tuple(map(named_file, read_before(last, batch)))
-    logged, now = last.ref.end, batch.end
-    raise errors.CheckpointDiffers.again(place, last.epoch, batch.batch, logged=logged, now=now, files=files)
-
-
-def swapped(before: tuple[str, ...], now: tuple[str, ...]) -> bool:
+def _swapped(before: tuple[str, ...], now: tuple[str, ...]) -> bool:
     """Whether a source reads what another read before: Spark knows them by their order alone."""
     return any(text and text != was and text in before for was, text in zip(before, now, strict=False))
 
@@ -201,11 +180,21 @@ class KnownTopics:
         self._ids: list[dict[str, str]] = []
 
     def begin(self, last: LastBatch | None, first: NextBatch, kept: TopicIds) -> None:
-        """Learn which topics the run goes on in: `kept` are those that its checkpoint began with."""
+        """Learn which topics the run goes on in: `kept` are those that its checkpoint began with.
+
+        Of the log's offsets, a topic that begins elsewhere may be new, as where a person lets another history follow.
+        """
         self.learn(kept)
-        if last and last.ref.query == first.query:
-            for offsets in (first.start, first.end):
-                self.learn(tuple(map(_read_on, last.ref.end, offsets or ())))
+        if not last or last.ref.query != first.query:
+            return
+        for offsets in (first.start, first.end):
+            known = list[dict[str, str]]()
+            for end, start in zip(last.ref.end, offsets or (), strict=False):
+                known.append({})
+                if isinstance(end, KafkaOffset) and isinstance(start, KafkaOffset):
+                    names = {topic for (topic, _), at in {*end.next} & {*start.next} if at > 0}
+                    known[-1] = {topic: id_ for topic, id_ in end.ids.items() if topic in names}
+            self.learn(tuple(known))
 
     def learn(self, now: TopicIds) -> tuple[str, ...]:
         """The topics have these ids now; a topic that isn't there keeps its id. Returns those that had another id."""
@@ -218,24 +207,10 @@ class KnownTopics:
 
     def lacks(self, end: tuple[SourceOffset, ...]) -> bool:
         """Whether a batch up to `end` reads a topic whose id nobody has asked for."""
-        ids = [*self._ids, *({} for _ in end)]
-        return any(_topics(offset) - known.keys() for offset, known in zip(end, ids, strict=False))
+        ids = [*self.ids, *({} for _ in end)]
+        kafka = ((offset, known) for offset, known in zip(end, ids, strict=False) if isinstance(offset, KafkaOffset))
+        return any(offset.topics().keys() - known.keys() for offset, known in kafka)
 
     @property
     def ids(self) -> TopicIds:
         return tuple(map(dict, self._ids))
-
-
-def _read_on(end: SourceOffset, start: SourceOffset) -> Mapping[str, str]:
-    """The ids of the topics that a batch from `start` reads on in the middle, from a log's `end`.
-
-    A topic that begins elsewhere may be new, as where a person lets another history follow.
-    """
-    if not (isinstance(end, KafkaOffset) and isinstance(start, KafkaOffset)):
-        return {}
-    names = {topic for (topic, _), at in {*end.next} & {*start.next} if at > 0}
-    return {topic: id_ for topic, id_ in end.ids.items() if topic in names}
-
-
-def _topics(offset: SourceOffset) -> set[str]:
-    return set(offset.topics()) if isinstance(offset, KafkaOffset) else set()

@@ -11,7 +11,9 @@ unlisted partition deletes what is in its folder (HIVE-29744). Its parts wait ou
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -24,16 +26,11 @@ from hivesink.core.repair import requeue, take_back
 from hivesink.core.snapshot import PartLocator, Snapshot, newest, sweep, unproven
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hivesink.core.lifecycle import History, Stamp
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition_commit import PolicyKind
-
-
-OnPart = actions.Publish | actions.AlreadyPublished | actions.PartMissing
-Located = dict[Epoch, list[OnPart]]
-"""What to do about each part that waits, by the epoch that answers for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ def plan(
         yield actions.Decide(history.rows.complete(manifest))  # The point of no return. Then look again.
         return
     if snapshot.partitions is not None and history.open:
-        yield from _finish(history, snapshot, snapshot.partitions, stamp, policy)
+        yield from _Open(history, snapshot, snapshot.partitions, stamp, policy).finish()
     if snapshot.staging is not None:
         yield from sweep(history, snapshot.staging)
         yield from _trim(history, policy)
@@ -88,188 +85,168 @@ def _fence(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | Non
     return None
 
 
-def _finish(
-    history: History, snapshot: Snapshot, live: Mapping[PartitionKey, LivePartition], stamp: Stamp, policy: Policy
-) -> Iterator[actions.Action]:
-    """Move, publish or settle: whatever comes first."""
-    located = _located(history, snapshot)
-    held = _held(snapshot, live, located)
-    moves = tuple(_moves(history, snapshot.files, live, located))
-    if held and not moves:
-        moves = tuple(_carried(history, snapshot.taken | live.keys(), located, held))
-    if moves:
-        yield actions.Decide(_move_epoch(history, stamp, moves))  # The point of no return, for the moves.
-        return
-    yield from _clear(live)
-    yield from map(actions.PartMissing, unproven(history, live, snapshot.files))
-    waits = [located.get(epoch.manifest.epoch) for epoch in history.unpublished]
-    if all(steps and all(step.key in held for step in steps) for steps in waits):
-        yield from _settle(history, snapshot, live, policy)
-    else:
-        yield from _publish(history, snapshot, live, located, held)
+@dataclass(frozen=True)
+class _Open:
+    """What to do about the open epochs."""
 
+    history: History
+    snapshot: Snapshot
+    live: Mapping[PartitionKey, LivePartition]
+    stamp: Stamp
+    policy: Policy
 
-def _held(snapshot: Snapshot, live: Mapping[PartitionKey, LivePartition], located: Located) -> frozenset[PartitionKey]:
-    """The refused partitions whose parts wait."""
-    # Readers find a visible part of a taken folder under its new name: it waits for nothing.
-    hidden = {
-        step.key for steps in located.values() for step in steps if not isinstance(step, actions.AlreadyPublished)
-    }
-    return snapshot.refused - live.keys() - (snapshot.taken - hidden)
+    @cached_property
+    def located(self) -> Mapping[Epoch, list[actions.Publish | actions.AlreadyPublished | actions.PartMissing]]:
+        """What to do about each part that waits, by the epoch that answers for it."""
+        located = defaultdict(list)
+        locator = PartLocator(self.snapshot.files, self.history.earlier_paths)
+        for epoch, part in self.history.live_parts:
+            if not epoch.is_published:
+                located[epoch.manifest.epoch].append(locator.next_action(part))
+        return located
 
+    @cached_property
+    def held(self) -> frozenset[PartitionKey]:
+        """The refused partitions whose parts wait."""
+        # Readers find a visible part of a taken folder under its new name: it waits for nothing.
+        steps = (step for own in self.located.values() for step in own)
+        hidden = {step.key for step in steps if not isinstance(step, actions.AlreadyPublished)}
+        return self.snapshot.refused - self.live.keys() - (self.snapshot.taken - hidden)
 
-def _clear(live: Mapping[PartitionKey, LivePartition]) -> Iterator[actions.ClearAccurate]:
-    for table, partitions in by_table(key for key, partition in live.items() if partition.accurate).items():
-        yield actions.ClearAccurate(table, tuple(partitions))
-
-
-def _publish(
-    history: History,
-    snapshot: Snapshot,
-    live: Mapping[PartitionKey, LivePartition],
-    located: Located,
-    held: frozenset[PartitionKey],
-) -> Iterator[actions.Action]:
-    """Register the partitions of the parts that wait, then publish the parts epoch by epoch, but for those `held`."""
-    steps = [step for own in located.values() for step in own]
-    missing = [step for step in steps if isinstance(step, actions.PartMissing) and step.key not in held]
-    # A published part's partition that a user has dropped since isn't registered again until all is published.
-    unready = {step.key for step in steps if step.key not in live or live[step.key].columns_behind}
-    folders = history.folders()
-    yield from _register({key: folders[key] for key in unready - snapshot.refused})
-    for epoch in history.unpublished:
-        number, own = epoch.manifest.epoch, located.get(epoch.manifest.epoch, [])
-        ready = [step for step in own if step.key not in held and not isinstance(step, actions.PartMissing)]
-        is_marked = epoch.state is not EpochState.DECIDED or not epoch.may_go_back
-        if not is_marked and any(isinstance(step, actions.Publish) for step in ready):
-            yield actions.SetMark(Mark.PUBLISHING, number)
-        yield from ready
-        yield from (step for step in own if step in missing)
-        if any(step in missing for step in own):
+    def finish(self) -> Iterator[actions.Action]:
+        """Move, publish or settle: whatever comes first."""
+        history = self.history
+        moves = tuple(self._moves()) or tuple(self._carried())
+        if moves:
+            moved = {part.key for _, part in moves}
+            manifest = replace(
+                history.following("move", self.stamp),
+                add=tuple(part for _, part in moves),
+                remove=tuple(target for target, _ in moves),
+                commits=tuple(commit for commit in history.committed().values() if commit.key in moved),
+            )
+            yield actions.Decide(history.rows.complete(manifest))  # The point of no return, for the moves.
             return
-        if len(ready) == len(own):
-            waited = {step.part.staged.rpartition("/")[0] for step in own}
-            yield actions.SetMark(Mark.PUBLISHED, number, tuple(sorted(filter(is_aside, waited))))
-    yield actions.LookAgain()
+        for table, partitions in by_table(key for key, home in self.live.items() if home.accurate).items():
+            yield actions.ClearAccurate(table, tuple(partitions))
+        yield from map(actions.PartMissing, unproven(history, self.live, self.snapshot.files))
+        waits = [self.located.get(epoch.manifest.epoch) for epoch in history.unpublished]
+        if all(steps and all(step.key in self.held for step in steps) for steps in waits):
+            yield from self._settle()
+        else:
+            yield from self._publish()
 
+    def _moves(self) -> Iterator[tuple[str, PartEntry]]:
+        """The parts that aren't in the folder that `live` has for their partition: the old target, and the part anew.
 
-def _located(history: History, snapshot: Snapshot) -> Located:
-    located: Located = {}
-    locator = PartLocator(snapshot.files, history.earlier_paths)
-    for epoch, part in history.live_parts:
-        if not epoch.is_published:
-            located.setdefault(epoch.manifest.epoch, []).append(locator.next_action(part))
-    return located
+        Before the decision, the try is repeated with the right folders. If somebody registers the partition elsewhere
+        later, an epoch of its own moves the parts, so that a crash in its middle is recovered like any other.
+        """
+        steps = (step for own in self.located.values() for step in own)
+        sources = {step.part.target: step.source for step in steps if isinstance(step, actions.Publish)}
+        for epoch, part in self.history.live_parts:
+            home = self.live.get(part.key)
+            if home is None or same_location(part.folder, home.location):
+                continue
+            at_target = part.target in self.snapshot.files
+            if epoch.is_published and not at_target:
+                continue  # Whoever deleted it after it was published had their reasons.
+            target = f"{home.location.rstrip('/')}/{part.name}"
+            staged = part.target if at_target else sources.get(part.target, part.staged)
+            if same_location(staged, target):
+                staged = target  # It moves back, and has never left.
+            yield part.target, replace(part, staged=staged, target=target)
 
+    def _carried(self) -> Iterator[tuple[str, PartEntry]]:
+        """The parts of refused partitions go on in an epoch of their own, behind all others, so that these are settled.
 
-def _homes(folders: Mapping[PartitionKey, str], live: Mapping[PartitionKey, LivePartition]) -> dict[PartitionKey, str]:
-    return {**folders, **{key: partition.location for key, partition in live.items()}}
+        Until then a user may not touch the others' files. Only once a look shows the others where readers find them:
+        what is refused is known by then, so no retry decides again.
+        """
+        waiting = [(epoch, step) for epoch, steps in self.located.items() for step in steps]
+        refused = [(epoch, step.part) for epoch, step in waiting if step.key in self.held]
+        others, read = (
+            (step for _, step in waiting if step.key not in self.held),
+            self.snapshot.taken | self.live.keys(),
+        )
+        if refused and all(isinstance(step, actions.AlreadyPublished) and step.key in read for step in others):
+            free = (epoch for epoch, part in self.history.live_parts if part.key not in self.held)
+            last = max((epoch.manifest.epoch for epoch in free), default=Epoch(0))
+            yield from ((part.target, part) for _, part in refused if refused[0][0] <= last)
 
-
-def _settle(
-    history: History, snapshot: Snapshot, live: Mapping[PartitionKey, LivePartition], policy: Policy
-) -> Iterator[actions.Action]:
-    """All is published that isn't refused. What was dropped since the last look is registered again if it has rows.
-
-    A DROP of a managed table's partition takes its files too. Those that went with it are what the user wanted gone,
-    also where others came after the DROP.
-
-    What has another partition's folder now was renamed by a user: readers find its published rows there.
-    """
-    if history.settleable < history.open[0].manifest.epoch or (history.replaced and history.unpublished):
-        return
-    # Once they were found in place, a partition that is dropped stays so.
-    published = [part for epoch, part in history.live_parts if epoch.state is EpochState.PUBLISHED]
-    in_place = [part for part in published if part.key in live or part.target in snapshot.files]
-    folders = {part.key: part.folder for part in in_place if part.key not in snapshot.taken}
-    dropped = {key: folder for key, folder in folders.items() if key not in live}
-    if dropped:
-        yield from _register(dropped)
-        if any(part.key in dropped and part.target not in snapshot.files for part in published):
-            # The next look finds the partition listed, as if an INSERT had taken them.
-            yield actions.SetMark(Mark.VERIFIED, history.settleable)
+    def _publish(self) -> Iterator[actions.Action]:
+        """Register the partitions of the parts that wait, then publish epoch by epoch, but for what is `held`."""
+        steps = [step for own in self.located.values() for step in own]
+        missing = [step for step in steps if isinstance(step, actions.PartMissing) and step.key not in self.held]
+        # A published part's partition that a user has dropped since isn't registered again until all is published.
+        unready = {step.key for step in steps if step.key not in self.live or self.live[step.key].columns_behind}
+        folders = self.history.folders()
+        yield from _register({key: folders[key] for key in unready - self.snapshot.refused})
+        for epoch in self.history.unpublished:
+            number, own = epoch.manifest.epoch, self.located.get(epoch.manifest.epoch, [])
+            ready = [step for step in own if step.key not in self.held and not isinstance(step, actions.PartMissing)]
+            is_marked = epoch.state is not EpochState.DECIDED or not epoch.may_go_back
+            if not is_marked and any(isinstance(step, actions.Publish) for step in ready):
+                yield actions.SetMark(Mark.PUBLISHING, number)
+            yield from ready
+            yield from (step for step in own if step in missing)
+            if any(step in missing for step in own):
+                return
+            if len(ready) == len(own):
+                waited = {step.part.staged.rpartition("/")[0] for step in own}
+                yield actions.SetMark(Mark.PUBLISHED, number, tuple(sorted(filter(is_aside, waited))))
         yield actions.LookAgain()
-        return
-    # Only now: until all can be read, its records are dead letters.
-    if replaced := tuple(part for part in history.replaced if snapshot.files.get(part.target) == part.length):
-        yield actions.DeleteReplaced(replaced)
-        # A user's ANALYZE may have counted them.
-        yield actions.LookAgain()
-        return
-    committed = tuple(_committed(history, _homes(folders, live))) if policy.announce else ()
-    if committed:
-        if history.marked(history.settleable, Mark.VERIFIED) != history:
-            # The user's own code may fail for long: meanwhile the files are the users' own.
-            yield actions.SetMark(Mark.VERIFIED, history.settleable)
-        yield from (actions.Announce(kind, committed) for kind in policy.announce)
-    yield actions.SetMark(Mark.SETTLED, history.settleable)
 
+    def _settle(self) -> Iterator[actions.Action]:
+        """All is published that isn't refused. What was dropped since the last look is registered again if it has rows.
 
-def _committed(history: History, homes: Mapping[PartitionKey, str]) -> Iterator[CommittedPartition]:
-    files: dict[PartitionKey, list[str]] = {}
-    for epoch, part in history.live_parts:
-        if epoch.manifest.epoch <= history.settleable:
-            files.setdefault(part.key, []).append(part.target)
-    for key, commit in sorted(history.committed(history.settleable).items(), key=lambda item: item[0]):
-        if key in homes:
-            yield CommittedPartition(*key, homes[key].rstrip("/"), tuple(files.get(key, ())), commit)
+        A DROP of a managed table's partition takes its files too. Those that went with it are what the user wanted
+        gone, also where others came after the DROP.
+
+        What has another partition's folder now was renamed by a user: readers find its published rows there.
+        """
+        history, live, files, last = self.history, self.live, self.snapshot.files, self.history.settleable
+        if last < history.open[0].manifest.epoch or (history.replaced and history.unpublished):
+            return
+        # Once they were found in place, a partition that is dropped stays so.
+        published = [part for epoch, part in history.live_parts if epoch.state is EpochState.PUBLISHED]
+        in_place = [part for part in published if part.key in live or part.target in files]
+        folders = {part.key: part.folder for part in in_place if part.key not in self.snapshot.taken}
+        dropped = {key: folder for key, folder in folders.items() if key not in live}
+        if dropped:
+            yield from _register(dropped)
+            if any(part.key in dropped and part.target not in files for part in published):
+                # The next look finds the partition listed, as if an INSERT had taken them.
+                yield actions.SetMark(Mark.VERIFIED, last)
+            yield actions.LookAgain()
+            return
+        # Only now: until all can be read, its records are dead letters.
+        if replaced := tuple(part for part in history.replaced if files.get(part.target) == part.length):
+            yield actions.DeleteReplaced(replaced)
+            # A user's ANALYZE may have counted them.
+            yield actions.LookAgain()
+            return
+        homes = {**folders, **{key: partition.location for key, partition in live.items()}}
+        if self.policy.announce and (committed := tuple(self._committed(homes))):
+            if history.marked(last, Mark.VERIFIED) != history:
+                # The user's own code may fail for long: meanwhile the files are the users' own.
+                yield actions.SetMark(Mark.VERIFIED, last)
+            yield from (actions.Announce(kind, committed) for kind in self.policy.announce)
+        yield actions.SetMark(Mark.SETTLED, last)
+
+    def _committed(self, homes: Mapping[PartitionKey, str]) -> Iterator[CommittedPartition]:
+        files = defaultdict[PartitionKey, list[str]](list)
+        for epoch, part in self.history.live_parts:
+            if epoch.manifest.epoch <= self.history.settleable:
+                files[part.key].append(part.target)
+        for key, commit in sorted(self.history.committed(self.history.settleable).items(), key=lambda item: item[0]):
+            if key in homes:
+                yield CommittedPartition(*key, homes[key].rstrip("/"), tuple(files[key]), commit)
 
 
 def _register(folders: Mapping[PartitionKey, str]) -> Iterator[actions.Register]:
     for table, partitions in by_table(folders).items():
         yield actions.Register(table, tuple((partition, folders[table, partition]) for partition in partitions))
-
-
-def _move_epoch(history: History, stamp: Stamp, moves: Sequence[tuple[str, PartEntry]]) -> Manifest:
-    """It takes the parts on, each from its target before, and repeats the commits of their partitions."""
-    moved = {part.key for _, part in moves}
-    manifest = replace(
-        history.following("move", stamp),
-        add=tuple(part for _, part in moves),
-        remove=tuple(target for target, _ in moves),
-        commits=tuple(commit for commit in history.committed().values() if commit.key in moved),
-    )
-    return history.rows.complete(manifest)
-
-
-def _moves(
-    history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition], located: Located
-) -> Iterator[tuple[str, PartEntry]]:
-    """The parts that aren't in the folder that `live` has for their partition: the old target, and the part anew.
-
-    Before the decision, the try is repeated with the right folders. If somebody registers the partition elsewhere
-    later, an epoch of its own moves the parts, so that a crash in its middle is recovered like any other.
-    """
-    steps = (step for own in located.values() for step in own)
-    sources = {step.part.target: step.source for step in steps if isinstance(step, actions.Publish)}
-    for epoch, part in history.live_parts:
-        home = live.get(part.key)
-        if home is None or same_location(part.folder, home.location):
-            continue
-        at_target = part.target in files
-        if epoch.is_published and not at_target:
-            continue  # Whoever deleted it after it was published had their reasons.
-        target = f"{home.location.rstrip('/')}/{part.name}"
-        staged = part.target if at_target else sources.get(part.target, part.staged)
-        if same_location(staged, target):
-            staged = target  # It moves back, and has never left.
-        yield part.target, replace(part, staged=staged, target=target)
-
-
-def _carried(
-    history: History, read: frozenset[PartitionKey], located: Located, held: frozenset[PartitionKey]
-) -> Iterator[tuple[str, PartEntry]]:
-    """The parts of refused partitions go on in an epoch of their own, behind all others, so that these are settled.
-
-    Until then a user may not touch the others' files. Only once a look shows the others where readers find them: what
-    is refused is known by then, so no retry decides again.
-    """
-    waiting = [(epoch, step) for epoch, steps in located.items() for step in steps]
-    refused = [(epoch, step.part) for epoch, step in waiting if step.key in held]
-    others = (step for _, step in waiting if step.key not in held)
-    last = max((epoch.manifest.epoch for epoch, part in history.live_parts if part.key not in held), default=Epoch(0))
-    if all(isinstance(step, actions.AlreadyPublished) and step.key in read for step in others):
-        yield from ((part.target, part) for _, part in refused if refused[0][0] <= last)
 
 
 def _trim(history: History, policy: Policy) -> Iterator[actions.Trim]:

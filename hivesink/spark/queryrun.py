@@ -120,7 +120,7 @@ class QueryRun:
             files.remove(name)
         last = self.setup.last_batch()
         place = Place(self.setup.spec.target.name, self.setup.context.log.location, checkpoint)
-        judge(last, first, self.setup.spec.history_policy, place, raw=raw)
+        judge(last, first, self.setup.spec.append, place, raw=raw)
         self._begin_topics(last, first, plan, files)
         if self.committer.spec.commit_rule.clock is not None:
             traits = traits_of(plan, planned=first.end is not None, ends_early=ends_early)

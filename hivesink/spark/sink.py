@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from hivesink import wiring
-from hivesink.core.epoch import Epoch, HistoryPolicy
+from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import REPLAYS
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, Unsupported
@@ -99,7 +99,7 @@ class HiveSink:
             table=TableName.parse(table),
             writer=name,
             metastore=wiring.MetastoreAddress.at(kind, uri.removeprefix(_BY_SQL), site),
-            history_policy=HistoryPolicy(append=None if append is None else Epoch(append)),
+            append=None if append is None else Epoch(append),
             options=options or {},
             site=site,
             check=lambda location, log: check_encryption(spark, location, log),

@@ -12,7 +12,6 @@ from hivesink import wiring
 from hivesink.config.cache import state_folder
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
-from hivesink.core.epoch import STRICT
 from hivesink.core.log import require_writer_name, reset_writer
 from hivesink.core.manifest import REPLAYS, replaced_parts
 from hivesink.core.progress import Policies
@@ -140,7 +139,6 @@ class OpenedTable:
             table=self.served(head),
             writer=writer,
             metastore=self.metastore,
-            history_policy=STRICT,
             options=dict(head.options) if head else {},
             site=self.site,
         )

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hivesink import wiring
 from hivesink.config.options import CommitTrigger, SinkConfig
-from hivesink.core.epoch import STRICT, BatchId, BatchRef, Epoch
+from hivesink.core.epoch import BatchId, BatchRef, Epoch
 from hivesink.core.manifest import REPLAYS, REQUEUE
 from hivesink.core.offsets import OtherOffset
 from hivesink.errors import (
@@ -110,7 +110,6 @@ class Replay:
             table=opened.live.spec.name,
             writer=REPLAYS,
             metastore=opened.metastore,
-            history_policy=STRICT,
             options=self._options(),
             site=opened.site,
         )

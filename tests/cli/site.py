@@ -14,7 +14,7 @@ import pytest
 
 from hivesink import wiring
 from hivesink.cli import main
-from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
+from hivesink.core.epoch import BatchId, BatchRef, Epoch
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
 from hivesink.metastore.thrift_connection import Connection
@@ -77,7 +77,7 @@ class Ingest:
     writer: str = "ingest"
     batches: int = 0
     options: dict[str, str] = field(default_factory=dict)
-    history_policy: HistoryPolicy = STRICT
+    append: Epoch | None = None
     setup: wiring.OpenedWriter = field(init=False)
     usual: ClassVar[dict[str, str]] = {"sink.rolling-policy.on-epoch": "true"}
 
@@ -86,7 +86,7 @@ class Ingest:
             table=TableName.parse(self.table),
             writer=self.writer,
             metastore=wiring.MetastoreAddress.at("thrift", self.metastore),
-            history_policy=self.history_policy,
+            append=self.append,
             options={**self.usual, **self.options},
         )
         self.committer = self.setup.committer(tolerant=False)

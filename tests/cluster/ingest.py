@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import wiring
 from hivesink.config.site import NO_SITE
-from hivesink.core.epoch import STRICT, BatchId, BatchRef
+from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
 from hivesink.sink.inspect.verify import verify
@@ -62,7 +62,6 @@ class Ingest:
             table=TableName.parse(self.table),
             writer=self.writer,
             metastore=wiring.MetastoreAddress.at("thrift", self.uri, self.site),
-            history_policy=STRICT,
             options={"sink.rolling-policy.on-epoch": "true", **self.options},
             site=self.site,
         )

@@ -14,7 +14,6 @@ from hivesink.core.epoch import (
     BatchId,
     BatchRef,
     Epoch,
-    HistoryPolicy,
     KnownTopics,
     LastBatch,
     New,
@@ -192,7 +191,7 @@ def test_what_judge_says(log: str, batch: str, append: str, verdict: str) -> Non
     epoch, _, known = log.partition(" ")
     last = None if log == "none" else Batch.parse(known).logged(epoch)
     coming = Batch.parse(batch)
-    policy = HistoryPolicy(append=Epoch(int(append)) if append else None)
+    policy = Epoch(int(append)) if append else None
     for asked in coming.asked():
         if verdict[0].isupper():
             with pytest.raises(getattr(errors, verdict), match="/log"):

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink import errors, wiring
-from hivesink.core.epoch import STRICT, BatchId, BatchRef
+from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import PROPERTY, LogAddress, default_root
 from hivesink.core.offsets import KafkaOffset
@@ -81,7 +81,6 @@ class World:
             table=name,
             writer=writer,
             metastore=wiring.MetastoreAddress(registrar or self.metastore, cast("Any", self.metastore)),
-            history_policy=STRICT,
             options=self.options,
         )
 

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hivesink.core.epoch import HistoryPolicy
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import (
     CheckpointDiffers,
@@ -232,7 +231,7 @@ class Histories(RuleBasedStateMachine):
         self.site.source = source.new_checkpoint(query)
         self.site.metastore.come_up()
         if source.events:
-            self.site.job(history_policy=HistoryPolicy(append=last.epoch)).run(batches=1)
+            self.site.job(append=last.epoch).run(batches=1)
         else:
             self.site.source = self._rebuilt(last)
 

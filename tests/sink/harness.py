@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from hivesink.config.options import SinkConfig
-from hivesink.core.epoch import STRICT, BatchId, BatchRef, HistoryPolicy
+from hivesink.core.epoch import BatchId, BatchRef, Epoch
 from hivesink.core.lifecycle import Identity
 from hivesink.core.offsets import KafkaOffset, NoOffset
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
@@ -175,7 +175,7 @@ class Job:
     source: Source
     clock: Clock = field(default_factory=Clock)
     options: dict[str, str] = field(default_factory=dict)
-    history_policy: HistoryPolicy = STRICT
+    append: Epoch | None = None
     tolerant: bool = True
     tasks: int = 2
     writer: str = "w"
@@ -202,7 +202,7 @@ class Job:
             rejected=None,
             config=config,
             measure=measure_lines,
-            history_policy=self.history_policy,
+            append=self.append,
             tolerant=self.tolerant,
         )
         self.context = context

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from hivesink import wiring
 from hivesink.config.site import NO_SITE
-from hivesink.core.epoch import STRICT, BatchId, BatchRef
+from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import KafkaOffset
 from hivesink.logs import table_root
 from hivesink.sink.commit.context import CommitContext
@@ -95,7 +95,6 @@ class World:
             table=TABLE,
             writer="job",
             metastore=wiring.MetastoreAddress(self.metastore, None),
-            history_policy=STRICT,
             options=_OPTIONS | dict(self.options),
         )
 

@@ -109,7 +109,7 @@ class Committer:
                 head = runner.history.head
                 last = head.last_batch if head else None
                 place = Place(self._table, self.context.log.location, checkpoint)
-                verdict = judge(last, batch, self.spec.history_policy, place, raw=shape.is_raw)
+                verdict = judge(last, batch, self.spec.append, place, raw=shape.is_raw)
                 if isinstance(verdict, Replay):
                     logger.info("batch %d was committed as epoch %d", batch.batch, verdict.epoch)
                     done = Committed(verdict.epoch, replayed=True)

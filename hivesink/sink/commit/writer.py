@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from hivesink.config.options import require_columns
 from hivesink.config.plugins import load_plugin
 from hivesink.core.column_source import misfit
-from hivesink.core.epoch import STRICT, BatchRef, Epoch, HistoryPolicy
 from hivesink.core.partition_commit import PolicyKind, WatermarkPolicy
 from hivesink.core.plan import Policy
 from hivesink.core.rolling import BucketRolling, RollingPolicy
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from hivesink.config.options import SinkConfig
+    from hivesink.core.epoch import BatchRef, Epoch
     from hivesink.core.lifecycle import Identity, Stamp
     from hivesink.core.partition_commit import CommitRule
     from hivesink.core.table import TableSpec
@@ -42,7 +42,7 @@ class WriterSpec:
     rejected: TablePlan | None
     config: SinkConfig
     measure: Measure
-    history_policy: HistoryPolicy = STRICT
+    append: Epoch | None = None
     tolerant: bool = True
     on_commit: Callable[[Committed], None] = lambda _: None
     was_written: Callable[[BatchRef], bool] = lambda _: False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.core.epoch import BatchId, BatchRef, Epoch, HistoryPolicy
+from hivesink.core.epoch import BatchId, BatchRef, Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Rows
@@ -55,10 +55,10 @@ def accurate(site: Site) -> set[str]:
     return {day for day in site.places(TABLE) if FLAG in site.metastore.parameters(TABLE, day)}
 
 
-def again_from(site: Site, start: int, query: str = "query-2", **history_policy: Any) -> SiteJob:
+def again_from(site: Site, start: int, query: str = "query-2", append: Epoch | None = None) -> SiteJob:
     """A job with a new checkpoint."""
     site.source = site.source.new_checkpoint(query, start)
-    return site.job(history_policy=HistoryPolicy(**history_policy))
+    return site.job(append=append)
 
 
 # The batch, judged against the log.
@@ -120,7 +120,7 @@ def test_a_deleted_log_is_noticed(site: Site) -> None:
     with pytest.raises(LogMissing, match="append=0"):
         site.job(fresh_uid="00c0ffee0002").run()
     assert site.rows() == IDS[:8]
-    site.job(history_policy=HistoryPolicy(append=Epoch(0))).run()
+    site.job(append=Epoch(0)).run()
     assert site.rows() == IDS
 
 

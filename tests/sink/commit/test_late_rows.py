@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from hivesink.core.epoch import HistoryPolicy
 from hivesink.core.manifest import Rows
 from hivesink.errors import HiveSinkError
 from hivesink.sink.commit.committer import Committer
@@ -116,10 +115,9 @@ def test_a_new_checkpoint_goes_on_with_the_watermark_and_the_revisions_of_the_lo
     job.committer.finish()
     head = job.log.manifest(job.log.view().head)
     assert head.last_batch is not None
-    policy = HistoryPolicy(append=head.last_batch.epoch)
     world.source = world.source.new_checkpoint("query-2", start=2)
     job = world.job()
-    job.committer = Committer(job.context, replace(job.committer.spec, history_policy=policy), job.encode)
+    job.committer = Committer(job.context, replace(job.committer.spec, append=head.last_batch.epoch), job.encode)
     job.committer.recover()
     world.feed(job, at(3, 20, 3), at(4, 20, 4))
     world.feed(job, at(5, 0, 5))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.epoch import Epoch, HistoryPolicy
+from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Floor, Rows
@@ -197,9 +197,9 @@ NOTED: dict[str, tuple[Callable[[Site, PartEntry], object], tuple[str, ...]]] = 
         (),
     ),
     "a second history by append": (
-        lambda site, _: replace(
-            site.job, source=site.job.source.new_checkpoint("query-2"), history_policy=HistoryPolicy(append=Epoch(3))
-        ).run(batches=1),
+        lambda site, _: replace(site.job, source=site.job.source.new_checkpoint("query-2"), append=Epoch(3)).run(
+            batches=1
+        ),
         ("query query-2 begins a new history",),
     ),
 }
