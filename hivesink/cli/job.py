@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 from rich.file_proxy import FileProxy
@@ -34,10 +34,15 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import TextIO
 
-    from hivesink.cli import Leaving
 
 _GRACE = 2.0
 """Seconds in which the threads of a failed job may end."""
+
+
+class Leaving(Protocol):
+    """The end of this process, with that exit code."""
+
+    code: int
 
 
 class _Stopped(BaseException):

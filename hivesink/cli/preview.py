@@ -25,8 +25,6 @@ from hivesink.core.table import TableName
 from hivesink.errors import WrongUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hivesink.sample.preview import Preview
     from hivesink.sample.source import FilesSource, Sample, TopicSource
 
@@ -83,6 +81,7 @@ def preview(
     with also_in(Path(ddl or "").parent):
         sample = _sample(source_of(from_, site), limit, site)
         made = decoded(sample, spec, datetime.now(timezone.utc))
+    checked, told = _checked(sample, made)
     kinds = {column.name: column.type for column in spec.columns}
     shows: list[dict[str, Any]] = [
         {"partition": partition, "row": {name: plain(cell, kinds[name]) for name, cell in row.items()}}
@@ -93,7 +92,7 @@ def preview(
     data = {
         "table": str(spec.name),
         "source": from_,
-        **_counts(sample, made),
+        **checked,
         "bad": len(made.bad),
         "partitions": partitions,
         "rows": shows,
@@ -103,7 +102,7 @@ def preview(
     blocks: list[Line | Grid] = [
         Grid(f"Rows of {spec.name}", ["partition", *kinds], rows),
         *first("Partitions", [{"partition": name, "rows": n} for name, n in partitions.items()], "partitions", "rows"),
-        *_fit(sample, made),
+        *told,
         *first(
             "Fields that the table doesn't have",
             [{"field": k, "records": n} for k, n in unknown.items()],
@@ -124,7 +123,7 @@ def init(
     from_: str,
     table: str | None = None,
     time_column: str | None = None,
-    every: Literal["none", "month", "day", "hour"] | None = None,
+    every: Literal["none", "month", "day", "hour"] = "day",
     dry_run: bool = False,
 ) -> None:
     """Look at a sample of a source, and write ddl/<table>.sql and jobs/<table>.py for it. Overwrites nothing.
@@ -136,7 +135,7 @@ def init(
     --from FILE|FOLDER|kafka://HOST:PORT/TOPIC: JSON lines in files, or a topic of JSON records.
     --table TABLE: The table, as database.table. Default: `demo.` and the name of the source.
     --time-column COLUMN: What decides the partition: a column, `timestamp` of Kafka, or `arrival`.
-    --every none|month|day|hour: How long a partition is. Default: by the sample's rate.
+    --every none|month|day|hour: How long a partition is.
     """
     from hivesink.sample.proposal import job_text, propose
     from hivesink.sample.source import FilesSource, source_of
@@ -165,7 +164,8 @@ def init(
         blocks.append(Line(f"the job reads every file in {origin.folder}"))
     columns = (*proposal.spec.columns, *proposal.spec.partition_columns)
     unsure = [f"{column.name} {column.type}: {column.comment}" for column in columns if column.comment]
-    blocks += [*(Line(line, "yellow") for line in (*unsure, *proposal.notes)), *_fit(sample, proposal.checked)]
+    checked, told = _checked(sample, proposal.checked)
+    blocks += [*(Line(line, "yellow") for line in (*unsure, *proposal.notes)), *told]
     sql = f"SELECT * FROM {name.quoted} LIMIT 10"  # noqa: S608  a statement to show
     following = [
         f"hivesink ddl apply {ddl}",
@@ -178,7 +178,7 @@ def init(
         "table": str(name),
         "files": {str(path): content for path, content in files.items()},
         "written": not dry_run,
-        **_counts(sample, proposal.checked),
+        **checked,
         "notes": proposal.notes,
         "next": following,
     }
@@ -200,19 +200,14 @@ def _sample(source: FilesSource | TopicSource, most: int, site: Site) -> Sample:
     return source.sample(most, site)
 
 
-def _counts(sample: Sample, made: Preview) -> dict[str, Any]:
+def _checked(sample: Sample, made: Preview) -> tuple[dict[str, Any], list[Line | Grid]]:
+    """What both commands say of a sample and what it becomes, as JSON and as text."""
     bad = [{**sample.places[row.index], "field": row.field, "reason": row.reason} for row in made.bad]
     records, fit = sample.batch.num_rows, made.rows.num_rows
-    return {"records": records, "fit": fit, "skipped": made.skipped, "bad_records": bad}
-
-
-def _fit(sample: Sample, made: Preview) -> Iterator[Line | Grid]:
-    """The first bad records, and how many fit."""
-    bad = [{"record": sample.position(row.index), "field": row.field, "reason": row.reason} for row in made.bad]
-    yield from first("Bad records", bad, "bad records")
     skipped = f", {count(made.skipped, 'tombstone')} skipped" if made.skipped else ""
-    fits = f"{made.rows.num_rows:,} of {sample.batch.num_rows:,} records fit{skipped}"
-    yield Line(fits, "yellow" if made.bad else "bold green")
+    fits = Line(f"{fit:,} of {records:,} records fit{skipped}", "yellow" if made.bad else "bold green")
+    data = {"records": records, "fit": fit, "skipped": made.skipped, "bad_records": bad}
+    return data, [*first("Bad records", bad, "bad records"), fits]
 
 
 def _cut(text: str) -> str:

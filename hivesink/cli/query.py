@@ -69,10 +69,8 @@ def query(
     --user NAME: The user name for HiveServer2. Default: this user.
     --limit N: How many rows to fetch at most.
     """
-    if hiveserver2 is None and engine is Engine.HIVESERVER2:
-        raise WrongUsage(("--engine hiveserver2 needs an address: add --hiveserver2 HOST:PORT",))
-    if hiveserver2 is not None and engine not in {None, Engine.HIVESERVER2}:
-        raise WrongUsage((f"--hiveserver2 asks HiveServer2, not {engine.value}: leave out one of the two options",))
+    if engine is not None and (engine is Engine.HIVESERVER2) != (hiveserver2 is not None):
+        raise WrongUsage(("--engine hiveserver2 and --hiveserver2 HOST:PORT go together: add or leave out one",))
     by, site = engine or Engine.DUCKDB, Site.load(os.environ)
     if hiveserver2 is not None:
         login = Login.of(site.hive, auth)

@@ -22,23 +22,14 @@ from hivesink.cli.command import Metastore, command, given
 from hivesink.cli.job import is_live
 from hivesink.cli.output import Output, tell
 from hivesink.core.log import require_writer_name
+from hivesink.errors import WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FrameType
 
 
-def _python(path: Path) -> Path:
-    if path.suffix != ".py":
-        message = f"'{path}' is not a .py file: a job is a Python program"
-        raise typer.BadParameter(message)
-    return path
-
-
-Job = Annotated[
-    Path,
-    typer.Argument(metavar="JOB.py", help="The job file.", exists=True, dir_okay=False, callback=_python),
-]
+Job = Annotated[Path, typer.Argument(metavar="JOB.py", help="The job file.", exists=True, dir_okay=False)]
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[ARGS]...", help="The job's own arguments; options among them after --."),
@@ -68,6 +59,8 @@ def run(
     --max-restarts N: With --restart: how many at most. Default: no limit.
     --writer NAME: The writer's name, for a job that names none. Default: the file's, without .py.
     """
+    if job.suffix != ".py":
+        raise WrongUsage((f"'{job}' is not a .py file: a job is a Python program",))
     if writer is not None:
         # The stem is not checked here: the job may give its sink another name.
         with given():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import typer
 
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import command
-from hivesink.cli.output import Grid, Line, Output
+from hivesink.cli.output import MOST, Grid, Line, Output
 from hivesink.core.progress import count
 from hivesink.formats import adapter
 from hivesink.sink.inspect.clean import clean as clean_writer
@@ -23,11 +22,6 @@ from hivesink.tables.rejects import not_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-_NOTES = 5
-"""Notes of one kind that `verify` prints: TRUNCATE makes one for each file."""
-_SUBJECT = re.compile(r"\S*/.*/\S*|\S*\d\S*")
 
 
 @command
@@ -93,14 +87,11 @@ def _blocks(verdict: Verdict, last: int) -> Iterator[Line | Grid]:
     yield Grid.of(title, rows, "epoch", "files", "present", "errors", *totals)
     yield Line(f"writer {verdict.writer}, all epochs: {', '.join(f'{name} {n}' for name, n in totals.items())}")
     yield from (_line(finding, "red") for finding in verdict.findings if finding.level is Level.ERROR)
-    kinds: dict[str, list[Finding]] = {}
-    for finding in verdict.findings:
-        if finding.level is Level.NOTE:
-            kinds.setdefault(_SUBJECT.sub("", finding.text), []).append(finding)
-    for alike in kinds.values():
-        yield from (_line(finding, "yellow") for finding in alike[:_NOTES])
-        if len(alike) > _NOTES:
-            yield Line(f"and {count(len(alike) - _NOTES, 'more note')} like these; --json has them all", "yellow")
+    notes = [finding for finding in verdict.findings if finding.level is Level.NOTE]
+    # TRUNCATE makes one for each file.
+    yield from (_line(finding, "yellow") for finding in notes[:MOST])
+    if len(notes) > MOST:
+        yield Line(f"and {count(len(notes) - MOST, 'more note')}; --json has them all", "yellow")
 
 
 def _line(finding: Finding, colour: str) -> Line:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from hivesink.core.partition import with_scheme
 from hivesink.core.table import Column, Primitive, TableSpec
@@ -18,6 +17,7 @@ from hivesink.sample.source import TopicSource
 from hivesink.spark.input import columns_to_drop
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from hivesink.core.table import TableName
@@ -27,20 +27,14 @@ ARRIVAL = "arrival"
 RECORD = "timestamp"
 """What decides the partition where no column does: the time of arrival, or of the Kafka record."""
 _PATTERNS = {"hour": "yyyy-MM-dd--HH", "day": "yyyy-MM-dd", "month": "yyyy-MM"}
-_PERIODS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "month": timedelta(days=30)}
-_FULL = 256 << 20
-"""Bytes of JSON that are worth a partition: tens of megabytes as Parquet."""
 _LIKELIEST = re.compile(r"^(?:ts|time|timestamp)$|event|occurred")
 
 
-@dataclass(frozen=True, slots=True)
-class _Time:
-    """What can decide the partition: a column, RECORD or ARRIVAL; and from the first time to the last."""
+class _Time(NamedTuple):
+    """What can decide the partition: a column, RECORD or ARRIVAL; and how many records lack it."""
 
     name: str
-    span: timedelta = timedelta(days=1)
     missing: int = 0
-    is_day: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +47,8 @@ class Proposal:
     notes: tuple[str, ...]
 
 
-def granularity(size: int, span: timedelta) -> str:
-    """`hour`, `day` or `month`, the shortest that brings 256 MB of JSON; `none` if not even a month does.
-
-    `size` is that of the whole source, `span` from its first to its last time. All that arrives is taken for a day's.
-    """
-    span = max(span, _PERIODS["hour"])
-    return next((name for name, period in _PERIODS.items() if size * (period / span) >= _FULL), "none")
-
-
 def propose(
-    sample: Sample, table: TableName, source: str, arrival: datetime, *, time: str | None, every: str | None
+    sample: Sample, table: TableName, source: str, arrival: datetime, *, time: str | None, every: str
 ) -> Proposal:
     """A table that the sample has been decoded with; `time` and `every` are the user's, if any.
 
@@ -82,17 +67,10 @@ def propose(
     if chosen is None:
         names = ", ".join(each.name for each in times)
         raise WrongUsage((f"--time-column {time}: write one of {names}",))
-    rate = granularity(sample.size, chosen.span * sample.stretch)
-    if chosen.is_day and rate == "hour":
-        rate = "day"
-    # Who names the time wants partitions.
-    period = every or ("month" if time and rate == "none" else rate)
-    spec = _partitioned(spec, chosen, period)
+    spec = _partitioned(spec, chosen, every)
     checked = preview(sample, spec, arrival)
     notes = [f"{name} is left out: its name doesn't print" for name in checked.unknown]
-    if every is None and period == "none":
-        notes.append(f"Not partitioned: a month brings less than {_FULL >> 20} MB of JSON (--every says otherwise)")
-    elif chosen.missing and period != "none":
+    if chosen.missing and every != "none":
         notes.append(f"{chosen.missing:,} of {len(checked.rows):,} records have no {chosen.name}: partition of nulls")
     if checked.bad:
         options = {**spec.options, "sink.on-bad-record": "dead-letter"}
@@ -110,27 +88,19 @@ def propose(
 def _times(sample: Sample, spec: TableSpec, arrival: datetime) -> list[_Time]:
     """What can decide the partition, the likeliest first: columns that most records have, RECORD, ARRIVAL, others."""
     rows = preview(sample, spec, arrival).rows
-    columns = []
+    days, columns = set(), []
     for column in spec.columns:
-        values = rows.column(column.name)
-        if column.type in {Primitive.TIMESTAMP, Primitive.DATE} and values.null_count < len(values):
-            is_day = column.type is Primitive.DATE
-            columns.append(_Time(column.name, _span(values.to_pylist()), values.null_count, is_day))
+        missing = rows.column(column.name).null_count
+        if column.type in {Primitive.TIMESTAMP, Primitive.DATE} and missing < len(rows):
+            columns.append(_Time(column.name, missing))
+            days |= {column.name} if column.type is Primitive.DATE else set()
     # Sorting is stable: of two alike the first column is the likelier.
-    columns.sort(key=lambda time: (20 * time.missing > len(rows), not _LIKELIEST.search(time.name), time.is_day))
+    columns.sort(key=lambda time: (20 * time.missing > len(rows), not _LIKELIEST.search(time.name), time.name in days))
     usual = [time for time in columns if 2 * time.missing <= len(rows)]
     # A column that is called as Kafka's time hides it.
     if sample.shape.timestamp and RECORD not in {column.name for column in spec.columns}:
-        usual.append(_Time(RECORD, _span(sample.batch.column(RECORD).to_pylist())))
+        usual.append(_Time(RECORD))
     return [*usual, _Time(ARRIVAL), *(time for time in columns if time not in usual)]
-
-
-def _span(values: list[Any]) -> timedelta:
-    """Of dates, datetimes and None. The first and last twentieth don't count: some times lie far from all others."""
-    times = sorted(value for value in values if value is not None)
-    cut = len(times) // 20
-    span: timedelta = times[-1 - cut] - times[cut]
-    return span
 
 
 def _partitioned(spec: TableSpec, time: _Time, every: str) -> TableSpec:

@@ -104,14 +104,14 @@ def test_verify_finds_nothing(table: str, capsys: pytest.CaptureFixture[str]) ->
 def test_verify_prints_some_notes_and_tells_of_more(
     ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "_NOTES", 1)
+    monkeypatch.setattr(verify, "MOST", 1)
     for epoch in (1, 2, 3):
         _local(_part(ingest, epoch).target).unlink()
     notes = hivesink(capsys, "verify", table, "--json").data["writers"][0]["findings"]
     assert sum("is gone since it was published" in note["text"] for note in notes) == 3
     said = hivesink(capsys, "verify", table)
-    assert (said.code, said.out.count("note: ")) == (0, 2)
-    assert said.out.count("and 2 more notes like these; --json has them all") == 2
+    assert (said.code, said.out.count("note: ")) == (0, 1)
+    assert re.search(r"and \d more notes; --json has them all", said.out)
 
 
 def test_verify_reads_the_footers(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,21 +55,6 @@ def test_of_many_files_some_of_each_part_are_opened(tmp_path: Path) -> None:
     assert (len(names), names[-1]) == (168, "249")
 
 
-@pytest.mark.parametrize(
-    ("files", "size", "stretch"),
-    [
-        ({"a": b"12345678\n" * 100}, 900, 10),
-        ({"a": b"12345678\n" * 10}, 90, 1),
-        ({"a": b"1\n", "b.gz": gzip.compress(b"2\n")}, 2 + 5 * len(gzip.compress(b"2\n")), 1),
-    ],
-)
-def test_the_size_of_the_whole_input(tmp_path: Path, files: dict[str, bytes], size: int, stretch: float) -> None:
-    for name, data in files.items():
-        (tmp_path / name).write_bytes(data)
-    sample = _sample(tmp_path, 10)
-    assert (sample.size, sample.stretch) == (size, stretch)
-
-
 def test_a_folder_of_folders_is_read_to_its_depths_and_a_file_alone(tmp_path: Path) -> None:
     for day in ("1", "2"):
         (tmp_path / "days" / day).mkdir(parents=True)

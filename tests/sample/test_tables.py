@@ -1,9 +1,9 @@
-"""The tables that samples give: golden DDL, partitions by size and span, and whatever JSON comes."""
+"""The tables that samples give: golden DDL, partitions by the likeliest time, and whatever JSON comes."""
 
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
 from hivesink.sample.infer import infer
 from hivesink.sample.preview import objects, preview
-from hivesink.sample.proposal import ARRIVAL, RECORD, Proposal, granularity, propose
+from hivesink.sample.proposal import ARRIVAL, RECORD, Proposal, propose
 from hivesink.sample.source import Place, Sample
 from hivesink.sink.task.messages import InputShape
 
@@ -27,21 +27,16 @@ NAME = TableName("demo", "events")
 AT = "2024-01-02T03:04:05Z"
 TABLES = Path(__file__).with_name("tables.txt").read_text(encoding="utf-8")
 CASES = dict(block.split("\n", 1) for block in TABLES.removeprefix("=== ").split("\n=== "))
-GB = 1 << 30
-YEAR = timedelta(days=365)
 
 
-def _sample(lines: list[bytes], size: int = 0) -> Sample:
+def _sample(lines: list[bytes]) -> Sample:
     places = tuple[Place, ...]({"file": "f", "line": number} for number in range(1, len(lines) + 1))
     batch = pa.RecordBatch.from_pydict({"value": pa.array(lines, pa.binary())})
-    return Sample(batch, InputShape(value="value"), places, size)
+    return Sample(batch, InputShape(value="value"), places)
 
 
-def _proposed(
-    *records: dict[str, object], time: str | None = None, every: str | None = None, size: int = 0
-) -> Proposal:
-    sample = _sample([json.dumps(record).encode() for record in records], size)
-    return propose(sample, NAME, "f", NOW, time=time, every=every)
+def _proposed(*records: dict[str, object], time: str | None = None) -> Proposal:
+    return propose(_sample([json.dumps(record).encode() for record in records]), NAME, "f", NOW, time=time, every="day")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -53,27 +48,6 @@ def test_golden(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "span", "expected"),
-    [
-        (13_492 * 300, 13 * YEAR, "none"),
-        (GB, 13 * YEAR, "none"),
-        (50 * GB, 13 * YEAR, "month"),
-        (500 << 20, timedelta(days=30), "month"),
-        (10 * GB, timedelta(days=30), "day"),
-        (5 * GB, timedelta(days=1), "day"),
-        (10 * GB, timedelta(days=1), "hour"),
-        (1000 * GB, timedelta(hours=1), "hour"),
-        # Less than an hour says nothing about a rate: it counts as an hour.
-        (1000, timedelta(0), "none"),
-        (100 << 20, timedelta(seconds=1), "day"),
-        (300 << 20, timedelta(minutes=1), "hour"),
-    ],
-)
-def test_a_partition_holds_megabytes(size: int, span: timedelta, expected: str) -> None:
-    assert granularity(size, span) == expected
-
-
-@pytest.mark.parametrize(
     ("record", "time"),
     [
         ({"id": 1, "created_at": AT, "ts": AT}, "ts"),
@@ -82,11 +56,10 @@ def test_a_partition_holds_megabytes(size: int, span: timedelta, expected: str) 
         ({"runtime": 17, "day": "2024-01-02"}, "day"),
         ({"id": 1704150000000}, ARRIVAL),
         ({"at": "2024-03-05T06:07:08.123456789Z"}, "at"),
-        ({"at": "05/Mar/2024:06:07:08 +0000"}, "at"),
     ],
 )
 def test_the_likeliest_time_decides(record: dict[str, object], time: str) -> None:
-    made = _proposed(record, every="day")
+    made = _proposed(record)
     assert made.spec.options.get("sink.bucket.time-column", ARRIVAL) == time
     assert made.checked.partitions[0] in {"dt=2024-01-02", "dt=2024-03-05", "dt=2026-11-23"}
 
@@ -94,24 +67,17 @@ def test_the_likeliest_time_decides(record: dict[str, object], time: str) -> Non
 def test_a_time_that_few_records_have_is_less_likely() -> None:
     records: list[dict[str, object]] = [{"ts": AT}, {"at": AT}, {"at": AT}]
     records += [{"ts": AT, "at": AT}] * 20
-    assert _proposed(*records, every="day").spec.options["sink.bucket.time-column"] == "at"
+    assert _proposed(*records).spec.options["sink.bucket.time-column"] == "at"
     named = _proposed(*records, time="TS")
-    assert named.spec.options["sink.bucket.time-pattern"] == "yyyy-MM"
     assert "2 of 23 records have no ts: partition of nulls" in named.notes
 
 
 def test_a_time_that_most_records_lack_decides_nothing() -> None:
-    assert "sink.bucket.time-column" not in _proposed({"ts": AT}, {"a": 1}, {"a": 2}, every="day").spec.options
+    assert "sink.bucket.time-column" not in _proposed({"ts": AT}, {"a": 1}, {"a": 2}).spec.options
 
 
-def test_a_few_times_far_away_change_no_rate() -> None:
-    records: list[dict[str, object]] = [{"ts": f"2024-01-02T03:{minute:02}:00Z"} for minute in range(40)]
-    far: list[dict[str, object]] = [{"ts": "9999-12-31T00:00:00Z"}, {"ts": "1970-01-01T00:00:00Z"}]
-    assert _proposed(*records, *far, size=GB).spec.options["sink.bucket.time-pattern"] == "yyyy-MM-dd--HH"
-
-
-def test_days_are_no_hours_and_fields_keep_their_names() -> None:
-    made = _proposed({"day": "2024-01-02", "dt": 1}, size=1000 * GB)
+def test_fields_keep_their_names() -> None:
+    made = _proposed({"day": "2024-01-02", "dt": 1})
     (partition,) = made.spec.partition_columns
     assert (partition.name, partition.comment) == ("event_dt", "day of day in UTC, yyyy-MM-dd")
 
@@ -119,13 +85,13 @@ def test_days_are_no_hours_and_fields_keep_their_names() -> None:
 def test_the_records_own_time_of_kafka() -> None:
     batch = pa.RecordBatch.from_pydict({"value": pa.array([b'{"a": 1}', None]), "timestamp": pa.array([NOW, NOW])})
     places: tuple[Place, ...] = tuple({"topic": "t", "partition": 0, "offset": offset} for offset in (7, 8))
-    sample = Sample(batch, InputShape(value="value", timestamp="timestamp"), places, GB)
-    made = propose(sample, NAME, "kafka://h/t", NOW, time=None, every=None)
+    sample = Sample(batch, InputShape(value="value", timestamp="timestamp"), places)
+    made = propose(sample, NAME, "kafka://h/t", NOW, time=None, every="hour")
     assert made.spec.partition_columns[0].comment == "hour of the Kafka record's timestamp in UTC, yyyy-MM-dd--HH"
     assert (made.checked.partitions, made.checked.skipped) == (("dt=2026-11-23--00",), 1)
     assert made.spec.options["sink.bucket.time-column"] == RECORD
     # A column of that name hides it, also where it holds no time.
-    hidden = Sample(batch.set_column(0, "value", pa.array([b'{"timestamp": "soon"}', None])), sample.shape, places, GB)
+    hidden = Sample(batch.set_column(0, "value", pa.array([b'{"timestamp": "soon"}', None])), sample.shape, places)
     assert "sink.bucket.time-column" not in propose(hidden, NAME, "t", NOW, time=None, every="day").spec.options
 
 
@@ -138,7 +104,7 @@ def test_the_records_own_time_of_kafka() -> None:
 )
 def test_what_holds_no_records_gives_no_table(lines: list[bytes], problem: str) -> None:
     with pytest.raises(InvalidOption, match=problem.replace("[", "\\[")):
-        propose(_sample(lines), NAME, "f", NOW, time=None, every=None)
+        propose(_sample(lines), NAME, "f", NOW, time=None, every="day")
 
 
 _texts = st.text(max_size=8) | st.sampled_from(
