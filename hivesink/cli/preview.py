@@ -17,7 +17,6 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, command, given, table_name
 from hivesink.cli.metastore import declared_in
 from hivesink.cli.output import MOST, Grid, Line, Output, first, plain, shown, tell
-from hivesink.config.options import OnBadRecord
 from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
 from hivesink.core.progress import count
@@ -30,11 +29,6 @@ if TYPE_CHECKING:
 
 _WIDEST = 60
 """Characters of a cell."""
-_THEN = {
-    OnBadRecord.FAIL: "a job stops at the first bad record (sink.on-bad-record = fail)",
-    OnBadRecord.DEAD_LETTER: "a job writes bad records to the dead-letter table (sink.on-bad-record = dead-letter)",
-    OnBadRecord.DROP: "a job drops bad records (sink.on-bad-record = drop)",
-}
 
 DdlFile = Annotated[
     Path | None,
@@ -81,6 +75,7 @@ def preview(
     with also_in(Path(ddl or "").parent):
         sample = _sample(source_of(from_, site), limit, site)
         made = decoded(sample, spec, datetime.now(timezone.utc))
+    ends = made.config["sink.on-bad-record"].value
     checked, told = _checked(sample, made)
     kinds = {column.name: column.type for column in spec.columns}
     shows: list[dict[str, Any]] = [
@@ -109,7 +104,7 @@ def preview(
             "fields",
             "records",
         ),
-        *([Line(_THEN[made.config["sink.on-bad-record"]])] if made.bad else []),
+        *([Line(f"a job does with bad records as sink.on-bad-record = {ends} says")] if made.bad else []),
     ]
     out.show(data, blocks)
     if made.bad:

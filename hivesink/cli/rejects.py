@@ -130,9 +130,10 @@ def replay(
         replayed = again.run(wanted, replayed.parts)
     # Those that are skipped have no value, and the table skips such records.
     skipped = f", {replayed.skipped} skipped" if replayed.skipped else ""
-    done = _became(replayed.rows, dry_run=dry_run)
+    done = f"{count(replayed.rows, 'record')} {'would come' if dry_run else 'came'} back"
     waiting = letters.waiting()
-    blocks = [Line(f"first finished an earlier replay: {_became(finished)}")] if finished else []
+    earlier = f"first finished an earlier replay: {count(finished, 'record')} came back"
+    blocks = [Line(earlier)] if finished else []
     blocks += map(Line, _failing(replayed))
     blocks.append(Line(f"{opened.name}: {done}, {sum(replayed.failing.values())} fail again{skipped}"))
     blocks += _notes(waiting, wanted if values is None and census.is_empty else None, census)
@@ -160,11 +161,6 @@ def replay(
 def _none_there(opened: OpenedTable) -> str:
     table = opened.live.spec.name
     return f"no record of {table} was ever rejected into {table.rejected}, or that table was dropped or renamed"
-
-
-def _became(records: int, *, dry_run: bool = False) -> str:
-    single, many = ("would be a row", "would be rows") if dry_run else ("is a row now", "are rows now")
-    return f"{count(records, 'record')} {single if records == 1 else many}"
 
 
 def _failing(replayed: Replayed) -> list[str]:

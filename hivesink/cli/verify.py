@@ -14,7 +14,7 @@ from hivesink.core.progress import count
 from hivesink.formats import adapter
 from hivesink.sink.inspect.clean import clean as clean_writer
 from hivesink.sink.inspect.clean import find_leftovers, strangers
-from hivesink.sink.inspect.findings import Finding, Level
+from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import Verdict
 from hivesink.sink.inspect.verify import verify as verify_writer
 from hivesink.tables.opened import OpenedTable, replaced_letters
@@ -86,17 +86,16 @@ def _blocks(verdict: Verdict, last: int) -> Iterator[Line | Grid]:
     title = f"writer {verdict.writer}: epochs {verdict.floor + 1} to {verdict.head} (times in UTC)"
     yield Grid.of(title, rows, "epoch", "files", "present", "errors", *totals)
     yield Line(f"writer {verdict.writer}, all epochs: {', '.join(f'{name} {n}' for name, n in totals.items())}")
-    yield from (_line(finding, "red") for finding in verdict.findings if finding.level is Level.ERROR)
-    notes = [finding for finding in verdict.findings if finding.level is Level.NOTE]
-    # TRUNCATE makes one for each file.
-    yield from (_line(finding, "yellow") for finding in notes[:MOST])
+    errors, notes = (
+        [finding for finding in verdict.findings if finding.level is level] for level in (Level.ERROR, Level.NOTE)
+    )
+    # TRUNCATE makes a note for each file.
+    for finding in (*errors, *notes[:MOST]):
+        epoch = f"epoch {finding.epoch}: " if finding.epoch else ""
+        style = "red" if finding.level is Level.ERROR else "yellow"
+        yield Line(f"{finding.level.value}: {epoch}{finding.text}", style)
     if len(notes) > MOST:
         yield Line(f"and {count(len(notes) - MOST, 'more note')}; --json has them all", "yellow")
-
-
-def _line(finding: Finding, colour: str) -> Line:
-    epoch = f"epoch {finding.epoch}: " if finding.epoch else ""
-    return Line(f"{finding.level.value}: {epoch}{finding.text}", colour)
 
 
 @command

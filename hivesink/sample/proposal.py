@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hivesink.core.partition import with_scheme
 from hivesink.core.table import Column, Primitive, TableSpec
@@ -28,13 +28,6 @@ RECORD = "timestamp"
 """What decides the partition where no column does: the time of arrival, or of the Kafka record."""
 _PATTERNS = {"hour": "yyyy-MM-dd--HH", "day": "yyyy-MM-dd", "month": "yyyy-MM"}
 _LIKELIEST = re.compile(r"^(?:ts|time|timestamp)$|event|occurred")
-
-
-class _Time(NamedTuple):
-    """What can decide the partition: a column, RECORD or ARRIVAL; and how many records lack it."""
-
-    name: str
-    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +56,14 @@ def propose(
         raise InvalidOption((f"{problem}. Write one JSON object a line",))
     spec = TableSpec(table, columns, properties=tuple(sorted(properties.items())))
     times = _times(sample, spec, arrival)
-    chosen = next((each for each in times if each.name == (time or times[0].name).lower()), None)
-    if chosen is None:
-        names = ", ".join(each.name for each in times)
-        raise WrongUsage((f"--time-column {time}: write one of {names}",))
+    chosen = (time or next(iter(times))).lower()
+    if chosen not in times:
+        raise WrongUsage((f"--time-column {time}: write one of {', '.join(times)}",))
     spec = _partitioned(spec, chosen, every)
     checked = preview(sample, spec, arrival)
     notes = [f"{name} is left out: its name doesn't print" for name in checked.unknown]
-    if chosen.missing and every != "none":
-        notes.append(f"{chosen.missing:,} of {len(checked.rows):,} records have no {chosen.name}: partition of nulls")
+    if times[chosen] and every != "none":
+        notes.append(f"{times[chosen]:,} of {len(checked.rows):,} records have no {chosen}: partition of nulls")
     if checked.bad:
         options = {**spec.options, "sink.on-bad-record": "dead-letter"}
         spec = replace(spec, properties=tuple(sorted(options.items())))
@@ -85,38 +77,45 @@ def propose(
     return Proposal(spec, "".join(f"-- {line}\n" for line in lines) + f"{render(spec)}\n", checked, tuple(notes))
 
 
-def _times(sample: Sample, spec: TableSpec, arrival: datetime) -> list[_Time]:
-    """What can decide the partition, the likeliest first: columns that most records have, RECORD, ARRIVAL, others."""
+def _times(sample: Sample, spec: TableSpec, arrival: datetime) -> dict[str, int]:
+    """What can decide the partition, the likeliest first, and how many records lack it.
+
+    Columns that most records have, RECORD, ARRIVAL, other columns.
+    """
     rows = preview(sample, spec, arrival).rows
-    days, columns = set(), []
-    for column in spec.columns:
-        missing = rows.column(column.name).null_count
-        if column.type in {Primitive.TIMESTAMP, Primitive.DATE} and missing < len(rows):
-            columns.append(_Time(column.name, missing))
-            days |= {column.name} if column.type is Primitive.DATE else set()
+    kinds = {column.name: column.type for column in spec.columns}
+    missing = {name: rows.column(name).null_count for name in kinds}
+
+    times = {Primitive.TIMESTAMP, Primitive.DATE}
+    columns = [name for name, kind in kinds.items() if kind in times and missing[name] < len(rows)]
     # Sorting is stable: of two alike the first column is the likelier.
-    columns.sort(key=lambda time: (20 * time.missing > len(rows), not _LIKELIEST.search(time.name), time.name in days))
-    usual = [time for time in columns if 2 * time.missing <= len(rows)]
+    columns.sort(
+        key=lambda name: (
+            20 * missing[name] > len(rows),
+            not _LIKELIEST.search(name),
+            kinds[name] is Primitive.DATE,
+        )
+    )
     # A column that is called as Kafka's time hides it.
-    if sample.shape.timestamp and RECORD not in {column.name for column in spec.columns}:
-        usual.append(_Time(RECORD))
-    return [*usual, _Time(ARRIVAL), *(time for time in columns if time not in usual)]
+    others = [RECORD] if sample.shape.timestamp and RECORD not in kinds else []
+    usual = [name for name in columns if 2 * missing[name] <= len(rows)]
+    return {name: missing.get(name, 0) for name in (*usual, *others, ARRIVAL, *columns)}
 
 
-def _partitioned(spec: TableSpec, time: _Time, every: str) -> TableSpec:
+def _partitioned(spec: TableSpec, time: str, every: str) -> TableSpec:
     if every == "none":
         return spec
     names = {column.name for column in spec.columns}
     name = next(name for name in chain(["dt", "event_dt"], map("dt_{}".format, count(2))) if name not in names)
-    what = "the Kafka record's timestamp" if time.name == RECORD and RECORD not in names else time.name
+    what = "the Kafka record's timestamp" if time == RECORD and RECORD not in names else time
     properties = {
         **spec.options,
         "sink.bucket.assigner": "date-time",
         "sink.bucket.time-pattern": _PATTERNS[every],
         "sink.bucket.time-zone": "UTC",
     }
-    if time.name != ARRIVAL or ARRIVAL in names:
-        properties["sink.bucket.time-column"] = time.name
+    if time != ARRIVAL or ARRIVAL in names:
+        properties["sink.bucket.time-column"] = time
     partition = Column(name, Primitive.STRING, f"{every} of {what} in UTC, {_PATTERNS[every]}")
     return replace(spec, partition_columns=(partition,), properties=tuple(sorted(properties.items())))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,9 +60,9 @@ def test_rows_partitions_bad_records_and_unknown_fields(tmp_path: Path, capsys: 
 
     text = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events)
     assert text.code == 65
-    assert f"{events} line 3" in text.out
+    assert f"│ {events} │ 3 │ id │ not a whole number │" in re.sub(" +", " ", text.out)
     assert "2 of 5 records fit\n" in text.out
-    assert "a job stops at the first bad record" in text.out
+    assert "sink.on-bad-record = fail" in text.out
 
 
 def test_the_tables_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +73,7 @@ def test_the_tables_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture
     bad = [(row["line"], row["field"], row["reason"]) for row in said.data["bad_records"]]
     assert bad == [(1, "more", "unknown field"), (2, "dt", "the partition value is null or empty")]
     assert said.data["partitions"] == {"dt=2024-01-02": 1}
-    assert "dead-letter table" in hivesink(capsys, "preview", "--ddl", ddl, "--from", events).out
+    assert "sink.on-bad-record = dead-letter" in hivesink(capsys, "preview", "--ddl", ddl, "--from", events).out
 
 
 def test_only_the_first_of_many_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,15 +130,15 @@ def test_mended_records_come_back_once(world: World, capsys: pytest.CaptureFixtu
     replay = "rejects", "replay", NAME, "--mended", file
     tried = hivesink(capsys, *replay, "--dry-run")
     assert (tried.code, len(world.rows(TABLE))) == (0, before)
-    assert "3 records would be rows, 0 fail again" in tried.out
+    assert "3 records would come back, 0 fail again" in tried.out
     # Some editors put a mark of the byte order in front.
     file.write_text(file.read_text(), encoding="utf-8-sig")
     said = hivesink(capsys, *replay, "--yes")
     assert (said.code, said.err) == (0, "")
-    assert "3 records are rows now, 0 fail again" in said.out
+    assert "3 records came back, 0 fail again" in said.out
     again = hivesink(capsys, *replay, "--yes")
     assert (again.code, again.err) == (0, "")
-    assert "0 records are rows now, 0 fail again\n3 of " in again.out
+    assert "0 records came back, 0 fail again\n3 of " in again.out
     assert hivesink(capsys, "rejects", NAME, "--json").data["rejects"] == []
     assert [row["id"] for row in world.rows(TABLE)].count(77) == 3
 
@@ -256,7 +256,7 @@ def test_a_table_is_mended_a_replay_is_killed_and_the_next_command_finishes_it(
     letters.commit()
     again = hivesink(capsys, "rejects", "replay", name, "--yes")
     assert (again.code, again.err) == (0, "")
-    assert f"{name}: 1 record is a row now" in again.out
+    assert f"{name}: 1 record came back" in again.out
     assert values(letters).count(-1) == 4
 
 

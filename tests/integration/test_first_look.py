@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import sys
 from datetime import datetime, timezone
@@ -41,7 +42,7 @@ def test_from_a_topic_to_rows(
     made = hivesink(capsys, "init", "--from", source, "--table", stage.table, "--every", "day")
     assert made.code == 0, made.err
     assert "6 of 8 records fit, 1 tombstone skipped" in made.out
-    assert f"topic {topic.name} partition 0 offset 3" in made.out
+    assert re.search(rf"{topic.name} +│ 0 +│ 3 ", made.out)
     assert hivesink(capsys, "ddl", "apply", "ddl").code == 0
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert (
@@ -69,13 +70,12 @@ def test_a_sample_has_the_first_and_the_newest_records_of_each_partition(stage: 
     topic.put_raw([(0, b"%d" % number) for number in range(100)] + [(1, b"one")], at)
     sample = sample_topic(stage.spark, topic.servers, topic.name, 11)
     assert sample.records() == [b"0", b"1", b"98", b"99", b"one"]
-    assert sample.size == 182
     assert sample.position(4) == f"topic {topic.name} partition 1 offset 0"
     assert set(sample.batch.column("timestamp").to_pylist()) == {at}
 
 
 def test_an_empty_topic_and_no_topic(stage: Stage, topic: Topic) -> None:
     sample = sample_topic(stage.spark, topic.servers, topic.name, 11)
-    assert (sample.records(), sample.size) == ([], 0)
+    assert sample.records() == []
     with pytest.raises(TopicMissing, match="no such topic"):
         sample_topic(stage.spark, topic.servers, "never-made", 11)
