@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hivesink.config.options import OPTIONS
 from hivesink.core.manifest import NO_ROWS, Rows
 from hivesink.core.partition import PartitionKey
 from hivesink.core.progress import Progress
-from hivesink.errors import MetastoreUnreachable, RowsHeldBack, UnknownTable, Unsupported
+from hivesink.errors import RowsHeldBack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Manifest
     from hivesink.core.records import Slice
-    from hivesink.core.table import TableSpec
     from hivesink.errors import HiveSinkError
-    from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.task.messages import LeftSlice
 
 logger = logging.getLogger("hivesink")
@@ -201,43 +197,3 @@ class BlockedSlices(dict["Slice", "LeftSlice"]):
             error = RowsHeldBack(reasons, retryable=all(blocked.retryable for blocked in self.values()))
             if tick is None or self.deadline.has_passed(error, tick):
                 raise error
-
-
-class TableWatch:
-    """Notices that a user has changed the table under a running query, which keeps what it began with."""
-
-    def __init__(self, context: CommitContext, known: TableSpec, own: Collection[str], interval: float) -> None:
-        """It looks every `interval` seconds at most; the job's `own` settings outrank the table's."""
-        self._context, self._known, self._own, self._interval = context, known, own, interval
-        self._next: float | None = None
-
-    def log_changes(self) -> None:
-        """Log what has changed since the last look. Others report a metastore that is down.
-
-        Raises what `ask_again` raises where the table was made again: rows that come now would wait for a table
-        that is gone.
-        """
-        tick, due, context = self._context.tick(), self._next, self._context
-        if due is not None and tick < due:
-            return
-        self._next = tick + self._interval
-        with suppress(MetastoreUnreachable, UnknownTable, Unsupported):
-            first = context.table(str(self._known.name))
-            if due is None:
-                return  # It was read just now.
-            live = context.registrar.table(self._known.name)
-            if live.log != first.log:
-                context.ask_again(str(self._known.name))
-            before, now = self._texts(self._known), self._texts(live.spec)
-            for name in sorted(before.keys() | now.keys()):
-                if before.get(name) != now.get(name):
-                    text = "%s: %s is %s, and was %s; the running query goes on without that until its next start"
-                    logger.warning(text, live.spec.name, name, now.get(name, "gone"), before.get(name, "not there"))
-            self._known = live.spec
-
-    def _texts(self, spec: TableSpec) -> dict[str, str]:
-        texts = {f"column {column.name}": str(column.type) for column in spec.columns}
-        for name, value in spec.options.items():
-            if (name in OPTIONS or name.startswith("sink.")) and name not in self._own:
-                texts[name] = repr(value)
-        return texts

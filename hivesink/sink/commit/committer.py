@@ -16,18 +16,12 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Place, Replay, judge
 from hivesink.core.lifecycle import Stamp
+from hivesink.core.manifest import Rows
 from hivesink.core.progress import count
 from hivesink.core.snapshot import Snapshot
-from hivesink.errors import EpochTaken, StoreUnavailable
-from hivesink.sink.commit.committed import (
-    BlockedSlices,
-    Committed,
-    Deadline,
-    RunCounters,
-    Stopwatch,
-    TableWatch,
-)
-from hivesink.sink.commit.context import try_estimates, write_estimates
+from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
+from hivesink.sink.commit.committed import BlockedSlices, Committed, RunCounters, Stopwatch
+from hivesink.sink.commit.context import TableWatch, write_estimates
 from hivesink.sink.commit.epochwriter import EpochWriter
 from hivesink.sink.commit.source_clock import SourceClock
 from hivesink.sink.commit.waiting import Encode, LiveHistory, OpenPartitions
@@ -35,7 +29,7 @@ from hivesink.sink.commit.writer import watermark_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from hivesink.core.manifest import Manifest
     from hivesink.core.offsets import TopicIds
@@ -63,13 +57,11 @@ class Committer:
         self.spec = spec
         self.lock = threading.RLock()
         self.clock = SourceClock(context, watermark_policy(spec.config))
-        patience = Deadline(spec.patience, "epochs wait to be published or registered")
-        self._live = LiveHistory(context, spec, self._rows_changed, patience)
+        self._table = spec.target.name
+        self._live = LiveHistory(context, spec, self._rows_changed)
         self._writer = EpochWriter(context, spec, self._live.tolerate)
         self._open = OpenPartitions(self._writer, encode, tasks)
-        check: timedelta = spec.config["sink.rolling-policy.check-interval"]
-        own = dict(spec.identity.options)
-        self._table_watch = TableWatch(context, spec.target.spec, own, check.total_seconds())
+        self._table_watch = TableWatch(context, spec)
         self._counters = RunCounters(self._table, spec.identity.writer, context.tick)
         self._blocked = BlockedSlices(spec.patience)
 
@@ -187,10 +179,6 @@ class Committer:
         """Why epochs wait to be finished, or None."""
         return self._live.deadline.reason or self._blocked.deadline.reason
 
-    @property
-    def _table(self) -> str:
-        return self.spec.target.name
-
     def _commit_new(
         self,
         runner: PlanRunner,
@@ -216,16 +204,15 @@ class Committer:
         commits = self._open.commits(whole, history.rows, written.parts, mark)
         # Before the epoch is told: when its rows can be read depends on its own buckets, too.
         self._open.came(new.key for new in written.opened)
-        identity = self.spec.identity
         manifest = replace(
             history.following("batch", Stamp(self.context.now(), written.attempt)),
             last_batch=batch,
-            rows=written.rows,
+            rows=sum((report.rows for report in written.reports), Rows()),
             add=written.parts,
             replaces=written.replaces,
             opened=written.opened,
-            tables=identity.tables,
-            zones=identity.zones,
+            tables=self.spec.identity.tables,
+            zones=self.spec.identity.zones,
             commits=commits,
             watermark=mark,
         )
@@ -254,11 +241,7 @@ class Committer:
         with self._live.advancing():
             mark = self.clock.mark(history.head)
             self._open.committed()
-            waiting = sorted(key for key in keys if fresh.waits(key))
-            written = self._open.encode(Epoch(runner.history.epoch + 1), fresh, waiting, watch)
-            if written.left:
-                # Their segments may have gone with the log.
-                self.context.require_head(history.epoch)
+            written = self._open.encode(history.epoch, fresh, keys, watch)
             self._blocked.update({left.opened.slice: left for left in written.left})
             rolled = tuple(sorted({part.key for part in written.parts}))
             whole = {key for key in keys if not any(part in self._blocked for part in rows.buckets[key].slices)}
@@ -292,7 +275,7 @@ class Committer:
         history = runner.history
         readable_in = self._open.readable_in(history.rows, self.clock.mark(history.head))
         done = self._counters.add(manifest, history.rows.rows, readable_in, watch, self.waiting)
-        self._note(runner)
+        self._open.note(self._fresh(runner))
         return done
 
     def _estimate(self, manifest: Manifest, at_rest: Collection[PartitionKey] = ()) -> None:
@@ -300,16 +283,16 @@ class Committer:
         committed = {commit.key for commit in manifest.commits}
         places = {key for key in committed if key in at_rest or self._open.rule.holds(key)}
         if places and not self.waiting:
-            try_estimates(self.context, places, self.spec.measure)
+            try:
+                write_estimates(self.context, places, self.spec.measure)
+            except HiveSinkError as error:
+                # An epoch clears the flag itself, and the query's end repeats all this.
+                logger.warning("no estimates of %s: %s", count(len(places), "partition"), error)
 
     def _rows_changed(self, runner: PlanRunner) -> None:
         self._open.forget_commits()
         self.clock.start(runner.history.head)
-        self._note(runner)
+        self._open.note(self._fresh(runner))
 
     def _fresh(self, runner: PlanRunner) -> OpenRows:
         return runner.history.rows.beside(self._blocked)
-
-    def _note(self, runner: PlanRunner) -> None:
-        # Blocked slices don't age: otherwise each new row of their bucket would become a file of its own.
-        self._open.note(self._fresh(runner))

@@ -7,17 +7,16 @@ import secrets
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink import errors
+from hivesink.config.options import OPTIONS
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.partition import Estimate, LivePartition, PartitionKey, by_table, is_aside, is_partition, normal
 from hivesink.core.partition_commit import PolicyKind
-from hivesink.core.progress import count
 from hivesink.core.table import TableName, is_letters
-from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,8 +26,10 @@ if TYPE_CHECKING:
     from hivesink.core.partfile import Finished
     from hivesink.core.partition_commit import CommittedPartition
     from hivesink.core.plan import Policy
+    from hivesink.core.table import TableSpec
     from hivesink.ports import CommitLog, FileStore, LiveTable, Metastore
     from hivesink.ports.rows import Measure
+    from hivesink.sink.commit.writer import WriterSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,6 @@ class CommitContext:
                 self._tables[name] = self.registrar.table(parsed)
         return self._tables[name]
 
-    def is_partition(self, table: str, path: str) -> bool:
-        """Whether the name of a folder at `path` in the table's own folder is a partition's."""
-        return is_partition(path, [column.name for column in self.table(table).spec.partition_columns])
-
     def unreachable(self, location: str) -> str | None:
         """Why this store can't look at a partition's location (another file system, say); None if it can."""
         try:
@@ -93,11 +90,18 @@ class CommitContext:
         return []
 
     def lookup(self, places: Iterable[PartitionKey]) -> Mapping[PartitionKey, LivePartition]:
-        """The registered ones of `places`, by a call per table. Raises MetastoreUnreachable, UnknownTable."""
+        """The registered ones of `places`, by a call per table.
+
+        Raises MetastoreUnreachable, UnknownTable; TableReplaced, and what `confirm` raises, for a table made again.
+        """
         registered: dict[PartitionKey, LivePartition] = {}
         for table, partitions in by_table(places).items():
             try:
-                live = self._registered(table, partitions)
+                try:
+                    live = self.registrar.lookup(self.table(table), partitions)
+                except errors.TableReplaced:
+                    self.ask_again(table)
+                    live = self.registrar.lookup(self.table(table), partitions)
             except errors.UnknownTable as error:
                 # Only the sink's own table may be replaced.
                 if not self.remake(TableName.parse(table)):
@@ -107,16 +111,8 @@ class CommitContext:
             registered.update({(table, partition): home for partition, home in live.items()})
         return registered
 
-    def _registered(self, table: str, partitions: Sequence[str]) -> Mapping[str, LivePartition]:
-        """Raises TableReplaced, and what `confirm` raises, where the table was replaced."""
-        try:
-            return self.registrar.lookup(self.table(table), partitions)
-        except errors.TableReplaced:
-            self.ask_again(table)
-            return self.registrar.lookup(self.table(table), partitions)
-
     def ask_again(self, table: str) -> None:
-        """Read a table anew whose property has changed. Raises as `_registered`."""
+        """Read a table anew whose property has changed. Raises TableReplaced, and what `confirm` raises."""
         name = TableName.parse(table)
         if is_letters(table):
             self._tables[table] = self.registrar.table(name)
@@ -180,7 +176,8 @@ class CommitContext:
         for folder in folders:
             for name, table in self._tables.items():
                 below = normal(folder).removeprefix(f"{normal(table.location)}/")
-                if below != normal(folder) and self.is_partition(name, below):
+                columns = [column.name for column in table.spec.partition_columns]
+                if below != normal(folder) and is_partition(below, columns):
                     places[name, below] = folder
         registered = self.lookup(places)
         return {place: folder for place, folder in places.items() if place not in registered}
@@ -193,6 +190,48 @@ class CommitContext:
 
 
 logger = logging.getLogger("hivesink")
+
+
+class TableWatch:
+    """Notices that a user has changed the table under a running query, which keeps what it began with."""
+
+    def __init__(self, context: CommitContext, spec: WriterSpec) -> None:
+        self._context, self._known = context, spec.target.spec
+        # They outrank the table's.
+        self._own = dict(spec.identity.options)
+        self._interval: timedelta = spec.config["sink.rolling-policy.check-interval"]
+        self._next: float | None = None
+
+    def log_changes(self) -> None:
+        """Log what has changed since the last look. Others report a metastore that is down.
+
+        Raises what `ask_again` raises where the table was made again: rows that come now would wait for a table
+        that is gone.
+        """
+        tick, due, context = self._context.tick(), self._next, self._context
+        if due is not None and tick < due:
+            return
+        self._next = tick + self._interval.total_seconds()
+        with suppress(errors.MetastoreUnreachable, errors.UnknownTable, errors.Unsupported):
+            first = context.table(str(self._known.name))
+            if due is None:
+                return  # It was read just now.
+            live = context.registrar.table(self._known.name)
+            if live.log != first.log:
+                context.ask_again(str(self._known.name))
+            before, now = self._texts(self._known), self._texts(live.spec)
+            for name in sorted(before.keys() | now.keys()):
+                if before.get(name) != now.get(name):
+                    text = "%s: %s is %s, and was %s; the running query goes on without that until its next start"
+                    logger.warning(text, live.spec.name, name, now.get(name, "gone"), before.get(name, "not there"))
+            self._known = live.spec
+
+    def _texts(self, spec: TableSpec) -> dict[str, str]:
+        texts = {f"column {column.name}": str(column.type) for column in spec.columns}
+        for name, value in spec.options.items():
+            if (name in OPTIONS or name.startswith("sink.")) and name not in self._own:
+                texts[name] = repr(value)
+        return texts
 
 
 def announce(
@@ -223,32 +262,24 @@ def write_estimates(context: CommitContext, places: Iterable[PartitionKey], meas
     true. An epoch clears it before its publish and after it (`core.plan`). A user's ANALYZE may set it in between, so
     it is cleared once more where a partition is at rest. Raises the metastore's errors.
     """
+
+    def estimate(home: LivePartition) -> Estimate | None:
+        rows = raw_bytes = 0
+        try:
+            files = context.store.visible(home.location)
+            for file in files:
+                with context.store.open(file.path) as stream:
+                    content = measure(stream)
+                rows, raw_bytes = rows + content.rows, raw_bytes + content.raw_bytes
+        except (errors.HiveSinkError, ValueError) as error:
+            logger.warning("no estimate of the rows in %s: %s", home.location, error)
+            return None
+        return Estimate(home.partition, len(files), sum(file.length for file in files), rows, raw_bytes)
+
     live = context.lookup(places)
     for table, partitions in by_table(key for key, home in live.items() if home.accurate).items():
         context.registrar.clear_accurate(context.table(table), partitions)
-    counted = context.store.run_parallel(partial(_estimate, context, home, measure) for home in live.values())
-    estimates = {key: estimate for key, estimate in zip(live, counted, strict=True) if estimate}
+    counted = context.store.run_parallel(partial(estimate, home) for home in live.values())
+    estimates = {key: found for key, found in zip(live, counted, strict=True) if found}
     for table, partitions in by_table(estimates).items():
         context.registrar.estimate(context.table(table), [estimates[table, name] for name in partitions])
-
-
-def try_estimates(context: CommitContext, places: Collection[PartitionKey], measure: Measure) -> None:
-    """As `write_estimates`, but log errors: an epoch clears the flag itself, and the query's end repeats all this."""
-    try:
-        write_estimates(context, places, measure)
-    except HiveSinkError as error:
-        logger.warning("no estimates of %s: %s", count(len(places), "partition"), error)
-
-
-def _estimate(context: CommitContext, home: LivePartition, measure: Measure) -> Estimate | None:
-    rows = raw_bytes = 0
-    try:
-        files = context.store.visible(home.location)
-        for file in files:
-            with context.store.open(file.path) as stream:
-                content = measure(stream)
-            rows, raw_bytes = rows + content.rows, raw_bytes + content.raw_bytes
-    except (HiveSinkError, ValueError) as error:
-        logger.warning("no estimate of the rows in %s: %s", home.location, error)
-        return None
-    return Estimate(home.partition, len(files), sum(file.length for file in files), rows, raw_bytes)

@@ -10,7 +10,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.core.manifest import PartEntry, Rows
 from hivesink.core.partition import PartitionKey, aside, folder, normal, same_location
 from hivesink.sink.task.messages import InputShape, LeftSlice, TablePlan, TaskPlan, TaskReport
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import PartEntry
     from hivesink.core.partition import LivePartition
     from hivesink.core.records import Opened
     from hivesink.sink.commit.committed import Stopwatch
@@ -38,25 +38,12 @@ class Written:
     """A try whose tasks have all ended well; nothing is decided. `live` is None if the metastore didn't answer."""
 
     attempt: str
-    reports: tuple[TaskReport, ...]
-    parts: tuple[PartEntry, ...]
-    live: Mapping[PartitionKey, LivePartition] | None
-
-    @property
-    def opened(self) -> tuple[Opened, ...]:
-        return tuple(opened for report in self.reports for opened in report.opened)
-
-    @property
-    def left(self) -> tuple[LeftSlice, ...]:
-        return tuple(left for report in self.reports for left in report.left)
-
-    @property
-    def replaces(self) -> tuple[PartEntry, ...]:
-        return tuple(part for report in self.reports for part in report.replaces)
-
-    @property
-    def rows(self) -> Rows:
-        return sum((report.rows for report in self.reports), Rows())
+    live: Mapping[PartitionKey, LivePartition] | None = None
+    reports: tuple[TaskReport, ...] = ()
+    parts: tuple[PartEntry, ...] = ()
+    replaces: tuple[PartEntry, ...] = ()
+    opened: tuple[Opened, ...] = ()
+    left: tuple[LeftSlice, ...] = ()
 
 
 @dataclass(slots=True)
@@ -98,15 +85,17 @@ class EpochWriter:
             if last or not elsewhere:
                 parts = self._set_aside(parts, live or {}, attempt)
             # INSERT OVERWRITE takes hidden files too. Once decided, a wrong length could only be repaired by hand.
-            wanted = [*parts, *(part for report in reports for part in report.replaces)]
-            files = store.run_parallel(partial(store.find, part.staged) for part in wanted)
-            both = zip(wanted, files, strict=True)
+            replaces = tuple(part for report in reports for part in report.replaces)
+            files = store.run_parallel(partial(store.find, part.staged) for part in (*parts, *replaces))
+            both = zip((*parts, *replaces), files, strict=True)
             vanished = next((part.staged for part, file in both if file is None or file.length != part.length), None)
             if vanished is not None:
                 self._require_open(epoch)
             elif last or not elsewhere:
                 # They keep moving: after the decision, a move epoch takes the parts to the right folder.
-                return Written(attempt, reports, parts, None if elsewhere else live)
+                opened = tuple(new for report in reports for new in report.opened)
+                left = tuple(piece for report in reports for piece in report.left)
+                return Written(attempt, None if elsewhere else live, reports, parts, replaces, opened, left)
             store.discard(part.staged for part in parts)
             for (table, partition), home in elsewhere.items():
                 reason = self.context.unreachable(home)

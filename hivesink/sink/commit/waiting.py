@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hivesink.core.epoch import Epoch
 from hivesink.core.partition import PartitionKey
 from hivesink.core.partition_commit import Waits, Watermark, due_commits
 from hivesink.core.records import commit_after
 from hivesink.core.rolling import Ages, Encoding, due, spread
 from hivesink.core.snapshot import Snapshot
 from hivesink.errors import HiveSinkError
+from hivesink.sink.commit.committed import Deadline
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Written
 from hivesink.sink.commit.observe import load_commits
 from hivesink.sink.commit.recovery import recover
@@ -26,11 +28,10 @@ from hivesink.sink.task.messages import InputShape
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.records import Commit
     from hivesink.core.rolling import OpenRows
-    from hivesink.sink.commit.committed import Deadline, Stopwatch
+    from hivesink.sink.commit.committed import Stopwatch
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.commit.writer import WriterSpec
     from hivesink.sink.task.messages import TaskPlan, TaskReport
@@ -62,7 +63,10 @@ class OpenPartitions:
         self._warned = False
 
     def note(self, rows: OpenRows) -> None:
-        """Take up the buckets in `rows` that aren't known yet, with the age that their epochs' times (UTC) show."""
+        """Take up the buckets in `rows` that aren't known yet, with the age that their epochs' times (UTC) show.
+
+        Blocked slices aren't in `rows`, and don't age: otherwise each new row of their bucket would become a file.
+        """
         tick, now = self._context.tick(), self._context.now()
         # No bucket waits for longer by the clock alone.
         longest = max(self._policy.rollover, self.rule.delay)
@@ -105,17 +109,22 @@ class OpenPartitions:
         """Those for which no row has come for long."""
         return {key for key, age in self._ages().items() if age.idle >= self._policy.inactivity}
 
-    def encode(self, epoch: Epoch, rows: OpenRows, keys: Collection[PartitionKey], watch: Stopwatch) -> Written:
+    def encode(self, head: Epoch, rows: OpenRows, keys: Iterable[PartitionKey], watch: Stopwatch) -> Written:
         """Make parts of the rows that wait in these buckets, but for slices that can't be encoded. Nothing is decided.
 
-        Raises as `EpochWriter.write`.
+        Raises as `EpochWriter.write`; FencedOut, LogMissing where rows are left and the log has gone on from `head`.
         """
-        if not keys:
-            return Written(self._context.stamp().attempt, (), (), None)
-        work = spread(rows, keys, self._policy.file_size / self._ratio, self._tasks)
-        written = self._writer.write(epoch, InputShape(), partial(self._encode, work), watch)
+        waiting = sorted(key for key in keys if rows.waits(key))
+        if not waiting:
+            return Written(self._context.stamp().attempt)
+        work = spread(rows, waiting, self._policy.file_size / self._ratio, self._tasks)
+        written = self._writer.write(Epoch(head + 1), InputShape(), partial(self._encode, work), watch)
+        if written.left:
+            # Their segments may have gone with the log.
+            self._context.require_head(head)
         left = sum(left_slice.opened.slice.rows for left_slice in written.left)
-        waited, encoded = sum(rows.buckets[key].rows for key in keys) - left, sum(part.rows for part in written.parts)
+        waited = sum(rows.buckets[key].rows for key in waiting) - left
+        encoded = sum(part.rows for part in written.parts)
         if waited != encoded:
             message = f"{encoded} rows were encoded where {waited} wait"
             raise AssertionError(message)
@@ -195,12 +204,14 @@ class LiveHistory:
     context: CommitContext
     spec: WriterSpec
     rows_changed: Callable[[PlanRunner], None]
-    deadline: Deadline
-    """For epochs that wait to be published or registered."""
+    deadline: Deadline = field(init=False)
     runner: PlanRunner | None = None
     seen: set[PartitionKey] = field(default_factory=set)
     """The partitions that this run has published into."""
     _is_current: bool = False
+
+    def __post_init__(self) -> None:
+        self.deadline = Deadline(self.spec.patience, "epochs wait to be published or registered")
 
     @property
     def current(self) -> PlanRunner | None:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,6 +82,8 @@ class Bucket:
 class InMemory(ABC):
     """Buckets whose rows wait in memory, up to a cap. As a context, it aborts when its block fails."""
 
+    in_groups: ClassVar[bool] = False
+    """Whether full row groups are written out while there is memory left."""
     memory: int
     _buckets: dict[tuple[str, str, str], Bucket] = field(default_factory=dict)
     """By table, partition and the columns that are gone: rows without the same columns don't fit into one file."""
@@ -113,7 +115,7 @@ class InMemory(ABC):
             bucket.fragments = [pa.concat_tables(bucket.fragments).combine_chunks()]
             bucket.bytes = bucket.fragments[0].nbytes + _FRAGMENT_BYTES
         self._held += bucket.bytes - before
-        if self._is_full(bucket):
+        if self.in_groups and bucket.bytes >= target.format.row_group and not target.order:
             self._write_out(bucket)
         while self._held > self.memory:
             self._write_out(max(self._buckets.values(), key=lambda bucket: bucket.bytes))
@@ -124,11 +126,6 @@ class InMemory(ABC):
         self._held -= bucket.bytes
         bucket.fragments, bucket.bytes = [], 0
         return rows
-
-    @staticmethod
-    def _is_full(_: Bucket) -> bool:
-        """Whether it is to be written out while there is memory left."""
-        return False
 
     @abstractmethod
     def _write_out(self, bucket: Bucket) -> None:
@@ -146,6 +143,7 @@ class Parts(InMemory):
     `name` makes a part's name of its number and extension.
     """
 
+    in_groups = True
     store: FileStore
     name: Callable[[int, str], PartName]
     touch: Callable[[tuple[str, ...]], None]
@@ -180,10 +178,6 @@ class Parts(InMemory):
     @property
     def _most_open(self) -> int:
         return min(MAX_OPEN_FILES, max(8, self.memory // 4 // _FILE_BYTES))
-
-    @staticmethod
-    def _is_full(bucket: Bucket) -> bool:
-        return bucket.bytes >= bucket.target.format.row_group and not bucket.target.order
 
     def _write_out(self, bucket: Bucket) -> None:
         target = bucket.target
