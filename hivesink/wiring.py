@@ -12,7 +12,7 @@ from hivesink.config.site import NO_SITE, Site
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import PROPERTY, require_writer_name
 from hivesink.core.partition_commit import PolicyKind
-from hivesink.core.table import as_properties, field_ids, is_letters
+from hivesink.core.table import as_properties, field_ids
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.convert import refit
 from hivesink.decode.reader import RowsReader
@@ -31,18 +31,15 @@ from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import run_encoding
 from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskTools
 from hivesink.sink.task.rejects import columns_of, rejected_spec
-from hivesink.sink.task.segments import held_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import Epoch, LastBatch
-    from hivesink.core.partition import PartitionKey
-    from hivesink.core.rolling import Encoding, OpenRows
-    from hivesink.core.table import TableName, TableSpec
-    from hivesink.errors import HiveSinkError
+    from hivesink.core.rolling import Encoding
+    from hivesink.core.table import TableName
     from hivesink.hiveql.apply import Catalog
-    from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Metastore
+    from hivesink.ports import FileStore, LiveTable, LogRoot, Metastore
     from hivesink.ports.rows import RowReader
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.waiting import Encode
@@ -60,15 +57,6 @@ class MetastoreAddress:
     def at(cls, kind: str, address: str, site: Site = NO_SITE) -> MetastoreAddress:
         """`kind` is `thrift` or `hiveserver2`. Raises InvalidOption, Unsupported."""
         return cls(connect(kind, address, site), catalog(address, site) if kind == "thrift" else None)
-
-    def create(self, spec: TableSpec) -> None:
-        """Raises Unsupported, with the DDL to run by hand, if this metastore can't create tables."""
-        if self.catalog is None:
-            ddl = " ".join(render(spec).split())
-            msg = f"creating {spec.name} through HiveServer2"
-            raise Unsupported(msg, "it needs the Thrift metastore", f"run: {ddl}")
-        with contextlib.suppress(TableExists):
-            self.catalog.create(stored(spec))
 
 
 def row_reader(plan: TaskPlan) -> RowReader:
@@ -136,7 +124,8 @@ class OpenedWriter:
         require_writer_name(writer)
         registrar, options_of_run = metastore.registrar, as_texts(options)
         # What an old metastore can't store, such as NOT NULL, is in the table's properties.
-        live = declared_table(registrar.table(table))
+        live = registrar.table(table)
+        live = replace(live, spec=declared(live.spec))
         config = SinkConfig.parse(live.spec.options, options_of_run)
         if problems := problems_of(live.spec, config):
             raise InvalidOption(problems)
@@ -148,7 +137,7 @@ class OpenedWriter:
         check(live.location, log.location)
         # First of all, a wrong address of the log is told as that.
         log.view()
-        live = _numbered(declared_table(owner.require(live)), registrar)
+        live = _numbered(owner.require(live), registrar)
         uid = owner.begin(live, log, writer)
         context = CommitContext(
             log=log,
@@ -162,7 +151,10 @@ class OpenedWriter:
         )
         target = TablePlan(live.spec, live.location)
         rejected = None
-        if _has_letters(context, config):
+        history = load(context)
+        # Rows of a decided part wait again if it is lost.
+        waiting = {name for name, _ in (*history.rows.buckets, *history.keys)}
+        if config.has_dead_letters or any(name.endswith("__rejected") for name in waiting):
             letters = context.table(str(live.spec.name.rejected))
             # Somebody may have added columns: they are null.
             rejected = TablePlan(replace(letters.spec, columns=columns_of(letters.spec)), letters.location)
@@ -183,12 +175,12 @@ class OpenedWriter:
 
     def committer(self, *, tolerant: bool, encode: Encode | None = None, tasks: int = 1) -> Committer:
         """`encode` makes part files of rows that wait, on `tasks` tasks at a time; by default in this process."""
-        spec = replace(self.spec, tolerant=tolerant)
-        return Committer(self.context, spec, encode or self._encode_here, tasks)
 
-    def _encode_here(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> Iterator[TaskReport]:
-        tools = self.tools().open(plan)
-        return (run_encoding(share, plan, tools, task, task) for task, share in enumerate(work))
+        def encode_here(work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> Iterator[TaskReport]:
+            tools = self.tools().open(plan)
+            return (run_encoding(share, plan, tools, task, task) for task, share in enumerate(work))
+
+        return Committer(self.context, replace(self.spec, tolerant=tolerant), encode or encode_here, tasks)
 
     def tools(self) -> ToolsSpec:
         # Tasks need no metastore: its properties, perhaps with a password, stay in the driver.
@@ -200,26 +192,17 @@ class OpenedWriter:
         return self.context.log.manifest(view.head).last_batch if view.manifests else None
 
 
-def declared_table(live: LiveTable) -> LiveTable:
-    """The table as its DDL declares it."""
-    return replace(live, spec=declared(live.spec))
-
-
 def _numbered(live: LiveTable, registrar: Metastore) -> LiveTable:
-    """The table, whose properties keep the ids of all its fields from now on."""
-    stored = live.spec.options
-    kept = as_properties(field_ids(live.spec.columns, stored))
+    """The table as its DDL declares it; its properties keep the ids of all its fields from now on."""
+    live = replace(live, spec=declared(live.spec))
+    options = live.spec.options
+    kept = as_properties(field_ids(live.spec.columns, options))
     for key, value in kept.items():
-        if stored.get(key) != value:
+        if options.get(key) != value:
             # Without the right to alter the table, each run gives the same ids, until columns change their order.
             with contextlib.suppress(RegistrationFailed):
                 registrar.set_property(live.spec.name, key, value)
-    return replace(live, spec=replace(live.spec, properties=tuple(sorted({**stored, **kept}.items()))))
-
-
-def held_back_rows(live: LiveTable, log: CommitLog, rows: OpenRows) -> dict[PartitionKey, HiveSinkError]:
-    """The buckets whose rows can't all be rolled, each with the reason. Raises StoreUnavailable."""
-    return held_back(rows, live.spec, log.segments, refit)
+    return replace(live, spec=replace(live.spec, properties=tuple(sorted({**options, **kept}.items()))))
 
 
 def _root(live: LiveTable, config: SinkConfig, store: FileStore, site: Site) -> LogRoot:
@@ -233,16 +216,11 @@ def _root(live: LiveTable, config: SinkConfig, store: FileStore, site: Site) -> 
     return root
 
 
-def _has_letters(context: CommitContext, config: SinkConfig) -> bool:
-    """Whether the writer needs the dead-letter table."""
-    history = load(context)
-    # Rows of a decided part wait again if it is lost.
-    waiting = (*history.rows.buckets, *history.keys)
-    return config.has_dead_letters or any(is_letters(name) for name, _ in waiting)
-
-
 def remaker(metastore: MetastoreAddress, live: LiveTable) -> Callable[[TableName], bool]:
-    """`CommitContext.remake` for the writers of table `live`. It raises Unsupported if tables can't be created so."""
+    """`CommitContext.remake` for the writers of table `live`.
+
+    It raises Unsupported, with the DDL to run by hand, if this metastore can't create tables.
+    """
 
     def remake(name: TableName) -> bool:
         if name != live.spec.name.rejected:
@@ -251,7 +229,12 @@ def remaker(metastore: MetastoreAddress, live: LiveTable) -> Callable[[TableName
         spec = rejected_spec(live.spec.name, location, external=live.spec.external)
         # Dead letters are another target of the table's log.
         log = ((PROPERTY, live.log),) if live.log else ()
-        metastore.create(replace(spec, properties=tuple(sorted((*spec.properties, *log)))))
+        spec = replace(spec, properties=tuple(sorted((*spec.properties, *log))))
+        if metastore.catalog is None:
+            what, ddl = f"creating {spec.name} through HiveServer2", " ".join(render(spec).split())
+            raise Unsupported(what, "it needs the Thrift metastore", f"run: {ddl}")
+        with contextlib.suppress(TableExists):
+            metastore.catalog.create(stored(spec))
         return True
 
     return remake

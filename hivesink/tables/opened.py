@@ -16,6 +16,7 @@ from hivesink.core.log import require_writer_name, reset_writer
 from hivesink.core.manifest import REPLAYS, replaced_parts
 from hivesink.core.progress import Policies
 from hivesink.core.table import TableName, is_letters, main_table
+from hivesink.decode.convert import refit
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NoMetastore, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
 from hivesink.hiveql.render import declared
@@ -28,6 +29,7 @@ from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.partitions import LogFollower
 from hivesink.sink.task.events import commit_rule, patterns_of_names
+from hivesink.sink.task.segments import held_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,7 +126,7 @@ class OpenedTable:
         follower = LogFollower(writer, self.writers[writer].log, self.policies)
         follower.read()
         before = follower.open.buckets
-        held = wiring.held_back_rows(self.live, follower.log, follower.open)
+        held = held_back(follower.open, self.live.spec, follower.log.segments, refit)
         # A job that runs beside this may have rolled them meanwhile, and deleted their segments.
         follower.read()
         after = follower.open.buckets

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hivesink import wiring
 from hivesink.core.lifecycle import Identity
 from hivesink.core.rolling import OpenRows
+from hivesink.decode.convert import refit
 from hivesink.errors import HiveSinkError, InvalidOption, RowsHeldBack
 from hivesink.logs import file_store
 from hivesink.sink.commit import recovery
@@ -15,6 +16,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Accepted, Recorder
 from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.commit.writer import policy_of, problems_of
+from hivesink.sink.task.segments import held_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +64,7 @@ class Repair:
                 if self.rolled.buckets:
                     self._require_sound(config, head)
                     self.losses += recovery.unreadable(self.rolled, context.log.segments, self._accepted)
-                    self.held_back = wiring.held_back_rows(opened.live, context.log, self.rolled)
+                    self.held_back = held_back(self.rolled, opened.live.spec, context.log.segments, refit)
                 return self
             if self.partitions:
                 # What waits couldn't be published afterwards.

@@ -17,7 +17,7 @@ from hivesink.core.records import newest as newest_records
 from hivesink.core.repair import rolled_buckets
 from hivesink.core.rolling import open_rows
 from hivesink.core.snapshot import Snapshot, StagingArea, Winner, followed, missing_parts, newest, paths_to_look
-from hivesink.core.table import TableName, is_letters
+from hivesink.core.table import TableName
 from hivesink.errors import LogDamaged, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
@@ -60,35 +60,32 @@ def load(context: CommitContext, identity: Identity | None = None) -> History:
 
 
 def _load(context: CommitContext, view: LogView, identity: Identity | None) -> History:
-    head = context.log.manifest(view.head) if view.manifests else None
+    log = context.log
+    head = log.manifest(view.head) if view.manifests else None
     settled = view.settled(head.settled if head else Epoch(0))
-    require_whole(context.log.location, view, settled)
+    require_whole(log.location, view, settled)
     if head is None:
-        return History(identity or Identity("", context.log.uid(None) or "", (), (), context.log.location))
-    run = head.options, head.settings
+        return History(identity or Identity("", log.uid(None) or "", (), (), log.location))
     if identity is None:
         names = {name: known_as((name, ""), context.today or name)[0] for name in head.tables}
         zones = tuple((names.get(name, name), zone) for name, zone in head.zones)
-        identity = Identity(head.writer, head.uid, tuple(names.values()), zones, context.log.location, *run)
-    epochs = tuple(_open(context, view, head, settled, identity.tables))
+        run = head.options, head.settings
+        identity = Identity(head.writer, head.uid, tuple(names.values()), zones, log.location, *run)
+    epochs: list[OpenEpoch] = []
+    moved: dict[str, str] = {}
+    for epoch in view.manifests:
+        if epoch > settled:
+            manifest = head if epoch == head.epoch else log.manifest(epoch)
+            if not manifest.is_bare:
+                # Some manifests don't name their tables.
+                today = _as_today(context, manifest, identity.tables[0], moved) if identity.tables else manifest
+                epochs.append(OpenEpoch(today, view.state(epoch)))
     known = {epoch.manifest.epoch: epoch.manifest for epoch in epochs} | {head.epoch: head}
     # Each of them, also where the listing lacks it: it may say that rows wait, or that they no longer do.
-    older = (known.get(epoch) or context.log.manifest(epoch) for epoch in map(Epoch, range(view.head, view.floor, -1)))
+    older = (known.get(epoch) or log.manifest(epoch) for epoch in map(Epoch, range(view.head, view.floor, -1)))
     rows = open_rows(older)
-    # Some manifests don't name their tables.
-    return History(identity, head, epochs, view.floor, rows.renamed(identity.tables[0]) if identity.tables else rows)
-
-
-def _open(
-    context: CommitContext, view: LogView, head: Manifest, settled: Epoch, tables: tuple[str, ...]
-) -> Iterable[OpenEpoch]:
-    moved: dict[str, str] = {}
-    unsettled = [epoch for epoch in view.manifests if epoch > settled]
-    for manifest in [head if epoch == head.epoch else context.log.manifest(epoch) for epoch in unsettled]:
-        if not manifest.is_bare:
-            # Some manifests don't name their tables.
-            today = _as_today(context, manifest, tables[0], moved) if tables else manifest
-            yield OpenEpoch(today, view.state(manifest.epoch))
+    rows = rows.renamed(identity.tables[0]) if identity.tables else rows
+    return History(identity, head, tuple(epochs), view.floor, rows)
 
 
 def _as_today(context: CommitContext, manifest: Manifest, table: str, moved: dict[str, str]) -> Manifest:
@@ -96,61 +93,53 @@ def _as_today(context: CommitContext, manifest: Manifest, table: str, moved: dic
 
     `moved` are the targets that have changed so far, by the old ones.
     """
-    parts = (*manifest.add, *manifest.replaces)
-    names = {name: _name_today(context, name, table) for name in {part.table for part in parts}}
+    former = context.former
+    names: dict[str, str] = {}
+    for name in {part.table for part in (*manifest.add, *manifest.replaces)}:
+        names[name], _ = known_as((name, ""), table)
+        if names[name] != name and name.endswith("__rejected"):
+            # Dead letters stay in their own table, unless that was renamed too.
+            with suppress(UnknownTable, Unsupported):
+                context.registrar.table(TableName.parse(name))
+                names[name] = name
 
     def today(part: PartEntry) -> PartEntry:
-        staged = _staged_today(context, part.staged)
-        target = part.target
-        if staged != part.staged:
-            for old in context.former[:-1]:
-                target = rebased(target, old, context.former[-1])
-            moved[part.target] = target
+        staged, target = part.staged, part.target
+        for old in former[:-1]:
+            path = rebased(staged, old, former[-1])
+            if path != staged and context.find(staged) is None and context.find(path) is not None:
+                staged = path
+                for before in former[:-1]:
+                    target = rebased(target, before, former[-1])
+                moved[part.target] = target
+                break
         return replace(part, table=names[part.table], staged=staged, target=target)
 
-    def key(key: PartitionKey) -> PartitionKey:
-        return names.get(key[0], known_as(key, table)[0]), key[1]
+    def table_today(key: PartitionKey) -> str:
+        return names.get(key[0]) or known_as(key, table)[0]
 
     return replace(
         manifest,
         add=tuple(map(today, manifest.add)),
         remove=tuple(moved.get(target, target) for target in manifest.remove),
         replaces=tuple(replace(part, table=names[part.table]) for part in manifest.replaces),
-        rolled=tuple(map(key, manifest.rolled)),
-        commits=tuple(replace(commit, table=key(commit.key)[0]) for commit in manifest.commits),
+        rolled=tuple((table_today(key), key[1]) for key in manifest.rolled),
+        commits=tuple(replace(commit, table=table_today(commit.key)) for commit in manifest.commits),
     )
-
-
-def _name_today(context: CommitContext, name: str, table: str) -> str:
-    """Dead letters stay in their own table, unless that was renamed too."""
-    today, _ = known_as((name, ""), table)
-    if today != name and is_letters(name):
-        with suppress(UnknownTable, Unsupported):
-            context.registrar.table(TableName.parse(name))
-            return name
-    return today
-
-
-def _staged_today(context: CommitContext, staged: str) -> str:
-    for old in context.former[:-1]:
-        path = rebased(staged, old, context.former[-1])
-        if path != staged and context.find(staged) is None and context.find(path) is not None:
-            return path
-    return staged
 
 
 def load_commits(context: CommitContext, table: str | None = None) -> dict[PartitionKey, Commit]:
     """The newest commit of each partition that the log knows of, by `newest`. Raises StoreUnavailable."""
-    read = [partial(_recorded, context, epoch) for epoch in context.log.view().manifests]
-    records = [record for records in context.store.run_parallel(read) for record in records]
-    return {key: record.commit for key, record in newest_records([*context.log.records(), *records], table).items()}
 
+    def read(epoch: Epoch) -> tuple[Recorded, ...]:
+        # No row depends on a settled manifest: `verify` names a manifest that can't be read.
+        with suppress(LogDamaged):
+            return recorded(context.log.manifest(epoch))
+        return ()
 
-def _recorded(context: CommitContext, epoch: Epoch) -> tuple[Recorded, ...]:
-    # No row depends on a settled manifest: `verify` names a manifest that can't be read.
-    with suppress(LogDamaged):
-        return recorded(context.log.manifest(epoch))
-    return ()
+    read_all = context.store.run_parallel(partial(read, epoch) for epoch in context.log.view().manifests)
+    records = [*context.log.records(), *(record for some in read_all for record in some)]
+    return {key: record.commit for key, record in newest_records(records, table).items()}
 
 
 def load_begun(context: CommitContext, identity: Identity | None = None) -> tuple[History, StagingArea]:

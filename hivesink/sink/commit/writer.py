@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.config.options import require_columns
@@ -145,13 +144,10 @@ def require_sources(spec: TableSpec, config: SinkConfig) -> None:
 
 def problems_of(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
     """All that is wrong with a table's settings as a whole."""
-    checks = (assigner_for, require_columns, require_sources, commit_rule, policy_of, rolling_class)
-    return tuple(dict.fromkeys(text for check in checks for text in _problems(partial(check, spec, config))))
-
-
-def _problems(check: Callable[[], object]) -> tuple[str, ...]:
-    try:
-        check()
-    except InvalidOption as error:
-        return error.problems
-    return ()
+    problems: dict[str, None] = {}
+    for check in (assigner_for, require_columns, require_sources, commit_rule, policy_of, rolling_class):
+        try:
+            check(spec, config)
+        except InvalidOption as error:  # noqa: PERF203  each says its own
+            problems |= dict.fromkeys(error.problems)
+    return tuple(problems)
