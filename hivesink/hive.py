@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import threading
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -45,20 +45,14 @@ class Auth(str, Enum):
     KERBEROS = "KERBEROS"
 
 
-_PASSWORD = {Auth.LDAP.value, Auth.CUSTOM.value}
-
-
 @dataclass(frozen=True, slots=True)
 class Login:
     """`auth` is one of Auth; LDAP and CUSTOM need user and password, KERBEROS a ticket. The password is never shown."""
 
     auth: str = "NONE"
     username: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     kerberos_service_name: str | None = None
-
-    def __repr__(self) -> str:
-        return f"Login(auth={self.auth!r}, username={self.username!r})"
 
     @classmethod
     def of(cls, site: Mapping[str, str], auth: Auth | None = None) -> Login:
@@ -74,16 +68,16 @@ class Login:
 
     def check(self) -> None:
         """Raise InvalidOption for parts that contradict each other, without showing their values."""
-        known = [auth.value for auth in Auth]
-        if self.auth not in known:
-            raise InvalidOption((f"hiveserver2 login: auth is one of {', '.join(known)}",))
-        if self.auth in _PASSWORD and (self.username is None or not self.password):
-            raise InvalidOption((f"hiveserver2 login: {self.auth} needs a user and a password",))
-        if self.auth not in _PASSWORD and self.password is not None:
-            raise InvalidOption((f"hiveserver2 login: a password goes with LDAP or CUSTOM, not with {self.auth}",))
-        if (self.auth == "KERBEROS") != (self.kerberos_service_name is not None):
-            problem = "hiveserver2 login: KERBEROS, and only it, needs kerberos_service_name (often `hive`)"
-            raise InvalidOption((problem,))
+        known, by_password = [auth.value for auth in Auth], self.auth in {Auth.LDAP.value, Auth.CUSTOM.value}
+        has_password = bool(self.username and self.password) if by_password else self.password is not None
+        is_kerberos, has_service = self.auth == "KERBEROS", self.kerberos_service_name is not None
+        rules = {
+            f"auth is one of {', '.join(known)}": self.auth in known,
+            "LDAP and CUSTOM, and only they, need a user and a password": by_password == has_password,
+            "KERBEROS, and only it, needs kerberos_service_name (often `hive`)": is_kerberos == has_service,
+        }
+        if broken := tuple(f"hiveserver2 login: {rule}" for rule, holds in rules.items() if not holds):
+            raise InvalidOption(broken)
 
     def transport(self, socket: Any, host: str) -> Any:
         """The transport over a closed `socket` to `host`, as PyHive makes it."""
@@ -93,7 +87,11 @@ class Login:
             return TBufferedTransport(socket)
         mechanism = "GSSAPI" if self.auth == "KERBEROS" else "PLAIN"
         # PLAIN wants a password; a server without authentication reads none.
-        named = {"username": self.user, "password": self.password or "x", "service": self.kerberos_service_name}
+        named = {
+            "username": self.user,
+            "password": self.password or "x",
+            "service": self.kerberos_service_name,
+        }
         return TSaslClientTransport(
             lambda: hive.get_installed_sasl(host=host, sasl_auth=mechanism, **named), mechanism, socket
         )
@@ -128,7 +126,15 @@ def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str]
     """
     used = login or Login.of(hive or {})
     used.check()
-    return Hive(*host_and_port(address), used)
+    try:
+        parts = urlsplit("//" + address.rpartition("//")[2])
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host:
+        # Don't repeat the text: it may hold a password.
+        raise InvalidOption(("hiveserver2 address: write it as host:port",))
+    return Hive(host, port or DEFAULT_PORT, used)
 
 
 class Hive(AbstractContextManager["Hive"]):
@@ -178,33 +184,24 @@ class Hive(AbstractContextManager["Hive"]):
                     cursor.execute(statement)
                     if not cursor.description:
                         return Rows()
-                    kinds = [str(column[1]) for column in cursor.description]
+                    named = [(str(name), str(kind)) for name, kind, *_ in cursor.description]
                     fetched = cursor.fetchall() if most is None else cursor.fetchmany(most)
-                    names = [str(column[0]) for column in cursor.description]
             except BaseException as error:
                 # After an interruption, the answer would be the next statement's.
                 if isinstance(error, BROKEN) or not isinstance(error, Exception):
                     self._connection = None
                 raise
-        columns = (Column(name, kind.removesuffix("_TYPE").lower()) for name, kind in zip(names, kinds, strict=True))
-        # PyHive leaves dates as text.
-        dates = [kind == "DATE_TYPE" for kind in kinds]
-        rows = (
-            tuple(
-                _day(cell) if is_date and cell is not None else cell for is_date, cell in zip(dates, row, strict=True)
-            )
-            for row in fetched
-        )
-        return Rows(tuple(columns), tuple(rows))
+        kinds = [kind for _, kind in named]
+        columns = tuple(Column(name, kind.removesuffix("_TYPE").lower()) for name, kind in named)
+        return Rows(columns, tuple(tuple(map(_cell, kinds, row)) for row in fetched))
 
     def close(self) -> None:
         """End the session; a later statement begins another session."""
-        with self.lock:
+        # The server forgets a session whose connection is gone.
+        with self.lock, suppress(*BROKEN, REFUSED):
             connection, self._connection = self._connection, None
             if connection is not None:
-                # The server forgets a session whose connection is gone.
-                with suppress(*BROKEN, REFUSED):
-                    connection.close()
+                connection.close()
 
     def __exit__(self, *raised: object) -> None:
         self.close()
@@ -224,24 +221,12 @@ class Hive(AbstractContextManager["Hive"]):
         return self._connection
 
 
-def _day(text: str) -> date | str:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return text
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """`host:port`, 10000 where no port is named. Raises InvalidOption."""
-    try:
-        parts = urlsplit("//" + address.rpartition("//")[2])
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host:
-        # Don't repeat the text: it may hold a password.
-        raise InvalidOption(("hiveserver2 address: write it as host:port",))
-    return host, port or DEFAULT_PORT
+def _cell(kind: str, cell: Any) -> Any:
+    """PyHive leaves dates as text; those that Python doesn't have stay so."""
+    if kind == "DATE_TYPE" and cell is not None:
+        with suppress(ValueError):
+            return date.fromisoformat(cell)
+    return cell
 
 
 def reason(error: BaseException) -> str:

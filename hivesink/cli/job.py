@@ -27,7 +27,7 @@ from rich.text import Text
 
 from hivesink.cli.codes import BY_SIGNAL, translate
 from hivesink.cli.output import Output, redact
-from hivesink.spark.query import active_queries, progress_of_all, settle_all, wait_for_batch
+from hivesink.spark.query import progress_of_all, queries, settle_all, wait_for_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -132,17 +132,19 @@ def _stop_queries() -> None:
     """
     is_first = True
     while True:
-        queries: list[Any] = []
+        active: list[Any] = []
         try:
             spark = sys.modules.get("pyspark.sql")
             session = spark.SparkSession._instantiatedSession if spark else None  # noqa: SLF001  the public one asks the JVM for this thread's
-            queries += [*active_queries(), *(session.streams.active if session is not None else ())]
-            for query in queries:
+            # Those of the sinks may be in any session.
+            active += [query.handle for query in queries() if query.isActive]
+            active += session.streams.active if session is not None else []
+            for query in active:
                 wait_for_batch(query)
                 query.stop()
         except Exception:  # noqa: BLE001  the job then ends as if it had no query
-            queries.clear()
-        if is_first and not queries:
+            active.clear()
+        if is_first and not active:
             os.kill(os.getpid(), signal.SIGTERM)
         is_first = False
         time.sleep(0.5)

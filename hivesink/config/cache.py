@@ -20,9 +20,9 @@ NEW = ".new-"
 
 def cache_folder() -> Path:
     """Return `$XDG_CACHE_HOME/hivesink`, by default `~/.cache/hivesink`; it may not exist yet."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # The XDG Base Directory Specification ("Basics") has a relative XDG_CACHE_HOME ignored.
-    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "hivesink"
+    return (base if base.is_absolute() else Path.home() / ".cache") / "hivesink"
 
 
 def state_folder() -> Path:
@@ -50,12 +50,9 @@ def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> 
 
 
 def kept(name: str, content: str, *, mode: int = 0o644) -> Path:
-    """Return the cache's file `name` with this content; it is written only if it has another. Raises NotWritable.
-
-    The cache of an image may be read-only.
-    """
-    path = cache_folder() / name
-    data = content.encode()
+    """Return the cache's file `name` with this content; it is written only if it has another. Raises NotWritable."""
+    path, data = cache_folder() / name, content.encode()
+    # The cache of an image may be read-only.
     with _using(path):
         if not (path.is_file() and path.read_bytes() == data):
             write_atomically(path, data, mode=mode)
@@ -65,13 +62,10 @@ def kept(name: str, content: str, *, mode: int = 0o644) -> Path:
 def made_once(name: str, make: Callable[[Path], Path]) -> Path:
     """Return the cache's folder `name`, made on first use: whole or not at all, even if others do so at the same time.
 
-    `make` gets a scratch folder beside it, and returns the folder in there that becomes it. Raises
-    NotWritable.
+    `make` gets a scratch folder beside it, and returns the folder in there that becomes it. Raises NotWritable.
     """
     folder = cache_folder() / name
-    with _using(folder):
-        is_there = folder.is_dir()
-    if not is_there:
+    if not folder.is_dir():
         with scratch_beside(folder) as scratch:
             made = make(scratch)
             try:
@@ -98,9 +92,6 @@ def _using(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise NotWritable(
-            str(path),
-            f"{error.strerror}, and this needs it",
-            "give this user access, or set XDG_CACHE_HOME to another folder",
-            retryable=error.errno in {errno.ENOSPC, errno.EDQUOT},
-        ) from error
+        why, is_full = f"{error.strerror}, and this needs it", error.errno in {errno.ENOSPC, errno.EDQUOT}
+        way = "give this user access, or set XDG_CACHE_HOME to another folder"
+        raise NotWritable(str(path), why, way, retryable=is_full) from error

@@ -15,7 +15,6 @@ from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.table import Array, Map, Struct
 from hivesink.core.time_format import TimePattern, parse_formats
 from hivesink.errors import InvalidOption
-from hivesink.errors.base import meant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,22 +44,14 @@ class Policies(NamedTuple):
     def parse(cls, text: str) -> Policies:
         """Commit policies and at most a single `module:Class`, separated by commas; ValueError otherwise."""
         parts = list(dict.fromkeys(part.strip() for part in text.split(",")))
-        plugins = [part for part in parts if _CLASS.fullmatch(part)]
-        if others := [part for part in parts if part not in plugins and part.lower() not in _NAMED_POLICIES]:
-            message = f"{others[0]!r} is none of {', '.join(_NAMED_POLICIES)}, or module:Class"
+        plugins = [part for part in parts if re.fullmatch(r"[\w.]+:\w+", part)]
+        named = {kind.value: kind for kind in PolicyKind if kind is not PolicyKind.CUSTOM}
+        others = [part for part in parts if part not in plugins and part.lower() not in named]
+        if others or len(plugins) > 1 or PolicyKind.METASTORE.value not in map(str.lower, parts):
+            message = f"write metastore, and what else of {', '.join(named)}, and a single module:Class"
             raise ValueError(message)
-        kinds = tuple(PolicyKind.CUSTOM if part in plugins else _NAMED_POLICIES[part.lower()] for part in parts)
-        if PolicyKind.METASTORE not in kinds:
-            message = "metastore must be among them, or no reader finds the partition"
-            raise ValueError(message)
-        if len(plugins) > 1:
-            message = "write a single module:Class"
-            raise ValueError(message)
+        kinds = tuple(PolicyKind.CUSTOM if part in plugins else named[part.lower()] for part in parts)
         return cls(kinds, next(iter(plugins), None))
-
-
-_CLASS = re.compile(r"[\w.]+:\w+")
-_NAMED_POLICIES = {kind.value: kind for kind in PolicyKind if kind is not PolicyKind.CUSTOM}
 
 
 assigner = matching(
@@ -132,11 +123,6 @@ PREFIXES = ("sink.", "partition.time-extractor.")
 """How the properties begin that are the sink's alone."""
 
 
-def check(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Every problem of a table's settings, a line each; properties of others are ignored."""
-    return _parse(properties, {})[1]
-
-
 @dataclass(frozen=True, slots=True)
 class SinkConfig:
     """A table's settings, parsed once at the edge. Sizes are bytes."""
@@ -148,11 +134,10 @@ class SinkConfig:
     @classmethod
     def parse(cls, properties: Mapping[str, str], own: Mapping[str, str] | None = None) -> SinkConfig:
         """`own`, the job's, override the table's, and must be known. Raises InvalidOption with all bad settings."""
-        parsed, problems = _parse(properties, own or {})
+        config, problems = _parsed(properties, own or {})
         if problems:
             raise InvalidOption(problems)
-        given = {name: text for name, text in _given(properties, own or {}).items() if name in parsed}
-        return cls(parsed, {name: text for name, text in given.items() if parsed[name] != _DEFAULTS.get(name)})
+        return config
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -165,8 +150,7 @@ class SinkConfig:
     @property
     def has_dead_letters(self) -> bool:
         """Whether bad records, or late rows, go to the table of dead letters."""
-        late = self["sink.late-rows"] is OnLate.DEAD_LETTER
-        return late or self["sink.on-bad-record"] is OnBadRecord.DEAD_LETTER
+        return "dead-letter" in {self["sink.late-rows"].value, self["sink.on-bad-record"].value}
 
     def text(self, name: str) -> str | None:
         """As it would be written: its default, where it isn't changed; None for no value."""
@@ -178,42 +162,33 @@ def as_texts(options: Mapping[str, object]) -> dict[str, str]:
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
 
 
-def _parse(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    given = _given(properties, own)
+def check(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Every problem of a table's settings, a line each; properties of others are ignored."""
+    return _parsed(properties, {})[1]
+
+
+def _parsed(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[SinkConfig, tuple[str, ...]]:
+    # The names of columns are in lower case, as Hive has them.
+    given = {_lowered(name): text for texts in (properties, own) for name, text in texts.items()}
     sources = {name: _SOURCE_OPTION for name in given if _SOURCE.fullmatch(name)}
     options = {**OPTIONS, **sources}
     wrong = (name for name in sorted(given) if name not in options and (name in own or name.startswith(PREFIXES)))
-    problems = [_unknown(name) for name in wrong]
+    problems = [f"{name} is not a setting of the sink" for name in wrong]
     twice = Counter(map(_lowered, properties))
-    problems += [
-        f"{name} is set twice, in different case: leave a single setting" for name in sorted(sources) if twice[name] > 1
-    ]
+    problems += [f"{name} is set twice, in different case" for name in sorted(sources) if twice[name] > 1]
     parsed: dict[str, Any] = {}
     for name, option in options.items():
         text = given.get(name, option.default)
-        if text is None:
-            parsed[name] = None
-            continue
         try:
-            parsed[name] = option.parse(text)
+            parsed[name] = None if text is None else option.parse(text)
         except ValueError as error:
             problems.append(f"{name} = {text!r}: {error}")
-    return parsed, tuple(problems)
-
-
-def _given(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """All settings, the names of columns in lower case, as Hive has them."""
-    return {_lowered(name): text for given in (properties, own) for name, text in given.items()}
+    own_texts = {name: text for name, text in given.items() if name in parsed and parsed[name] != _DEFAULTS.get(name)}
+    return SinkConfig(parsed, own_texts), tuple(problems)
 
 
 def _lowered(name: str) -> str:
     return name.lower() if _SOURCE.fullmatch(name) else name
-
-
-def _unknown(name: str) -> str:
-    _, _, column = name.partition(".")[2].partition(".")
-    known = [*OPTIONS, f"sink.column.{column.removesuffix('.from')}.from"]
-    return f"{name} is not a setting of the sink{meant(name, known)}"
 
 
 def require_columns(spec: TableSpec, config: SinkConfig) -> None:

@@ -23,7 +23,7 @@ class Option:
     parse: Callable[[str], Any]
 
 
-_UNITS = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 _TIMES = {"ms": _SECOND / 1000, "s": _SECOND, "sec": _SECOND, "m": _MINUTE, "min": _MINUTE}
 _TIMES |= {"h": timedelta(hours=1), "d": timedelta(days=1)}
@@ -35,10 +35,10 @@ _QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
 def size(text: str) -> int:
     """Bytes of `128MB`, `64 kb`, `1000`; ValueError otherwise."""
     quantity = _QUANTITY.fullmatch(text.strip().lower())
-    if quantity is None or (quantity[2] or "b") not in _UNITS or int(quantity[1]) == 0:
+    if quantity is None or quantity[2] not in _UNITS or int(quantity[1]) == 0:
         message = "write a size such as 128MB"
         raise ValueError(message)
-    return int(quantity[1]) * _UNITS[quantity[2] or "b"]
+    return int(quantity[1]) * _UNITS[quantity[2]]
 
 
 def duration(text: str) -> timedelta:

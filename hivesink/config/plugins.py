@@ -6,8 +6,8 @@ import importlib
 import sys
 import sysconfig
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import HiveSinkError, InvalidOption, OwnCodeFailed, raised
@@ -22,10 +22,10 @@ _MADE_IN_TASKS = ("sink.bucket.assigner", "partition.time-extractor.class")
 
 
 def load_plugin(option: str, plugin: str, method: str, spec: TableSpec, config: SinkConfig) -> Any:
-    """An object of the class `plugin`, which `option` names, made of the table's spec and settings.
+    """An object with the `method` of an object of the class `plugin`, which `option` names.
 
-    Raises InvalidOption, also for a class without `method`. The object's methods raise OwnCodeFailed
-    for what they raise themselves, and for what would end the process.
+    That is made of the table's spec and settings. Raises InvalidOption, also for a class without `method`, which
+    raises OwnCodeFailed for what it raises itself, and for what would end the process.
     """
     module, _, name = plugin.partition(":")
     whose = f"{option} = {plugin!r}"
@@ -37,9 +37,19 @@ def load_plugin(option: str, plugin: str, method: str, spec: TableSpec, config: 
         if isinstance(error, ModuleNotFoundError) and module.startswith(error.name or "?"):
             what += f"; looked for in {', '.join(_folders())}"
         raise InvalidOption((f"{whose}: {what}; {hint}",)) from error
-    if not callable(getattr(made, method, None)):
+    call = getattr(made, method, None)
+    if not callable(call):
         raise InvalidOption((f"{whose}: it has no method {method}; write it, as in docs/python.md",))
-    return _Guarded(made, whose)
+
+    def guarded(*arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except HiveSinkError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise OwnCodeFailed(whose, method, error) from error
+
+    return SimpleNamespace(**{method: guarded})
 
 
 def modules_for_tasks(config: SinkConfig) -> dict[str, bytes]:
@@ -47,12 +57,14 @@ def modules_for_tasks(config: SinkConfig) -> dict[str, bytes]:
 
     Those of installed packages are left out, and those that come from a zip themselves.
     """
-    named = {str(config[option]).partition(":")[0] for option in _MADE_IN_TASKS}
-    roots = {root for name in named if (root := _root(name)) and str(root) in _folders()}
+    named = {text.partition(":")[0] for option in _MADE_IN_TASKS if ":" in (text := str(config[option]))}
+    if not named:
+        return {}
+    found = {name: place for name in list(sys.modules) if (place := _place(name))}
+    roots = {found[name][0] for name in named & found.keys() if str(found[name][0]) in _folders()}
     entries: dict[str, bytes] = {}
-    for name in list(sys.modules):
-        if (root := _root(name)) in roots:
-            source = _source(name)
+    for root, source in found.values():
+        if root in roots:
             path = source.relative_to(str(root))
             entries[path.as_posix()] = source.read_bytes()
             # From a zip, a package without an __init__.py can be imported only if its folder has an entry.
@@ -60,17 +72,13 @@ def modules_for_tasks(config: SinkConfig) -> dict[str, bytes]:
     return entries
 
 
-def _root(name: str) -> Path | None:
-    """The folder in which the module `name` was found; None if it isn't loaded, or not from a folder, or the sink's."""
-    source, names = _source(name), name.split(".")
-    path = source.parent if source.name == "__init__.py" else source.with_suffix("")
-    is_named_so = source.suffix == ".py" and source.is_file() and list(path.parts[-len(names) :]) == names
-    return path.parents[len(names) - 1] if is_named_so and names[0] != "hivesink" else None
-
-
-def _source(name: str) -> Path:
+def _place(name: str) -> tuple[Path, Path] | None:
+    """The folder in which the module `name` was found, and its file; None if not in a folder, or of the sink's own."""
     # Not by getattr: modules that load themselves late would do so now.
-    return Path(getattr(sys.modules.get(name), "__dict__", {}).get("__file__") or "").resolve()
+    source = Path(getattr(sys.modules[name], "__dict__", {}).get("__file__") or "").resolve()
+    names, path = name.split("."), source.parent if source.name == "__init__.py" else source.with_suffix("")
+    is_named_so = source.suffix == ".py" and source.is_file() and list(path.parts[-len(names) :]) == names
+    return (path.parents[len(names) - 1], source) if is_named_so and names[0] != "hivesink" else None
 
 
 def _folders() -> list[str]:
@@ -89,25 +97,3 @@ def also_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
-
-
-class _Guarded:
-    """A user's object whose errors say whose they are."""
-
-    def __init__(self, made: Any, whose: str) -> None:
-        self._made = made
-        self._whose = whose
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._made, name)
-
-        @wraps(method)
-        def guarded(*arguments: Any) -> Any:
-            try:
-                return method(*arguments)
-            except HiveSinkError:
-                raise
-            except (Exception, SystemExit) as error:
-                raise OwnCodeFailed(self._whose, name, error) from error
-
-        return guarded

@@ -1,35 +1,54 @@
-"""The Spark jobs of a batch: their tasks write segments, or encode part files, and report what they did."""
+"""The Spark jobs of a batch: what their tasks get, do, and report.
+
+Tasks get code as zips that the driver sends through Spark: this package without its servers and commands goes to
+executors, modules of the user's own classes go to all tasks. `python -m hivesink.spark.batchjobs FILE`, which
+`make dist` runs, writes the package's zip for `--py-files`.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import importlib.resources
+import io
+import os
+import pickle
 import re
+import socket
+import sys
+import zipfile
 from contextlib import suppress
 from functools import cache, partial
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from hivesink import errors
+from hivesink.config.cache import write_atomically
+from hivesink.config.plugins import modules_for_tasks
 from hivesink.core.column_source import ROW
 from hivesink.core.manifest import Rows
 from hivesink.core.table import quoted
 from hivesink.sink.task import attempt
-from hivesink.sink.task.attempt import ROUTE
 from hivesink.sink.task.messages import TaskFailure, TaskReport
-from hivesink.spark import shipping
-from hivesink.spark.site import allowed_tries
+from hivesink.spark.site import runs_here
+from hivesink.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from importlib.resources.abc import Traversable
+    from typing import TypeAlias
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.conf import RuntimeConfig
 
+    from hivesink.config.options import SinkConfig
     from hivesink.core.rolling import Encoding
-    from hivesink.sink.task.messages import TaskPlan, TaskTools
+    from hivesink.sink.task.messages import TaskPlan
     from hivesink.wiring import OpenedWriter
+
+    Sealed: TypeAlias = tuple[str, bytes]
 
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -40,43 +59,83 @@ MOST = 256 << 20
 A_TASK = 10_000
 """Records that a task reads in the time that a further task would cost: some 15 ms."""
 BYTES_A_TASK = 8 << 20
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Options of glibc's `mallopt`."""
+_KEPT = 64 << 20
+"""Bytes of free memory that a worker keeps."""
+_LEFT_OUT = ("__pycache__", "airflow.py", "cli", "embedded", "tables")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""A zip's oldest possible time, so that the same code makes the same zip at any time."""
 
 
 class BatchJobs:
-    """Each call is a job. Raises TaskFailed, ExecutorsDiffer, and Spark's own errors."""
+    """The jobs of a query's run. Each call is a job. Raises TaskFailed, ExecutorsDiffer, and Spark's own errors.
+
+    Spark's limit on a batch's bytes is lifted while all records are small, and a small batch is read in few tasks. To
+    check its limit, Spark (4.1 on) adds up the sizes of its buffers at each row: a sixth of all that a record costs on
+    its way to Python. Spark's Kafka source has a task for each partition of a topic, however few records there are:
+    each costs some 15 ms (docs/performance.md), and a file for each bucket. A run begins with the limit and with
+    Spark's own tasks, so a batch that needed them can be read after all.
+    """
 
     def __init__(self, spark: SparkSession, setup: OpenedWriter) -> None:
         self._spark = spark
         self._setup = setup
         self.tasks = spark.sparkContext.defaultParallelism
         # Asked once: reading the session's settings takes a call to the JVM for each of them.
-        self._tries = allowed_tries(spark)
-        self._sizes = RecordSizes(self.tasks)
+        tries = spark.sparkContext.getConf().get("spark.task.maxFailures") or 4
+        # In its own process Spark ignores the setting.
+        self._tries = 1 if runs_here(spark.sparkContext.master) else int(tries)
+        self._largest = 0
+        self._own: tuple[str | None, int] | None = None
+        """The session's limit, where Spark knows one, and the records of a batch."""
 
     def write(self, rows: DataFrame, plan: TaskPlan, records: int | None) -> list[TaskReport]:
-        """Write segments of `rows`; `records` as for `RecordSizes.prepare`."""
-        routed = self._routed(self._sizes.prepare(rows, records), plan)
-        reports = self._reports(routed, partial(write_rows, sealed=self._order(plan)))
-        self._sizes.learn(reports)
+        """Write segments of `rows`, each partition's in a single task if the settings say so; `records` as below."""
+        from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+        order, rows = self._order(plan), self.sized(rows, records)
+        if plan.config["sink.shuffle-by-partition.enable"] and plan.target.spec.is_partitioned:
+            counted = [StructField(ROW, LongType())] if plan.shape.block in rows.columns else []
+            schema = StructType([*rows.schema.fields, *counted, StructField(attempt.ROUTE, StringType())])
+            routed = rows.mapInArrow(partial(route_rows, sealed=order), schema)
+            rows = routed.repartition(self.tasks, quoted(attempt.ROUTE)).drop(attempt.ROUTE)
+        reports = self._reports(rows, partial(perform, sealed=order))
+        self.learn(reports)
         return reports
+
+    def sized(self, rows: DataFrame, records: int | None) -> DataFrame:
+        """Set the limit for the job that reads `rows`; return them, in few tasks if they are few `records`.
+
+        `records` is None if it isn't known, or if the rows are more than the source's own, whose making may take long.
+        """
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        conf = rows.sparkSession.conf
+        if self._own is None:
+            limit = None
+            with suppress(Py4JJavaError, PySparkException):  # Spark has no such limit before 4.1; 3.5 has Py4J's error.
+                limit = conf.get(BYTES)
+            self._own = limit, int(conf.get(ROWS) or 0)
+        limit, count = self._own
+        if limit is not None:
+            conf.set(BYTES, UNLIMITED if 0 < self._largest * count <= MOST else limit)
+        if records is None or not self._largest:
+            return rows
+        tasks = 1 + max(records // A_TASK, records * self._largest // BYTES_A_TASK)
+        return rows.coalesce(tasks) if tasks < self.tasks else rows
+
+    def learn(self, reports: Iterable[TaskReport]) -> None:
+        """How large records are. A report without records teaches nothing."""
+        self._largest = max((report.largest for report in reports), default=0) or self._largest
 
     def encode(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> list[TaskReport]:
         numbers = self._spark.range(0, len(work), 1, len(work))
-        return self._reports(numbers, partial(encode_rows, sealed=self._order(plan), work=shipping.sealed(work)))
+        return self._reports(numbers, partial(perform, sealed=self._order(plan), work=sealed(work)))
 
-    def _routed(self, rows: DataFrame, plan: TaskPlan) -> DataFrame:
-        """`rows`, each partition's in a single task if the settings say so."""
-        from pyspark.sql.types import LongType, StringType, StructField, StructType
-
-        if not (plan.config["sink.shuffle-by-partition.enable"] and plan.target.spec.is_partitioned):
-            return rows
-        counted = [StructField(ROW, LongType())] if plan.shape.block in rows.columns else []
-        schema = StructType([*rows.schema.fields, *counted, StructField(ROUTE, StringType())])
-        routed = rows.mapInArrow(partial(route_rows, sealed=self._order(plan)), schema)
-        return routed.repartition(self.tasks, quoted(ROUTE)).drop(ROUTE)
-
-    def _order(self, plan: TaskPlan) -> shipping.Sealed:
-        return shipping.sealed((plan, self._setup.tools(), self._tries))
+    def _order(self, plan: TaskPlan) -> Sealed:
+        return sealed((plan, self._setup.tools(), self._tries))
 
     def _reports(self, rows: DataFrame, task: Callable[..., Iterator[pa.RecordBatch]]) -> list[TaskReport]:
         from py4j.protocol import Py4JJavaError
@@ -85,10 +144,6 @@ class BatchJobs:
         try:
             reports = rows.mapInArrow(task, "report string").collect()
         except (Py4JJavaError, PySparkException) as error:
-            # Such an executor can't even load the code that reports errors: Spark's text is all there is.
-            if missing := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", str(error)):
-                problem = f"the Python of the executors has no module {missing[1]}"
-                raise errors.ExecutorsDiffer(problem, "send an environment along, such as `make dist` makes") from error
             # A task that routes rows raises what it can't report.
             if told := re.search(r"^hivesink\.errors\.(?:\w+\.)?(\w+): (.+)", str(error), re.MULTILINE):
                 raise errors.TaskFailed(told[2], retryable=getattr(errors, told[1]).retryable) from error
@@ -96,80 +151,37 @@ class BatchJobs:
         return [TaskReport.decode(row.report) for row in reports]
 
 
-class RecordSizes:
-    """Lifts Spark's limit while all records are small, and reads a small batch in few tasks.
+def perform(batches: Iterator[pa.RecordBatch], sealed: Sealed, work: Sealed | None = None) -> Iterator[pa.RecordBatch]:
+    """In a task: write its rows, or encode those of `work` that its number in `batches` says. Yields its report.
 
-    To check its limit, Spark (4.1 on) adds up the sizes of its buffers at each row: a sixth of all that a record costs
-    on its way to Python. Spark's Kafka source has a task for each partition of a topic, however few records there are:
-    each costs some 15 ms (docs/performance.md), and a file for each bucket. A run begins with the limit and with
-    Spark's own tasks, so a batch that needed them can be read after all.
+    An error of the sink's is raised only where Spark may try the task again and that may help; otherwise it is
+    reported, so that the driver has it as it is, not inside Spark's stack trace.
     """
+    from pyspark import TaskContext
 
-    def __init__(self, parallelism: int) -> None:
-        self._parallelism = parallelism
-        self._largest = 0
-        self._own: tuple[str | None, int] | None = None
-        """The session's limit, where Spark knows one, and the records of a batch."""
-
-    def prepare(self, rows: DataFrame, records: int | None) -> DataFrame:
-        """Set the limit for the job that reads `rows`; return them, in few tasks if they are few `records`.
-
-        `records` is None if it isn't known, or if the rows are more than the source's own, whose making may take long.
-        """
-        conf = rows.sparkSession.conf
-        self._own = self._own or (_known(conf), int(conf.get(ROWS) or 0))
-        limit, count = self._own
-        if limit is not None:
-            conf.set(BYTES, UNLIMITED if 0 < self._largest * count <= MOST else limit)
-        if records is None or not self._largest:
-            return rows
-        tasks = 1 + max(records // A_TASK, records * self._largest // BYTES_A_TASK)
-        return rows.coalesce(tasks) if tasks < self._parallelism else rows
-
-    def learn(self, reports: Iterable[TaskReport]) -> None:
-        """From the job's `reports`. One without records teaches nothing."""
-        self._largest = max((report.largest for report in reports), default=0) or self._largest
-
-
-def _known(conf: RuntimeConfig) -> str | None:
-    """The limit; None where Spark, before 4.1, has none."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
+    context: Any = TaskContext.get()
+    task, task_attempt, tries = context.partitionId(), context.taskAttemptId(), 1
     try:
-        return conf.get(BYTES)
-    except (Py4JJavaError, PySparkException):  # PySpark 3.5 doesn't know Spark's exception.
-        return None
+        plan, tools, tries = unsealed(sealed)
+        opened = tools.open(plan)
+        settle()
+        if work is None:
+            report = attempt.run_task(batches, plan, opened, task, task_attempt)
+        else:
+            shares = unsealed(work)
+            mine = [piece for batch in batches for number in batch.column(0).to_pylist() for piece in shares[number]]
+            report = attempt.run_encoding(mine, plan, opened, task, task_attempt)
+    except errors.HiveSinkError as error:
+        if error.retryable and context.attemptNumber() + 1 < tries:
+            raise
+        report = TaskReport(task, task_attempt, Rows(), failure=TaskFailure(str(error), error.retryable))
+    yield pa.RecordBatch.from_pydict({"report": [report.encode()]})
 
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Options of glibc's `mallopt`."""
-_KEPT = 64 << 20
-"""Bytes of free memory that a worker keeps."""
-
-
-def write_rows(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
-    """In a task: write its rows and yield its report."""
-    yield _report(sealed, partial(attempt.run_task, batches))
-
-
-def route_rows(batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed) -> Iterator[pa.RecordBatch]:
+def route_rows(batches: Iterator[pa.RecordBatch], sealed: Sealed) -> Iterator[pa.RecordBatch]:
     """In a task: its rows with their partitions. Errors are raised: a retry must send each row to the same task."""
-    plan, tools, _ = shipping.unsealed(sealed)
+    plan, tools, _ = unsealed(sealed)
     yield from attempt.route(batches, plan, tools.open(plan))
-
-
-def encode_rows(
-    batches: Iterator[pa.RecordBatch], sealed: shipping.Sealed, work: shipping.Sealed
-) -> Iterator[pa.RecordBatch]:
-    """In a task: encode the rows that its number in `batches` says, and yield its report."""
-
-    def run(plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> TaskReport:
-        mine = [piece for batch in batches for number in batch.column(0).to_pylist() for piece in all_work[number]]
-        return attempt.run_encoding(mine, plan, tools, task, task_attempt)
-
-    all_work = shipping.unsealed(work)
-    yield _report(sealed, run)
 
 
 @cache
@@ -186,23 +198,75 @@ def settle() -> None:
             allocator.mallopt(option, size)
 
 
-def _report(sealed: shipping.Sealed, run: Callable[[TaskPlan, TaskTools, int, int], TaskReport]) -> pa.RecordBatch:
-    """What `run` reports.
+def ship(spark: SparkSession, config: SinkConfig) -> None:
+    """Send the modules of the user's own classes to all tasks, and this package to a cluster's executors.
 
-    An error of the sink's is raised only where Spark may try the task again and that may help; otherwise it is
-    reported, so that the driver has it as it is, not inside Spark's stack trace.
+    `--py-files` with hivesink in it replaces this package: tasks check its version.
     """
-    from pyspark import TaskContext
+    # Local tasks need the modules too: they run in processes that know nothing of the job file's folder.
+    if entries := modules_for_tasks(config):
+        _send(spark, "own", _zip(entries.items()))
+    if runs_here(spark.sparkContext.master):
+        return
+    conf = spark.sparkContext.getConf()
+    files = ",".join(conf.get(name, "") or "" for name in ("spark.submit.pyFiles", "spark.yarn.dist.pyFiles"))
+    if not any(file.rpartition("/")[2].startswith("hivesink") for file in files.split(",")):
+        _send(spark, f"hivesink-{VERSION}", zipped())
 
-    context: Any = TaskContext.get()
-    task, task_attempt, tries = context.partitionId(), context.taskAttemptId(), 1
-    try:
-        plan, tools, tries = shipping.unsealed(sealed)
-        opened = tools.open(plan)
-        settle()
-        report = run(plan, opened, task, task_attempt)
-    except errors.HiveSinkError as error:
-        if error.retryable and context.attemptNumber() + 1 < tries:
-            raise
-        report = TaskReport(task, task_attempt, Rows(), failure=TaskFailure(str(error), error.retryable))
-    return pa.RecordBatch.from_pydict({"report": [report.encode()]})
+
+def _send(spark: SparkSession, prefix: str, content: bytes) -> None:
+    """Send a zip to import from to all tasks."""
+    context = spark.sparkContext
+    name = f"{prefix}-{sha256(content).hexdigest()[:12]}.zip"
+    if any(added.rpartition("/")[2] == name for added in context.listFiles):
+        return
+    # Spark removes it with the context. A cache may be read-only.
+    path = Path(context._temp_dir, name)  # noqa: SLF001  PySpark's own temporary files are in it
+    write_atomically(path, content)
+    before = list(sys.path)
+    context.addPyFile(str(path))
+    # Spark puts it on the driver's path too; the driver keeps the modules that made the zip.
+    sys.path[:] = before
+
+
+def sealed(value: object) -> Sealed:
+    """A value for tasks, with its version: another version of the package may not be able to read it."""
+    return VERSION, pickle.dumps(value)
+
+
+def unsealed(seal: Sealed) -> Any:
+    """In a task: the sealed value. Raises ExecutorsDiffer."""
+    version, pickled = seal
+    if version != VERSION:
+        where = f"{socket.gethostname()}, {Path(__file__).parents[1]}"
+        problem = f"the driver is hivesink {version}, but an executor ({where}) imports {VERSION}"
+        raise errors.ExecutorsDiffer(problem, "leave hivesink out of --py-files, or send the driver's version")
+    return pickle.loads(pickled)  # noqa: S301  the driver's own bytes, by Spark's own channel
+
+
+def zipped() -> bytes:
+    """The package as a zip to import from."""
+    return _zip(_files(importlib.resources.files("hivesink"), "hivesink"))
+
+
+def _zip(entries: Iterable[tuple[str, bytes]]) -> bytes:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(entries):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
+    return whole.getvalue()
+
+
+def _files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    # Not by path: the package may itself be in a zip.
+    for entry in folder.iterdir():
+        if entry.name in _LEFT_OUT:
+            continue
+        if entry.is_dir():
+            yield from _files(entry, f"{name}/{entry.name}")
+        else:
+            yield f"{name}/{entry.name}", entry.read_bytes()
+
+
+if __name__ == "__main__":
+    write_atomically(Path(os.fsdecode(sys.argv[1])), zipped())

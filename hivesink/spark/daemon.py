@@ -16,30 +16,26 @@ from hivesink.formats import adapter
 from hivesink.spark import batchjobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from socket import socket
 
 READY = (worker, wiring, *map(adapter, FORMATS))
 """What workers need besides; each module loads its own."""
+serve = daemon.worker
 
 
-def ending_with_spark(serve: Callable[[socket, bool], int]) -> Callable[[socket, bool], int]:
-    """A worker's main function that ends in silence once Spark has closed its socket.
+def served(sock: socket, authenticated: bool) -> int:
+    """A worker's main function, which ends in silence once Spark has closed its socket.
 
     Spark does so with idle workers, and at its end. By TCP a worker's last words were lost; by a Unix socket they are a
     BrokenPipeError, of which Spark's daemon prints the trace.
     """
-
-    def served(sock: socket, authenticated: bool) -> int:
-        try:
-            return serve(sock, authenticated)
-        except BrokenPipeError:
-            return 1
-
-    return served
+    try:
+        return serve(sock, authenticated)
+    except BrokenPipeError:
+        return 1
 
 
 if __name__ == "__main__":
     batchjobs.settle()
-    daemon.worker = ending_with_spark(daemon.worker)  # type: ignore[assignment] # any such function will do
+    daemon.worker = served
     daemon.manager()

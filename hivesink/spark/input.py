@@ -1,11 +1,11 @@
-"""What a stream's columns mean to the sink."""
+"""What a batch's input is: what its columns mean to the sink, and whether its files are those of the checkpoint."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hivesink.config.options import CommitTrigger, OnBadRecord
 from hivesink.core.column_source import BLOCK, LINE, PATH, JsonPath, stream_column
@@ -25,24 +25,43 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import BatchRef
     from hivesink.core.table import TableSpec
 
-T = TypeVar("T")
-
 _RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH, BLOCK, LINE}
 """The columns of raw records of Kafka and of files, in lower case."""
+_STATUS = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);.*?; modification_time=(\d+);", re.DOTALL)
+_NAMED = 3
+"""How many files an error names."""
 
 
 def input_shape(
-    schema: StructType, spec: TableSpec, config: SinkConfig, ends: Sequence[SourceOffset], *, as_read: bool = False
+    schema: StructType,
+    spec: TableSpec,
+    config: SinkConfig,
+    ends: Sequence[SourceOffset],
+    *,
+    as_read: bool = False,
+    has_watermark: bool = False,
 ) -> InputShape:
     """Which of the stream's columns mean what.
 
     Raw records are in `value`, and Kafka's other columns are their position and time. `ends` are the batch's offsets,
-    an offset for each source; `as_read`: the query gives the rows as its only source reads them.
+    an offset for each source; `as_read`: the query gives the rows as its only source reads them; `has_watermark`: the
+    stream has Spark's. Raises InvalidOption where partition commits wait for a watermark, and there is none.
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    # Line numbers come from a column of them, or from a count, if all lines of a file's block come in order.
+    has_lines = kinds.get(LINE) == "bigint"
+    can_count = as_read and kinds.get(BLOCK) == "bigint" and kinds.get(PATH) == "string"
+    event_time = _event_time(config, has_watermark=has_watermark)
+    shape = InputShape(
+        line=LINE if has_lines else None, block=BLOCK if can_count and not has_lines else None, event_time=event_time
+    )
     if not _is_raw(kinds, spec, config):
         absent = classes_columns(spec, config) - config.sources.keys() - {name.lower() for name in kinds}
-        return replace(_of_lines(kinds, as_read=as_read), path=PATH if PATH in kinds else None, absent=absent)
+        shape = replace(shape, path=PATH if PATH in kinds else None, absent=absent)
+        # Decoded rows may have kept the columns that say where they come from; the table may have them, too.
+        if event_time and kinds.get("topic") == "string" and kinds.get("partition") == "int":
+            shape = replace(shape, topic="topic", partition="partition")
+        return shape
 
     def column(name: str, kind: str) -> str | None:
         return name if kinds.get(name) == kind else None
@@ -50,7 +69,7 @@ def input_shape(
     topics = {topic for offset in ends if isinstance(offset, KafkaOffset) for (topic, _), _ in offset.next}
     is_single = len(ends) == 1 and len(topics) == 1
     return replace(
-        _of_lines(kinds, as_read=as_read),
+        shape,
         value="value",
         timestamp=column("timestamp", "timestamp"),
         topic=None if is_single else column("topic", "string"),
@@ -61,12 +80,22 @@ def input_shape(
     )
 
 
-def _of_lines(kinds: Mapping[str, str], *, as_read: bool) -> InputShape:
-    """Where line numbers come from: a column of them, or a count, if all lines of a file's block come in order."""
-    if kinds.get(LINE) == "bigint":
-        return InputShape(line=LINE)
-    can_count = kinds.get(BLOCK) == "bigint" and kinds.get(PATH) == "string" and as_read
-    return InputShape(block=BLOCK if can_count else None)
+def _event_time(config: SinkConfig, *, has_watermark: bool) -> str | None:
+    """The column of the sink's own watermark, if partition commits wait for it: a declared one comes first.
+
+    Then comes Spark's own watermark, then the time that decides the buckets.
+    """
+    if config["sink.partition-commit.trigger"] is not CommitTrigger.PARTITION_TIME:
+        return None
+    own: str | None = config["sink.partition-commit.watermark-column"]
+    name = own or (None if has_watermark else config["sink.bucket.time-column"])
+    if name is None and not has_watermark:
+        problem = (
+            "sink.partition-commit.trigger = 'partition-time': there is no watermark; set "
+            "sink.partition-commit.watermark-column, or use withWatermark on the stream"
+        )
+        raise InvalidOption((problem,))
+    return name
 
 
 def columns_to_drop(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
@@ -77,31 +106,6 @@ def columns_to_drop(spec: TableSpec, config: SinkConfig) -> tuple[str, ...]:
         return ()
     names = {column.name for column in row_columns(spec, config)}
     return tuple(name for name in kinds if name.lower() in names and name != "value")
-
-
-def watermark_of(shape: InputShape, schema: StructType, config: SinkConfig, *, sparks: bool) -> InputShape:
-    """`shape` with what the watermark is made of, if partition commits wait for it; `sparks`: the stream has Spark's.
-
-    A declared column comes first, then Spark's own watermark, then the time that decides the buckets. Raises
-    InvalidOption where there is none.
-    """
-    if config["sink.partition-commit.trigger"] is not CommitTrigger.PARTITION_TIME:
-        return shape
-    own = config["sink.partition-commit.watermark-column"]
-    name = own or (None if sparks else config["sink.bucket.time-column"])
-    if name is None and not sparks:
-        problem = (
-            "sink.partition-commit.trigger = 'partition-time': there is no watermark; set "
-            "sink.partition-commit.watermark-column, or use withWatermark on the stream"
-        )
-        raise InvalidOption((problem,))
-    if name is None or shape.is_raw:
-        return replace(shape, event_time=name)
-    # Decoded rows may have kept the columns that say where they come from; the table may have them, too.
-    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-    is_known = kinds.get("topic") == "string" and kinds.get("partition") == "int"
-    topic, partition = ("topic", "partition") if is_known else (None, None)
-    return replace(shape, event_time=name, topic=topic, partition=partition)
 
 
 def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bool:
@@ -122,24 +126,28 @@ def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bo
 
 def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
     """The stream's columns that tasks need. Raises ColumnsDontFit for decoded rows, InvalidOption."""
-    shape, metadata = plan.shape, _metadata(schema, plan)
-    keeps_position = plan.places and plan.config["sink.on-bad-record"] is not OnBadRecord.DROP
+    shape, config, metadata = plan.shape, plan.config, _metadata(schema, plan)
+    columns = [column.name for column in row_columns(plan.target.spec, config)]
+    time = config["sink.bucket.time-column"]
+    keeps_position = plan.places and config["sink.on-bad-record"] is not OnBadRecord.DROP
     place = (shape.path, shape.line, shape.block) if keeps_position else ()
     if shape.value is not None:
         position = (shape.topic, shape.partition, shape.offset) if keeps_position else ()
-        of_table = {column.name for column in row_columns(plan.target.spec, plan.config)}
-        needs_time = {plan.config["sink.bucket.time-column"], shape.event_time} - {None} - of_table
+        needs_time = {time, shape.event_time} - {None} - {*columns}
         source = () if shape.event_time is None else (shape.topic, shape.partition)
-        names = (shape.value, shape.timestamp if needs_time else None, *position, *place, *source, *metadata)
-        return list(dict.fromkeys(name for name in names if name is not None))
-    return list(dict.fromkeys([*_decoded(schema, plan), *filter(None, place), *metadata]))
-
-
-_WAYS = {
-    "headers": 'read the topic with sources.kafka(…, options={"includeHeaders": "true"})',
-    PATH: "read the files with sources.lines, and keep that column",
-    LINE: "read the files with sources.lines, without the option lineSep, and keep _path and _block",
-}
+        names = [shape.value, shape.timestamp if needs_time else None, *position, *place, *source, *metadata]
+        return list(dict.fromkeys(filter(None, names)))
+    by_name: dict[str, list[str]] = {}
+    for field in schema.fields:
+        by_name.setdefault(field.name.lower(), []).append(field.name)
+    wanted = [name for name in columns if name not in config.sources.keys() | shape.absent]
+    missing = [name for name in wanted if len(by_name.get(name, ())) != 1]
+    if missing:
+        problem = f"{plan.target.name} needs exactly a column for each of {', '.join(missing)}"
+        raise ColumnsDontFit((f"{problem}, and the stream has {', '.join(schema.fieldNames())}",))
+    others = (time, shape.event_time, shape.topic, shape.partition)
+    extra = [name for other in others if other and other not in wanted for name in by_name.get(other, [])[:1]]
+    return list(dict.fromkeys([*(by_name[name][0] for name in wanted), *extra, *filter(None, place), *metadata]))
 
 
 def _metadata(schema: StructType, plan: TaskPlan) -> list[str]:
@@ -160,35 +168,15 @@ def _metadata(schema: StructType, plan: TaskPlan) -> list[str]:
             why = "lines can't be counted: the query filters, joins or moves them, lacks _path, or isn't begun by start"
             problems.append(f"{option}: {why}; give the sink the rows of sources.lines as they are")
         elif kinds.get(name) not in fitting:
-            way = _WAYS.get(name, "keep Kafka's column in the query as it is")
-            problems.append(f"{option}: the stream has no column {name} of type {' or '.join(fitting)}; {way}")
+            kind = " or ".join(fitting)
+            problems.append(
+                f"{option}: the stream has no column {name} of type {kind}; keep the source's (docs/types.md)"
+            )
         else:
             names.append(name)
     if problems:
         raise InvalidOption(tuple(problems))
     return names
-
-
-def _decoded(schema: StructType, plan: TaskPlan) -> list[str]:
-    spec = plan.target.spec
-    by_name: dict[str, list[str]] = {}
-    for field in schema.fields:
-        by_name.setdefault(field.name.lower(), []).append(field.name)
-    elsewhere = plan.config.sources.keys() | plan.shape.absent
-    wanted = [column.name for column in row_columns(spec, plan.config) if column.name not in elsewhere]
-    missing = [name for name in wanted if len(by_name.get(name, ())) != 1]
-    if missing:
-        problem = f"{plan.target.name} needs exactly a column for each of {', '.join(missing)}"
-        raise ColumnsDontFit((f"{problem}, and the stream has {', '.join(schema.fieldNames())}",))
-    shape = plan.shape
-    others = (plan.config["sink.bucket.time-column"], shape.event_time, shape.topic, shape.partition)
-    extra = [name for other in others if other and other not in wanted for name in by_name.get(other, [])[:1]]
-    return [by_name[name][0] for name in wanted] + extra
-
-
-_STATUS = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);.*?; modification_time=(\d+);", re.DOTALL)
-_NAMED = 3
-"""How many files an error names."""
 
 
 class SourceFiles:
@@ -198,12 +186,24 @@ class SourceFiles:
     """
 
     def __init__(self, spark: SparkSession, execution: Any, ref: BatchRef) -> None:
-        self._spark = spark
+        self._jvm = driver_jvm(spark)
         self.planned = [path for end in ref.end if isinstance(end, FilesOffset) for _, path in end.paths]
-        self._relations = _file_relations(spark, execution) if self.planned else []
+        self._relations: list[Any] = []
+        if self.planned:
+            leaves = execution.lastExecution().logical().collectLeaves()
+            # A table that the stream is joined with is also a relation, but no stream.
+            streams = [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
+            relations = [leaf.relation() for leaf in streams if leaf.getClass().getSimpleName() == "LogicalRelation"]
+            # A stream joined with itself appears twice as the same object; two of a folder are two, though equal.
+            identity = self._jvm.java.lang.System.identityHashCode
+            self._relations = list({identity(relation): relation for relation in relations}.values())
 
-    def require_strict(self) -> None:
-        """Raises Unsupported if Spark's tasks would leave out rows of a file in silence."""
+    def missing(self) -> list[str]:
+        """The planned files that weren't there when Spark listed them: it passes over them in silence.
+
+        Raises Unsupported if Spark's tasks would leave out rows of a file in silence, too, and if it reads other files,
+        or some twice: it takes a file's name for a pattern of names.
+        """
         for relation in self._relations:
             conf = relation.sparkSession().sessionState().conf()
             usual = {"ignoreCorruptFiles": conf.ignoreCorruptFiles(), "ignoreMissingFiles": conf.ignoreMissingFiles()}
@@ -212,12 +212,6 @@ class SourceFiles:
                 if str(option.get() if option.isDefined() else setting).lower() == "true":
                     way = f"remove that option, or the setting spark.sql.files.{name}"
                     raise Unsupported(name, "Spark leaves out rows in silence", way)
-
-    def missing(self) -> list[str]:
-        """The planned files that weren't there when Spark listed them: it passes over them in silence.
-
-        Raises Unsupported if Spark reads other files, or some twice: it takes a file's name for a pattern of names.
-        """
         present = Counter(str(file) for relation in self._relations for file in relation.location().inputFiles())
         planned = Counter(self.planned)
         if unplanned := present - planned:
@@ -231,30 +225,19 @@ class SourceFiles:
 
         A task reads a file by the length that it had then: the end of a longer file that took its place is left out.
         """
-        return [path for relation in self._relations for path in _changed(driver_jvm(self._spark), relation)]
-
-
-def _file_relations(spark: SparkSession, execution: Any) -> list[Any]:
-    leaves = execution.lastExecution().logical().collectLeaves()
-    # A table that the stream is joined with is also a relation, but no stream.
-    streams = [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
-    relations = [leaf.relation() for leaf in streams if leaf.getClass().getSimpleName() == "LogicalRelation"]
-    if len(relations) == 1:
-        return relations
-    identity = driver_jvm(spark).java.lang.System.identityHashCode
-    # A stream joined with itself appears twice as the same object; two streams of one folder are two, though equal.
-    return list({identity(relation): relation for relation in relations}.values())
-
-
-def _changed(jvm: Any, relation: Any) -> list[str]:
-    datasources, none = jvm.org.apache.spark.sql.execution.datasources, jvm.scala.Option.empty()
-    no_cache = getattr(getattr(datasources, "NoopCache$"), "MODULE$")
-    location = relation.location()
-    # Another index: if a file was deleted since, the batch must not leave it out where it is run again.
-    index = datasources.InMemoryFileIndex(
-        relation.sparkSession(), location.rootPaths(), relation.options(), none, no_cache, none, none
-    )
-    # Hadoop's text for each of the files: a single call, however many there are.
-    texts = (str(files.allFiles().mkString("\n")) for files in (location, index))
-    planned, now = ({path: rest for path, *rest in _STATUS.findall(text)} for text in texts)
-    return [path for path, rest in now.items() if planned.get(path, rest) != rest]
+        if not self._relations:
+            return []
+        datasources, none = self._jvm.org.apache.spark.sql.execution.datasources, self._jvm.scala.Option.empty()
+        no_cache = getattr(getattr(datasources, "NoopCache$"), "MODULE$")
+        changed = list[str]()
+        for relation in self._relations:
+            location = relation.location()
+            # Another index: if a file was deleted since, the batch must not leave it out where it is run again.
+            index = datasources.InMemoryFileIndex(
+                relation.sparkSession(), location.rootPaths(), relation.options(), none, no_cache, none, none
+            )
+            # Hadoop's text for each of the files: a single call, however many there are.
+            texts = (str(files.allFiles().mkString("\n")) for files in (location, index))
+            planned, now = ({path: rest for path, *rest in _STATUS.findall(text)} for text in texts)
+            changed += [path for path, rest in now.items() if planned.get(path, rest) != rest]
+        return changed

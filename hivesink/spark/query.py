@@ -11,7 +11,7 @@ import time
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hivesink.config.options import OnStop
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hivesink")
 
-_T = TypeVar("_T")
-
 _GRACE = 60.0
 """Seconds that a batch may take to finish before its query is stopped."""
 
@@ -44,6 +42,11 @@ newest: dict[str, HiveQuery] = {}
 os.register_at_fork(after_in_child=newest.clear)
 
 
+def queries() -> list[HiveQuery]:
+    """The newest query on each log in this process."""
+    return list(newest.values())
+
+
 def settle_all() -> None:
     """At a job's end, end its queries. Raises the failure of the first that has failed."""
     with contextlib.ExitStack() as ends:
@@ -53,19 +56,8 @@ def settle_all() -> None:
 
 def progress_of_all() -> dict[str, Progress]:
     """The newest queries' progress, by table and writer."""
-    runs = [query.run for query in queries()]
-    named = ((f"{run.setup.spec.target.name} ({run.setup.spec.identity.writer})", run) for run in runs)
-    return {name: run.committer.progress() for name, run in named}
-
-
-def queries() -> list[HiveQuery]:
-    """The newest query on each log in this process."""
-    return list(newest.values())
-
-
-def active_queries() -> list[StreamingQuery]:
-    """Spark's handles of the sinks' queries that run, in whichever session."""
-    return [query.handle for query in queries() if query.isActive]
+    specs = [(query, query.run.setup.spec) for query in queries()]
+    return {f"{spec.target.name} ({spec.identity.writer})": query.progress() for query, spec in specs}
 
 
 def wait_for_batch(query: Any) -> None:
@@ -90,16 +82,12 @@ class HiveQuery:
     ) -> None:
         self.handle = query
         self.run = run
+        self.own = own
+        self._interval = interval
         self._ended = threading.Event()
         self._finishing = threading.Lock()
         self._finished = False
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
-        self.own = own
-        self._interval = interval
-        self._questions = Questions(interval)
-        config = run.setup.spec.config
-        keeps = config["sink.on-stop"] is OnStop.KEEP and not config["sink.rolling-policy.on-epoch"]
-        self._publishes = not (keeps and interval is not None)
         self._timer.start()
         newest[run.setup.context.log.location] = self
 
@@ -111,24 +99,24 @@ class HiveQuery:
         """
         with self.run.awaited():
             # Without a time-out Spark returns None, once the query has ended.
-            ended = self._wait(partial(self.handle.awaitTermination, timeout)) is not False
-            if ended:
-                self._end_well()
-        return ended
+            if self._wait(partial(self.handle.awaitTermination, timeout)) is False:
+                return False
+            self._end(None)
+        return True
 
     def processAllAvailable(self) -> None:  # noqa: N802  Spark's name
         """Wait until all data that is available now is committed; its rows may wait for their roll. Raises as above."""
         with self.run.awaited():
             self._wait(self.handle.processAllAvailable)
 
-    def _wait(self, call: Callable[[], _T]) -> _T:
+    def _wait(self, call: Callable[[], Any]) -> Any:
         """What `call` returns, which waits in the JVM. Ctrl-C ends the wait by nothing but KeyboardInterrupt.
 
         PySpark's handler of SIGINT calls the JVM, and fails in the middle of another call of the same thread.
         """
         from pyspark.errors import StreamingQueryException
 
-        done: Future[_T] = Future()
+        done = Future[Any]()
 
         def run() -> None:
             try:
@@ -142,7 +130,7 @@ class HiveQuery:
         except KeyboardInterrupt:
             raise KeyboardInterrupt from None
         except StreamingQueryException as error:
-            self._fail(error)
+            self._end(error)
 
     def stop(self) -> None:
         """Stop after the batch that is being committed, finish what is open, write estimates.
@@ -159,9 +147,7 @@ class HiveQuery:
             # If the session was stopped first, Spark complains, but the query ends.
             if self.handle.isActive:
                 raise
-        if failed_before is not None:
-            self._fail(failed_before)
-        self._end_well()
+        self._end(failed_before)
 
     def exception(self) -> StreamingQueryException | None:
         """Spark's error, if the query has failed, whose text holds the sink's; None while it runs."""
@@ -187,22 +173,22 @@ class HiveQuery:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.handle, name)
 
-    def _fail(self, cause: StreamingQueryException) -> NoReturn:
-        """Raise the sink's own error, else Spark's, which holds only the text of errors."""
-        self._end_timer()
-        failure = self.run.late_failure or self.run.failure
-        if failure is None:
+    def _end(self, cause: StreamingQueryException | None) -> None:
+        """Raise the sink's own error, else the `cause`, which holds only the text of errors; else finish."""
+        self._ended.set()
+        if self._timer.is_alive() and threading.current_thread() is not self._timer:
+            self._timer.join()
+        late, failure = self.run.late_failure, self.run.failure
+        if cause is not None:
+            if (told := late or failure) is not None:
+                raise told from cause
             raise cause
-        raise failure from cause
-
-    def _end_well(self) -> None:
-        self._end_timer()
-        if self.run.late_failure is not None:
-            raise self.run.late_failure
+        if late is not None:
+            raise late
         # What a call by the job's own function raises is the function's business.
-        if self.own and isinstance(self.run.failure, HiveSinkError):
-            raise self.run.failure
-        if self.own and self.run.failure is not None and not self._finished:
+        if self.own and isinstance(failure, HiveSinkError):
+            raise failure
+        if self.own and failure is not None and not self._finished:
             # It is undecided, and Spark runs it again.
             stopped = "the query into %s was stopped in the middle of a batch; the next start finishes it"
             logger.warning(stopped, self.run.setup.spec.target.name)
@@ -215,37 +201,29 @@ class HiveQuery:
             return  # Another run is at work, and finishes what waits.
         with self._finishing:
             if not self._finished:
-                self.run.committer.finish(roll=self._publishes)
+                config = self.run.setup.spec.config
+                keeps = config["sink.on-stop"] is OnStop.KEEP and not config["sink.rolling-policy.on-epoch"]
+                self.run.committer.finish(roll=not keeps or self._interval is None)
                 self._finished = True
                 if well and self.run.failure is None:
                     self.run.committer.tell_end()
 
-    def _end_timer(self) -> None:
-        self._ended.set()
-        if self._timer.is_alive() and threading.current_thread() is not self._timer:
-            self._timer.join()
-
     def _keep_time(self) -> None:
         """While no data comes, retry what waits for the metastore, and roll rows that wait."""
         interval: timedelta = self.run.setup.spec.config["sink.rolling-policy.check-interval"]
-        while not self._ended.wait(interval.total_seconds()):
-            if not self._keeps_up():
-                return
-
-    def _keeps_up(self) -> bool:
+        questions = Questions(self._interval)
         try:
-            if self.handle.isActive:
+            while not self._ended.wait(interval.total_seconds()):
+                if not self.handle.isActive:
+                    # Nobody may wait for its end, but its rows are to be read.
+                    if self._interval is None and self.handle.exception() is None:
+                        self._finish()
+                    return
                 message = self.handle.status.get("message")
-                asked = self._questions.look(message, self.run.setup.context.tick(), time.time())
-                self.run.keep_up(asked)
-                return True
-            # Nobody may wait for its end, but its rows are to be read.
-            if self._interval is None and self.handle.exception() is None:
-                self._finish()
+                self.run.keep_up(questions.look(message, self.run.setup.context.tick(), time.time()))
         except Exception as error:  # noqa: BLE001  whatever it is, the handle or the next batch raises it
             self.run.late_failure = error
             self.run.tell(error)
             if self.own:
                 with contextlib.suppress(Exception):  # the query may be ending by itself
                     self.handle.stop()
-        return False

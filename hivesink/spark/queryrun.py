@@ -17,22 +17,11 @@ from hivesink.core.offsets import span
 from hivesink.core.table import quoted
 from hivesink.logs import files_at
 from hivesink.sink.task.attempt import check_input
+from hivesink.spark import running
 from hivesink.spark.batchjobs import BatchJobs
-from hivesink.spark.checkpoint import Checkpoint, batch_ref, batch_watermark, left_over, next_batch, next_watermark
-from hivesink.spark.input import SourceFiles, input_shape, needed_input, watermark_of
-from hivesink.spark.running import (
-    Running,
-    comes_as_read,
-    is_marked,
-    keeps_state,
-    records_behind,
-    require_least,
-    require_watermark,
-    source_texts,
-    streams,
-    traits_of,
-    trigger_interval,
-)
+from hivesink.spark.checkpoint import Checkpoint, batch_ref, batch_watermark, next_batch, next_watermark
+from hivesink.spark.input import SourceFiles, input_shape, needed_input
+from hivesink.spark.running import Running, trigger_interval
 from hivesink.spark.site import briefly, short_java_error
 from hivesink.spark.sources import ids_at_start, ids_now
 
@@ -42,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from hivesink.core.epoch import LastBatch, NextBatch
     from hivesink.core.offsets import SourceOffset, TopicIds
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
@@ -65,81 +53,72 @@ class QueryRun:
     """One run of a query. A new run is a new object, since what was in memory may no longer hold."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        setup: OpenedWriter,
-        *,
-        tolerant: bool,
-        query: Running | None = None,
-        call: Call | None = None,
+        self, spark: SparkSession, setup: OpenedWriter, query: Running | None = None, call: Call | None = None
     ) -> None:
-        """`call`: the last call on this log in this process, perhaps of another sink."""
+        """`query`: of plain `foreachBatch`; `call`: the last on this log in this process, perhaps of another sink."""
         self._spark = spark
+        self._is_plain = query is not None
         self.setup = setup
         self._jobs = BatchJobs(spark, setup)
         encode, tasks = self._jobs.encode, self._jobs.tasks
-        self.committer: Committer = setup.committer(tolerant=tolerant, encode=encode, tasks=tasks)
+        self.committer: Committer = setup.committer(tolerant=not self._is_plain, encode=encode, tasks=tasks)
         self.failure: Exception | None = None
         self.late_failure: Exception | None = None
         """What ended the timer: the next batch raises it."""
         self.query = query
-        self.checkpoint = "DIR"
-        self._files: Checkpoint | None = None
-        """The checkpoint's, once the run has begun."""
+        self.checkpoint: Checkpoint | None = None
+        """Once the run has begun."""
         self._topics = KnownTopics()
         self._sources: tuple[str, ...] = ()
         self._keeps_state: bool | None = None
         self._has_watermark = False
         self._comes_as_read = False
+        self._spark_decides = False
+        """Whether Spark's watermark decides when partitions are over."""
         self._unfollowed: BatchId | None = None
-        """The last batch, where Spark's watermark decides and the next batch's isn't known yet."""
+        """The last batch, where that is so and the next batch's watermark isn't known yet."""
         self.call = call or Call()
         self._calling = threading.RLock()
         self._callers: list[int] = []
         self._is_told = False
 
-    def begin(
-        self, checkpoint: str, schema: StructType, plan: Any, *, ends_early: bool, whole: bool = True
-    ) -> Checkpoint:
-        """Recover, and refuse a checkpoint that doesn't follow from the log.
+    def begin(self, location: str, schema: StructType, plan: Any, *, ends_early: bool) -> Checkpoint:
+        """Recover, and refuse a checkpoint (at `location`) that doesn't follow from the log.
 
-        `plan` is the stream's analyzed plan in the JVM; `ends_early` as in `InputTraits`. `whole`: nobody else
-        gets the batches first, and may change them.
-
-        Raises what recovery raises, and the errors of `judge` that log and checkpoint reveal; ColumnsDontFit
-        and InvalidOption if the stream's columns can't fill the table.
+        `plan` is the stream's analyzed plan in the JVM; `ends_early` as in `InputTraits`. Raises what `HiveSink.start`
+        raises.
         """
-        self.checkpoint = checkpoint
-        self._has_watermark, self._comes_as_read = is_marked(plan), whole and comes_as_read(plan)
-        raw = self._require_fit(schema).is_raw
+        setup, spec = self.setup, self.committer.spec
+        files = Checkpoint(files_at(location, setup.site), location)
+        self._has_watermark = running.is_marked(plan)
+        # A user's own function may change a batch.
+        self._comes_as_read = not self._is_plain and running.comes_as_read(plan)
+        shape = self._shape(schema, ())
+        self._require_fit(schema, shape)
         self.committer.recover()
-        files = Checkpoint(files_at(checkpoint, self.setup.site), checkpoint)
-        self._sources = source_texts(plan)
+        streams = running.streams(plan)
+        self._sources = tuple(map(running.source_text, streams))
         first = next_batch(files, self._sources)
-        for name in left_over(files):
-            files.remove(name)
-        last = self.setup.last_batch()
-        place = Place(self.setup.spec.target.name, self.setup.context.log.location, checkpoint)
-        judge(last, first, self.setup.spec.append, place, raw=raw)
-        self._begin_topics(last, first, plan, files)
-        if self.committer.spec.commit_rule.clock is not None:
-            traits = traits_of(plan, planned=first.end is not None, ends_early=ends_early)
-            require_watermark(self.setup, traits, has_watermark=self._has_watermark)
-            require_least(self._spark, self.setup, first, plan, files)
-            self.committer.clock.traits = traits
-        self._follow(BatchId(first.batch - 1), self._shape(schema, ()))
-        self._files = files
-        return files
-
-    def _begin_topics(self, last: LastBatch | None, first: NextBatch, plan: Any, files: Checkpoint) -> None:
-        """Raises SourceChanged, CheckpointUnreadable, StoreUnavailable, NotWritable."""
+        files.remove_left_over()
+        last = setup.last_batch()
+        place = Place(setup.spec.target.name, setup.context.log.location, location)
+        judge(last, first, setup.spec.append, place, raw=shape.is_raw)
         # What a start has left that was refused before its query began is of no offsets.
         kept = files.topics() if first.query else None
         self._topics.begin(last, first, kept or ())
-        now = ids_at_start(self._spark, streams(plan))
+        now = tuple(ids_at_start(self._spark, options) for options in streams)
         self._require_same(now)
         if first.batch == 0 and kept is None and any(now):
             files.put_topics(now)
+        if spec.commit_rule.clock is not None:
+            traits = running.traits_of(plan, planned=first.end is not None, ends_early=ends_early)
+            if traits.holds_back:
+                running.require_watermark(setup.spec.config, has_watermark=self._has_watermark)
+            self.committer.clock.traits = traits
+            self._spark_decides = self._has_watermark and shape.event_time is None
+            self._unfollowed = BatchId(first.batch - 1) if self._spark_decides and first.batch else None
+        self.checkpoint = files
+        return files
 
     def _require_same(self, now: TopicIds) -> None:
         """Raises SourceChanged if topics have other ids `now` than before."""
@@ -147,36 +126,31 @@ class QueryRun:
             last = self.setup.last_batch()
             raise errors.SourceChanged.topics(self.setup.context.log.location, last.epoch if last else 0, again)
 
-    def _require_fit(self, schema: StructType) -> InputShape:
+    def _require_fit(self, schema: StructType, shape: InputShape) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
 
-        setup = self.setup
-        shape = self._shape(schema, ())
-        plan = self.committer.spec.task_plan(Epoch(0), shape, setup.context.stamp())
+        plan = self.committer.spec.task_plan(Epoch(0), shape, self.setup.context.stamp())
         chosen = StructType([schema[name] for name in needed_input(schema, plan)])
         # PySpark 4.2 wants the zone of TIMESTAMPs; tasks get UTC from every version.
         zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-        check_input(to_arrow_schema(chosen, **zone), plan, setup.tools().open(plan))
-        return shape
+        check_input(to_arrow_schema(chosen, **zone), plan, self.setup.tools().open(plan))
 
     def _shape(self, schema: StructType, ends: Sequence[SourceOffset]) -> InputShape:
-        spec, config = self.setup.spec.target.spec, self.setup.spec.config
-        shape = input_shape(schema, spec, config, ends, as_read=self._comes_as_read)
-        return watermark_of(shape, schema, config, sparks=self._has_watermark)
+        spec, config, mark = self.setup.spec.target.spec, self.setup.spec.config, self._has_watermark
+        return input_shape(schema, spec, config, ends, as_read=self._comes_as_read, has_watermark=mark)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         self.failure = self.late_failure
         if self.failure is not None:
             raise self.failure
         try:
-            self.query = self.query or Running.here(self._spark)
-            files = self._files
+            query = self.query = self.query or Running.here(self._spark)
+            files = self.checkpoint
             if files is None:
-                execution, ends_early = self.query.execution, trigger_interval(self.query.execution) is None
-                plan, place = execution.analyzedPlan(), self.query.checkpoint
-                files = self.begin(place, batch.schema, plan, ends_early=ends_early, whole=False)
-            self._commit(batch, BatchId(batch_id), self.query, files)
+                plan, ends_early = query.execution.analyzedPlan(), trigger_interval(query.execution) is None
+                files = self.begin(query.checkpoint, batch.schema, plan, ends_early=ends_early)
+            self._commit(batch, BatchId(batch_id), query, files)
         except Exception as error:  # noqa: BLE001  it is raised again, only shorter
             # Spark's own exception holds this as text only; the handle raises the real error, if the job asks for it.
             self.failure = error
@@ -207,31 +181,24 @@ class QueryRun:
 
         if self._callers or self._is_told:
             return
-        if isinstance(error, errors.HiveSinkError):
-            text = str(error)
-        else:
-            text = f"{type(error).__name__}: {short_java_error(str(error))}"
-            if self.query is not None and isinstance(error, (Py4JError, PySparkException, ConnectionError)):
-                with suppress(Py4JError, PySparkException, ConnectionError):  # The JVM may have died.
-                    if not self.query.handle.isActive:
-                        return  # What a stop makes of a batch that runs is no news, and the handle tells of the batch.
+        text = str(error)
+        if not isinstance(error, errors.HiveSinkError):
+            text = f"{type(error).__name__}: {short_java_error(text)}"
+            of_spark = (Py4JError, PySparkException, ConnectionError)
+            with suppress(*of_spark):  # The JVM may have died.
+                if self.query is not None and isinstance(error, of_spark) and not self.query.handle.isActive:
+                    return  # What a stop makes of a batch that runs is no news, and the handle tells of the batch.
         logger.error("the query into %s ends: %s", self.setup.spec.target.name, text)
 
     def keep_up(self, asked: float | None) -> None:
+        """While no batch comes; `asked` as for the committer's."""
         batch, following = self._unfollowed, None
-        if asked is not None and batch is not None and self._files is not None:
-            following = next_watermark(batch, self._files)
+        if asked is not None and batch is not None and self.checkpoint is not None:
+            following = next_watermark(batch, self.checkpoint)
             # Unless another batch has been committed by now.
-            self._unfollowed = None if following and self._unfollowed == batch else self._unfollowed
+            if following and self._unfollowed == batch:
+                self._unfollowed = None
         self.committer.keep_up(asked, following)
-
-    def _follow(self, batch: BatchId, shape: InputShape) -> None:
-        """`batch` is the newest that has been committed."""
-        self._unfollowed = batch if self._decides(shape) and batch >= 0 else None
-
-    def _decides(self, shape: InputShape) -> bool:
-        """Whether Spark's watermark decides when partitions are over."""
-        return self._has_watermark and shape.event_time is None and self.committer.spec.commit_rule.clock is not None
 
     def _commit(self, batch: DataFrame, batch_id: BatchId, query: Running, files: Checkpoint) -> None:
         log = self.setup.context.log.location
@@ -242,50 +209,28 @@ class QueryRun:
             if call.epoch is not None:
                 raise errors.CalledTwice(log, batch_id, call.epoch)
             if self._keeps_state is None:
-                self._keeps_state = keeps_state(query.execution.lastExecution().executedPlan())
+                self._keeps_state = running.keeps_state(query.execution.lastExecution().executedPlan())
             ref = batch_ref(query.id, batch_id, files)
             ref = replace(ref, sources=self._sources, keeps_state=self._keeps_state)
             shape = replace(self._shape(batch.schema, ref.end), batch=ref.batch)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, files))
-            behind = records_behind(query.execution, ref.end)
-            write = partial(self._write, batch, call, ref, query)
-            done = self.committer.commit(
-                ref, shape, write, behind, query.checkpoint, topic_ids=lambda: self._topics.ids
-            )
+            behind = running.records_behind(query.execution, ref.end)
+            write, ids = partial(self._write, batch, call, ref, query), lambda: self._topics.ids
+            done = self.committer.commit(ref, shape, write, behind, query.checkpoint, topic_ids=ids)
             if done.replayed:
                 # If the log may hold rows of this run, they must be these: after an error the batch may come again.
                 if call.written is not None and not batch.sameSemantics(call.written):
                     raise errors.CalledTwice(log, batch_id, done.epoch)
-                self._run_again(batch, ref, query, shape)
+                self._run_again(batch, ref, query)
             call.epoch, call.written = done.epoch, None
-            self._follow(ref.batch, shape)
-
-    def _run_again(self, batch: DataFrame, ref: BatchRef, query: Running, shape: InputShape) -> None:
-        """Run a committed batch without writing: its operators store the state that the next batch needs.
-
-        Spark sees its event times, too: for these alone nothing is required that may be gone by now.
-        """
-        from py4j.protocol import Py4JJavaError
-        from pyspark.errors import PySparkException
-
-        if self._keeps_state:
-            self._require_files(ref, query, replayed=True)
-        elif not self._decides(shape) or SourceFiles(self._spark, query.execution, ref).missing():
-            return
-        try:
-            batch.write.format("noop").mode("append").save()
-        except (Py4JJavaError, PySparkException) as error:
-            if self._keeps_state:
-                raise
-            lost = "Spark's watermark of batch %d isn't known until more rows come: it can't be read again: %s"
-            logger.warning(lost, ref.batch, short_java_error(str(error)))
+            self._unfollowed = ref.batch if self._spark_decides else None
 
     def _write(
         self, batch: DataFrame, call: Call, ref: BatchRef, query: Running, plan: TaskPlan
     ) -> Iterable[TaskReport]:
         call.written = batch
-        files = self._require_files(ref, query)
+        files = self._require_files(ref, query, replayed=False)
         if self._topics.lacks(ref.end):
             self._require_same(ids_now(query.execution, ref.end))
         # What a user makes of the records may take long, and gets all the tasks that Spark gives it.
@@ -298,14 +243,34 @@ class QueryRun:
         self._require_same(ids_now(query.execution, ref.end))
         return reports
 
-    def _require_files(self, ref: BatchRef, query: Running, *, replayed: bool = False) -> SourceFiles:
+    def _run_again(self, batch: DataFrame, ref: BatchRef, query: Running) -> None:
+        """Run a committed batch without writing: its operators store the state that the next batch needs.
+
+        Spark sees its event times, too: for these alone nothing is required that may be gone by now.
+        """
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        if self._keeps_state:
+            self._require_files(ref, query, replayed=True)
+        elif not self._spark_decides or SourceFiles(self._spark, query.execution, ref).missing():
+            return
+        try:
+            batch.write.format("noop").mode("append").save()
+        except (Py4JJavaError, PySparkException) as error:
+            if self._keeps_state:
+                raise
+            lost = "Spark's watermark of batch %d isn't known until more rows come: it can't be read again: %s"
+            logger.warning(lost, ref.batch, short_java_error(str(error)))
+
+    def _require_files(self, ref: BatchRef, query: Running, *, replayed: bool) -> SourceFiles:
         """The batch's files. Raises Unsupported; SourceFilesMissing, or logs it where that is allowed."""
         files = SourceFiles(self._spark, query.execution, ref)
-        files.require_strict()
-        if missing := files.missing():
+        missing = files.missing()
+        if missing and not replayed:
             # Appending requires that files already read are moved away: their rows are in the table. A batch that is
             # replayed needs them for its state.
-            read = set() if replayed else set(read_before(self.setup.last_batch(), ref))
+            read = set(read_before(self.setup.last_batch(), ref))
             missing = [path for path in missing if path not in read]
         if missing:
             error = errors.SourceFilesMissing(ref.query, ref.batch, len(files.planned), tuple(missing))

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, chain
 from hivesink.core.partition import normal, scheme
 from hivesink.errors import InvalidOption, Unsupported, appending
 from hivesink.spark.checkpoint import METADATA, TOPICS, VERSION
-from hivesink.storage.fs import retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import BatchRef, LastBatch
     from hivesink.core.offsets import SourceOffset
     from hivesink.storage.fs import Files
-
-_OF_A_CHECKPOINT = {METADATA, "offsets", "commits", "sources", "state", TOPICS}
-"""What a checkpoint has in its folder, but for hidden files."""
 
 
 def batch_to_rebuild(logs: Mapping[str, LastBatch]) -> LastBatch:
@@ -39,7 +34,12 @@ def batch_to_rebuild(logs: Mapping[str, LastBatch]) -> LastBatch:
     reason = None
     if last.ref.batch > first.ref.batch + 1:
         reason = f"it ends at batch {last.ref.batch} of the query, and {low} at batch {first.ref.batch}"
-    elif not all(_fits(log.ref, last.ref) for log in logs.values()):
+    elif not all(
+        (log.ref.start, log.ref.end) == (last.ref.start, last.ref.end)
+        if log.ref.batch == last.ref.batch
+        else chain(log.ref.end, last.ref.start) is None
+        for log in logs.values()
+    ):
         reason = f"{low} holds other offsets of the same query"
     elif last.ref.keeps_state:
         reason = "the query keeps state (dropDuplicates, a window, a join), which was only there"
@@ -52,13 +52,6 @@ def batch_to_rebuild(logs: Mapping[str, LastBatch]) -> LastBatch:
         msg = f"the checkpoint of {high}"
         raise Unsupported(msg, f"the log can't rebuild it: {reason}", way)
     return last
-
-
-def _fits(batch: BatchRef, last: BatchRef) -> bool:
-    """Whether a log that ends with `batch` is at `last`, or right before it."""
-    if batch.batch == last.batch:
-        return (batch.start, batch.end) == (last.start, last.end)
-    return chain(batch.end, last.start) is None
 
 
 def files_of(batch: BatchRef) -> dict[str, bytes]:
@@ -97,28 +90,10 @@ def checkpoint_folder(text: str, site: Site) -> str:
     return default.rstrip("/") + text
 
 
-def rebuild(last: LastBatch, fs: Files, folder: str, *, dry_run: bool) -> str | None:
-    """Write the checkpoint into `folder`. Returns where what a refused start has left there is put, if there is any.
-
-    Raises InvalidOption for a folder that holds a checkpoint with committed batches, or anything else.
-    """
+def rebuild(last: LastBatch, fs: Files, folder: str, *, dry_run: bool) -> None:
+    """Write the checkpoint into `folder`. Raises InvalidOption where anything is in it, if only hidden checksums."""
     folder = normal(folder)
-    names = {entry.name for entry in fs.list(folder)}
-    if others := sorted(name for name in names - _OF_A_CHECKPOINT if not name.startswith(".")):
-        raise InvalidOption((f"{folder} is no checkpoint, but holds {others[0]}: name another folder",))
-    if any(entry.name.isdigit() for entry in fs.list(f"{folder}/commits")):
-        raise InvalidOption((f"{folder} holds a checkpoint with committed batches: move it away first",))
-    # Also for the checksums of its files, which Hadoop keeps beside them.
-    aside = f"{folder}.aside-{token_hex(4)}" if names else None
-
-    def move() -> None:
-        # An earlier try may have been done.
-        if aside and fs.list(folder):
-            fs.rename_folder(folder, aside)
-
-    if not dry_run:
-        if aside:
-            retry_unknown("put aside", folder, move)
-        for name, data in files_of(last.ref).items():
-            fs.put(f"{folder}/{name}", data)
-    return aside
+    if names := sorted(entry.name for entry in fs.list(folder)):
+        raise InvalidOption((f"{folder} holds {names[0]}: move that folder away first, or name another",))
+    for name, data in ({} if dry_run else files_of(last.ref)).items():
+        fs.put(f"{folder}/{name}", data)

@@ -1,4 +1,4 @@
-"""The query whose batch runs, and what its plan holds."""
+"""The query whose batch runs, and what its plan in the JVM holds."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from hivesink.core.epoch import BatchId
 from hivesink.core.offsets import KafkaOffset, span
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.sink.commit.source_clock import InputTraits
-from hivesink.spark.checkpoint import pinned_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from hivesink.core.epoch import NextBatch
+    from hivesink.config.options import SinkConfig
     from hivesink.core.offsets import SourceOffset
-    from hivesink.spark.checkpoint import Checkpoint
-    from hivesink.wiring import OpenedWriter
-
 
 _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
 """What Spark says between two triggers, never before the first."""
@@ -103,85 +98,15 @@ def records_behind(execution: Any, end: tuple[SourceOffset, ...]) -> int | None:
     sources = execution.sources()
     if sources.size() != len(end) or not all(isinstance(offset, KafkaOffset) for offset in end):
         return None
-    newest = []
-    for number in range(sources.size()):
-        try:
-            # `SupportsAdmissionControl` in Spark's API.
-            offset = sources.apply(number).reportLatestOffset()
-        except Py4JJavaError:
-            # A source that hasn't asked yet, as in a batch that an earlier run has planned, fails (Spark 4.2).
-            return None
-        if offset is None:
-            return None
-        newest.append(KafkaOffset.of(json.loads(offset.json())))
-    return span(end, tuple(newest))
-
-
-def keeps_state(plan: Any) -> bool:
-    """Whether a physical plan in the JVM has a node with state."""
-    # The trait StatefulOperator has another package in each line of Spark; its method is the same in all.
-    return any("getStateInfo" in dir(node) for node in _nodes(plan))
-
-
-def holds_back(plan: Any) -> bool:
-    """Whether a stream's logical plan in the JVM may keep rows for later, as windows and joins of streams do."""
-    for node in _nodes(plan):
-        name, streams = str(node.getClass().getSimpleName()), sum(child.isStreaming() for child in _children(node))
-        if (name.startswith(_KEEPING) and streams) or (name == "Join" and streams > 1):
-            return True
-    return False
-
-
-def comes_as_read(plan: Any) -> bool:
-    """Whether a logical plan in the JVM gives a row for each that its single leaf reads, in that order."""
-    while plan.getClass().getSimpleName() in _ROW_BY_ROW:
-        plan = plan.children().head()
-    return int(plan.children().size()) == 0
-
-
-def traits_of(plan: Any, *, planned: bool, ends_early: bool) -> InputTraits:
-    """What a stream's logical plan in the JVM says of its input; the rest as `InputTraits` has it."""
-    options = streams(plan)
-    defers = any("minoffsetspertrigger" in stream for stream in options)
-    is_piecewise = any(name in stream for stream in options for name in _PIECES)
-    return InputTraits(planned, ends_early, is_piecewise, defers, holds_back(plan))
-
-
-def streams(plan: Any) -> list[dict[str, str]]:
-    """The options of each source of a stream's logical plan in the JVM, in Spark's order.
-
-    Their names are in lower case, but for those of Kafka's own settings.
-    """
-    streams = list[dict[str, str]]()
-    for node in _nodes(plan):
-        methods = dir(node)
-        if "extraOptions" in methods:
-            streams.append(_named(node.extraOptions().asCaseSensitiveMap()))
-        elif "dataSource" in methods:
-            streams.append(_named(_pairs(node.dataSource().options())))
-    return streams
-
-
-def _pairs(options: Any) -> dict[str, str]:
-    """A map of Scala's."""
-    pairs, each = dict[str, str](), options.iterator()
-    while each.hasNext():
-        pair = each.next()
-        pairs[str(pair.productElement(0))] = str(pair.productElement(1))
-    return pairs
-
-
-def _named(options: Mapping[str, str]) -> dict[str, str]:
-    return {name if name.startswith("kafka.") else name.lower(): text for name, text in options.items()}
-
-
-def source_texts(plan: Any) -> tuple[str, ...]:
-    """What each source of a plan reads: the topics of Kafka's, the folder of files; "" of any other."""
-    texts = []
-    for options in streams(plan):
-        topics = ",".join(sorted(topic.strip() for topic in options.get("subscribe", "").split(",")))
-        texts.append(topics or options.get("subscribepattern") or options.get("assign") or options.get("path") or "")
-    return tuple(texts)
+    try:
+        # `SupportsAdmissionControl` in Spark's API.
+        newest = [sources.apply(number).reportLatestOffset() for number in range(len(end))]
+    except Py4JJavaError:
+        # A source that hasn't asked yet, as in a batch that an earlier run has planned, fails (Spark 4.2).
+        return None
+    if any(offset is None for offset in newest):
+        return None
+    return span(end, tuple(KafkaOffset.of(json.loads(offset.json())) for offset in newest))
 
 
 def trigger_interval(execution: Any) -> timedelta | None:
@@ -192,53 +117,92 @@ def trigger_interval(execution: Any) -> timedelta | None:
     return timedelta(milliseconds=trigger.intervalMs())
 
 
-def watermarks(plan: Any) -> int:
-    """How many watermarks of Spark's a logical plan in the JVM has."""
-    return sum(node.getClass().getSimpleName() == "EventTimeWatermark" for node in _nodes(plan))
+# Plans are Spark's, in the JVM: logical and analyzed, but for that of `keeps_state`.
 
 
-def require_watermark(setup: OpenedWriter, traits: InputTraits, *, has_watermark: bool) -> None:
-    """Raises InvalidOption where nothing but Spark's watermark could tell which rows are still to come."""
-    if not traits.holds_back:
-        return
-    if not has_watermark:
-        problem = (
-            "sink.partition-commit.trigger = 'partition-time': the stream's windows or joins keep rows for later, "
-            "and not each of its sources has a watermark; use withWatermark on each"
-        )
-        raise InvalidOption((problem,))
-    if setup.spec.config["sink.partition-commit.watermark-column"] is not None:
-        problem = (
-            "sink.partition-commit.watermark-column: the stream's windows or joins keep rows for later, "
-            "so only Spark's watermark can tell what is still to come; remove it"
-        )
-        raise InvalidOption((problem,))
+def keeps_state(plan: Any) -> bool:
+    """Whether a physical plan has a node with state."""
+    # The trait StatefulOperator has another package in each line of Spark; its method is the same in all.
+    return any("getStateInfo" in dir(node) for node in _nodes(plan))
 
 
-def require_least(spark: SparkSession, setup: OpenedWriter, first: NextBatch, plan: Any, files: Checkpoint) -> None:
-    """Raises InvalidOption where the watermark of one source would end the partitions of the others."""
-    setting, own = "spark.sql.streaming.multipleWatermarkPolicy", "sink.partition-commit.watermark-column"
-    if setup.spec.config[own] is not None or watermarks(plan) < 2:  # noqa: PLR2004  a single watermark has no least
-        return
-    # What the checkpoint says binds Spark, whatever the session says.
-    planned = BatchId(first.batch if first.end is not None else first.batch - 1)
-    policy = pinned_setting(planned, setting, files) or spark.conf.get(setting)
-    if str(policy).lower() == "max":
-        problem = f"{setting} = max, in the checkpoint or the session: one source would end the partitions of others"
-        raise InvalidOption((f"{problem}; set it to min, with a new checkpoint and append, or set {own}",))
+def holds_back(plan: Any) -> bool:
+    """Whether a stream's plan may keep rows for later, as windows and joins of streams do."""
+    for node in _nodes(plan):
+        name, streams = _name(node), sum(child.isStreaming() for child in _children(node))
+        if (name.startswith(_KEEPING) and streams) or (name == "Join" and streams > 1):
+            return True
+    return False
+
+
+def comes_as_read(plan: Any) -> bool:
+    """Whether a plan gives a row for each that its single leaf reads, in that order."""
+    while _name(plan) in _ROW_BY_ROW:
+        plan = plan.children().head()
+    return int(plan.children().size()) == 0
 
 
 def is_marked(plan: Any) -> bool:
-    """Whether each source of a stream's logical plan in the JVM has a watermark of Spark's."""
-    name = plan.getClass().getSimpleName()
+    """Whether each source of a stream's plan has a watermark of Spark's."""
+    name, children = _name(plan), _children(plan)
     # What a WITH clause defines is beside the plan that refers to it.
     if not plan.isStreaming() or name == "CTERelationRef":
         return True
     # Of what operators keep back, a watermark above them says nothing.
     if name == "EventTimeWatermark" and not holds_back(plan):
         return True
-    children = _children(plan)
     return bool(children) and all(map(is_marked, children))
+
+
+def streams(plan: Any) -> list[dict[str, str]]:
+    """The options of each source of a stream's plan, in Spark's order.
+
+    Their names are in lower case, but for those of Kafka's own settings.
+    """
+    streams = list[dict[str, str]]()
+    for node in _nodes(plan):
+        methods, options = dir(node), dict[str, str]()
+        if "extraOptions" in methods:
+            options.update(node.extraOptions().asCaseSensitiveMap())
+        elif "dataSource" in methods:
+            pairs = node.dataSource().options().iterator()
+            while pairs.hasNext():
+                pair = pairs.next()
+                options[str(pair.productElement(0))] = str(pair.productElement(1))
+        else:
+            continue
+        streams.append({name if name.startswith("kafka.") else name.lower(): text for name, text in options.items()})
+    return streams
+
+
+def source_text(options: dict[str, str]) -> str:
+    """What a source with these options reads: the topics of Kafka's, the folder of files; "" of any other."""
+    topics = ",".join(sorted(topic.strip() for topic in options.get("subscribe", "").split(",")))
+    return topics or options.get("subscribepattern") or options.get("assign") or options.get("path") or ""
+
+
+def traits_of(plan: Any, *, planned: bool, ends_early: bool) -> InputTraits:
+    """What a stream's plan says of its input; the rest as `InputTraits` has it."""
+    names = {name for options in streams(plan) for name in options}
+    is_piecewise = not names.isdisjoint(_PIECES)
+    return InputTraits(planned, ends_early, is_piecewise, "minoffsetspertrigger" in names, holds_back(plan))
+
+
+def require_watermark(config: SinkConfig, *, has_watermark: bool) -> None:
+    """Where the stream holds rows back: nothing but Spark's watermark can tell which are still to come.
+
+    Raises InvalidOption.
+    """
+    held, column = "the stream's windows or joins keep rows for later", "sink.partition-commit.watermark-column"
+    if not has_watermark:
+        problem = f"{held}, and not each of its sources has a watermark; use withWatermark on each"
+        raise InvalidOption((f"sink.partition-commit.trigger = 'partition-time': {problem}",))
+    if config[column] is not None:
+        raise InvalidOption((f"{column}: {held}, so only Spark's watermark can tell what is still to come; remove it",))
+
+
+def _name(plan: Any) -> str:
+    return str(plan.getClass().getSimpleName())
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
@@ -247,6 +211,6 @@ def _nodes(plan: Any) -> Iterator[Any]:
         yield from _nodes(child)
 
 
-def _children(plan: Any) -> list[Any]:
+def _children(plan: Any) -> Sequence[Any]:
     children = plan.children()
     return [children.apply(index) for index in range(children.size())]

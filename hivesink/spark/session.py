@@ -13,23 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.typetext import known_type
-from hivesink.errors import JavaFailed, SourceUnreachable
+from hivesink.errors import SourceUnreachable
 from hivesink.jvm import archive
 from hivesink.jvm.java import find_java
 from hivesink.metastore import version as metastore_version
-from hivesink.spark.settings import (
-    CATALOG,
-    LOCAL,
-    LOOPBACK,
-    MASTER,
-    METASTORE,
-    SOCKETS,
-    choose,
-    given_settings,
-    is_on_loopback,
-    logging_settings,
-)
-from hivesink.spark.site import driver_jvm, is_local
+from hivesink.spark import settings as st
+from hivesink.spark.site import driver_jvm, runs_here
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,27 +56,22 @@ def session(
     Without `metastore` it is `$HIVESINK_METASTORE`, then what Spark's own settings say, then `hive-site.xml`
     (`$HIVE_CONF_DIR`), then the embedded metastore of this folder (`hivesink metastore start`). Without `master` it is
     what `spark-submit` says, then `$HIVESINK_MASTER` or `$SPARK_MASTER`, then `spark-defaults.conf`, then this
-    process on two threads. Settings in `extra` win over those of `spark-submit` and `spark-defaults.conf`, which win
-    over those made here.
+    process on two threads. `extra` wins over the settings of `spark-submit` and `spark-defaults.conf`, which win over
+    those made here. `kafka` adds Spark's Kafka connector; under `spark-submit` use --packages or --jars.
 
-    `kafka` adds Spark's Kafka connector; under `spark-submit`, whose JVM already runs, use --packages or --jars.
-    For a metastore newer than the client that Spark ships, Spark 4 is given the client of Hive 4. Spark 3.5 supports
-    none: the sink works there, but Spark can't read the tables; query them through HiveServer2.
+    Spark 4 is given Hive 4's client for a metastore of Hive 4; Spark 3.5 can't read its tables, but the sink works.
+    Spark logs errors; with `quiet` nothing, which is for a single statement, whose error is raised.
 
-    Spark logs errors; with `quiet` nothing, which is for a single statement, whose error is raised. With
-    `$HIVESINK_DEBUG` it logs warnings too.
-
-    Where a session runs in this process already, it is returned, with these settings as far as Spark still
-    takes them. Raises NoMetastore if none of these names a metastore, SiteInvalid, MetastoreUnreachable,
-    SourceUnreachable, JavaFailed.
+    Where a session runs in this process already, it is returned, with these settings as far as Spark still takes them.
+    Raises NoMetastore, SiteInvalid, MetastoreUnreachable, SourceUnreachable, JavaFailed.
     """
-    given = {**given_settings(os.environ), **(extra or {})}
-    settings = choose(os.environ, given, metastore=metastore, master=master, kafka=kafka, hive=metastore_version)
-    place = settings[MASTER]
+    given = {**st.given_settings(os.environ), **(extra or {})}
+    settings = st.choose(os.environ, given, metastore=metastore, master=master, kafka=kafka, hive=metastore_version)
+    place = settings[st.MASTER]
     if place.startswith("local"):
         # pyarrow is installed for this Python, not necessarily for `python3`.
         os.environ["PYSPARK_PYTHON"] = sys.executable
-    elif is_on_loopback(place):
+    elif st.is_on_loopback(place):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         return start(app, settings, quiet=quiet)
@@ -101,7 +85,8 @@ def session(
 
 def session_for_kafka(app: str) -> SparkSession:
     """A session of this process with the Kafka connector and no metastore. Raises SourceUnreachable, JavaFailed."""
-    return session(app, master=LOCAL, kafka=True, extra={CATALOG: "in-memory", METASTORE: ""}, quiet=True)
+    none = {st.CATALOG: "in-memory", st.METASTORE: ""}
+    return session(app, master=st.LOCAL, kafka=True, extra=none, quiet=True)
 
 
 def start(app: str, settings: Mapping[str, str], *, quiet: bool = False) -> SparkSession:
@@ -111,13 +96,11 @@ def start(app: str, settings: Mapping[str, str], *, quiet: bool = False) -> Spar
     from the environment. Raises JavaFailed.
     """
     from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    java = find_java()
-    os.environ["JAVA_HOME"] = str(java.home)
-    if settings.get("spark.driver.bindAddress") == LOOPBACK:
-        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    if settings.get("spark.driver.bindAddress") == st.LOOPBACK:
+        os.environ["SPARK_LOCAL_IP"] = st.LOOPBACK
     for name in _STATEMENTS:
         logging.getLogger(name).disabled = True
     # Spark and Hive's client leave behind what they make there.
@@ -128,10 +111,10 @@ def start(app: str, settings: Mapping[str, str], *, quiet: bool = False) -> Spar
         "spark.driver.defaultJavaOptions": f"{LATE_COMPILING} {archive.options()}",
         "spark.hadoop.hive.downloaded.resources.dir": f"{folder}/resources",
     }
-    if settings.get(f"{SOCKETS}.enabled") == "true":
-        own[f"{SOCKETS}.dir"] = folder
+    if settings.get(f"{st.SOCKETS}.enabled") == "true":
+        own[f"{st.SOCKETS}.dir"] = folder
     builder = SparkSession.builder.appName(app).enableHiveSupport()
-    for name, value in {**own, **settings, **logging_settings(os.environ, settings, quiet=quiet)}.items():
+    for name, value in {**own, **settings, **st.logging_settings(os.environ, settings, quiet=quiet)}.items():
         builder = builder.config(name, value)
     if not quiet and SparkSession.getActiveSession() is None:
         logger.info("Spark is starting")
@@ -139,16 +122,10 @@ def start(app: str, settings: Mapping[str, str], *, quiet: bool = False) -> Spar
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         spark = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        if "[JAVA_GATEWAY_EXITED]" in str(error):
-            problem = f"{java.program} ended before Spark's driver was up"
-            way = "its lines above say why: mostly an option that it doesn't know, or too much memory"
-            raise JavaFailed(problem, way, retryable=True) from error
-        raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     # Asked of the session: submit arguments set it too.
-    if is_local(spark) and spark.conf.get(_CHECKPOINT_FILES, None) is None:
+    if runs_here(spark.sparkContext.master) and spark.conf.get(_CHECKPOINT_FILES, None) is None:
         # On a local disk Hadoop's newer interface runs `chmod` in a process for each file, which takes 100 ms an epoch.
         # Spark keeps the older one for stores without the newer.
         for package in ("streaming", "streaming.checkpointing"):  # Spark 4.1 moved it.

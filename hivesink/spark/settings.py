@@ -97,21 +97,25 @@ def choose(
         }
     if where.startswith("local") or is_on_loopback(where):
         settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
-    connector = kafka_connector(spark)
-    if runs_here(where) and not is_submitted:
-        # Local mode has the connector on its class path, which saves a copy, and needed or not once it is there: the
-        # archive of classes is for a single class path.
-        name = "spark.driver.extraClassPath"
-        jars = [*map(str, fetch(connector) if kafka else fetched(connector)), own.pop(name, "")]
-        settings[name] = os.pathsep.join(filter(None, jars))
-    elif kafka and not is_submitted:
-        jars = [own.pop("spark.jars", ""), *(path.as_uri() for path in fetch(connector))]
-        settings["spark.jars"] = ",".join(filter(None, jars))
+    if not is_submitted:
+        connector, name = kafka_connector(spark), "spark.driver.extraClassPath" if runs_here(where) else "spark.jars"
+        if runs_here(where):
+            # Local mode has the connector on its class path, which saves a copy, and needed or not once it is there:
+            # the archive of classes is for a single class path.
+            jars = [*map(str, fetch(connector) if kafka else fetched(connector)), own.pop(name, "")]
+            settings[name] = os.pathsep.join(filter(None, jars))
+        elif kafka:
+            jars = [own.pop(name, ""), *(path.as_uri() for path in fetch(connector))]
+            settings[name] = ",".join(filter(None, jars))
     # An empty address is that of no metastore.
     if own.get(METASTORE) != "":
         site, version = Site.load(environ), "spark.sql.hive.metastore.version"
         uri = metastore or environ.get("HIVESINK_METASTORE") or own.get(METASTORE) or site.metastore_uris
-        uri, settings["spark.sql.warehouse.dir"] = (uri, _warehouse(site)) if uri else _embedded()
+        # Where Spark creates databases; the metastore knows the locations of existing ones.
+        warehouse = site.hive.get("metastore.warehouse.dir") or site.hive.get("hive.metastore.warehouse.dir")
+        if not uri:
+            uri, warehouse = _embedded()
+        settings["spark.sql.warehouse.dir"] = warehouse or local_location(state_folder() / "warehouse")
         if version not in own and int(spark.split(".")[0]) >= SPARK_4 and hive(uri, site) >= (4,):
             settings |= {
                 version: "4.0.1",
@@ -140,17 +144,6 @@ def _embedded() -> tuple[str, str]:
     raise NoMetastore(state_folder())
 
 
-def _warehouse(site: Site) -> str:
-    """Where Spark creates databases; the metastore knows the locations of existing ones."""
-    folder = site.hive.get("metastore.warehouse.dir") or site.hive.get("hive.metastore.warehouse.dir")
-    if folder is None:
-        return local_location(state_folder() / "warehouse")
-    if urlsplit(folder).scheme:
-        return folder
-    default = site.default_filesystem
-    return f"{default.rstrip('/')}{folder}" if default else local_location(Path(folder))
-
-
 def given_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """The user's own Spark configuration; `spark-submit`'s options win."""
     if "PYSPARK_GATEWAY_PORT" in environ:
@@ -176,14 +169,13 @@ def logging_settings(environ: Mapping[str, str], settings: Mapping[str, str], *,
 
     A log4j 2 configuration of the user's, in `settings` or in Spark's configuration folder, wins.
     """
-    name, debug = "spark.driver.extraJavaOptions", environ.get("HIVESINK_DEBUG")
+    name = "spark.driver.extraJavaOptions"
     options = [settings.get(name, "-Djava.net.preferIPv4Stack=true")]
     folder = _spark_conf(environ)
     if _LOG4J not in options[0] and not (folder and any(folder.glob("log4j2*"))):
-        kind = "debug" if debug else "quiet" if quiet else "errors"
+        kind = "debug" if environ.get("HIVESINK_DEBUG") else "quiet" if quiet else "errors"
         options.append(f"-D{_LOG4J}={log4j_file(kind).as_uri()}")
-    progress = {"spark.ui.showConsoleProgress": "true"} if debug else {}
-    return {**progress, name: " ".join(options)}
+    return {name: " ".join(options)}
 
 
 def log4j_file(kind: str) -> Path:

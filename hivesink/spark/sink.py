@@ -12,7 +12,7 @@ from hivesink.core.manifest import REPLAYS
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import require_outside
-from hivesink.spark import shipping
+from hivesink.spark.batchjobs import ship
 from hivesink.spark.query import HiveQuery, newest, queries
 from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Running, trigger_interval
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from hivesink.sink.commit.committed import Committed
-    from hivesink.sink.commit.committer import Committer
 
 logger = logging.getLogger("hivesink")
 
@@ -35,20 +34,17 @@ _TRIGGERS = {"processingTime", "availableNow", "once"}
 class HiveSink:
     """Writes a stream into a Hive table, each event exactly once.
 
-        sink = HiveSink.for_table(spark, "demo.userinfo", writer="userinfo")
-        query = sink.start(events, checkpoint="…", trigger={"processingTime": "5 seconds"})
+        query = HiveSink.for_table(spark, "demo.userinfo", writer="userinfo").start(events, checkpoint="…")
 
     `events.writeStream.foreachBatch(sink)` works as well: recovery then begins at the first batch, a failed
     registration raises at once, and nothing is retried while no data comes.
     """
 
     def __init__(self, spark: SparkSession, setup: wiring.OpenedWriter) -> None:
-        shipping.ship(spark)
-        shipping.ship_own(spark, setup.spec.config)
+        ship(spark, setup.spec.config)
         self._spark = spark
         self.setup = setup
-        """The sink's parts: log, store, registrar, table."""
-        self._run = QueryRun(spark, setup, tolerant=False)
+        self._run = QueryRun(spark, setup)
         self._query: HiveQuery | None = None
 
     @classmethod
@@ -65,35 +61,25 @@ class HiveSink:
     ) -> HiveSink:
         """The sink for `table` (`database.name`), with the settings in its TBLPROPERTIES; `options` win over those.
 
-        `writer` names this ingest and its log; under `hivesink run` it defaults to the job file's stem.
-        `metastore` is a Thrift URI or several, or `hiveserver2://host:port`; by default `$HIVESINK_METASTORE`, then
-        the session's own `hive.metastore.uris`, then `hive-site.xml`'s. Errors about a history that doesn't follow say
-        when to set `append`, to an epoch's number. `on_commit` gets a `Committed` after every batch; an error that it
-        raises ends the query, whose batch is committed all the same.
+        `writer` names this ingest and its log (`hivesink run`: by default the job file's stem). `metastore` is a Thrift
+        URI or several, or `hiveserver2://host:port`; by default `$HIVESINK_METASTORE`, then the session's own
+        `hive.metastore.uris`, then `hive-site.xml`'s. Errors about a history say when to set `append`, to an epoch's
+        number. `on_commit` gets a `Committed` after every batch; what it raises ends the query, not the batch.
 
         Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable;
         LogOfAnotherTable, TableMadeAgain, FilesUnknown if the log and the table don't belong together.
         """
-        if type(spark).__module__.startswith("pyspark.sql.connect"):
-            msg = "Spark Connect"
-            raise Unsupported(msg, "the sink lives in the driver's process", "use a classic session")
         name = writer or os.environ.get("HIVESINK_WRITER")
         if not name:
-            problem = "writer is missing: name this ingest, as in HiveSink.for_table(spark, table, writer='clicks')"
-            raise InvalidOption((problem,))
+            raise InvalidOption(("writer is missing: name this ingest, as in for_table(…, writer='clicks')",))
         if name == REPLAYS:
-            problem = f"writer = {name!r} is the writer of `hivesink rejects replay`: name this ingest otherwise"
-            raise InvalidOption((problem,))
+            raise InvalidOption((f"writer = {name!r} is `hivesink rejects replay`'s: name this ingest otherwise",))
         if append is not None and (type(append) is not int or append < 0):
             raise InvalidOption((f"append = {append!r} is no epoch: give the epoch that the error names",))
         site = site_of(spark)
         uri = metastore or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris
         if not uri:
-            problem = (
-                "no metastore: point HIVE_CONF_DIR to the folder of hive-site.xml, set hive.metastore.uris in Spark's "
-                "Hive configuration, or pass metastore="
-            )
-            raise InvalidOption((problem,))
+            raise InvalidOption(("no metastore: set HIVE_CONF_DIR, or hive.metastore.uris, or pass metastore=",))
         kind = "hiveserver2" if uri.startswith(_BY_SQL) else "thrift"
         setup = wiring.OpenedWriter.open(
             table=TableName.parse(table),
@@ -106,11 +92,6 @@ class HiveSink:
             on_commit=on_commit,
         )
         return cls(spark, setup)
-
-    @property
-    def committer(self) -> Committer:
-        """The committer of the latest query."""
-        return self._run.committer
 
     def start(
         self,
@@ -126,47 +107,40 @@ class HiveSink:
         is as for `DataStreamWriter.trigger`; a text is its processingTime, and without it each batch begins when the
         last has ended. `name` is the query's in Spark.
 
-        Raises what recovery raises: another run at work (EpochTaken), a damaged log (LogDamaged), lost parts
-        (PartLost). Before a query or a new checkpoint exists, it raises what log and checkpoint reveal together
-        (ForeignHistory, CheckpointDiffers, LogMissing and others below), and
-        ColumnsDontFit if the stream can't fill the table; InvalidOption; Unsupported for other triggers, for a
-        checkpoint on this machine's disk with a cluster's master, and while a query of this sink still runs.
+        Raises, before a query or a new checkpoint exists, what recovery raises: another run at work (EpochTaken), a
+        damaged log (LogDamaged), lost parts (PartLost); what log and checkpoint reveal together (ForeignHistory,
+        CheckpointDiffers, LogMissing and others below); ColumnsDontFit if the stream can't fill the table;
+        InvalidOption; Unsupported for other triggers, for a checkpoint on this machine's disk with a cluster's master,
+        and while a query of this sink still runs.
         """
         if self._query is not None and self._query.isActive:
             msg = f"starting the sink of {self.setup.spec.target.name} twice"
             raise Unsupported(msg, "its query still runs", "stop it, or make a second sink with its own writer")
-        chosen = {"processingTime": trigger} if isinstance(trigger, str) else trigger or {"processingTime": "0 seconds"}
+        trigger = trigger or "0 seconds"
+        chosen = {"processingTime": trigger} if isinstance(trigger, str) else trigger
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use {sorted(_TRIGGERS)}")
         location = resolved_checkpoint(self._spark, checkpoint)
         require_outside(self.setup.spec.target.location, location, f"checkpoint {location}")
-        self._require_own(location)
-        run = QueryRun(events.sparkSession, self.setup, tolerant=True)
+        for other in queries():
+            if other.isActive and other.run.checkpoint and other.run.checkpoint.location == location:
+                self._require_same(other.run.setup, location)
+                table = self.setup.spec.target.name
+                logger.warning("the query into %s that runs in this process ends: its sink is started again", table)
+                # Spark would end it later, after this run has read the log that its last batch still writes.
+                other.handle.stop()
+        run = QueryRun(events.sparkSession, self.setup)
         writer = events.writeStream.foreachBatch(run).option("checkpointLocation", location).trigger(**chosen)
         plan = events._jdf.queryExecution().analyzed()  # noqa: SLF001  the only way to it
         run.begin(location, events.schema, plan, ends_early="processingTime" not in chosen)
         self._run = run
-        if name is not None:
-            writer = writer.queryName(name)
-        query = writer.start()
+        query = (writer if name is None else writer.queryName(name)).start()
         self._query = HiveQuery(query, run, interval=trigger_interval(query._jsq.streamingQuery()))  # noqa: SLF001  as above
         return self._query
 
-    def _require_own(self, checkpoint: str) -> None:
-        """End the query of this table and writer that runs with the checkpoint.
-
-        Raises InvalidOption where it is another sink's: Spark would end that in silence.
-        """
-        for query in queries():
-            if query.isActive and query.run.checkpoint == checkpoint:
-                self._require_same(query.run.setup, checkpoint)
-                name = self.setup.spec.target.name
-                logger.warning("the query into %s that runs in this process ends: its sink is started again", name)
-                # Spark would end it later, after this run has read the log that its last batch still writes.
-                query.handle.stop()
-
     def _require_same(self, other: wiring.OpenedWriter, checkpoint: str) -> None:
+        """Raises InvalidOption where the checkpoint is another sink's: Spark would end that in silence."""
         if other.context.log.location != self.setup.context.log.location:
             name, writer = other.spec.target.name, other.spec.identity.writer
             problem = f"checkpoint {checkpoint} is that of the query into {name} (writer {writer}), which runs, or ran "
@@ -186,6 +160,6 @@ class HiveSink:
                     self._require_same(other.run.setup, query.checkpoint)
             before = newest.get(self.setup.context.log.location)
             call = before.run.call if before else None
-            self._run = QueryRun(self._spark, self.setup, tolerant=False, query=query, call=call)
+            self._run = QueryRun(self._spark, self.setup, query, call)
             HiveQuery(query.handle, self._run, own=False, interval=trigger_interval(query.execution))
         self._run(batch, batch_id)

@@ -1,10 +1,11 @@
-"""The site as a Spark session sees it, and what only the driver's JVM knows about it."""
+"""What the driver's JVM says of the site; and Java's errors, which reach Python as texts with stack traces."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
@@ -13,42 +14,32 @@ from hivesink.core.partition import scheme
 from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-T = TypeVar("T")
+_JAVA = re.compile(r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*)(?:: (.*))?$", re.MULTILINE)
+_PYTHON = re.compile(r"^Traceback \(most recent call last\):\n(?:\s.*\n)*(\S.*)", re.MULTILINE)
+_CARRIERS = ("py4j.protocol.Py4J", "pyspark.errors.exceptions.")
+"""Errors of Python that pass on what Java raised."""
+_IN_TASK = re.compile(r"\(TID \d+\) \([^)]*\): ")
+"""Where Spark names a task that failed, before what it failed with."""
+_SENTENCE = re.compile(r"(?<=[^.]\.)\s+(?=[A-Z\[(])|\s+SQLSTATE: ")
+_FRAME = re.compile(r"^\s+(?:at |\.\.\. \d+ more).*\n?", re.MULTILINE)
+_HEAD, _ROOT = 1000, 300
+"""Characters of a long text that stay: its beginning, and of its root cause."""
 
 
 def site_of(spark: SparkSession) -> Site:
     """The site's files under the session's own Hadoop configuration, which wins. Raises SiteInvalid."""
     written = driver_jvm(spark).java.io.StringWriter()
-    hadoop_configuration(spark).writeXml(written)
+    spark.sparkContext._jsc.hadoopConfiguration().writeXml(written)  # noqa: SLF001  PySpark offers no other way
     return Site.load(os.environ).overlaid(str(written.toString()))
 
 
-def hadoop_configuration(spark: SparkSession) -> Any:
-    """The session's `org.apache.hadoop.conf.Configuration`, in the driver's JVM."""
-    return spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001  PySpark offers no other way
-
-
-def is_local(spark: SparkSession) -> bool:
-    """Whether tasks run in the driver's own JVM, on its own disks."""
-    return runs_here(str(spark.sparkContext.master))
-
-
-def runs_here(master: str) -> bool:
-    """Whether `master` stands for the driver's own process: `local-cluster[…]` starts others."""
-    return master == "local" or master.startswith("local[")
-
-
-def allowed_tries(spark: SparkSession) -> int:
-    """How often Spark runs a task that fails, before the job fails."""
-    if is_local(spark):
-        # Spark ignores the setting here; `local[2,4]` allows four tries.
-        _, _, tries = str(spark.sparkContext.master).rstrip("] ").partition(",")
-        return int(tries or 1)
-    return int(spark.sparkContext.getConf().get("spark.task.maxFailures") or 4)
+def runs_here(master: str | None) -> bool:
+    """Whether tasks run in the driver's own process, on its own disks: `local-cluster[…]` starts others."""
+    return master == "local" or str(master).startswith("local[")
 
 
 def resolved_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> str:
@@ -58,9 +49,10 @@ def resolved_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str])
     machine's: a driver started elsewhere would find no checkpoint there. To allow it, write `file:/…`.
     """
     place = os.fspath(checkpoint)
-    resolved = on_file_system(spark, place, lambda fs, path: str(fs.makeQualified(path).toString()))
+    with _on_file_system(spark, place) as (fs, path):
+        resolved = str(fs.makeQualified(path).toString())
     has_scheme = ":" in place.partition("/")[0]
-    if scheme(resolved) == "file" and not has_scheme and not is_local(spark):
+    if scheme(resolved) == "file" and not has_scheme and not runs_here(spark.sparkContext.master):
         what = f"the checkpoint {place!r} on this machine's disk, with the master {spark.sparkContext.master},"
         why = "a driver on another machine would begin anew"
         raise Unsupported(what, why, f"write hdfs://…, or {resolved} if the driver always runs here")
@@ -72,33 +64,29 @@ def check_encryption(spark: SparkSession, location: str, log: str) -> None:
 
     Raises Unsupported, StoreUnavailable.
     """
-
-    def is_encrypted(fs: Any, path: Any) -> bool:
-        # Only HDFS has zones.
-        if "getEZForPath" not in dir(fs):
-            return False
-        # The NameNode answers only for what exists; what is made there later is in the same zone.
-        while not fs.exists(path):
-            path = path.getParent()
-        return fs.getEZForPath(path) is not None
-
-    if on_file_system(spark, location, is_encrypted) and not on_file_system(spark, log, is_encrypted):
+    if _is_encrypted(spark, location) and not _is_encrypted(spark, log):
         msg = f"a log outside of an encryption zone, {log},"
         why = f"{location} is in such a zone, and the log holds partition values and offsets"
         raise Unsupported(msg, why, "set sink.log-location to a folder in a zone")
 
 
-def on_file_system(spark: SparkSession, location: str, act: Callable[[Any, Any], T]) -> T:
-    """Call `act` with Hadoop's FileSystem and Path of a location.
+def _is_encrypted(spark: SparkSession, location: str) -> bool:
+    with _on_file_system(spark, location) as (fs, path):
+        # Only HDFS has zones. The NameNode answers only for what exists; what is made there later is in the same zone.
+        has_zones, place = "getEZForPath" in dir(fs), path
+        while has_zones and not fs.exists(place):
+            place = place.getParent()
+        return has_zones and fs.getEZForPath(place) is not None
 
-    Raises InvalidOption for an unknown scheme, StoreUnavailable.
-    """
-    from py4j.protocol import Py4JJavaError
+
+@contextmanager
+def _on_file_system(spark: SparkSession, location: str) -> Iterator[tuple[Any, Any]]:
+    """Hadoop's FileSystem and Path of a location. Raises InvalidOption for an unknown scheme, StoreUnavailable."""
     from pyspark.errors import PySparkException
 
     path = driver_jvm(spark).org.apache.hadoop.fs.Path(location)
     try:
-        return act(path.getFileSystem(hadoop_configuration(spark)), path)
+        yield path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path  # noqa: SLF001  as above
     except (Py4JJavaError, PySparkException) as error:
         reason = str(getattr(error, "java_exception", error)).partition("\n")[0]
         if "UnsupportedFileSystemException" in reason:
@@ -113,38 +101,19 @@ def driver_jvm(spark: SparkSession) -> Any:
     return spark.sparkContext._jvm  # noqa: SLF001  PySpark offers no other way
 
 
-_JAVA = re.compile(r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*)(?:: (.*))?$", re.MULTILINE)
-_PYTHON = re.compile(r"^Traceback \(most recent call last\):\n(?:\s.*\n)*(\S.*)", re.MULTILINE)
-_CARRIERS = ("py4j.protocol.Py4J", "pyspark.errors.exceptions.")
-"""Errors of Python that pass on what Java raised."""
-_IN_TASK = re.compile(r"\(TID \d+\) \([^)]*\): ")
-"""Where Spark names a task that failed, before what it failed with."""
-_SENTENCE = re.compile(r"(?<=[^.]\.)\s+(?=[A-Z\[(])|\s+SQLSTATE: ")
-_FRAME = re.compile(r"^\s+(?:at |\.\.\. \d+ more).*\n?", re.MULTILINE)
-_HEAD, _ROOT = 1000, 300
-"""Characters of a long text that stay: its beginning, and of its root cause."""
-
-
 def short_java_error(text: str) -> str:
     """The root cause in a text with Java's stack trace, in a line: its class and its first sentence.
 
     Where Java passes on what Python raised, that is the root. A text without a trace gives its own first sentence.
     """
     python = [line for line in _PYTHON.findall(text) if not line.startswith(_CARRIERS)]
-    if python:
-        return _first_sentence(python[-1])
     java = [": ".join(filter(None, parts)) for parts in _JAVA.findall(text)]
     first = next((line for line in text.splitlines() if line.strip()), "(no message)")
-    return _first_sentence(java[-1] if java else first)
-
-
-def _first_sentence(line: str) -> str:
-    return _SENTENCE.split(_IN_TASK.split(line)[-1].strip(), maxsplit=1)[0]
+    root = (python or java or [first])[-1]
+    return _SENTENCE.split(_IN_TASK.split(root)[-1].strip(), maxsplit=1)[0]
 
 
 class _Brief(Py4JJavaError):  # type: ignore[misc]  # py4j has no types
-    """The same Java exception, with a text of its own."""
-
     def __init__(self, error: Py4JJavaError) -> None:
         super().__init__(error.errmsg, error.java_exception)
         self._text = without_frames(str(error))

@@ -1,3 +1,5 @@
+"""Settings: what is taken, what is refused and why, and which columns they may name."""
+
 from __future__ import annotations
 
 from datetime import timedelta
@@ -10,43 +12,54 @@ from hivesink.core.table import Array, Column, Primitive, SortKey, TableName, Ta
 from hivesink.errors import InvalidOption
 
 INTERVAL, DELAY = "sink.rolling-policy.check-interval", "sink.registration.max-delay"
-SUCCESS_FILE = "sink.partition-commit.success-file.name"
+SUCCESS_FILE, POLICIES = "sink.partition-commit.success-file.name", "sink.partition-commit.policy.kind"
+SPEC = TableSpec(
+    TableName("db", "t"),
+    (Column("id", Primitive.INT), Column("flag", Primitive.BOOLEAN), Column("tags", Array(Primitive.STRING))),
+    (Column("dt", Primitive.STRING),),
+)
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "texts", "told"),
     [
-        (INTERVAL, "0s"),
-        (INTERVAL, "0ms"),
-        (DELAY, "36501d"),
-        (DELAY, f"{10**20}ms"),
-        (SUCCESS_FILE, "."),
-        (SUCCESS_FILE, ".."),
-        (SUCCESS_FILE, "x"),
-        ("sink.log-location", "logs/events"),
-        ("sink.log-location", "file:logs"),
+        (INTERVAL, ["0s", "0ms"], "a duration above 0"),
+        (DELAY, ["36501d", f"{10**20}ms"], "a shorter duration"),
+        (SUCCESS_FILE, [".", "..", "x"], "a file name"),
+        ("sink.log-location", ["logs/events", "file:logs"], "a path"),
+        ("sink.sort-by", ["", "a,", "a,a desc", "desc desc,desc"], "columns, separated by commas, each once"),
+        (POLICIES, ["success-file", "metastore,custom", "metastore,own:A,own:B"], "metastore, and what else of"),
     ],
 )
-def test_a_value_that_can_not_work_is_refused(name: str, text: str) -> None:
-    with pytest.raises(InvalidOption, match=rf"^{name} = '{text}': write a "):
-        SinkConfig.parse({name: text})
+def test_values_that_can_not_work_are_refused(name: str, texts: list[str], told: str) -> None:
+    for text in texts:
+        with pytest.raises(InvalidOption, match=rf"^{name} = '{text}': write {told}"):
+            SinkConfig.parse({name: text})
 
 
-def test_a_job_may_refuse_to_wait_or_wait_for_a_century() -> None:
-    for text, days in (("0s", 0), ("36500d", 36_500)):
-        assert SinkConfig.parse({DELAY: text})[DELAY] == timedelta(days=days)
-
-
-@pytest.mark.parametrize("text", ["_SUCCESS", ".done", "..done", "_"])
-def test_a_success_file_is_hidden_from_readers(text: str) -> None:
-    assert SinkConfig.parse({SUCCESS_FILE: text})[SUCCESS_FILE] == text
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        # A job may refuse to wait, or wait for a century.
+        (DELAY, "0s", timedelta(0)),
+        (DELAY, "36500d", timedelta(days=36_500)),
+        *((SUCCESS_FILE, name, name) for name in ("_SUCCESS", ".done", "..done", "_")),
+        (
+            "sink.sort-by",
+            "A, b c DESC ,desc,d asc",
+            (SortKey("a"), SortKey("b c", descending=True), SortKey("desc"), SortKey("d")),
+        ),
+    ],
+)
+def test_values_at_their_limits(name: str, text: str, value: object) -> None:
+    assert SinkConfig.parse({name: text})[name] == value
 
 
 def test_a_jobs_own_options_must_all_be_settings_and_may_be_numbers() -> None:
     properties = {"sink.task-memory": "64MB", "comment": "of another tool"}
     config = SinkConfig.parse(properties, as_texts({"sink.log.retained-epochs": 10}))
     assert (config["sink.log.retained-epochs"], config["sink.task-memory"]) == (10, 64 * 1024 * 1024)
-    with pytest.raises(InvalidOption, match=r"did you mean sink\.on-bad-record") as told:
+    with pytest.raises(InvalidOption, match="on-bad-record is not a setting") as told:
         SinkConfig.parse(properties, as_texts({"on-bad-record": "drop", "sink.task-memory": -5}))
     assert "sink.task-memory = '-5'" in str(told.value)
 
@@ -65,49 +78,15 @@ def test_only_what_is_not_at_its_default_is_changed() -> None:
     assert SinkConfig.parse({}, config.changed) == config
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("success-file", "metastore must be among them"),
-        ("metastore,custom", "none of metastore, success-file, insert-event, or module:Class"),
-        ("metastore,own:A,own:B", "a single module:Class"),
-    ],
-)
-def test_commit_policies_that_are_refused(text: str, told: str) -> None:
-    with pytest.raises(InvalidOption, match=told):
-        SinkConfig.parse({"sink.partition-commit.policy.kind": text})
-
-
-SPEC = TableSpec(
-    TableName("db", "t"),
-    (Column("id", Primitive.INT), Column("flag", Primitive.BOOLEAN), Column("tags", Array(Primitive.STRING))),
-    (Column("dt", Primitive.STRING),),
-)
-
-
 @pytest.mark.parametrize("name", ["a.b.c", "", None])
 def test_what_is_no_name_of_a_table(name: Any) -> None:
     with pytest.raises(InvalidOption, match=r"database\.table"):
         TableName.parse(name)
 
 
-def test_sort_keys() -> None:
-    keys = (SortKey("a"), SortKey("b c", descending=True), SortKey("desc"), SortKey("d"))
-    assert SinkConfig.parse({"sink.sort-by": "A, b c DESC ,desc,d asc"})["sink.sort-by"] == keys
-
-
-@pytest.mark.parametrize("text", ["", "a,", "a,a desc", "desc desc,desc"])
-def test_sort_keys_that_are_refused(text: str) -> None:
-    with pytest.raises(InvalidOption, match=r"sink\.sort-by = '.*': write columns, separated by commas, each once"):
-        SinkConfig.parse({"sink.sort-by": text})
-
-
 def test_columns_of_all_settings_are_checked_at_once() -> None:
     config = SinkConfig.parse(
-        {
-            "sink.sort-by": "flag, nope, tags desc, dt",
-            "sink.timestamp-format": "gone=epoch-millis,dt=text",
-        }
+        {"sink.sort-by": "flag, nope, tags desc, dt", "sink.timestamp-format": "gone=epoch-millis,dt=text"}
     )
     with pytest.raises(InvalidOption) as refused:
         require_columns(SPEC, config)

@@ -38,7 +38,7 @@ def written(folder: Path, **files: str) -> Path:
 def test_both_folders(tmp_path: Path) -> None:
     hadoop = written(
         tmp_path / "hadoop",
-        core_site=properties({"fs.defaultFS": "hdfs://nn", "dfs.replication": "1"}),
+        core_site=properties({"fs.default.name": "hdfs://nn", "dfs.replication": "1"}),
         hdfs_site=properties({"dfs.replication": " 2 "}),
     )
     hive = written(tmp_path / "hive", hive_site=properties({"hive.metastore.uris": "thrift://a:1,thrift://b:2"}))
@@ -46,59 +46,47 @@ def test_both_folders(tmp_path: Path) -> None:
     assert site.hadoop == {"fs.defaultFS": "hdfs://nn", "dfs.replication": "2"}
     assert site.metastore_uris == "thrift://a:1,thrift://b:2"
     assert pickle.loads(pickle.dumps(site)) == site  # noqa: S301  its own bytes
-    assert Site.load({}) == Site.load({"HADOOP_HOME": "/nowhere", "HIVE_HOME": "/nowhere"}) == Site()
+    assert Site.load({}) == Site()
 
 
-def test_other_folders_stand_in_for_these(tmp_path: Path) -> None:
-    hive_site = properties({"metastore.thrift.uris": "thrift://four"})
-    written(tmp_path / "etc" / "hadoop", core_site=properties({"fs.default.name": "hdfs://old-name"}))
-    written(tmp_path / "conf", hive_site=hive_site)
-    site = Site.load({"HADOOP_HOME": str(tmp_path), "HIVE_HOME": str(tmp_path)})
-    assert (site.default_filesystem, site.metastore_uris) == ("hdfs://old-name", "thrift://four")
-    empty = written(tmp_path / "empty")
-    for variable in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR"):
-        environ = {variable: str(tmp_path / "conf"), "HIVE_CONF_DIR": str(empty)}
-        assert Site.load(environ).metastore_uris == "thrift://four"
+@pytest.mark.parametrize("variable", ["HADOOP_CONF_DIR", "SPARK_CONF_DIR"])
+def test_other_folders_stand_in_for_hives(tmp_path: Path, variable: str) -> None:
+    written(tmp_path / "conf", hive_site=properties({"metastore.thrift.uris": "thrift://four"}))
+    environ = {variable: str(tmp_path / "conf"), "HIVE_CONF_DIR": str(written(tmp_path / "empty"))}
+    assert Site.load(environ).metastore_uris == "thrift://four"
 
 
-def test_final_is_final(tmp_path: Path) -> None:
-    fixed = "<property><name>dfs.replication</name><value>3</value><final>true</final></property>"
-    folder = written(
-        tmp_path,
-        core_site=properties({}, fixed),
-        hdfs_site=properties({"dfs.replication": "1"}) + "<!-- too late -->",
-    )
-    assert Site.load({"HADOOP_CONF_DIR": str(folder)}).hadoop["dfs.replication"] == "3"
-
-
-def test_variables(tmp_path: Path) -> None:
-    folder = written(
-        tmp_path,
-        core_site=properties(
+FIXED = "<property><name>hadoop.a</name><value>3</value><final>true</final></property>"
+CORE: dict[str, tuple[str, dict[str, str]]] = {
+    "final": (properties({}, FIXED + FIXED.replace("3", "1")), {"hadoop.a": "3"}),
+    "variables": (
+        properties(
             {
                 "cluster": "blue",
                 "fs.defaultFS": "hdfs://${cluster}-${env.SITE}",
-                "hadoop.tmp.dir": "/tmp/${user.name}${env.NONE-/a}${env.EMPTY:-/b}${env.EMPTY-/c}",  # noqa: S108
+                "hadoop.user": "${user.name}${env.NONE-/a}${env.EMPTY:-/b}${env.EMPTY-/c}",
                 "hadoop.unknown": "${no.such} ${cluster} ${also.not}",
             }
         ),
-        hive_site=properties({"hive.metastore.uris": "thrift://${cluster}"}),
-    )
-    site = Site.load({"HADOOP_CONF_DIR": str(folder), "SITE": "north", "USER": "ann", "EMPTY": ""})
-    assert site.default_filesystem == "hdfs://blue-north"
-    assert site.hadoop["hadoop.tmp.dir"] == "/tmp/ann/a/b"  # noqa: S108
-    assert site.hadoop["hadoop.unknown"] == "${no.such} ${cluster} ${also.not}"
-    assert site.metastore_uris == "thrift://blue"
+        {
+            "cluster": "blue",
+            "fs.defaultFS": "hdfs://blue-north",
+            "hadoop.user": "ann/a/b",
+            "hadoop.unknown": "${no.such} ${cluster} ${also.not}",
+        },
+    ),
+    "included": (properties({"hadoop.a": "0"}, '<xi:include href="shared.xml"/>'), {"hadoop.a": "1"}),
+    # Hadoop's own `get` raises here, for whoever asks for one of the two.
+    "circular": (properties({"a": "${b}", "b": "${a}", "c": "1"}), {"a": "${b}", "b": "${a}", "c": "1"}),
+}
 
 
-def test_includes(tmp_path: Path) -> None:
-    written(tmp_path, shared=properties({"fs.defaultFS": "hdfs://shared", "hadoop.a": "1"}))
-    fallback = (
-        '<xi:include href="none.xml"><xi:fallback><property name="hadoop.b" value="2"/></xi:fallback></xi:include>'
-    )
-    written(tmp_path, core_site=properties({}, f'<xi:include href="shared.xml"/>{fallback}'))
-    site = Site.load({"HADOOP_CONF_DIR": str(tmp_path)})
-    assert site.hadoop == {"fs.defaultFS": "hdfs://shared", "hadoop.a": "1", "hadoop.b": "2"}
+@pytest.mark.parametrize("name", CORE)
+def test_a_file_is_read_as_hadoop_reads_it(tmp_path: Path, name: str) -> None:
+    text, hadoop = CORE[name]
+    folder = written(tmp_path, core_site=text, shared=properties({"hadoop.a": "1"}))
+    environ = {"HADOOP_CONF_DIR": str(folder), "SITE": "north", "USER": "ann", "EMPTY": ""}
+    assert Site.load(environ).hadoop == hadoop
 
 
 @pytest.mark.parametrize(
@@ -109,7 +97,7 @@ def test_includes(tmp_path: Path) -> None:
         ("<html/>", "<html>"),
         (properties({}, '<xi:include href="gone.xml"/>'), "gone.xml"),
         (properties({}, '<xi:include href="http://x/y.xml"/>'), "http://x/y.xml"),
-        (properties({}, '<xi:include href="core-site.xml"/>'), "only other files"),
+        (properties({}, '<xi:include href="core-site.xml"/>'), "recursive include"),
     ],
 )
 def test_what_is_wrong_names_the_file(tmp_path: Path, text: str, said: str) -> None:
@@ -154,12 +142,6 @@ def test_hadoop_itself_reads_the_same(tmp_path: Path, spark: SparkSession) -> No
         name: site.hadoop.get(name) for name in names if name != "fs.default.name"
     }
     assert conf.get("fs.defaultFS") == site.default_filesystem == "hdfs://an-old-name"
-
-
-def test_what_refers_to_itself_stays_as_it_is(tmp_path: Path) -> None:
-    # Hadoop's own `get` raises here, for whoever asks for one of the two.
-    written(tmp_path, core_site=properties({"a": "${b}", "b": "${a}", "c": "1"}))
-    assert Site.load({"HADOOP_CONF_DIR": str(tmp_path)}).hadoop == {"a": "${b}", "b": "${a}", "c": "1"}
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

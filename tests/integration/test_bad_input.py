@@ -36,13 +36,6 @@ def said(error: BaseException, *parts: str) -> None:
         assert part in text
 
 
-class RemoteSession:
-    """What `SparkSession.builder.remote(…)` hands out, as far as its name goes: its packages aren't installed."""
-
-
-RemoteSession.__module__ = "pyspark.sql.connect.session"
-
-
 def test_arguments_of_a_sink(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HIVESINK_WRITER", raising=False)
     stage.create()
@@ -61,9 +54,6 @@ def test_arguments_of_a_sink(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> N
     table: Any = None
     with pytest.raises(errors.InvalidOption):
         HiveSink.for_table(stage.spark, table, writer="stage", metastore=stage.uri)
-    session: Any = RemoteSession()
-    with pytest.raises(errors.Unsupported, match="Spark Connect"):
-        HiveSink.for_table(session, stage.table, writer="stage")
 
 
 def test_arguments_of_a_start(stage: Stage) -> None:

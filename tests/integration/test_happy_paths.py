@@ -80,7 +80,7 @@ def test_plain_foreach_batch_with_one_sink_object_over_two_runs_and_two_checkpoi
     run(str(stage.checkpoint), sink)
     assert stage.ids() == list(range(20))
     # A checkpoint of its own, so that a path kept from the last run would be the wrong one.
-    run(str(stage.folder / "another one"), stage.sink(append=sink.committer.head))
+    run(str(stage.folder / "another one"), stage.sink(append=sink._run.committer.head))
     assert stage.ids() == sorted([*range(20), *range(20)])
 
 

@@ -71,13 +71,13 @@ def test_epochs_go_on_without_the_metastore_and_all_is_readable_after(
         apart.put(range(10, 20))
         apart.put_text(NEW_DAY)
         query.processAllAvailable()
-        assert sink.committer.head == 3
-        assert "can't answer" in str(sink.committer.waiting)
+        assert sink._run.committer.head == 3
+        assert "can't answer" in str(sink._run.committer.waiting)
         assert apart.checkpoint.joinpath("commits/2").exists()
         assert not list((stage.folder / "table").rglob("dt=2024-02-01/part-*"))
         mortal.start()
         # No data comes: the timer finishes what waits.
-        wait_until(lambda: sink.committer.waiting is None)
+        wait_until(lambda: sink._run.committer.waiting is None)
         assert readable(apart, stage) == [*range(20), 100]
     finally:
         query.stop()
@@ -111,7 +111,7 @@ def test_a_metastore_that_stops_in_the_last_epoch_makes_the_run_fail_and_the_nex
     with pytest.raises(errors.MetastoreUnreachable) as told:
         apart.drain(sink)
     assert "\n" not in str(told.value)
-    assert sink.committer.head == 3
+    assert sink._run.committer.head == 3
     mortal.start()
     # A run without any news.
     apart.drain()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink.core.manifest import recorded
@@ -19,10 +17,6 @@ from hivesink.logs import commit_log
 from tests.integration.stage import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame
-
     from hivesink.sink.commit.committed import Committed
     from tests.integration.stage import Stage, Topic
 
@@ -121,48 +115,6 @@ def test_sparks_own_watermark_commits_too(stage: Stage) -> None:
     finally:
         query.stop()
     assert stage.ids() == [1, 2]
-
-
-POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
-
-
-@contextmanager
-def policy(stage: Stage, name: str) -> Iterator[None]:
-    """What the session says of several watermarks meanwhile."""
-    stage.spark.conf.set(POLICY, name)
-    try:
-        yield
-    finally:
-        stage.spark.conf.unset(POLICY)
-
-
-def two_sources(stage: Stage) -> DataFrame:
-    rows = [stage.lines().selectExpr("from_json(value, 'id BIGINT, at TIMESTAMP') AS r").select("r.*") for _ in "ab"]
-    one, other = (decoded.withWatermark("at", "1 second") for decoded in rows)
-    return one.union(other)
-
-
-def test_the_checkpoint_says_which_of_several_watermarks_counts(stage: Stage) -> None:
-    stage.create(columns=COLUMNS, properties=HOURLY)
-    stage.put_text(line(1, "03:10:00"))
-    told = f"{POLICY} = max, in the checkpoint or the session"
-    with policy(stage, "MAX"), pytest.raises(InvalidOption, match=told):
-        stage.begin(stage.sink(), two_sources(stage))
-    assert not stage.checkpoint.exists()
-    # Spark takes its settings when a query starts.
-    with policy(stage, "max"):
-        writer = two_sources(stage).writeStream.foreachBatch(stage.sink()).trigger(processingTime="100 milliseconds")
-        plain = writer.option("checkpointLocation", str(stage.checkpoint)).start()
-    with pytest.raises(StreamingQueryException):
-        plain.processAllAvailable()
-    with pytest.raises(InvalidOption, match=told):
-        stage.begin(stage.sink(), two_sources(stage))
-    stage.forget_checkpoint()
-    stage.drain(stage.sink(), two_sources(stage))
-    stage.put_text(line(2, "04:10:00"))
-    with policy(stage, "max"):
-        stage.drain(stage.sink(), two_sources(stage))
-    assert stage.ids() == [1, 1, 2, 2]
 
 
 @pytest.mark.long

@@ -46,7 +46,8 @@ def wait_through_a_kill(stage: Stage, numbers: range) -> None:
     """As a kill leaves it: Spark's own handle ends the query without the sink's end."""
     query = waits(stage, numbers, WAIT)
     query.handle.stop()
-    query._end_timer()
+    query._ended.set()
+    query._timer.join()
 
 
 def test_the_rows_of_many_epochs_become_one_file_a_partition(stage: Stage) -> None:

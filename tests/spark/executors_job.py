@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, session, sources
 from hivesink.errors import HiveSinkError
-from hivesink.spark import shipping
+from hivesink.spark import batchjobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,7 +87,7 @@ def main() -> None:
     print(json.dumps({"homes": sorted({file for pair in homes for file in pair}), "attempts": attempts}), flush=True)
 
     sys.stdin.readline()
-    vars(shipping)["VERSION"] = "9.9.9"
+    vars(batchjobs)["VERSION"] = "9.9.9"
     try:
         run()
     except HiveSinkError as error:

@@ -1,26 +1,31 @@
-"""After a batch of small records, Spark's limit on a batch's bytes is lifted, and few of them are read in few tasks."""
+"""How much a job's tasks read, the code that they get, and what they do with an error of the sink's."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import zipfile
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pyspark
 import pytest
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.manifest import Rows
 from hivesink.errors import NotWritable, StoreUnavailable
 from hivesink.sink.task.messages import TaskFailure, TaskReport
-from hivesink.spark import batchjobs, shipping
-from hivesink.spark.batchjobs import A_TASK, BYTES, BYTES_A_TASK, MOST, ROWS, UNLIMITED, RecordSizes
+from hivesink.spark import batchjobs
+from hivesink.spark.batchjobs import A_TASK, BYTES, BYTES_A_TASK, MOST, ROWS, UNLIMITED, BatchJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 OWN = "1000000"
 
@@ -34,35 +39,34 @@ def own_session(spark: SparkSession) -> Iterator[SparkSession]:
     made.conf.unset(BYTES)
 
 
+def jobs(spark: SparkSession, tasks: int = 2) -> BatchJobs:
+    made = BatchJobs(spark, Mock())
+    made.tasks = tasks
+    return made
+
+
 def report(largest: int) -> TaskReport:
     return TaskReport(0, 0, Rows(), largest=largest)
 
 
+@pytest.mark.spark
 def test_the_limit_follows_the_largest_record_of_the_batch_before(own_session: SparkSession) -> None:
-    rows, limit = own_session.range(1), RecordSizes(2)
+    rows, limited = own_session.range(1), jobs(own_session)
     fitting = MOST // int(own_session.conf.get(ROWS) or 0)
     found = []
-    for reports in ([], [report(10), report(fitting)], [report(0)], [report(10), report(fitting + 1)], [report(10)]):
-        limit.learn(reports)
-        limit.prepare(rows, None)
+    for largest in ([], [10, fitting], [0], [10, fitting + 1], [10]):
+        limited.learn(map(report, largest))
+        limited.sized(rows, None)
         found.append(own_session.conf.get(BYTES))
     assert found == [OWN, UNLIMITED, UNLIMITED, OWN, UNLIMITED]
 
 
-def test_a_spark_without_a_limit_gets_none(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    unknown = "spark.sql.execution.arrow.noSuchLimit"
-    monkeypatch.setattr("hivesink.spark.batchjobs.BYTES", unknown)
-    rows, limit = spark.range(1), RecordSizes(2)
-    limit.learn([report(10)])
-    limit.prepare(rows, None)
-    assert spark.conf.get(unknown, "none") == "none"
-
-
+@pytest.mark.spark
 def test_few_small_records_are_read_in_few_tasks(spark: SparkSession) -> None:
-    rows, sizes = spark.range(0, 8, 1, 8), RecordSizes(4)
+    rows, sizes = spark.range(0, 8, 1, 8), jobs(spark, 4)
 
     def tasks(records: int | None) -> int:
-        return sizes.prepare(rows, records).rdd.getNumPartitions()
+        return sizes.sized(rows, records).rdd.getNumPartitions()
 
     # Nothing is known of the first batch's records.
     assert tasks(1) == 8
@@ -95,7 +99,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., TaskReport]:
     def run(error: Raised, attempt: int, tries: int) -> TaskReport:
         context = SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 17, attemptNumber=lambda: attempt)
         monkeypatch.setattr(pyspark.TaskContext, "get", lambda: context)
-        (batch,) = batchjobs.write_rows(iter(()), shipping.sealed((None, Tools(error), tries)))
+        (batch,) = batchjobs.perform(iter(()), batchjobs.sealed((None, Tools(error), tries)))
         return TaskReport.decode(batch.column(0)[0].as_py())
 
     return run
@@ -126,10 +130,59 @@ def test_an_error_is_raised_only_where_another_try_may_help(
 def test_an_executor_with_another_version_reports_that(
     task: Callable[..., TaskReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sealed = shipping.sealed(None)
-    monkeypatch.setattr(shipping, "VERSION", "0.0.9")
-    monkeypatch.setattr(shipping, "sealed", lambda _: sealed)
+    sealed = batchjobs.sealed(None)
+    monkeypatch.setattr(batchjobs, "VERSION", "0.0.9")
+    monkeypatch.setattr(batchjobs, "sealed", lambda _: sealed)
     failure = task(FULL, 0, 4).failure
     assert failure is not None
     assert "imports 0.0.9" in failure.message
     assert not failure.retryable
+
+
+IMPORTS = """
+import importlib, pkgutil, sys, hivesink
+for module in pkgutil.walk_packages(hivesink.__path__, "hivesink."):
+    importlib.import_module(module.name)
+from hivesink.jvm.jars import HIVE_CLIENT
+from hivesink.spark.batchjobs import zipped
+from pathlib import Path
+Path(sys.argv[1]).write_bytes(zipped())
+print(hivesink.spark.sink.__file__, len(HIVE_CLIENT.coordinates))
+"""
+
+
+def test_the_zip_is_the_package_without_its_servers_and_makes_itself_again(tmp_path: Path) -> None:
+    first, again = tmp_path / "hivesink-1.zip", tmp_path / "again.zip"
+    first.write_bytes(batchjobs.zipped())
+    environment = {**os.environ, "PYTHONPATH": str(first), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, str(again)],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    where, jars = done.stdout.split()
+    assert where == f"{first}/hivesink/spark/sink.py"
+    assert int(jars) > 0
+    assert again.read_bytes() == first.read_bytes()
+    with zipfile.ZipFile(first) as archive:
+        packages = {name.split("/")[1] for name in archive.namelist()}
+    assert {"core", "sink", "spark"} <= packages
+    assert not {"cli", "embedded"} & packages
+
+
+def test_tasks_need_no_more_than_the_environment_that_make_dist_makes() -> None:
+    script = "import sys, hivesink.spark.sink; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert {"pyarrow", "msgspec", "numpy"} <= set(done.stdout.split())
+    others = {"click", "hive_metastore", "puresasl", "pyhive", "rich", "sqlglot", "TCLIService", "thrift", "typer"}
+    assert not others & set(done.stdout.split())
+
+
+@pytest.mark.spark
+def test_local_tasks_need_no_zip(spark: SparkSession) -> None:
+    before = spark.sparkContext.listFiles
+    batchjobs.ship(spark, SinkConfig.parse({}))
+    assert spark.sparkContext.listFiles == before

@@ -10,14 +10,14 @@ import pytest
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.errors import CheckpointUnreadable
-from hivesink.spark.checkpoint import Checkpoint, batch_ref, next_batch, next_watermark, pinned_setting
+from hivesink.spark.checkpoint import Checkpoint, batch_ref, next_batch, next_watermark
 from hivesink.spark.rebuild import files_of
 from tests.inmemory.filesystem import MemoryFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hivesink.core.offsets import TopicIds
+    from hivesink.core.offsets import SourceOffset, TopicIds
 
 FOUR = datetime(2024, 1, 2, 4, tzinfo=timezone.utc)
 METADATA = '{"batchWatermarkMs":17,"batchTimestampMs":1763692800000,"conf":{}}'
@@ -48,57 +48,57 @@ def test_the_ids_of_the_topics_that_a_query_began_with_are_replaced_as_a_whole()
         stored({"hivesink-topics": b""}).topics()
 
 
-def test_a_kafka_batch_is_read_with_the_start_that_the_batch_before_ended_at() -> None:
-    files = {"offsets/3": offsets('{"t":{"0":5,"1":7}}'), "offsets/4": offsets('{"t":{"1":9,"0":6}}')}
-    ref = batch_ref("q", BatchId(4), stored(files))
-    assert ref.start == (KafkaOffset.of({"t": {"0": 5, "1": 7}}),)
-    assert ref.end == (KafkaOffset.of({"t": {"0": 6, "1": 9}}),)
-
-
-@pytest.mark.parametrize("lead", [b"", b"\0"])
-def test_the_first_kafka_batch_starts_where_the_source_says_that_it_began(lead: bytes) -> None:
-    files = {"offsets/0": offsets('{"t":{"0":5}}'), "sources/0/0": lead + b'v1\n{"t":{"0":2}}'}
-    assert batch_ref("q", BatchId(0), stored(files)).start == (KafkaOffset.of({"t": {"0": 2}}),)
-
-
-def test_the_first_batch_without_such_a_file_starts_at_the_beginning() -> None:
-    files = {"offsets/0": offsets('{"t":{"0":5}}')}
-    assert batch_ref("q", BatchId(0), stored(files)).start == (NoOffset(),)
+def at(offset: int) -> tuple[KafkaOffset, ...]:
+    return (KafkaOffset.of({"t": {"0": offset}}),)
 
 
 def entry(path: str, batch: int) -> str:
     return json.dumps({"path": path, "timestamp": 1, "batchId": batch})
 
 
-def test_a_file_batch_is_known_by_its_paths_not_by_its_counter() -> None:
-    def ref(path: str) -> tuple[object, ...]:
-        files = {
-            "offsets/0": offsets('{"logOffset":0}'),
-            "offsets/1": offsets('{"logOffset":2}'),
-            "sources/0/1": f"v1\n{entry(path, 1)}".encode(),
-            "sources/0/2": f"v1\n{entry('c', 2)}\n{entry('d', 2)}".encode(),
-        }
-        found: tuple[object, ...] = batch_ref("q", BatchId(1), stored(files)).end
-        return found
-
-    assert ref("a") != ref("b")
-    (end,) = ref("a")
-    assert isinstance(end, FilesOffset)
-    assert (end.counter, end.files) == (2, 3)
+def files_end(path: str = "b") -> dict[str, bytes]:
+    """A batch 1 of file log offsets 1 and 2, which begins with this path."""
+    return {
+        "offsets/0": offsets('{"logOffset":0}'),
+        "offsets/1": offsets('{"logOffset":2}'),
+        "sources/0/1": f"v1\n{entry(path, 1)}".encode(),
+        "sources/0/2": f"v1\n{entry('c', 2)}\n{entry('d', 2)}".encode(),
+    }
 
 
-def test_a_compacted_file_log_gives_the_same_answer() -> None:
-    plain = {"offsets/0": offsets('{"logOffset":1}'), "sources/0/0": f"v1\n{entry('a', 0)}".encode()}
-    plain["sources/0/1"] = f"v1\n{entry('b', 1)}".encode()
-    compact = {**plain}
-    del compact["sources/0/1"]
-    compact["sources/0/1.compact"] = f"v1\n{entry('a', 0)}\n{entry('b', 1)}".encode()
-    assert batch_ref("q", BatchId(0), stored(plain)) == batch_ref("q", BatchId(0), stored(compact))
+COMPACT = {**files_end(), "sources/0/2.compact": "\n".join(["v1", *map(entry, "abcd", (0, 1, 2, 2))]).encode()}
+del COMPACT["sources/0/1"], COMPACT["sources/0/2"]
+PATHS = FilesOffset.of(2, ((1, "b"), (2, "c"), (2, "d")))
 
 
-def test_another_sources_offset_is_compared_as_json_and_a_dash_is_none() -> None:
-    files = {"offsets/0": offsets('{"b": 1, "a": 2}', "-")}
-    assert batch_ref("q", BatchId(0), stored(files)).end == (OtherOffset('{"a":2,"b":1}'), NoOffset())
+@pytest.mark.parametrize(
+    ("batch", "files", "start", "end"),
+    [
+        (
+            4,
+            {"offsets/3": offsets('{"t":{"0":5,"1":7}}'), "offsets/4": offsets('{"t":{"1":9,"0":6}}')},
+            KafkaOffset.of({"t": {"0": 5, "1": 7}}),
+            KafkaOffset.of({"t": {"0": 6, "1": 9}}),
+        ),
+        # The first batch starts where the source says that it began, or at the beginning.
+        (0, {"offsets/0": offsets('{"t":{"0":5}}'), "sources/0/0": b'v1\n{"t":{"0":2}}'}, at(2)[0], at(5)[0]),
+        (0, {"offsets/0": offsets('{"t":{"0":5}}'), "sources/0/0": b'\0v1\n{"t":{"0":2}}'}, at(2)[0], at(5)[0]),
+        (0, {"offsets/0": offsets('{"t":{"0":5}}')}, NoOffset(), at(5)[0]),
+        # Other sources' offsets are compared as JSON; a dash is none.
+        (0, {"offsets/0": offsets('{"b": 1, "a": 2}')}, NoOffset(), OtherOffset('{"a":2,"b":1}')),
+        (0, {"offsets/0": offsets("-")}, NoOffset(), NoOffset()),
+        # Files are known by their paths, compacted or not.
+        (1, files_end(), FilesOffset(0, "", 0), PATHS),
+        (1, COMPACT, FilesOffset(0, "", 0), PATHS),
+    ],
+)
+def test_what_a_batch_covers(batch: int, files: Mapping[str, bytes], start: SourceOffset, end: SourceOffset) -> None:
+    ref = batch_ref("q", BatchId(batch), stored(files))
+    assert (ref.start, ref.end) == ((start,), (end,))
+
+
+def test_other_files_are_another_batch() -> None:
+    assert batch_ref("q", BatchId(1), stored(files_end("a"))).end != (PATHS,)
 
 
 @pytest.mark.parametrize(
@@ -127,41 +127,20 @@ def test_an_unknown_form_is_refused_by_name(data: bytes, reason: str) -> None:
         (b'v1\n{"nextBatchWatermarkMs":0}', None),
         (b"v1\n{}", None),
         (None, None),
+        (b"v3\n{}", "known is 'v1' or 'v2'"),
+        (b"v1\n", "its line"),
     ],
 )
-def test_a_batchs_end_says_what_watermark_comes_next(commit: bytes | None, want: datetime | None) -> None:
-    assert next_watermark(BatchId(7), stored({"commits/7": commit})) == want
-
-
-@pytest.mark.parametrize(("data", "reason"), [(b"v3\n{}", "known is 'v1' or 'v2'"), (b"v1\n", "its line")])
-def test_an_unknown_end_of_a_batch_is_refused_by_name(data: bytes, reason: str) -> None:
-    with pytest.raises(CheckpointUnreadable, match=f"commits/7.*{reason}"):
-        next_watermark(BatchId(7), stored({"commits/7": data}))
-
-
-@pytest.mark.parametrize(
-    ("data", "want"),
-    [
-        (b'v1\n{"batchWatermarkMs":0,"conf":{"spark.a":"max"}}\n-', "max"),
-        (b'v1\n{"conf":{"spark.b":"max"}}', None),
-        (b'v1\n{"batchWatermarkMs":0}', None),
-        (None, None),
-    ],
-)
-def test_a_batch_says_which_settings_bind_the_query(data: bytes | None, want: str | None) -> None:
-    assert pinned_setting(BatchId(7), "spark.a", stored({"offsets/7": data})) == want
-
-
-def test_settings_that_can_not_be_read_are_refused_by_name() -> None:
-    with pytest.raises(CheckpointUnreadable, match=r"offsets/7.*its line"):
-        pinned_setting(BatchId(7), "spark.a", stored({"offsets/7": b'v1\n{"conf":"nonsense"}'}))
+def test_a_batchs_end_says_what_watermark_comes_next(commit: bytes | None, want: datetime | str | None) -> None:
+    files = stored({"commits/7": commit})
+    if not isinstance(want, str):
+        assert next_watermark(BatchId(7), files) == want
+        return
+    with pytest.raises(CheckpointUnreadable, match=f"commits/7.*{want}"):
+        next_watermark(BatchId(7), files)
 
 
 KAFKA = {n: offsets(f'{{"t":{{"0":{n * 10}}}}}') for n in range(12)}
-
-
-def at(offset: int) -> tuple[KafkaOffset, ...]:
-    return (KafkaOffset.of({"t": {"0": offset}}),)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +165,6 @@ def at(offset: int) -> tuple[KafkaOffset, ...]:
 )
 def test_what_a_query_runs_first(files: Mapping[str, bytes], want: NextBatch) -> None:
     assert next_batch(stored(files)) == want
-
-
-@pytest.mark.parametrize("data", [b"", b"nonsense", b"[]", b"{}"])
-def test_a_damaged_id_is_refused_by_name(data: bytes) -> None:
-    with pytest.raises(CheckpointUnreadable, match="metadata"):
-        next_batch(stored({"metadata": data}))
 
 
 FILES = {
@@ -222,6 +195,7 @@ def test_nothing_is_missed_where_a_plan_has_one_source_twice() -> None:
 @pytest.mark.parametrize(
     ("name", "data"),
     [
+        *(("metadata", damaged) for damaged in (b"nonsense", b"[]", b"{}")),
         *((name, None) for name in ("metadata", "offsets/2", "sources/0/2", "sources/0/3")),
         *((name, b"") for name in ("metadata", "offsets/2", "offsets/3", "commits/3", "sources/0/2", "sources/0/3")),
         ("commits/3", b'v1\n{"next'),

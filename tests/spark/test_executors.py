@@ -40,6 +40,10 @@ class OtherHost(SparkWorker):
         return dataclasses.replace(launch, command=tuple(words))
 
 
+def site(cluster: Cluster, **own: str) -> dict[str, str]:
+    return {**os.environ, "HADOOP_CONF_DIR": str(cluster.conf), "HIVE_CONF_DIR": str(cluster.conf), **own}
+
+
 @pytest.fixture
 def other_host(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
     worker = OtherHost(tmp_path / "worker", 9, lambda: cluster.spark_master)
@@ -52,25 +56,14 @@ def other_host(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
 def test_tasks_import_the_drivers_package_and_each_row_is_written_once(cluster: Cluster, tmp_path: Path) -> None:
     target, feed = Target.create(cluster, own("executors")), Feed(cluster.kafka, own("executors"))
     feed.put(ROWS)
-    environment = {
-        **os.environ,
-        "HADOOP_CONF_DIR": str(cluster.conf),
-        "HIVE_CONF_DIR": str(cluster.conf),
-        "HIVESINK_MASTER": cluster.spark_master,
-        # The driver alone finds the package by this.
-        "PYTHONPATH": str(JOB.parents[2]),
-    }
+    # The driver alone finds the package by PYTHONPATH.
+    environment = site(cluster, HIVESINK_MASTER=cluster.spark_master, PYTHONPATH=str(JOB.parents[2]))
     (tmp_path / "job").mkdir()
+    command = [sys.executable, str(JOB), target.name, feed.topic, cluster.kafka, str(tmp_path / "job")]
+    pipe = subprocess.PIPE
     with (
         (tmp_path / "stderr").open("wb") as errors,
-        subprocess.Popen(
-            [sys.executable, str(JOB), target.name, feed.topic, cluster.kafka, str(tmp_path / "job")],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        ) as job,
+        subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=errors, text=True) as job,
     ):
         assert job.stdout is not None
         assert job.stdin is not None
@@ -79,13 +72,8 @@ def test_tasks_import_the_drivers_package_and_each_row_is_written_once(cluster: 
         said = json.loads(line)
         # Nobody has installed it for the executors: `hivesink-0.1.0-….zip` came by Spark's own way for Python files.
         assert all(".zip/hivesink/" in home for home in said["homes"]), said
-        assert said["attempts"] == [
-            "partition-0-attempt-0",
-            "partition-0-attempt-1",
-            "partition-1-attempt-0",
-            "partition-1-attempt-1",
-            "partition-2-attempt-0",
-        ]
+        tries = ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0))
+        assert said["attempts"] == [f"partition-{partition}-attempt-{number}" for partition, number in tries]
         target.check_once(ROWS)
 
         feed.put(10)
@@ -120,14 +108,8 @@ def test_what_make_dist_makes_is_all_that_executors_need(cluster: Cluster, tmp_p
         "    lambda _: (__import__('sys').prefix, __import__('hivesink').__file__)).collect())\n"
     )
     jars = fetch(kafka_connector(importlib.metadata.version("pyspark")))
-    environment = {
-        **os.environ,
-        "HADOOP_CONF_DIR": str(cluster.conf),
-        "HIVE_CONF_DIR": str(cluster.conf),
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYSPARK_PYTHON": "./env/bin/python",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
+    python = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./env/bin/python"}
+    environment = site(cluster, **python, SPARK_LOCAL_IP="127.0.0.1")
     version = hivesink.__version__
     options = {
         "--master": cluster.spark_master,
@@ -136,11 +118,8 @@ def test_what_make_dist_makes_is_all_that_executors_need(cluster: Cluster, tmp_p
         "--jars": ",".join(map(str, jars)),
         "--conf": "spark.cores.max=2",
     }
-    submit = [str(spark_home() / "bin" / "spark-submit")]
-    words = [word for pair in options.items() for word in pair]
-    done = subprocess.run(
-        [*submit, *words, str(job)], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = [f"{spark_home()}/bin/spark-submit", *(word for pair in options.items() for word in pair), str(job)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     prefix, package = done.stdout.split()[-2:]
     # Spark unpacks an archive into the executor's own working folder.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from hivesink.jvm import archive
-from hivesink.spark.daemon import ending_with_spark
-from hivesink.spark.session import LATE_COMPILING, start
+from hivesink.spark import daemon
+from hivesink.spark.session import LATE_COMPILING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,18 +55,8 @@ def test_spark_writes_checkpoints_without_a_process_for_each_file(spark: SparkSe
     assert str(chosen).endswith(".FileSystemBasedCheckpointFileManager")
 
 
-def test_a_users_own_class_for_checkpoints_stays(spark: SparkSession) -> None:
-    name, own = "spark.sql.streaming.checkpointFileManagerClass", "a.users.Own"
-    before = spark.conf.get(name)
-    try:
-        spark.conf.set(name, own)
-        assert start("tests", {"spark.master": str(spark.sparkContext.master)}).conf.get(name) == own
-    finally:
-        spark.conf.set(name, str(before))
-
-
 def test_a_worker_whose_socket_spark_has_closed_ends_in_silence(
-    capfd: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def serve(sock: socket.socket, authenticated: bool) -> int:
         assert authenticated
@@ -74,10 +64,11 @@ def test_a_worker_whose_socket_spark_has_closed_ends_in_silence(
             spark.write(b"the end of a task")
         return 0
 
+    monkeypatch.setattr(daemon, "serve", serve)
     for gone in (False, True):
         own, sparks = socket.socketpair()
         with own, sparks:
             if gone:
                 sparks.close()
-            assert ending_with_spark(serve)(own, True) == int(gone)
+            assert daemon.served(own, True) == int(gone)
     assert capfd.readouterr() == ("", "")

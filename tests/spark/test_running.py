@@ -20,7 +20,7 @@ from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.errors import SourceUnreachable
 from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.spark.query import HiveQuery, newest
-from hivesink.spark.running import Questions, is_marked, traits_of, trigger_interval, watermarks
+from hivesink.spark.running import Questions, is_marked, traits_of, trigger_interval
 from hivesink.spark.sources import ids_now
 
 if TYPE_CHECKING:
@@ -38,41 +38,8 @@ def rates(spark: SparkSession) -> DataFrame:
     return spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
 
 
-def source(events: DataFrame) -> InputTraits:
-    plan = events._jdf.queryExecution().analyzed()
-    return traits_of(plan, planned=False, ends_early=False)
-
-
-PLANS: dict[str, tuple[bool, Plan]] = {
-    "rows": (False, lambda one, _: one),
-    "filter": (False, lambda one, _: one.where("value > 1")),
-    "duplicates": (False, lambda one, _: one.dropDuplicates(["value", "timestamp"])),
-    "union": (False, lambda one, other: one.union(other)),
-    "a table": (False, lambda one, _: one.join(one.sparkSession.range(3), F.col("value") == F.col("id"))),
-    "an aggregated table": (
-        False,
-        lambda one, _: one.join(one.sparkSession.range(3).groupBy("id").count(), F.col("value") == F.col("id")),
-    ),
-    "distinct": (True, lambda one, _: one.sparkSession.sql("SELECT DISTINCT * FROM {one}", one=one)),
-    "except": (
-        True,
-        lambda one, _: one.sparkSession.sql("SELECT value FROM {one} EXCEPT SELECT id FROM range(3)", one=one),
-    ),
-    "windows": (True, lambda one, _: one.groupBy(F.window("timestamp", "1 minute")).count()),
-    "two streams": (True, lambda one, other: one.alias("a").join(other.alias("b"), F.expr("a.value = b.value"))),
-    "own state": (
-        True,
-        lambda one, _: one.groupBy("value").applyInPandasWithState(
-            lambda *_: iter(()), "value BIGINT", "n BIGINT", "append", "NoTimeout"
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", PLANS)
-def test_operators_that_hold_rows_back(spark: SparkSession, name: str) -> None:
-    holds_back, plan = PLANS[name]
-    assert source(plan(rates(spark), rates(spark))) == InputTraits(holds_back=holds_back)
+def analyzed(events: DataFrame) -> Any:
+    return events._jdf.queryExecution().analyzed()
 
 
 def kafka(spark: SparkSession, **options: str) -> DataFrame:
@@ -80,16 +47,50 @@ def kafka(spark: SparkSession, **options: str) -> DataFrame:
     return reader.options(**options).load()
 
 
-@pytest.mark.parametrize("option", ["maxFilesPerTrigger", "MAXBYTESPERTRIGGER", None])
-def test_limits_of_files(spark: SparkSession, tmp_path: Path, option: str | None) -> None:
-    events = spark.readStream.options(**{option: "7"} if option else {}).text(str(tmp_path))
-    assert source(events) == InputTraits(is_piecewise=option is not None)
+def numbers(one: DataFrame) -> DataFrame:
+    return one.sparkSession.range(3)
 
 
-def test_limits_of_kafka(spark: SparkSession) -> None:
-    assert source(kafka(spark)) == InputTraits()
-    assert source(kafka(spark, maxOffsetsPerTrigger="7")) == InputTraits()
-    assert source(kafka(spark, MINOFFSETSPERTRIGGER="7")) == InputTraits(defers=True)
+EQUAL = "value = id"
+HELD = InputTraits(holds_back=True)
+PLANS: dict[str, tuple[InputTraits, Plan]] = {
+    "rows": (InputTraits(), lambda one, _: one),
+    "filter": (InputTraits(), lambda one, _: one.where("value > 1")),
+    "duplicates": (InputTraits(), lambda one, _: one.dropDuplicates(["value", "timestamp"])),
+    "union": (InputTraits(), lambda one, other: one.union(other)),
+    "a table": (InputTraits(), lambda one, _: one.join(numbers(one), F.expr(EQUAL))),
+    "an aggregated table": (
+        InputTraits(),
+        lambda one, _: one.join(numbers(one).groupBy("id").count(), F.expr(EQUAL)),
+    ),
+    "distinct": (HELD, lambda one, _: one.sparkSession.sql("SELECT DISTINCT * FROM {one}", one=one)),
+    "except": (HELD, lambda one, _: one.sparkSession.sql("SELECT value FROM {one} EXCEPT SELECT 1", one=one)),
+    "windows": (HELD, lambda one, _: one.groupBy(F.window("timestamp", "1 minute")).count()),
+    "two streams": (HELD, lambda one, other: one.alias("a").join(other.alias("b"), F.expr("a.value = b.value"))),
+    "own state": (
+        HELD,
+        lambda one, _: one.groupBy("value").applyInPandasWithState(
+            lambda *_: iter(()), "value BIGINT", "n BIGINT", "append", "NoTimeout"
+        ),
+    ),
+    "files": (InputTraits(), lambda one, _: one.sparkSession.readStream.text("/")),
+    "limited files": (
+        InputTraits(is_piecewise=True),
+        lambda one, _: one.sparkSession.readStream.option("maxFilesPerTrigger", "7").text("/"),
+    ),
+    "limited bytes": (
+        InputTraits(is_piecewise=True),
+        lambda one, _: one.sparkSession.readStream.option("MAXBYTESPERTRIGGER", "7").text("/"),
+    ),
+    "kafka": (InputTraits(), lambda one, _: kafka(one.sparkSession, maxOffsetsPerTrigger="7")),
+    "deferred": (InputTraits(defers=True), lambda one, _: kafka(one.sparkSession, MINOFFSETSPERTRIGGER="7")),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_a_plan_says_of_its_input(spark: SparkSession, name: str) -> None:
+    traits, plan = PLANS[name]
+    assert traits_of(analyzed(plan(rates(spark), rates(spark))), planned=False, ends_early=False) == traits
 
 
 @pytest.mark.parametrize(
@@ -104,67 +105,55 @@ def test_limits_of_kafka(spark: SparkSession) -> None:
 def test_how_often_spark_asks(
     spark: SparkSession, tmp_path: Path, trigger: dict[str, Any], interval: timedelta | None
 ) -> None:
-    seen = []
     writer = rates(spark).writeStream.foreachBatch(lambda *_: None).option("checkpointLocation", str(tmp_path))
     query = writer.trigger(**trigger).start()
     try:
         execution = query._jsq.streamingQuery()
-        seen.append(trigger_interval(execution))
-        plan = execution.analyzedPlan()
-        assert traits_of(plan, planned=True, ends_early=interval is None) == InputTraits(True, interval is None)
+        assert trigger_interval(execution) == interval
+        traits = traits_of(execution.analyzedPlan(), planned=True, ends_early=interval is None)
+        assert traits == InputTraits(True, interval is None)
     finally:
         query.stop()
-    assert seen == [interval]
 
 
 WAITS, WORKS = "Waiting for next trigger", "Processing new data"
+SET_BACK = [(0, 1000), (20, 1020), (40, 1000), (60, 1020), (90, 1050), (110, 1070)]
 
 
-def test_two_looks_at_a_waiting_query_show_that_it_has_asked() -> None:
-    questions = Questions(timedelta(0))
-    assert [questions.look(text, tick, tick) for tick, text in enumerate([WAITS, WAITS, WORKS, WAITS, WAITS])] == [
-        None,
-        0,
-        None,
-        None,
-        3,
-    ]
-
-
-def test_it_asks_once_in_each_interval() -> None:
-    questions = Questions(timedelta(seconds=60))
-    assert [questions.look(WAITS, tick, tick) for tick in (0, 50, 100, 150)] == [None, -10, 40, 90]
-    assert Questions(None).look(WAITS, 0, 0) is None
-    once = Questions(None)
-    assert [once.look(WAITS, tick, tick) for tick in (0, 10)] == [None, None]
-
-
-def test_after_a_clock_was_set_back_it_waits_for_longer() -> None:
-    questions = Questions(timedelta(seconds=10))
-    looks = [(0, 1000), (20, 1020), (40, 1000), (60, 1020), (90, 1050), (110, 1070)]
-    assert [questions.look(WAITS, tick, wall) for tick, wall in looks] == [None, 0, None, None, 60, 90]
-    # What asks all the time waits for no clock.
-    always = Questions(timedelta(0))
-    assert [always.look(WAITS, tick, wall) for tick, wall in looks] == [None, 0, 20, 40, 60, 90]
+@pytest.mark.parametrize(
+    ("interval", "looks", "asked"),
+    [
+        (0, [(WAITS, 0, 0), (WAITS, 1, 1), (WORKS, 2, 2), (WAITS, 3, 3), (WAITS, 4, 4)], [None, 0, None, None, 3]),
+        (60, [(WAITS, tick, tick) for tick in (0, 50, 100, 150)], [None, -10, 40, 90]),
+        (None, [(WAITS, 0, 0), (WAITS, 10, 10)], [None, None]),
+        # After its clock was set back, Spark waits for longer, unless it asks all the time.
+        (10, [(WAITS, *look) for look in SET_BACK], [None, 0, None, None, 60, 90]),
+        (0, [(WAITS, *look) for look in SET_BACK], [None, 0, 20, 40, 60, 90]),
+    ],
+)
+def test_looks_at_a_query_show_when_it_has_asked(
+    interval: int | None, looks: list[tuple[str, float, float]], asked: list[float | None]
+) -> None:
+    questions = Questions(None if interval is None else timedelta(seconds=interval))
+    assert [questions.look(*look) for look in looks] == asked
 
 
 def test_a_watermark_counts_if_each_source_has_one(spark: SparkSession) -> None:
-    def marked(events: DataFrame) -> bool:
-        return is_marked(events._jdf.queryExecution().analyzed())
-
-    bare = spark.readStream.format("rate").load()
-    assert marked(rates(spark))
-    assert marked(rates(spark).union(rates(spark)).join(spark.range(3), F.col("value") == F.col("id")))
-    assert not marked(bare)
-    assert not marked(rates(spark).union(bare))
+    bare, own = spark.readStream.format("rate").load(), rates(spark)
     with_clause = "WITH w AS (SELECT * FROM {one}) SELECT timestamp, value FROM w UNION ALL SELECT * FROM w"
-    assert marked(spark.sql(with_clause, one=rates(spark)))
-    assert not marked(spark.sql(with_clause, one=bare))
     joined = bare.alias("a").join(bare.alias("b"), F.expr("a.value = b.value")).selectExpr("a.timestamp AS at")
-    assert not marked(joined.withWatermark("at", "1 minute"))
-    windows = rates(spark).groupBy(F.window("timestamp", "1 minute")).count().selectExpr("window.end AS at")
-    assert marked(windows.withWatermark("at", "1 minute"))
-    assert watermarks(rates(spark).union(rates(spark))._jdf.queryExecution().analyzed()) == 2
+    windows = own.groupBy(F.window("timestamp", "1 minute")).count().selectExpr("window.end AS at")
+    cases = [
+        (own, True),
+        (own.union(rates(spark)).join(spark.range(3), F.expr(EQUAL)), True),
+        (bare, False),
+        (own.union(bare), False),
+        (spark.sql(with_clause, one=own), True),
+        (spark.sql(with_clause, one=bare), False),
+        (joined.withWatermark("at", "1 minute"), False),
+        (windows.withWatermark("at", "1 minute"), True),
+    ]
+    assert [is_marked(analyzed(events)) for events, _ in cases] == [marked for _, marked in cases]
 
 
 class Away(SimpleNamespace):
@@ -233,7 +222,7 @@ def test_ctrl_c_ends_a_wait_by_nothing_but_itself(
         with pytest.raises(KeyboardInterrupt) as ended:
             handle.awaitTermination()
     finally:
-        handle._end_timer()
+        handle._ended.set()
         newest.pop("/log")
         query.stop()
     assert ended.value.__suppress_context__

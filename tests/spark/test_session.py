@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.errors import InvalidOption, JavaFailed
+from hivesink.errors import InvalidOption
 from hivesink.spark import settings
-from hivesink.spark.session import start
 from hivesink.spark.settings import choose, given_settings, logging_settings
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ def test_the_sites_files_say_all_that_is_needed(tmp_path: Path) -> None:
     site = conf(tmp_path, hive_metastore_uris=uris, fs_defaultFS="hdfs://ns", metastore_warehouse_dir="/w")
     settings = chosen({"HADOOP_CONF_DIR": site})
     names = (MASTER, URI, "spark.sql.warehouse.dir")
-    assert [settings[name] for name in names] == ["local[2]", uris, "hdfs://ns/w"]
+    assert [settings[name] for name in names] == ["local[2]", uris, "/w"]
 
 
 def test_who_wins(tmp_path: Path) -> None:
@@ -69,12 +67,11 @@ def test_who_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("master", "loopback"),
     [
-        ("local[3]", True),
-        ("spark://127.0.0.1:7077", True),
-        ("spark://localhost:7077", True),
-        ("spark://[::1]:7077", True),
-        ("spark://a.example:7077", False),
-        ("yarn", False),
+        *(
+            (master, True)
+            for master in ("local[3]", "spark://127.0.0.1:7077", "spark://localhost:7077", "spark://[::1]:1")
+        ),
+        *((master, False) for master in ("spark://a.example:7077", "yarn")),
     ],
 )
 def test_the_driver_is_on_the_loopback_only_beside_its_executors(master: str, *, loopback: bool) -> None:
@@ -101,27 +98,21 @@ def test_a_metastore_of_hive_4_gets_its_own_client(monkeypatch: pytest.MonkeyPat
     assert version not in there(hive=4)
 
 
-def test_the_users_own_jars_stay() -> None:
-    own = {"spark.jars": "mine.jar", "spark.driver.extraClassPath": "mine/*"}
-    cluster = there(own, kafka=True, master="spark://a.example:7077")
-    jars = cluster["spark.jars"].split(",")
-    assert jars[0] == "mine.jar"
-    assert any("spark-sql-kafka" in jar for jar in jars[1:])
-    assert cluster["spark.driver.extraClassPath"] == "mine/*"
-    # Local mode has the connector on its class path.
-    local = there(own, kafka=True)
-    *jars, last = local["spark.driver.extraClassPath"].split(":")
-    assert any("spark-sql-kafka" in jar for jar in jars)
-    assert (last, local["spark.jars"]) == ("mine/*", "mine.jar")
-
-
-def test_the_class_path_is_the_same_for_all_local_sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    name = "spark.driver.extraClassPath"
-    assert there(kafka=True)[name] == there()[name]
+def test_the_kafka_connector_is_beside_the_users_own_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    jars, path = "spark.jars", "spark.driver.extraClassPath"
+    own = {jars: "mine.jar", path: "mine/*"}
+    cluster, local = there(own, kafka=True, master="spark://a.example:7077"), there(own, kafka=True)
+    assert cluster[jars].startswith("mine.jar,")
+    assert "spark-sql-kafka" in cluster[jars]
+    assert cluster[path] == "mine/*"
+    # Local mode has the connector on its class path, which is the same for all local sessions.
+    assert local[path].endswith(":mine/*")
+    assert "spark-sql-kafka" in local[path]
+    assert local[jars] == "mine.jar"
+    assert there(kafka=True)[path] == there()[path]
     # Who never asked for Kafka fetches nothing.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert there()[name] == ""
-    assert "spark.jars" not in there(master="yarn")
+    assert (there()[path], jars in there(master="yarn")) == ("", False)
 
 
 def test_workers_of_this_machine_are_forked_ready_and_spoken_to_by_unix_sockets_where_their_path_is_short(
@@ -159,17 +150,3 @@ def test_spark_logs_errors_only_unless_the_user_says_otherwise(tmp_path: Path, m
     assert logging_settings({}, {name: own}) == {name: own}
     (tmp_path / "log4j2.properties").touch()
     assert "log4j2" not in logging_settings({"SPARK_CONF_DIR": str(tmp_path)}, {})[name]
-
-
-def test_a_machine_that_spark_cant_start_on_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
-    def ended(_: object) -> None:
-        message = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
-        raise PySparkRuntimeError(message)
-
-    monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
-    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", ended)
-    with pytest.raises(JavaFailed, match=r"^/\S+/bin/java ended before"):
-        start("x", {MASTER: "local[1]"})

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.errors import StoreUnavailable
-from hivesink.spark.site import allowed_tries, check_encryption, resolved_checkpoint, site_of
+from hivesink.spark.site import check_encryption, resolved_checkpoint, site_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,20 +49,3 @@ def test_the_sessions_own_settings_win_over_the_files(
     assert site.default_filesystem == "hdfs://by-the-files"
     assert site.hadoop["ipc.ping.interval"] == "7"
     assert site.metastore_uris == conf.get("hive.metastore.uris")
-
-
-@pytest.mark.parametrize(
-    ("master", "own", "tries"),
-    [
-        ("local", "7", 1),
-        ("local[*]", "7", 1),
-        ("local[2,4]", "7", 4),
-        ("local[2, 3]", None, 3),
-        ("spark://h:7077", None, 4),
-        ("local-cluster[2,1,1024]", "7", 7),
-    ],
-)
-def test_how_often_spark_tries_a_task(master: str, own: str | None, tries: int) -> None:
-    context = SimpleNamespace(master=master, getConf=lambda: SimpleNamespace(get=lambda _: own))
-    session: Any = SimpleNamespace(sparkContext=context)
-    assert allowed_tries(session) == tries
