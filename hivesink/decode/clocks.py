@@ -107,7 +107,7 @@ def wall_micros(instants: Micros, zone: ZoneInfo) -> tuple[Micros, Mask]:
     shifts = np.where(unsure, 0, np.array(firsts)).astype(np.int64)[block_of]
     rows = np.flatnonzero(unsure[block_of])
     singly, beyond = each(instants[rows].tolist(), shift)
-    shifts[rows], outside[rows] = [one or 0 for one in singly], outside[rows] | beyond
+    shifts[rows], outside[rows] = [gap or 0 for gap in singly], outside[rows] | beyond
     walls = instants + shifts
     return walls, outside | (walls < FIRST_MICROS) | (walls > LAST_MICROS)
 

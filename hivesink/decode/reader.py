@@ -57,7 +57,7 @@ class RowsReader:
         self._options = options
         self._columns = tuple(columns)
         self._schema = arrow_schema(columns)
-        self._sources = {name: one for name, one in options.sources.items() if not isinstance(one, JsonPath)}
+        self._sources = {name: source for name, source in options.sources.items() if not isinstance(source, JsonPath)}
         self._given = [column for column in columns if column.name not in self._sources]
         self._decoder = None if value is None else DECODERS[options.format](self._given, options)
         self._checked: pa.Schema | None = None
@@ -89,7 +89,7 @@ class RowsReader:
                 given = given.take(rows.good) if stream and rows.good is not None else given
                 arrays[name], wrong = self._surrounding(column, source, given)
             else:
-                indexes = [index for index, one in enumerate(batch.schema.names) if one.lower() == name]
+                indexes = [index for index, given in enumerate(batch.schema.names) if given.lower() == name]
                 given = batch.column(indexes[0])
                 arrays[name], wrong = convert(given, column.type, self._options.times(name))
             if not column.nullable and arrays[name].null_count:

@@ -122,34 +122,34 @@ class InvalidValue(ValueError):
         return BadRow(index, ".".join(self.path) or None, self.reason)
 
 
-def scaled(number: str, places: int, digits: int, kind: str) -> int:
-    """`number` times 10**`places`. Raises InvalidValue if that isn't whole, or has more than `digits` digits."""
-    if not places and len(number) < digits and number.removeprefix("-").isdecimal():
-        return int(number)
-    significant, power = _significant(number, places)
-    if not significant:
-        return 0
-    if power < 0:
-        raise InvalidValue(reason="more decimal places than " + kind if places else "not a whole number")
-    if len(significant) + power > digits:
-        raise InvalidValue(reason=f"out of range for {kind}")
-    value = int(significant + "0" * power)
-    return -value if number[0] == "-" else value
-
-
-def _significant(number: str, places: int) -> tuple[str, int]:
-    """The digits of `number` times 10**`places` without zeros around them, and the power of ten to multiply by."""
+def _shifted(number: str, places: int, digits: int) -> tuple[int | None, bool]:
+    """`number` times 10**`places`, cut towards 0, and whether that is whole; None: it has more than `digits` digits."""
     mantissa, _, exponent = number.lower().partition("e")
     whole, _, fraction = mantissa.removeprefix("-").partition(".")
     unscaled = (whole + fraction).lstrip("0")
     significant = unscaled.rstrip("0")
-    return significant, _exponent(exponent) - len(fraction) + len(unscaled) - len(significant) + places
+    if not significant:
+        return 0, True
+    magnitude = exponent.lstrip("+-").lstrip("0")
+    size = int(magnitude or 0) if len(magnitude) <= _EXPONENT_DIGITS else 10**_EXPONENT_DIGITS
+    size = -size if exponent.startswith("-") else size
+    power = size - len(fraction) + len(unscaled) - len(significant) + places
+    if len(significant) + power > digits:
+        return None, power >= 0
+    value = int(significant[:power] or 0) if power < 0 else int(significant + "0" * power)
+    return -value if number[0] == "-" else value, power >= 0
 
 
-def _exponent(text: str) -> int:
-    magnitude = text.lstrip("+-").lstrip("0")
-    value = int(magnitude or 0) if len(magnitude) <= _EXPONENT_DIGITS else 10**_EXPONENT_DIGITS
-    return -value if text.startswith("-") else value
+def scaled(number: str, places: int, digits: int, kind: str) -> int:
+    """`number` times 10**`places`. Raises InvalidValue if that isn't whole, or has more than `digits` digits."""
+    if not places and len(number) < digits and number.removeprefix("-").isdecimal():
+        return int(number)
+    value, is_whole = _shifted(number, places, digits)
+    if not is_whole:
+        raise InvalidValue(reason="more decimal places than " + kind if places else "not a whole number")
+    if value is None:
+        raise InvalidValue(reason=f"out of range for {kind}")
+    return value
 
 
 def integer(number: str, bits: int, kind: str) -> int:
@@ -230,21 +230,19 @@ def clock_of(text: str, kind: Primitive, rules: TimeRules) -> date | datetime:
 
 
 def _counted(number: str, unit: EpochUnit, kind: Primitive, rules: TimeRules) -> date | datetime:
-    significant, power = _significant(number, 0 if unit is EpochUnit.DAYS else _MICROS - unit.digits)
-    if significant and len(significant) + power > _MOST_DIGITS:
+    value, is_whole = _shifted(number, 0 if unit is EpochUnit.DAYS else _MICROS - unit.digits, _MOST_DIGITS)
+    if value is None:
         raise InvalidValue(reason=unit.too_far)
-    is_whole = power >= 0 or not significant
-    magnitude = int((significant[:power] if power < 0 else significant + "0" * power if significant else "") or 0)
-    count = -(magnitude + (not is_whole)) if number[0] == "-" else magnitude
     if unit is EpochUnit.DAYS:
         if not is_whole:
             raise InvalidValue(reason="not a whole number")
-        if not unit.lowest <= count <= unit.highest:
+        if not unit.lowest <= value <= unit.highest:
             raise InvalidValue(reason=unit.too_far)
-        day = date(1970, 1, 1) + timedelta(days=count)
+        day = date(1970, 1, 1) + timedelta(days=value)
         return day if kind is Primitive.DATE else datetime.combine(day, time())
-    if significant and magnitude < unit.near_micros:
+    if (value or not is_whole) and abs(value) < unit.near_micros:
         raise InvalidValue(reason=unit.too_near)
+    count = value - (number[0] == "-" and not is_whole)
     if not FIRST_MICROS <= count <= LAST_MICROS:
         raise InvalidValue(reason=unit.too_far)
     if rules.exact and not is_whole:

@@ -118,10 +118,10 @@ def _map_reader(arrow: pa.MapType, value: Any) -> _Nested:
 
     def read(spans: Spans) -> tuple[pa.Array, Mask] | None:
         def entries(raw: bytes) -> dict[str, Any]:
-            found = decoder.decode(raw)
-            if len(found) != spans.keys:
+            pairs = decoder.decode(raw)
+            if len(pairs) != spans.keys:
                 raise InvalidValue(reason="duplicate key")
-            return found
+            return pairs
 
         return None if spans.keys is None else parse_each(spans.raw(), entries, arrow)
 

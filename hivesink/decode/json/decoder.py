@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 # A chunk fits into a core's cache, unless its fixed cost would be too much for so few rows.
 _MOST_ROWS, _FEW_ROWS = 16384, 8192
 _CACHE_BYTES, _MOST_BYTES = 2 << 20, 8 << 20
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ABSENT = msgspec.Raw(b"null")
 """In place of a field that a record lacks."""
 
@@ -46,9 +48,8 @@ class JsonDecoder:
             raise ValueError(message)
         self._skips = options.tombstone is OnTombstone.SKIP
         self._exact = ExactDecoder(columns, options)
-        reader = JsonColumns(self._exact)
-        self.schema = reader.schema
-        self._shaped, self._keyed = ShapedDecoder(reader), KeyedDecoder(reader)
+        self._columns = JsonColumns(self._exact)
+        self._shaped = ShapedDecoder(self._columns)
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """`records` are binary, string or their large forms; null is a tombstone. Raises TypeError for other types."""
@@ -72,7 +73,7 @@ class JsonDecoder:
                 chunk = chunk.cast(pa.binary() if types.is_large_binary(chunk.type) else pa.string())
             # Text that may still hold any bytes.
             pieces += self._pieces(chunk.view(pa.string()), rows, bad) if len(rows) else ()
-        table = pa.Table.from_batches([batch for _, batch in pieces], self.schema)
+        table = pa.Table.from_batches([batch for _, batch in pieces], self._columns.schema)
         good = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
         if (good[1:] < good[:-1]).any():
             order = np.argsort(good, kind="stable")
@@ -90,7 +91,7 @@ class JsonDecoder:
         if not left.any():
             return
         records, rows = records.filter(pa.array(left)), rows[left]
-        batch, doubt = self._keyed.decode(records)
+        batch, doubt = keyed(self._columns, records)
         if not doubt.all():
             yield rows[~doubt], batch.filter(pa.array(~doubt))
         exact: list[list[Any]] = []
@@ -103,7 +104,7 @@ class JsonDecoder:
             except InvalidValue as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
                 bad.append(error.bad_row(row))
         if exact:
-            yield np.array(fitting, np.int64), exact_batch(exact, self.schema)
+            yield np.array(fitting, np.int64), exact_batch(exact, self._columns.schema)
 
 
 def exact_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -112,11 +113,11 @@ def exact_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class KeyedDecoder:
-    """Records of any shape, a chunk at once: msgspec finds the values of each record's fields.
+def keyed(columns: JsonColumns, records: pa.StringArray) -> tuple[pa.RecordBatch, Mask]:
+    """The columns of `records` of any shape, which may hold any bytes but no nulls, and the records in doubt.
 
-    A record without doubt has the values that the exact decoder gives it. Two things need proof, since msgspec reports
-    neither.
+    msgspec finds the values of each record's fields. A record without doubt has the values that the exact decoder gives
+    it. Two things need proof, since msgspec reports neither.
 
     *Each record is one value.* The records are joined by line feeds and decoded as one text. Each begins with `{` and
     ends with `}`. No string spans a line feed, so at each boundary an opening brace follows a closing one, which JSON
@@ -126,46 +127,33 @@ class KeyedDecoder:
     *No field is lost.* msgspec silently keeps the last of two fields of one name. So quotes are counted: two for each
     field, and those within values. A lost field leaves more in the text.
     """
-
-    def __init__(self, columns: JsonColumns) -> None:
-        self._columns = columns
-        self._decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-    def decode(self, records: pa.StringArray) -> tuple[pa.RecordBatch, Mask]:
-        """The columns of `records`, which may hold any bytes but no nulls, and the records in doubt."""
-        doubt = not_utf8(records)
-        if doubt.any():
-            records = pc.if_else(pa.array(doubt), "{}", records)
-        records = pc.utf8_trim(records, characters=" \t\r\n")
-        braced = pc.and_(pc.starts_with(records, "{"), pc.ends_with(records, "}"))
-        doubt |= mask_of(pc.invert(braced))
-        rows = self._rows(pc.if_else(braced, records, "{}"), doubt)
-        within = pa.array([b"".join(row.values()) for row in rows], pa.binary())
-        quotes = (pc.count_substring(text, '"').to_numpy() for text in (records, within))
-        doubt |= np.subtract(*quotes) != 2 * np.fromiter(map(len, rows), np.int64, len(rows))
-        spelled: dict[str, list[str]] = {}
-        for name in set[str]().union(*rows):
-            spelled.setdefault(name.lower(), []).append(name)
-        values: dict[str, Spans] = {}
-        for field, names in spelled.items():
-            if field in self._columns.readers:
-                values[field] = _field(rows, names, doubt)
-            elif not self._columns.ignore_unknown:
-                doubt |= [any(name in row for name in names) for row in rows]
-        batch, unfit = self._columns.read(values, len(records))
-        return batch, doubt | unfit
-
-    def _rows(self, records: pa.StringArray, doubt: Mask) -> list[dict[str, msgspec.Raw]]:
-        """The values of each record by the names of its fields; `doubt` has those that msgspec refuses, too."""
-        try:
-            rows = self._decoder.decode_lines(joined(records, "\n"))
-        except REFUSED:
-            rows = []
-        if len(rows) == len(records):
-            return rows
-        rows, refused = each(records.view(pa.binary()).to_pylist(), self._decoder.decode)
-        doubt |= refused
-        return [row or {} for row in rows]
+    doubt = not_utf8(records)
+    if doubt.any():
+        records = pc.if_else(pa.array(doubt), "{}", records)
+    records = pc.utf8_trim(records, characters=" \t\r\n")
+    braced = pc.and_(pc.starts_with(records, "{"), pc.ends_with(records, "}"))
+    doubt |= mask_of(pc.invert(braced))
+    records = pc.if_else(braced, records, "{}")
+    rows: list[dict[str, msgspec.Raw]] = []
+    with suppress(*REFUSED):
+        rows = _FIELDS.decode_lines(joined(records, "\n"))
+    if len(rows) != len(records):
+        singly, refused = each(records.view(pa.binary()).to_pylist(), _FIELDS.decode)
+        rows, doubt = [row or {} for row in singly], doubt | refused
+    within = pa.array([b"".join(row.values()) for row in rows], pa.binary())
+    quotes = (pc.count_substring(text, '"').to_numpy() for text in (records, within))
+    doubt |= np.subtract(*quotes) != 2 * np.fromiter(map(len, rows), np.int64, len(rows))
+    spelled: dict[str, list[str]] = {}
+    for name in set[str]().union(*rows):
+        spelled.setdefault(name.lower(), []).append(name)
+    values: dict[str, Spans] = {}
+    for field, names in spelled.items():
+        if field in columns.readers:
+            values[field] = _field(rows, names, doubt)
+        elif not columns.ignore_unknown:
+            doubt |= [any(name in row for name in names) for row in rows]
+    batch, unfit = columns.read(values, len(records))
+    return batch, doubt | unfit
 
 
 def _field(rows: list[dict[str, msgspec.Raw]], names: list[str], doubt: Mask) -> Spans:

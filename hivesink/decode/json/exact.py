@@ -18,31 +18,23 @@ from hivesink.decode.json.scan import NotJson, document, elements, members, unqu
 from hivesink.decode.values import NUMBER, DecodeOptions, InvalidValue, TimeRules
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Sequence
     from datetime import date, datetime
 
 _NUMBER = re.compile(NUMBER)
-
-
 _KINDS = {'"': "text", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
 
 
-def kind_of(raw: str) -> str:
-    """What JSON calls the value."""
-    return _KINDS.get(raw[0], "number")
-
-
-def fields(raw: str, names: Container[Any], *, ignore_unknown: bool) -> dict[str, str]:
+def _fields(raw: str, names: Container[Any], *, ignore_unknown: bool) -> dict[str, str]:
     """An object's members that match `names`, which are in lower case, without regard to case. Raises InvalidValue."""
     texts: dict[str, str] = {}
     for quoted, value in members(raw):
         name = unquote(quoted).lower()
-        if name in names:
-            if name in texts:
-                raise InvalidValue(reason="duplicate field").within(_shown(name))
+        is_known = name in names
+        if name in texts or not (is_known or ignore_unknown):
+            raise InvalidValue(reason="duplicate field" if is_known else "unknown field").within(_shown(name))
+        if is_known:
             texts[name] = value
-        elif not ignore_unknown:
-            raise InvalidValue(reason="unknown field").within(_shown(name))
     return texts
 
 
@@ -72,10 +64,11 @@ class Branch:
         """Its own, and those below it."""
         return (*self.columns, *(column for branch in self.below.values() for column in branch.all_columns()))
 
-    def pick(self, raw: str, texts: dict[int, str]) -> None:
+    def pick(self, raw: str, texts: dict[int, str], *, ignore_unknown: bool = True) -> None:
         """Put the JSON text of each column into `texts`; a path that leads nowhere, or through a null, has none.
 
-        Raises InvalidValue where a path leads into what is no object, or no array.
+        Raises InvalidValue where a path leads into what is no object, or no array. `ignore_unknown` speaks of the
+        fields of `raw` itself.
         """
         texts.update(dict.fromkeys(self.columns, raw))
         if not self.below or raw == "null":
@@ -83,38 +76,33 @@ class Branch:
         below: dict[str | int, str] = {}
         if names := [step for step in self.below if isinstance(step, str)]:
             if raw[0] != "{":
-                raise InvalidValue(reason=f"wrong type: {kind_of(raw)}, not an object")
-            below.update(fields(raw, names, ignore_unknown=True))
+                raise _wrong_type(raw, ", not an object")
+            below.update(_fields(raw, names, ignore_unknown=ignore_unknown))
         if len(names) < len(self.below):
             if raw[0] != "[":
-                raise InvalidValue(reason=f"wrong type: {kind_of(raw)}, not an array")
+                raise _wrong_type(raw, ", not an array")
             below.update(enumerate(elements(raw)))
-        self.descend(below, texts)
-
-    def descend(self, below: Mapping[Any, str], texts: dict[int, str]) -> None:
-        """`pick` from the values below this one."""
         for step, branch in self.below.items():
-            raw = below.get(step)
-            if raw is not None:
+            if step in below:
                 try:
-                    branch.pick(raw, texts)
+                    branch.pick(below[step], texts)
                 except InvalidValue as error:
                     raise error.within(str(step)) from None
 
 
-def _mismatch(raw: str, kind: HiveType) -> InvalidValue:
-    return InvalidValue(reason=f"wrong type: {kind_of(raw)} into {kind}")
+def _wrong_type(raw: str, why: str) -> InvalidValue:
+    return InvalidValue(reason=f"wrong type: {_KINDS.get(raw[0], 'number')}{why}")
 
 
 def _number(raw: str, kind: HiveType) -> str:
     """A number's text, from a number or a string that holds exactly one."""
     text = unquote(raw) if raw[0] == '"' else raw
     if _NUMBER.fullmatch(text) is None:
-        raise _mismatch(raw, kind)
+        raise _wrong_type(raw, f" into {kind}")
     return text
 
 
-def text_of(raw: str) -> str:
+def _text_of(raw: str) -> str:
     """A string's content; any other value's JSON text unchanged."""
     if raw[0] != '"':
         return raw
@@ -144,22 +132,24 @@ class ValueParser:
             case Decimal():
                 return values.decimal_of(_number(raw, kind), kind)
             case Varchar() | Char():
-                return values.bounded(text_of(raw), kind)
+                return values.bounded(_text_of(raw), kind)
             case Array() if raw[0] == "[":
                 return [self.at(str(index), item, kind.element) for index, item in enumerate(elements(raw))]
             case Map() if raw[0] == "{":
                 return self._map(raw, kind)
             case Struct() if raw[0] == "{":
-                return self._struct(raw, kind)
+                kinds = {name.lower(): field for name, field in kind.fields}
+                texts = _fields(raw, kinds, ignore_unknown=self.ignore_unknown)
+                return {name: self.at(name, texts.get(name, "null"), field) for name, field in kinds.items()}
             case _:
-                raise _mismatch(raw, kind)
+                raise _wrong_type(raw, f" into {kind}")
 
     def _primitive(self, raw: str, kind: Primitive) -> Any:  # noqa: PLR0911 -- one for each type
         if kind in INTEGER_BITS:
             return values.integer(_number(raw, kind), INTEGER_BITS[kind], str(kind))
         match kind:
             case Primitive.STRING:
-                return text_of(raw)
+                return _text_of(raw)
             case Primitive.DOUBLE:
                 return values.double(_number(raw, kind))
             case Primitive.FLOAT:
@@ -171,12 +161,12 @@ class ValueParser:
             case Primitive.BINARY if raw[0] == '"':
                 return values.binary_of(unquote(raw))
             case _:
-                raise _mismatch(raw, kind)
+                raise _wrong_type(raw, f" into {kind}")
 
     def _time(self, raw: str, kind: Primitive) -> date | datetime:
         is_number = self.times.format is not None and _NUMBER.fullmatch(raw)
         if raw[0] != '"' and not is_number:
-            raise _mismatch(raw, kind)
+            raise _wrong_type(raw, f" into {kind}")
         return values.clock_of(raw if is_number else unquote(raw), kind, self.times)
 
     def at(self, step: str, raw: str, kind: HiveType) -> Any:
@@ -195,7 +185,7 @@ class ValueParser:
                     raise InvalidValue(reason="duplicate key")  # noqa: TRY301 -- as the others of this entry
                 entries[key] = self.parse(value, kind.value)
             except InvalidValue as error:  # noqa: PERF203 -- says which element it was
-                raise error.within(unquote(quoted).encode("utf-8", "replace").decode()) from None
+                raise error.within(_shown(unquote(quoted))) from None
         return list(entries.items())
 
     def of_text(self, quoted: str, kind: HiveType) -> Any:
@@ -203,12 +193,6 @@ class ValueParser:
         text = unquote(quoted)
         is_boolean = kind is Primitive.BOOLEAN and text in {"true", "false"}
         return text == "true" if is_boolean else self.parse(quoted, kind)
-
-    def _struct(self, raw: str, kind: Struct) -> dict[str, Any]:
-        texts = fields(raw, {name.lower() for name, _ in kind.fields}, ignore_unknown=self.ignore_unknown)
-        return {
-            name.lower(): self.at(name.lower(), texts.get(name.lower(), "null"), field) for name, field in kind.fields
-        }
 
 
 class ExactDecoder:
@@ -218,7 +202,9 @@ class ExactDecoder:
         self.columns = tuple(columns)
         self.names = [column.name.lower() for column in columns]
         self.ignore_unknown = options.unknown_field is OnUnknownField.IGNORE
-        self.read = Branch.of(_path(name, options) for name in self.names)
+        sources = (options.sources.get(name) for name in self.names)
+        paths = zip(self.names, sources, strict=True)
+        self.read = Branch.of(source.steps if isinstance(source, JsonPath) else (name,) for name, source in paths)
         """What the columns read of a record."""
         self.parsers = [ValueParser(options.times(name), self.ignore_unknown) for name in self.names]
 
@@ -233,7 +219,7 @@ class ExactDecoder:
         if raw[0] != "{":
             raise InvalidValue(reason="not a JSON object")
         texts: dict[int, str] = {}
-        self.read.descend(fields(raw, self.read.below, ignore_unknown=self.ignore_unknown), texts)
+        self.read.pick(raw, texts, ignore_unknown=self.ignore_unknown)
         return [self.value(index, texts.get(index)) for index in range(len(self.columns))]
 
     def value(self, index: int, raw: str | None) -> Any:
@@ -242,8 +228,3 @@ class ExactDecoder:
         if not column.nullable and raw in {None, "null"}:
             raise InvalidValue("missing" if raw is None else "null").within(self.names[index])
         return self.parsers[index].at(self.names[index], raw or "null", column.type)
-
-
-def _path(column: str, options: DecodeOptions) -> tuple[str | int, ...]:
-    source = options.sources.get(column)
-    return source.steps if isinstance(source, JsonPath) else (column,)

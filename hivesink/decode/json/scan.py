@@ -29,11 +29,6 @@ class NotJson(ValueError):
     """The text is not one JSON value."""
 
 
-def _space(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    return match.end() if match else at
-
-
 def _match(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
     match = pattern.match(text, at)
     if match is None:
@@ -50,7 +45,7 @@ def end_of_value(text: str, at: int) -> int:
         opener = text[at : at + 1]
         if opener in {"{", "["}:
             closer = "}" if opener == "{" else "]"
-            at = _space(text, at + 1)
+            at = _match(_SPACE, text, at + 1).end()
             if text[at : at + 1] != closer:
                 closers.append(closer)
                 at = _match(_KEY, text, at).end() if closer == "}" else at
@@ -73,9 +68,9 @@ def end_of_value(text: str, at: int) -> int:
 
 def document(text: str) -> str:
     """The one value that `text` is, without the white space around it. Raises NotJson."""
-    begin = _space(text, 0)
+    begin = _match(_SPACE, text, 0).end()
     end = end_of_value(text, begin)
-    if _space(text, end) != len(text):
+    if _match(_SPACE, text, end).end() != len(text):
         raise NotJson
     return text[begin:end]
 
@@ -83,7 +78,7 @@ def document(text: str) -> str:
 def members(text: str) -> list[tuple[str, str]]:
     """The keys (still quoted) and values of an object's text, in input order, duplicates too."""
     pairs: list[tuple[str, str]] = []
-    at = _space(text, 1)
+    at = _match(_SPACE, text, 1).end()
     while text[at] != "}":
         match = _match(_KEY_AND_SCALAR, text, at)
         begin, end = match.span(2)
@@ -99,7 +94,7 @@ def members(text: str) -> list[tuple[str, str]]:
 def elements(text: str) -> list[str]:
     """The values of an array's text."""
     values: list[str] = []
-    at = _space(text, 1)
+    at = _match(_SPACE, text, 1).end()
     while text[at] != "]":
         end = end_of_value(text, at)
         values.append(text[at:end])

@@ -75,7 +75,7 @@ class Shape:
         text = record.decode()
         raw = document(text)
         pairs = members(raw) if raw[0] == "{" else []
-        found: list[Field] = []
+        fields: list[Field] = []
         end, keys = 0, 0
         for quoted, value in pairs:
             name = unquote(quoted).lower()
@@ -83,14 +83,14 @@ class Shape:
             begin = text.index(value, key + len(quoted))
             if text[key + len(quoted)] != ":" or not (ignore_unknown or name in names):
                 raise NotJson
-            found.append(Field(name, text[end:begin].encode(), len(text[end:key].encode()), keys))
+            fields.append(Field(name, text[end:begin].encode(), len(text[end:key].encode()), keys))
             keys += 1 + len("".join(_KEY.findall(value)))
             end = begin + len(value)
         after = text[end:].encode()
-        longest = max(len(after), *(len(field.before) for field in found), 0)
-        if not found or longest > LONGEST or len({field.name for field in found}) < len(found):
+        longest = max(len(after), *(len(field.before) for field in fields), 0)
+        if not fields or longest > LONGEST or len({field.name for field in fields}) < len(fields):
             raise NotJson
-        return cls(tuple(found), after, keys)
+        return cls(tuple(fields), after, keys)
 
 
 class ShapedDecoder:
