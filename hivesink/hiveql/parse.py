@@ -31,22 +31,11 @@ _CLAUSES = {
     exp.RowFormatSerdeProperty,
     exp.SchemaCommentProperty,
 }
-METASTORE_OWN = frozenset(
-    {
-        "COLUMN_STATS_ACCURATE",
-        "TRANSLATED_TO_EXTERNAL",
-        "bucketing_version",
-        "last_modified_by",
-        "last_modified_time",
-        "numFiles",
-        "numFilesErasureCoded",
-        "numPartitions",
-        "numRows",
-        "rawDataSize",
-        "totalSize",
-        "transient_lastDdlTime",
-    }
+_OWN = (
+    "COLUMN_STATS_ACCURATE TRANSLATED_TO_EXTERNAL bucketing_version last_modified_by last_modified_time numFiles "
+    "numFilesErasureCoded numPartitions numRows rawDataSize totalSize transient_lastDdlTime"
 )
+METASTORE_OWN = frozenset(_OWN.split())
 """Properties that a metastore sets by itself, whatever the DDL says."""
 _RESERVED = {
     "EXTERNAL": "write CREATE EXTERNAL TABLE instead",

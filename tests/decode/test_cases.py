@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -20,12 +22,36 @@ from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.shaped import ShapedDecoder
 from hivesink.decode.values import DecodeOptions, InvalidValue
 from hivesink.hiveql.parse import parse_ddl
-from tests.decode.shown import shown
 
 if TYPE_CHECKING:
     from hivesink.ports.rows import DecodedRows
 
 FILE = Path(__file__).parent / "cases/records.txt"
+
+
+def shown(value: Any) -> str:  # noqa: PLR0911  one for each kind of value
+    """NULL, true, 1, 1.5, "text", x'6869', 2024-01-02, [list], {map: value}, (struct: value)."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case bytes():
+            return f"x'{value.hex()}'"
+        case date():
+            return str(value)
+        case float():
+            return repr(value)
+        case [tuple(), *_]:
+            return "{" + ", ".join(f"{shown(key)}: {shown(item)}" for key, item in value) + "}"
+        case list():
+            return "[" + ", ".join(map(shown, value)) + "]"
+        case dict():
+            return "(" + ", ".join(f"{name}: {shown(item)}" for name, item in value.items()) + ")"
+        case _:
+            return str(value)
 
 
 @dataclass(frozen=True)

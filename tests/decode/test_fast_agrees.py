@@ -172,36 +172,17 @@ HOSTILE = (
     OPTIONS,
     st.lists(st.lists(records, min_size=1, max_size=8), min_size=1, max_size=3),
 )
-hostile = given(*HOSTILE)
+PATHS = [("a",), ("a", "b"), ("a", "b", 1), ("a", 0), ("a", 1, "a"), ("c",), ("c", "x"), ('y"',), ("ä", "b")]
 
 
-def assert_same_of(kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]]) -> None:
-    columns = [Column(name, kind, nullable=free) for name, (kind, free) in zip("abc", kinds, strict=False)]
-    assert_same(columns, options, batches)
-
-
-@settings(max_examples=80)
-@hostile
-def test_agrees_on_hostile_records(kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]]) -> None:
-    assert_same_of(kinds, options, batches)
-
-
-PATHS = st.lists(
-    st.sampled_from(
-        [("a",), ("a", "b"), ("a", "b", 1), ("a", 0), ("a", 1, "a"), ("c",), ("c", "x"), ('y"',), ("ä", "b")]
-    ),
-    min_size=3,
-    max_size=3,
-)
-
-
-@settings(max_examples=80)
-@given(*HOSTILE, PATHS)
-def test_agrees_on_paths(
-    kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]], paths: list[tuple[str | int, ...]]
+@settings(max_examples=160)
+@given(*HOSTILE, st.none() | st.lists(st.sampled_from(PATHS), min_size=3, max_size=3))
+def test_agrees_on_hostile_records(
+    kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]], paths: list[tuple[str | int, ...]] | None
 ) -> None:
-    sources = {name: JsonPath(steps) for name, steps in zip("abc", paths, strict=True)}
-    assert_same_of(kinds, replace(options, sources=sources), batches)
+    columns = [Column(name, kind, nullable=free) for name, (kind, free) in zip("abc", kinds, strict=False)]
+    sources = {name: JsonPath(steps) for name, steps in zip("abc", paths or (), strict=False)}
+    assert_same(columns, replace(options, sources=sources), batches)
 
 
 DEEP = ('{"a":{"b":%s}}', '{"a":[%s]}', '{"A":{"b":[0,%s]},"c":{"x":%s}}', '{"a":{"b":%s},"c":1}')
@@ -223,13 +204,6 @@ def test_agrees_on_floats_that_are_rounded_twice(form: str) -> None:
     found = [f'{{"a":{form.replace("%s", value)}}}'.encode() for value in HALFWAY.split()]
     # At the second look they are records of a known shape.
     assert_same([Column("a", kinds.get(form[0], P.FLOAT))], DecodeOptions(), [*([one] for one in found), found, found])
-
-
-@pytest.mark.long
-@settings(max_examples=600)
-@hostile
-def test_agrees_on_many_hostile_records(kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]]) -> None:
-    assert_same_of(kinds, options, batches)
 
 
 @settings(max_examples=600)
@@ -338,18 +312,7 @@ def test_neighbours_never_help_each_other(batch: list[bytes], kind: HiveType) ->
     assert_same([Column("a", P.INT), Column("b", kind)], DecodeOptions(), [[b'{"a":1,"b":"x"}'], batch, batch])
 
 
-def test_what_is_learnt_is_bounded_and_changes_nothing() -> None:
-    names = [[f'{{"n{row}_{batch}": 1, "a": {row}}}'.encode() for row in range(50)] for batch in range(6)]
-    assert_same([Column("a", P.INT)], DecodeOptions(), names)
-
-
 def test_more_than_one_chunk_with_every_kind_of_doubt() -> None:
     odd = rb'{"a":"5"} {"a":1.0} x {"a":1,"a":1} {"a":99999999999} {"A":1,"z":"\""} {"b":7} {}'.split()
     batch = [b'{"a":%d,"b":"%d"}' % (row, row) if row % 997 else odd[row // 997 % len(odd)] for row in range(20_000)]
     assert_same([Column("a", P.INT), Column("b", P.STRING)], DecodeOptions(), [batch])
-
-
-def test_a_stream_of_text_and_numbers_in_the_wrong_places() -> None:
-    batch = [b'{"a":"%d","b":%d,"c":"%d.5"}' % (row, row, row) for row in range(2_000)]
-    columns = [Column("a", P.INT), Column("b", P.STRING), Column("c", Decimal(9, 2))]
-    assert_same(columns, DecodeOptions(), [batch[:700], batch[700:]])

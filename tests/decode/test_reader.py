@@ -28,15 +28,19 @@ BERLIN = ZoneInfo("Europe/Berlin")
 UTC = timezone.utc
 
 
-def read(
-    kind: HiveType, values: list[Any], source: pa.DataType, *, zone: str = "UTC", nullable: bool = True
+def done(
+    kind: HiveType, array: pa.Array, *, zone: str = "UTC", nullable: bool = True
 ) -> tuple[list[Any], list[tuple[int, str | None, str]]]:
     """The column's good values and the bad rows."""
     reader = RowsReader([Column("v", kind, nullable=nullable)], None, DecodeOptions(timestamp_zone=ZoneInfo(zone)))
-    done = reader.read(pa.RecordBatch.from_arrays([pa.array(values, source)], ["V"]))
-    assert len(values) == done.table.num_rows + len(done.bad)
-    found = done.table.column("v").to_pylist()
-    return found, [(bad.index, bad.field, bad.reason) for bad in done.bad]
+    rows = reader.read(pa.RecordBatch.from_arrays([array], ["V"]))
+    rows.table.validate(full=True)
+    assert len(array) == rows.table.num_rows + len(rows.bad)
+    return rows.table.column("v").to_pylist(), [(bad.index, bad.field, bad.reason) for bad in rows.bad]
+
+
+def read(kind: HiveType, values: list[Any], source: pa.DataType, **how: Any) -> tuple[list[Any], list[Any]]:
+    return done(kind, pa.array(values, source), **how)
 
 
 @pytest.mark.parametrize(
@@ -75,14 +79,9 @@ def test_an_instant_becomes_a_wall_clock_in_the_tables_zone() -> None:
         datetime(2050, 7, 1, 12, tzinfo=UTC),
         datetime(1880, 1, 1, tzinfo=UTC),
     ]
-    found, problems = read(P.TIMESTAMP, [*instants, None], INSTANT, zone="Europe/Berlin")
-    assert not problems
-    assert found == [*(at.astimezone(BERLIN).replace(tzinfo=None) for at in instants), None]
-    assert found[:3] == [
-        datetime(2026, 3, 29, 1, 59, 59, 999999),
-        datetime(2026, 3, 29, 3),
-        datetime(2050, 7, 1, 14),
-    ]
+    walls = [datetime(2026, 3, 29, 1, 59, 59, 999999), datetime(2026, 3, 29, 3), datetime(2050, 7, 1, 14)]
+    walls.append(instants[3].astimezone(BERLIN).replace(tzinfo=None))
+    assert read(P.TIMESTAMP, [*instants, None], INSTANT, zone="Europe/Berlin") == ([*walls, None], [])
 
 
 def test_null_in_a_not_null_column_is_a_bad_row() -> None:
@@ -95,61 +94,47 @@ def test_null_in_a_not_null_column_is_a_bad_row() -> None:
 
 
 NAMES = pa.array([b"fits", b"J\xfcrgen", None, b"far too long"], pa.binary()).view(pa.string())
+EDGES = pa.array([0, 1, 2], pa.int32())
+BEYOND = pa.array([2**62], pa.int64()).cast(pa.timestamp("us"))
 
 
 @pytest.mark.parametrize("kind", [P.STRING, Varchar(6), Char(6)])
 @pytest.mark.parametrize("source", [pa.string(), pa.large_string()])
 def test_a_text_that_is_not_utf_8_is_a_bad_record(kind: HiveType, source: pa.DataType) -> None:
-    batch = pa.RecordBatch.from_arrays([NAMES.cast(source)], ["v"])
-    done = RowsReader([Column("v", kind)], None, DecodeOptions()).read(batch)
-    found = [(bad.index, bad.field, bad.reason) for bad in done.bad]
-    if kind is P.STRING:
-        assert found == [(1, "v", "not UTF-8")]
-        assert done.table.column("v").to_pylist() == ["fits", None, "far too long"]
-    else:
-        assert found == [(1, "v", "not UTF-8"), (3, "v", f"longer than {kind}")]
-        assert done.table.column("v").to_pylist() == ["fits", None]
+    good, bad = done(kind, NAMES.cast(source))
+    fits = kind is P.STRING
+    assert good == ["fits", None, *["far too long"] * fits]
+    assert bad == [(1, "v", "not UTF-8"), *[(3, "v", f"longer than {kind}")] * (not fits)]
 
 
-def test_a_text_that_is_not_utf_8_is_found_within_other_values() -> None:
-    names = NAMES.slice(0, 2)
-    edges = pa.array([0, 1, 2], pa.int32())
-    batch = pa.RecordBatch.from_arrays(
-        [
-            pa.ListArray.from_arrays(edges, names),
-            pa.StructArray.from_arrays([names], ["x"]),
-            pa.MapArray.from_arrays(edges, pa.array(["k", "k"]), names),
-        ],
-        ["a", "s", "m"],
-    )
-    kinds: dict[str, HiveType] = {"a": Array(P.STRING), "s": Struct((("x", P.STRING),)), "m": Map(P.STRING, P.STRING)}
-    for name, kind in kinds.items():
-        done = RowsReader([Column(name, kind)], None, DecodeOptions()).read(batch)
-        place = {"a": "a.0", "s": "s.x", "m": "m.k"}[name]
-        assert [(bad.index, bad.field, bad.reason) for bad in done.bad] == [(1, place, "not UTF-8")]
-    keys = pa.RecordBatch.from_arrays([pa.MapArray.from_arrays(edges, names, names)], ["m"])
-    (bad,) = RowsReader([Column("m", kinds["m"])], None, DecodeOptions()).read(keys).bad
-    assert (bad.index, bad.field, bad.reason) == (1, "m.key", "not UTF-8")
-
-
-def test_a_key_beyond_the_calendar_is_a_bad_record() -> None:
-    keys = pa.array([2**62], pa.int64()).cast(pa.timestamp("us"))
-    batch = pa.RecordBatch.from_arrays([pa.MapArray.from_arrays([0, 1], keys, pa.array([1]))], ["m"])
-    (bad,) = RowsReader([Column("m", Map(P.TIMESTAMP, P.INT))], None, DecodeOptions()).read(batch).bad
-    assert (bad.field, bad.reason) == ("m.key", "out of range for timestamp")
+@pytest.mark.parametrize(
+    ("kind", "array", "bad"),
+    [
+        (Array(P.STRING), pa.ListArray.from_arrays(EDGES, NAMES[:2]), (1, "v.0", "not UTF-8")),
+        (Struct((("x", P.STRING),)), pa.StructArray.from_arrays([NAMES[:2]], ["x"]), (1, "v.x", "not UTF-8")),
+        (Map(P.INT, P.STRING), pa.MapArray.from_arrays(EDGES, pa.array([7, 8]), NAMES[:2]), (1, "v.8", "not UTF-8")),
+        (Map(P.STRING, P.STRING), pa.MapArray.from_arrays(EDGES, NAMES[:2], NAMES[:2]), (1, "v.key", "not UTF-8")),
+        (
+            Map(P.TIMESTAMP, P.INT),
+            pa.MapArray.from_arrays([0, 1], BEYOND, pa.array([1])),
+            (0, "v.key", "out of range for timestamp"),
+        ),
+    ],
+)
+def test_what_does_not_fit_is_found_within_other_values(kind: HiveType, array: pa.Array, bad: Any) -> None:
+    assert done(kind, array)[1] == [bad]
 
 
 def test_epoch_milliseconds_where_the_column_declares_them() -> None:
     columns = [Column("t", P.TIMESTAMP), Column("d", P.DATE), Column("plain", P.BIGINT)]
     options = DecodeOptions(timestamp_zone=BERLIN, timestamp_format={"t": EpochUnit.MILLIS, "d": EpochUnit.MILLIS})
     millis = pa.array([1_782_950_399_123, 2**62], pa.int64())
-    done = RowsReader(columns, None, options).read(
-        pa.RecordBatch.from_arrays([millis, millis, millis], ["t", "d", "plain"])
-    )
-    assert done.table.to_pylist() == [
+    batch = pa.RecordBatch.from_arrays([millis, millis, millis], ["t", "d", "plain"])
+    rows = RowsReader(columns, None, options).read(batch)
+    assert rows.table.to_pylist() == [
         {"t": datetime(2026, 7, 2, 1, 59, 59, 123000), "d": date(2026, 7, 2), "plain": 1_782_950_399_123}
     ]
-    assert [(bad.index, bad.field, bad.reason) for bad in done.bad] == [(1, "t", "out of range for epoch-millis")]
+    assert [(bad.index, bad.field, bad.reason) for bad in rows.bad] == [(1, "t", "out of range for epoch-millis")]
 
 
 def test_columns_are_found_by_name_without_regard_to_case_in_ddl_order() -> None:
@@ -163,11 +148,11 @@ def test_columns_are_found_by_name_without_regard_to_case_in_ddl_order() -> None
         ],
         ["A", "other", "B"],
     )
-    done = RowsReader(columns, None, DecodeOptions()).read(batch)
-    assert done.table.to_pylist() == [{"b": 1, "a": {"x": 1, "y": "é"}}, {"b": 2, "a": None}]
-    assert [(bad.index, bad.field, bad.reason) for bad in done.bad] == [(2, "a.x", "out of range for int")]
-    assert done.good is not None
-    assert done.good.to_pylist() == [0, 1]
+    rows = RowsReader(columns, None, DecodeOptions()).read(batch)
+    assert rows.table.to_pylist() == [{"b": 1, "a": {"x": 1, "y": "é"}}, {"b": 2, "a": None}]
+    assert [(bad.index, bad.field, bad.reason) for bad in rows.bad] == [(2, "a.x", "out of range for int")]
+    assert rows.good is not None
+    assert rows.good.to_pylist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -229,6 +214,8 @@ def as_json(value: Any, source: pa.DataType) -> str:  # noqa: PLR0911  one for e
         case [tuple(), *_] | [] if pa.types.is_map(source):
             entries = (f'"{key}": {as_json(item, source.item_type)}' for key, item in value)
             return "{" + ", ".join(entries) + "}"
+        case int():
+            return str(value)
         case list():
             return "[" + ", ".join(as_json(item, source.value_type) for item in value) + "]"
         case dict():
@@ -299,11 +286,9 @@ def test_whole_columns_agree_with_the_exact_decoder(
             expected.append(parser.parse(as_json(value, source), kind))
         except (InvalidValue, OverflowError):  # noqa: PERF203  a row at a time is what it is for
             refused.append(row)
-    batch = pa.RecordBatch.from_arrays([pa.array(drawn * 20, source)], ["V"]).slice(skip)
-    done = RowsReader([Column("v", kind)], None, DecodeOptions(timestamp_zone=ZoneInfo(zone))).read(batch)
-    done.table.validate(full=True)
-    assert [bad.index for bad in done.bad] == refused
-    assert done.table.column("v").to_pylist() == expected
+    good, bad = done(kind, pa.array(drawn * 20, source).slice(skip), zone=zone)
+    assert [row for row, _, _ in bad] == refused
+    assert good == expected
 
 
 def test_a_product_that_wraps_in_128_bits_is_out_of_range() -> None:

@@ -9,8 +9,23 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hivesink.config.options import check
+from hivesink.core.table import (
+    Array,
+    Char,
+    Column,
+    Decimal,
+    HiveType,
+    Map,
+    Primitive,
+    Struct,
+    TableName,
+    TableSpec,
+    Varchar,
+)
 from hivesink.errors import DdlInvalid
 from hivesink.hiveql.parse import parse_ddl, parse_path
 from hivesink.hiveql.render import render
@@ -26,32 +41,21 @@ def cases(file: str) -> dict[str, str]:
     return found
 
 
-def accepted() -> dict[str, tuple[str, str]]:
-    pairs = {name: body.split("-- becomes:\n") for name, body in cases("accepted.sql").items()}
-    return {name: (sql, rendered.rstrip("\n")) for name, (sql, rendered) in pairs.items()}
-
-
-def expected_problems(sql: str) -> list[tuple[int, str]]:
-    """Line and words of each `-- ! words`."""
-    return [
-        (number, words.strip()) for number, line in enumerate(sql.splitlines(), 1) for words in line.split("-- ! ")[1:]
-    ]
-
-
-ACCEPTED = accepted()
+ACCEPTED = {name: body.split("-- becomes:\n") for name, body in cases("accepted.sql").items()}
 REFUSED = cases("refused.sql")
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted(name: str) -> None:
     sql, rendered = ACCEPTED[name]
-    assert render(parse_ddl(sql, "f.sql", check)) == rendered
+    assert render(parse_ddl(sql, "f.sql", check)) == rendered.rstrip("\n")
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_with_line_and_reason(name: str) -> None:
     sql = REFUSED[name]
-    expected = expected_problems(sql)
+    marked = [(number, line.split("-- ! ")[1:]) for number, line in enumerate(sql.splitlines(), 1)]
+    expected = [(number, part.strip()) for number, words in marked for part in words]
     with pytest.raises(DdlInvalid) as caught:
         parse_ddl(sql, "f.sql", check)
     found = caught.value.problems
@@ -132,3 +136,83 @@ def test_the_projects_own_tables() -> None:
     assert len(specs["demo.flights"].columns) == 19
     assert [[column.name for column in spec.partition_columns] for spec in specs.values()] == [["dt"]] * len(specs)
     assert parse_path(DDL / "flights.sql", check) == (specs["demo.flights"],)
+
+
+CASES = [*(sql for sql, _ in ACCEPTED.values()), *REFUSED.values()]
+WORDS = "-- /* */ -1 NULL NOT AS WITH TABLE CREATE STRUCT<> ARRAY STORED LOCATION"
+PIECES = st.one_of(st.sampled_from([*"`'\"()<>,:;=.1", *WORDS.split()]), st.text(max_size=3))
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=400)
+@given(st.sampled_from(CASES), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), PIECES), max_size=3))
+def test_damaged_text(sql: str, damages: list[tuple[float, int, str]]) -> None:
+    for place, length, piece in damages:
+        at = int(place * len(sql))
+        sql = f"{sql[:at]} {piece} {sql[at + length :]}"
+    try:
+        spec = parse_ddl(sql, "f.sql", lambda _: ())
+    except DdlInvalid as error:
+        lines = [problem.line for problem in error.problems]
+        assert lines
+        assert lines == sorted(lines)
+        assert all(1 <= line <= sql.count("\n") + sql.count("\r") + 1 for line in lines)
+        return
+    assert parse_ddl(render(spec), "f.sql", lambda _: ()) == spec
+
+
+RESERVED = [
+    "select",
+    "table",
+    "comment",
+    "date",
+    "int",
+    "struct",
+    "partition",
+    "not",
+    "null",
+    "default",
+    "primary",
+    "map",
+]
+NAMES = st.one_of(st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True), st.sampled_from(RESERVED))
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
+PRIMITIVES: st.SearchStrategy[HiveType] = st.one_of(
+    st.sampled_from([kind for kind in Primitive if kind is not Primitive.BINARY]),
+    st.builds(Decimal, st.integers(5, 38), st.integers(0, 5)),
+    st.builds(Char, st.integers(1, 255)),
+    st.builds(Varchar, st.integers(1, 65535)),
+)
+
+
+def _nested(inner: st.SearchStrategy[HiveType]) -> st.SearchStrategy[HiveType]:
+    fields = st.dictionaries(NAMES, inner, min_size=1, max_size=3)
+    return st.one_of(
+        st.builds(Array, inner),
+        st.builds(Map, PRIMITIVES, inner),
+        fields.map(lambda found: Struct(tuple(found.items()))),
+    )
+
+
+COLUMNS = st.builds(Column, NAMES, st.recursive(PRIMITIVES, _nested, max_leaves=4), st.none() | TEXTS, st.booleans())
+PARTITION_COLUMNS = st.builds(Column, NAMES.map(lambda name: f"p_{name}"), PRIMITIVES, st.none() | TEXTS)
+
+
+SPECS = st.builds(
+    TableSpec,
+    st.builds(TableName, NAMES, NAMES),
+    st.lists(COLUMNS, min_size=1, max_size=4, unique_by=lambda column: column.name).map(tuple),
+    st.lists(PARTITION_COLUMNS, max_size=2, unique_by=lambda column: column.name).map(tuple),
+    st.none() | TEXTS.map(lambda text: f"/{text}"),
+    st.none() | TEXTS,
+    st.booleans(),
+    st.just("PARQUET"),
+    st.dictionaries(TEXTS.map(lambda text: f"x.{text}"), TEXTS, max_size=3).map(
+        lambda found: tuple(sorted(found.items()))
+    ),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(SPECS)
+def test_round_trip(spec: TableSpec) -> None:
+    assert parse_ddl(render(spec), "f.sql", lambda _: ()) == spec

@@ -17,7 +17,7 @@ from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Pri
 from hivesink.decode import clocks
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type
 from hivesink.decode.clocks import REFUSED, Mask, each, nulls, parse_each
-from hivesink.decode.json.spans import Spans, booleans, decimals, doubles, integers, joined, raw_values, texts_of
+from hivesink.decode.json.spans import NUMBER, Spans, decimals, integers, joined, raw_values, texts_of
 from hivesink.decode.values import InvalidValue, binary_of
 
 if TYPE_CHECKING:
@@ -63,10 +63,13 @@ class ColumnReader:
             case Decimal():
                 return decimals(spans, kind, self._arrow)
             case Primitive.BOOLEAN:
-                return booleans(spans)
+                true = spans.are(b"true")
+                doubt = ~(true | spans.are(b"false"))
+                return pa.array(true, mask=spans.absent), doubt if spans.absent is None else doubt & ~spans.absent
             case Primitive.FLOAT | Primitive.DOUBLE:
-                wide, doubt = doubles(spans)
-                array = wide.cast(self._arrow, safe=False)
+                numbers, doubt = spans.numbers(NUMBER)
+                # Those that are too large are infinite.
+                array = numbers.cast(pa.float64()).cast(self._arrow, safe=False)
                 return array, doubt | np.isinf(array.fill_null(0).to_numpy(zero_copy_only=False))
             case Primitive.TIMESTAMP | Primitive.DATE if times.unit is not None:
                 numbers, doubt = integers(spans, pa.int64())

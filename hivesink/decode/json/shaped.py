@@ -11,7 +11,6 @@ A record that isn't proved goes to the keyed decoder, which knows nothing of sha
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
@@ -106,7 +105,7 @@ class ShapedDecoder:
         if self._rest:
             self._rest -= 1
             return []
-        proved = list(self._proved(_Chunk.of(records)))
+        proved = list(self._proved(_Chunk(records)))
         if 2 * sum(len(rows) for rows, _ in proved) < len(records):
             self._rest = _REST
         return proved
@@ -120,8 +119,11 @@ class ShapedDecoder:
                 return
             first = int(np.argmax(chunk.left))
             record = chunk.text.octets[chunk.offsets[first] : chunk.offsets[first + 1]].tobytes()
-            with suppress(ValueError):
+            try:
                 shape = Shape.of(record, self._columns.readers, ignore_unknown=self._columns.ignore_unknown)
+            except ValueError:
+                """It has none."""
+            else:
                 self._shapes = [shape, *(other for other in self._shapes if other != shape)][:_SHAPES]
                 yield from self._of_shape(chunk, shape)
             chunk.left[first] = False
@@ -137,43 +139,30 @@ class ShapedDecoder:
             yield (rows[~doubt], batch.filter(pa.array(~doubt))) if doubt.any() else (rows, batch)
 
 
-@dataclass(slots=True)
 class _Chunk:
     """Where the texts of a chunk's records are, of all that can have a shape."""
 
-    text: Text
-    offsets: Places
-    left: Mask
-    """The records that have been compared with no shape of as many keys and the same text around them."""
-    pairs: Places
-    """Where each text begins."""
-    keys: Places
-    """Which of these are keys."""
-    key_counts: Places
-    """How many of `keys` each record has."""
-    next_key: Places
-    """The first of `keys` after each record."""
-    next_pair: Places
-    """The first of `pairs` after each record."""
-
-    @classmethod
-    def of(cls, records: pa.StringArray) -> _Chunk:
-        text, offsets = Text.of(records)
-        left = np.ones(len(records), dtype=np.bool_)
-        octets = text.octets[: text.length]
+    def __init__(self, records: pa.StringArray) -> None:
+        self.text, self.offsets = Text.of(records)
+        # The records that have been compared with no shape of as many keys and the same text around them.
+        self.left = np.ones(len(records), dtype=np.bool_)
+        octets = self.text.octets[: self.text.length]
         if octets.max(initial=0) >= _ASCII:
-            left &= ~not_utf8(records)
+            self.left &= ~not_utf8(records)
         quotes = np.flatnonzero(octets == QUOTE)
-        if len(text.odd):
+        if len(self.text.odd):
             quotes = quotes[~_are_escaped(quotes, octets)]
-        each = _counts(quotes, offsets)
-        left &= each % 2 == 0
-        if not left.all():
-            quotes, each = quotes[np.repeat(left, each)], np.where(left, each, 0)
-        keys = np.flatnonzero(text.octets[quotes[1::2] + 1] == _COLON)
-        next_pair = np.cumsum(each) // 2
-        key_counts = _counts(keys, np.concatenate([[0], next_pair]))
-        return cls(text, offsets, left, quotes[0::2], keys, key_counts, np.cumsum(key_counts), next_pair)
+        each = _counts(quotes, self.offsets)
+        self.left &= each % 2 == 0
+        if not self.left.all():
+            quotes, each = quotes[np.repeat(self.left, each)], np.where(self.left, each, 0)
+        # Where each text begins, which of these are keys, and how many of them each record has.
+        self._pairs = quotes[0::2]
+        self._keys = np.flatnonzero(self.text.octets[quotes[1::2] + 1] == _COLON)
+        # The first of the pairs, and of the keys, after each record.
+        self._next_pair = np.cumsum(each) // 2
+        self._key_counts = _counts(self._keys, np.concatenate([[0], self._next_pair]))
+        self._next_key = np.cumsum(self._key_counts)
 
     @property
     def few_are_left(self) -> bool:
@@ -181,19 +170,19 @@ class _Chunk:
 
     def of_shape(self, shape: Shape) -> tuple[Places, dict[str, Spans]]:
         """The records of `shape` that were left, and the values of each field by its name. They are left no more."""
-        rows = np.flatnonzero(self.left & (self.key_counts == shape.keys))
-        first = self.next_key[rows] - shape.keys
-        keys = [self.keys[first + field.key] for field in shape.fields]
+        rows = np.flatnonzero(self.left & (self._key_counts == shape.keys))
+        first = self._next_key[rows] - shape.keys
+        keys = [self._keys[first + field.key] for field in shape.fields]
         begins, ends = self.offsets[rows], self.offsets[rows + 1] - len(shape.after)
         # Where the text before each value begins; behind the last one, `after` does.
-        before = [*(self.pairs[key] - field.lead for field, key in zip(shape.fields, keys, strict=True)), ends]
+        before = [*(self._pairs[key] - field.lead for field, key in zip(shape.fields, keys, strict=True)), ends]
         same = (before[0] == begins) & self.text.has(shape.after, ends)
         for field, at in zip(shape.fields, before, strict=False):
             same &= self.text.has(field.before, at)
         values = [at + len(field.before) for field, at in zip(shape.fields, before, strict=False)]
         for begin, end in zip(values, before[1:], strict=True):
             same &= begin < end
-        within = [following - key - 1 for key, following in pairwise([*keys, self.next_pair[rows]])]
+        within = [following - key - 1 for key, following in pairwise([*keys, self._next_pair[rows]])]
         if not same.all():
             rows = rows[same]
             values, before, within = ([array[same] for array in arrays] for arrays in (values, before, within))

@@ -34,7 +34,7 @@ _RAW = msgspec.json.Decoder(msgspec.Raw)
 _TEXT, _TEXTS = msgspec.json.Decoder(str), msgspec.json.Decoder(list[str])
 _INTEGER = r"^-?(?:0|[1-9][0-9]{0,17})$"
 # Not the integer -0, which is 0: a double can be less than that.
-_NUMBER = r"^(?:0|-?[1-9][0-9]*|-?(?:0|[1-9][0-9]*)\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+NUMBER = r"^(?:0|-?[1-9][0-9]*|-?(?:0|[1-9][0-9]*)\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _DECIMAL = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?$"
 _DIGITS = 38
 """Digits that 128 bits can hold: Arrow multiplies before it looks at the precision."""
@@ -224,19 +224,6 @@ def integers(spans: Spans, kind: pa.DataType) -> tuple[pa.Array, Mask]:
     return values, doubt | mask_of(pc.not_equal(values.cast(pa.int64()), wide))
 
 
-def doubles(spans: Spans) -> tuple[pa.Array, Mask]:
-    """Numbers, also in texts. Those that are too large are infinite."""
-    numbers, doubt = spans.numbers(_NUMBER)
-    return numbers.cast(pa.float64()), doubt
-
-
-def booleans(spans: Spans) -> tuple[pa.Array, Mask]:
-    """`true` and `false`."""
-    true, false = spans.are(b"true"), spans.are(b"false")
-    doubt = ~(true | false)
-    return pa.array(true, mask=spans.absent), doubt if spans.absent is None else doubt & ~spans.absent
-
-
 def decimals(spans: Spans, kind: Decimal, arrow: pa.DataType) -> tuple[pa.Array, Mask]:
     """Numbers, also in texts, that fit exactly."""
     numbers, doubt = spans.numbers(_DECIMAL)
@@ -269,7 +256,7 @@ def is_valid(spans: Spans) -> Mask:
     if not valid.all():
         rest = np.flatnonzero(~valid)
         others = spans.text.cut(spans.begins[rest], spans.ends[rest])
-        doubt = mask_of(pc.invert(pc.match_substring_regex(others, _NUMBER)))
+        doubt = mask_of(pc.invert(pc.match_substring_regex(others, NUMBER)))
         nested = np.flatnonzero(doubt)
         doubt[nested] = each(others.take(pa.array(nested)).view(pa.binary()).to_pylist(), _whole)[1]
         valid[rest] = ~doubt
