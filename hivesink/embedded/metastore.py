@@ -65,7 +65,7 @@ class EmbeddedMetastore(EmbeddedServer):
 
 
 def derby_site(folder: Path) -> dict[str, str]:
-    """Return the properties of a metastore whose database is in `folder`."""
+    """The properties of a metastore whose database is in `folder`."""
     return {
         "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / 'db'};create=true",
@@ -73,13 +73,10 @@ def derby_site(folder: Path) -> dict[str, str]:
 
 
 def derby_options(folder: Path, *, durable: bool) -> tuple[str, ...]:
-    """Return the Java options of such a metastore."""
-    return (
-        # Derby parses a bulk add of partitions recursively.
-        "-Xss16m",
-        f"-Dderby.stream.error.file={folder / 'derby.log'}",
-        *(() if durable else ("-Dderby.system.durability=test",)),
-    )
+    """The Java options of such a metastore."""
+    # Derby parses a bulk add of partitions recursively.
+    options = ("-Xss16m", f"-Dderby.stream.error.file={folder / 'derby.log'}")
+    return options if durable else (*options, "-Dderby.system.durability=test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +91,15 @@ class MetastoreStatus:
 
 
 def status(home: Path | None = None) -> MetastoreStatus:
-    """Return whether the metastore of this state folder runs, and where."""
-    server = _detached(home)
+    """Whether the metastore of this state folder runs, and where."""
+    server = _detached(home or state_folder())
     pid = server.pid
     return MetastoreStatus(
         running=pid is not None,
         home=str(server.folder.parent),
-        uri=server.uri if pid is not None else None,
+        uri=None if pid is None else server.uri,
         pid=pid,
-        warehouse=str(server.warehouse) if server.port is not None else None,
+        warehouse=None if server.port is None else str(server.warehouse),
     )
 
 
@@ -134,8 +131,7 @@ def stop(home: Path | None = None) -> MetastoreStatus:
     return status(home)
 
 
-def _detached(home: Path | None) -> EmbeddedMetastore:
-    home = home or state_folder()
+def _detached(home: Path) -> EmbeddedMetastore:
     server = EmbeddedMetastore(home / "metastore", home / "warehouse")
     server.detached = True
     server.resume()

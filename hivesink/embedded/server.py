@@ -33,6 +33,7 @@ FREE_PORTS = range(20000, 32768)
 """Above well-known servers', and below what Linux gives to outgoing connections: a client that keeps connecting to a
 server that is down would get the server's port some day."""
 PORT_TAKEN = re.compile(r"Address already in use|BindException|Could not create ServerSocket|Failed to bind")
+RECORD = "server.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,107 +47,6 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 180.0
     grace: float = 10.0
-
-
-@dataclass(slots=True)
-class ServerProcess:
-    """A running server: `identity` tells it from a later process with its `pid`.
-
-    With a `guard` it ends with this process, however that ends.
-    """
-
-    pid: int
-    identity: str
-    guard: subprocess.Popen[bytes] | None = None
-    grace: float = 10.0
-
-    def alive(self) -> bool:
-        return identity_of(self.pid) == self.identity
-
-    def stop(self) -> None:
-        """End the process and return when it is gone: SIGTERM first, SIGKILL after the grace."""
-        self.kill(signal.SIGTERM)
-        self.kill()
-
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End the process by this signal, SIGKILL as a crash would, and return when it is gone."""
-        if self.alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-            wait_until(lambda: not self.alive(), self.grace)
-        if self.guard is not None and not self.alive():
-            with self.guard:  # Its end also closes the pipe to it.
-                pass
-
-
-def start(
-    launch: Launch, *, attached: bool = True, launched: Callable[[ServerProcess], None] = lambda _: None
-) -> ServerProcess:
-    """Start a server and return when it is ready. It ends with this process if it is `attached`. Raises ServerFailed.
-
-    `launched` is called as soon as the process exists: a caller that dies while it waits can have recorded it.
-    """
-    launch.log.parent.mkdir(parents=True, exist_ok=True)
-    guard = (sys.executable, "-I", "-S", GUARD, str(launch.grace)) if attached else ()
-    with launch.log.open("wb") as log:
-        try:
-            child = subprocess.Popen(
-                [*guard, *launch.command],
-                stdin=subprocess.PIPE if attached else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if attached else log,
-                stderr=log,
-                env={**os.environ, **launch.env},
-                cwd=launch.log.parent,
-                # Ctrl-C is for this process: it stops its servers itself.
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ServerFailed(launch.name, "could not be started", str(launch.log), str(error)) from error
-    pid = child.pid
-    if child.stdout is not None:
-        with child.stdout as answer:
-            # Nothing comes if the program can't be started; its log says why.
-            pid = int(answer.readline() or pid)
-    else:
-        child.returncode = 0  # Nobody waits for it.
-    server = ServerProcess(pid, identity_of(pid) or "", child if attached else None, launch.grace)
-    launched(server)
-    try:
-        _await_ready(launch, server)
-    except BaseException:
-        server.stop()
-        raise
-    return server
-
-
-def _await_ready(launch: Launch, server: ServerProcess) -> None:
-    """Return when it is ready. The log's line counts, not the port, which another program may have opened."""
-    end, problem = time.monotonic() + launch.timeout, f"was not ready after {launch.timeout:.0f} s"
-    while time.monotonic() < end:
-        # In this order, the last look at the log comes after the end of the process.
-        alive = server.alive()
-        if launch.ready in launch.log.read_text(errors="replace"):
-            return
-        if not alive:
-            problem = "ended before it was ready"
-            break
-        time.sleep(POLL_SECONDS)
-    raise ServerFailed(launch.name, problem, str(launch.log), tail(launch.log))
-
-
-def on_free_port(start: Callable[[int], None], *, first: int | None = None, tries: int = 4) -> int:
-    """Call `start` with free ports until no other program takes the port meanwhile; return it.
-
-    `first` is tried first if it is free. Raises what else `start` raises.
-    """
-    port = first if first is not None and port_is_free(first) else free_port()
-    try:
-        start(port)
-    except ServerFailed as e:
-        if tries == 1 or not PORT_TAKEN.search(Path(e.log).read_text(errors="replace")):
-            raise
-        return on_free_port(start, tries=tries - 1)
-    return port
 
 
 def free_port() -> int:
@@ -196,29 +96,27 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-RECORD = "server.json"
-
-
 class EmbeddedServer(ABC):
     """A server for the length of a `with` block; what it holds stays in `folder` for the next start.
 
-    It ends with this process, or, `detached`, goes on without it. Raises ServerFailed, JavaFailed.
+    It ends with this process, or, `detached`, goes on without it and leaves a record in its folder for `resume`.
+    `keeps_port`: others know it by its port, so a restart takes this port or fails. `first_port` is what the first
+    start tries before any free port. Raises ServerFailed, JavaFailed.
     """
 
     host = HOST
     name: str
-    """For errors."""
     keeps_port = False
-    """Whether others know it by its port: then a restart takes this port or fails."""
     detached = False
-    """Whether it goes on without this process; then it leaves a record in its folder for `resume`."""
     first_port: int | None = None
-    """What the first start tries before any free port."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.port: int | None = None
-        self._process: ServerProcess | None = None
+        self._number: int | None = None
+        self._identity = ""
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._grace = 10.0
 
     @property
     def address(self) -> str:
@@ -228,7 +126,8 @@ class EmbeddedServer(ABC):
     @property
     def pid(self) -> int | None:
         """The id of the server's own process, None if it doesn't run."""
-        return self._process.pid if self._process is not None and self._process.alive() else None
+        is_own = self._number is not None and identity_of(self._number) == self._identity
+        return self._number if is_own else None
 
     @property
     def alive(self) -> bool:
@@ -238,21 +137,72 @@ class EmbeddedServer(ABC):
         """Start the server and return when it takes connections; harmless if it runs."""
         if self.alive:
             return
-        if self.keeps_port and self.port is not None:
-            if not port_is_free(self.port):
-                msg = f"port {self.port} of {self.name}"
-                raise NotWritable(msg, "another program uses it", "stop it, then start again")
-            self._start_at(self.port)
-        else:
-            self.port = on_free_port(self._start_at, first=self.port or self.first_port)
+        keeps = self.keeps_port and self.port is not None
+        port = self.port or self.first_port
+        for tries in (3, 2, 1, 0):
+            if port is None or not port_is_free(port):
+                if keeps:
+                    msg = f"port {port} of {self.name}"
+                    raise NotWritable(msg, "another program uses it", "stop it, then start again")
+                port = free_port()
+            try:
+                self._start_at(port)
+                break
+            except ServerFailed as error:
+                # Another program may have taken the port meanwhile.
+                if keeps or not tries or not PORT_TAKEN.search(Path(error.log).read_text(errors="replace")):
+                    raise
+                port = None
+        self.port = port
 
     def _start_at(self, port: int) -> None:
-        def launched(process: ServerProcess) -> None:
+        launch = self._launch(port)
+        launch.log.parent.mkdir(parents=True, exist_ok=True)
+        guard = () if self.detached else (sys.executable, "-I", "-S", GUARD, str(launch.grace))
+        with launch.log.open("wb") as log:
+            try:
+                child = subprocess.Popen(
+                    [*guard, *launch.command],
+                    stdin=subprocess.PIPE if guard else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if guard else log,
+                    stderr=log,
+                    env={**os.environ, **launch.env},
+                    cwd=launch.log.parent,
+                    # Ctrl-C is for this process: it stops its servers itself.
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ServerFailed(launch.name, "could not be started", str(launch.log), str(error)) from error
+        pid = child.pid
+        if child.stdout is not None:
+            with child.stdout as answer:
+                # Nothing comes if the program can't be started; its log says why.
+                pid = int(answer.readline() or pid)
+        else:
+            child.returncode = 0  # Nobody waits for it.
+        self._number, self._identity, self._grace = pid, identity_of(pid) or "", launch.grace
+        self._guard = child if guard else None
+        try:
             if self.detached:
-                record = {"identity": process.identity, "pid": process.pid, "port": port}
+                # Before it is ready, since this process may die while it waits.
+                record = {"identity": self._identity, "pid": pid, "port": port}
                 write_atomically(self.folder / RECORD, json.dumps(record) + "\n")
+            self._await_ready(launch)
+        except BaseException:
+            self.stop()
+            raise
 
-        self._process = start(self._launch(port), attached=not self.detached, launched=launched)
+    def _await_ready(self, launch: Launch) -> None:
+        def is_ready() -> bool:
+            # The log's line counts, not the port, which another program may have opened.
+            return launch.ready in launch.log.read_text(errors="replace")
+
+        problem = "ended before it was ready"
+        if not wait_until(lambda: not self.alive or is_ready(), launch.timeout):
+            problem = f"was not ready after {launch.timeout:.0f} s"
+        # So the last look at the log comes after the end of the process.
+        if not is_ready():
+            raise ServerFailed(launch.name, problem, str(launch.log), tail(launch.log))
 
     def resume(self) -> None:
         """Take over a detached server of this folder: its port, and its process if that still runs.
@@ -261,26 +211,29 @@ class EmbeddedServer(ABC):
         Raises NotWritable if this user may not look.
         """
         path = self.folder / RECORD
-        try:
+        with _usable(path), contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
             record = json.loads(path.read_text(encoding="utf-8"))
-            process, self.port = ServerProcess(int(record["pid"]), str(record["identity"])), int(record["port"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return
-        except OSError as error:
-            raise _unusable(path, error) from error
-        self._process = process if process.alive() else None
+            number, identity, port = int(record["pid"]), str(record["identity"]), int(record["port"])
+            self._number, self._identity, self.port = number, identity, port
 
     def stop(self) -> None:
-        """Stop the server and return when it is gone; harmless if it doesn't run."""
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
+        """Stop the server and return when it is gone, by SIGKILL after its grace; harmless if it doesn't run."""
+        self._end(signal.SIGTERM, signal.SIGKILL)
 
     def kill(self) -> None:
         """Kill the server by SIGKILL, as a crash would, and return when it is gone."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
+        self._end(signal.SIGKILL)
+
+    def _end(self, *signals: signal.Signals) -> None:
+        for number in signals:
+            if (pid := self.pid) is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+                wait_until(lambda: not self.alive, self._grace)
+        if self._guard is not None and not self.alive:
+            with self._guard:  # Its end also closes the pipe to it.
+                self._guard = None
+        self._number = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -327,15 +280,18 @@ def locked(folder: Path) -> Iterator[None]:
     """
     import fcntl
 
-    try:
+    with _usable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("a")
-    except OSError as error:
-        raise _unusable(folder, error) from error
     with lock as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield
 
 
-def _unusable(path: Path, error: OSError) -> NotWritable:
-    return NotWritable(str(path), f"{error.strerror}; HIVESINK_HOME names another")
+@contextlib.contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    """Raise NotWritable instead of an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise NotWritable(str(path), f"{error.strerror}; HIVESINK_HOME names another") from error
