@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from hivesink.config.formats import FORMATS, SUPPORTED, format_name
+from hivesink.core.log import PROPERTY
 from hivesink.core.partition import DEFAULT_PARTITION, parse_path, partition_path
 from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.core.typetext import parse_type
@@ -19,9 +20,10 @@ from hivesink.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hivesink.core.partition import Estimate
+    from hivesink.ports import LiveTable
 
 
 Key = TypeVar("Key")
@@ -35,7 +37,7 @@ Described = tuple[str, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a metastore says of a table besides its columns. `kind`: its type; `properties`: all of them."""
+    """What a metastore says of a table. `kind`: its type; `properties`: all of them."""
 
     name: TableName
     kind: str
@@ -43,6 +45,9 @@ class Facts:
     serde: str
     clustered: bool
     properties: Mapping[str, str]
+    columns: Sequence[Described] = ()
+    partition_columns: Sequence[Described] = ()
+    location: str | None = None
 
     @property
     def external(self) -> bool:
@@ -51,25 +56,36 @@ class Facts:
     def _set(self, key: str) -> bool:
         return self.properties.get(key, "").lower() == "true"
 
-    def columns(self, described: Iterable[Described]) -> tuple[Column, ...]:
-        """Raises Unsupported for a type that the sink doesn't know."""
-        return tuple(column(self.name, *each) for each in described)
+    def _typed(self, described: Iterable[Described]) -> tuple[Column, ...]:
+        columns: list[Column] = []
+        for name, text, comment in described:
+            try:
+                columns.append(Column(name.lower(), parse_type(text), comment or None))
+            except TypeTextInvalid as error:  # noqa: PERF203 - the error names its column
+                msg = f"column {name} of {self.name} ({text})"
+                raise Unsupported(msg, error.reason, "give it another type, or leave it out") from error
+        return tuple(columns)
 
-    def spec(
-        self, columns: Iterable[Described], partition_columns: Iterable[Described], location: str | None
-    ) -> TableSpec:
+    def spec(self) -> TableSpec:
         """Raises Unsupported for a type that the sink doesn't know."""
         fields = {"comment", "EXTERNAL"}
         return TableSpec(
             name=self.name,
-            columns=self.columns(columns),
-            partition_columns=self.columns(partition_columns),
-            location=location,
+            columns=self._typed(self.columns),
+            partition_columns=self._typed(self.partition_columns),
+            location=self.location,
             comment=self.properties.get("comment"),
             external=self.external,
             format=format_name(self.input_format),
             properties=tuple(sorted((key, text) for key, text in self.properties.items() if key not in fields)),
         )
+
+    def require(self, table: LiveTable) -> None:
+        """Raise TableReplaced if this is another table than `table` was; Unsupported if the sink can't write it."""
+        if self.properties.get(PROPERTY) != table.log:
+            raise TableReplaced.other_log(str(self.name))
+        self.refuse()
+        require_partition_columns(table.spec, self._typed(self.partition_columns))
 
     def refuse(self) -> None:
         """Raise Unsupported where rows put into the table's folders would be wrong or lost."""
@@ -113,15 +129,6 @@ def require_partition_columns(spec: TableSpec, live: Sequence[Column]) -> None:
     )
     if before != now:
         raise TableReplaced(str(spec.name), f"it is partitioned by ({now}), and was by ({before})")
-
-
-def column(table: TableName, name: str, type_text: str, comment: str | None) -> Column:
-    """A column as a metastore describes it. Raises Unsupported for a type that the sink doesn't know."""
-    try:
-        return Column(name.lower(), parse_type(type_text), comment or None)
-    except TypeTextInvalid as error:
-        msg = f"column {name} of {table} ({type_text})"
-        raise Unsupported(msg, error.reason, "give it another type, or leave it out") from error
 
 
 def values_of(spec: TableSpec, partition: str) -> Values:
@@ -183,24 +190,19 @@ def change_all(
     """
     keys = list(partitions)
     refused: dict[Key, RegistrationFailed] = {}
-    for start in range(0, len(keys), per_call):
-        refused.update(_refused(keys[start : start + per_call], change, ask))
+    waiting = [keys[start : start + per_call] for start in range(0, len(keys), per_call)]
+    while waiting:
+        chunk = waiting.pop(0)
+        try:
+            change(chunk)
+        except RegistrationFailed as error:
+            ask()
+            if len(chunk) > 1:
+                waiting[:0] = [[key] for key in chunk]
+            else:
+                refused[chunk[0]] = error
     if refused:
         first, *_ = refused.values()
         reasons = list(dict.fromkeys(error.reason for error in refused.values()))
         at_fault = tuple(partitions[key] for key in refused)
         raise RegistrationFailed(table, action, "; ".join(reasons[:3]), address, at_fault) from first
-
-
-def _refused(
-    keys: Sequence[Key], change: Callable[[Sequence[Key]], None], ask: Callable[[], object]
-) -> Iterator[tuple[Key, RegistrationFailed]]:
-    try:
-        change(keys)
-    except RegistrationFailed as error:
-        ask()
-        if len(keys) == 1:
-            yield keys[0], error
-            return
-        for key in keys:
-            yield from _refused([key], change, ask)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
 from hivesink.config.formats import FORMATS, format_name
-from hivesink.core.log import PROPERTY
 from hivesink.core.partition import DEFAULT_PARTITION, Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec, quoted
@@ -50,13 +49,10 @@ class HiveServer2Metastore:
         facts = live.facts(name, properties)
         facts.refuse()
         if self._spark and not live.partition_columns:
-            raise errors.Unsupported(
-                what=f"{name}, a table without partitions, through Spark's Thrift Server",
-                why=f"it doesn't show {common.FLAG}, so Hive might count wrong",
-                instead=f"{_BY_THRIFT}, or HiveServer2",
-            )
-        location = live.fields.get("location")
-        return LiveTable(facts.spec(live.columns, live.partition_columns, location), location or "")
+            what = f"{name}, a table without partitions, through Spark's Thrift Server"
+            why = f"it doesn't show {common.FLAG}, so Hive might count wrong"
+            raise errors.Unsupported(what, why, f"{_BY_THRIFT}, or HiveServer2")
+        return LiveTable(facts.spec(), facts.location or "")
 
     def names(self, table: LiveTable) -> Sequence[str]:
         return self._registered(table.spec, None) if table.spec.is_partitioned else [""]
@@ -67,14 +63,10 @@ class HiveServer2Metastore:
         spec = table.spec
         # Describe it first: only this reports a missing table in the same way on both servers.
         fresh = self._describe(spec.name)
-        if fresh.parameters.get(PROPERTY) != table.log:
-            raise errors.TableReplaced.other_log(str(spec.name))
-        facts = fresh.facts(spec.name, fresh.parameters)
-        facts.refuse()
+        fresh.facts(spec.name, fresh.parameters).require(table)
         if not spec.is_partitioned:
             accurate = is_trusted(fresh.parameters)
             return {"": LivePartition("", fresh.fields.get("location", ""), accurate, columns_behind=False)}
-        common.require_partition_columns(spec, facts.columns(fresh.partition_columns))
         listed = self._registered(spec, partitions)
         places = [self._partition(spec, partition, fresh.columns) for partition in listed]
         if self._trusts_columns(spec.name):
@@ -272,6 +264,9 @@ class Description:
             serde=fields.get("serde library", ""),
             clustered=bucketed not in {"[]", ""} or skewed != "[]",
             properties=properties,
+            columns=self.columns,
+            partition_columns=self.partition_columns,
+            location=fields.get("location"),
         )
 
 

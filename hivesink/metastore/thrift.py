@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
 
-from hivesink.core.log import PROPERTY
 from hivesink.core.partition import Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec
-from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, TableReplaced, UnknownTable
+from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable
 from hivesink.metastore import common, thrift_calls
 from hivesink.metastore.common import FLAG, Values, is_trusted, name_of, values_of
 from hivesink.ports import LiveTable
@@ -73,7 +72,7 @@ class ThriftCatalog(ThriftTables):
 
     def table(self, name: TableName) -> TableSpec | None:
         with suppress(UnknownTable):
-            return thrift_calls.spec_of(self.struct(name))
+            return thrift_calls.facts(self.struct(name)).spec()
         return None
 
     def create_database_if_absent(self, database: str) -> None:
@@ -102,8 +101,9 @@ class ThriftMetastore(ThriftTables):
 
     def table(self, name: TableName) -> LiveTable:
         struct = self.struct(name)
-        thrift_calls.facts(struct).refuse()
-        return LiveTable(thrift_calls.spec_of(struct), struct.sd.location)
+        facts = thrift_calls.facts(struct)
+        facts.refuse()
+        return LiveTable(facts.spec(), struct.sd.location)
 
     def names(self, table: LiveTable) -> Sequence[str]:
         if not table.spec.is_partitioned:
@@ -114,11 +114,7 @@ class ThriftMetastore(ThriftTables):
         if partitions is not None and not partitions:
             return {}
         fresh = self.struct(table.spec.name)
-        if (fresh.parameters or {}).get(PROPERTY) != table.log:
-            raise TableReplaced.other_log(str(table.spec.name))
-        facts = thrift_calls.facts(fresh)
-        facts.refuse()
-        common.require_partition_columns(table.spec, facts.columns(thrift_calls.described(fresh.partitionKeys)))
+        thrift_calls.facts(fresh).require(table)
         if not table.spec.is_partitioned:
             return {"": LivePartition("", fresh.sd.location, is_trusted(fresh.parameters), columns_behind=False)}
         if partitions is None:

@@ -15,7 +15,7 @@ from thrift.Thrift import TApplicationException, TType
 from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.partition import LivePartition, NewPartition
 from hivesink.core.table import Column, TableName, TableSpec
-from hivesink.metastore.common import FLAG, Described, Facts, is_trusted, values_of
+from hivesink.metastore.common import FLAG, Facts, is_trusted, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -177,8 +177,11 @@ insert_event = newest(_insert_event, _insert_event_of_hive_2)
 
 
 def facts(table: Any) -> Facts:
-    """What decides whether the sink can write the table."""
+    """What the metastore's struct says of the table."""
     sd = table.sd
+    columns, keys = (
+        [(field.name, field.type, field.comment) for field in fields or ()] for fields in (sd.cols, table.partitionKeys)
+    )
     return Facts(
         name=TableName(table.dbName, table.tableName),
         kind=table.tableType or "",
@@ -186,17 +189,10 @@ def facts(table: Any) -> Facts:
         serde=(sd.serdeInfo and sd.serdeInfo.serializationLib) or "",
         clustered=bool(sd.bucketCols or (sd.skewedInfo and sd.skewedInfo.skewedColNames)),
         properties=table.parameters or {},
+        columns=columns,
+        partition_columns=keys,
+        location=sd.location,
     )
-
-
-def spec_of(table: Any) -> TableSpec:
-    """Raises Unsupported for a type that the sink doesn't know."""
-    return facts(table).spec(described(table.sd.cols), described(table.partitionKeys), table.sd.location)
-
-
-def described(fields: list[Any] | None) -> list[Described]:
-    """Columns, or none of a table without partitions."""
-    return [(field.name, field.type, field.comment) for field in fields or ()]
 
 
 def live_partition(partition: str, struct: Any, table: Any) -> LivePartition:

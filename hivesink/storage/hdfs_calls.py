@@ -36,6 +36,8 @@ TIMEOUT = "ipc.client.rpc-timeout.ms"
 """Hadoop's name: how long a request may take."""
 _QUIET, _WARN_AGAIN = 5.0, 30.0
 """Seconds of waiting until the first warning, and between warnings."""
+_SHORTEST, _LONGEST = 0.1, 3.0
+"""Seconds between tries: they double, with up to half of each taken off by chance."""
 _PAUSE = 2.0
 """The longest wait between hdfs-native's own tries, in seconds."""
 
@@ -58,29 +60,17 @@ _UNSUPPORTED = {
 """What to do instead, by what the reason holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """Seconds. Waits between tries double from `first` up to `most`, up to half of each taken off by chance."""
-
-    window: float = 60.0
-    timeout: float = 30.0
-    first: float = 0.1
-    most: float = 3.0
-
-    @classmethod
-    def of(cls, properties: Mapping[str, str]) -> RetryPolicy:
-        """As the site's properties say; Hadoop's 0 for the time-out, "for ever", is the default here."""
-        window = float(properties.get(WINDOW, cls().window * 1000)) / 1000
-        return cls(window, float(properties.get(TIMEOUT, 0)) / 1000 or cls().timeout)
-
-
 @dataclass(eq=False)
 class HdfsCalls:
-    """A client of a file system, and how it is asked. Shared by the threads of one process; `shared` finds it."""
+    """A client of a file system, and how it is asked. Shared by the threads of one process; `shared` finds it.
+
+    A call is repeated for `window` seconds, and each try may take `timeout` of them.
+    """
 
     address: Address
     properties: Mapping[str, str]
-    retry_policy: RetryPolicy
+    window: float = 60.0
+    timeout: float = 30.0
     tick: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     chance: Callable[[], float] = random.random
@@ -93,7 +83,7 @@ class HdfsCalls:
 
     def bounded(self, call: Callable[[], _T], seconds: float | None = None) -> _T:
         """The result of `call`. Raises what it raises, or Failed after `seconds` (default: the time-out)."""
-        limit = self.retry_policy.timeout if seconds is None else seconds
+        limit = self.timeout if seconds is None else seconds
         answer: Future[_T] = Future()
         # A daemon, so that a hanging call doesn't keep the process alive.
         threading.Thread(target=_answer, args=(call, answer), name="hivesink-hdfs", daemon=True).start()
@@ -104,8 +94,8 @@ class HdfsCalls:
 
     def create(self, call: Callable[[Client], _T]) -> _T:
         """As `ask`, for a file to write. Its client waits for NameNodes that restart."""
-        window, timeout = self.retry_policy.window, self.retry_policy.timeout
-        return self.ask(call, repeatable=False, rounds=int(window / _PAUSE) + 1, seconds=window + timeout)
+        rounds = int(self.window / _PAUSE) + 1
+        return self.ask(call, repeatable=False, rounds=rounds, seconds=self.window + self.timeout)
 
     def ask(
         self, call: Callable[[Client], _T], *, repeatable: bool, rounds: int = 0, seconds: float | None = None
@@ -136,7 +126,7 @@ class HdfsCalls:
             left = next(pauses, None) if again else None
             if left is None:
                 raise failure
-            if left < self.retry_policy.window - _QUIET and self.tick() - self._warned >= _WARN_AGAIN:
+            if left < self.window - _QUIET and self.tick() - self._warned >= _WARN_AGAIN:
                 # A silent job looks idle.
                 self._warned = self.tick()
                 logger.warning("%s: %s; asked again for %.0f s more", self.address, failure.reason, left)
@@ -146,10 +136,9 @@ class HdfsCalls:
 
         It begins at `begun`, by default with the first wait.
         """
-        policy = self.retry_policy
-        until = (self.tick() if begun is None else begun) + policy.window
+        until = (self.tick() if begun is None else begun) + self.window
         for tries in itertools.count():
-            pause = min(policy.most, policy.first * 2.0 ** min(tries, 16)) * (1 - self.chance() / 2)
+            pause = min(_LONGEST, _SHORTEST * 2.0 ** min(tries, 16)) * (1 - self.chance() / 2)
             if self.tick() + pause > until:
                 return
             self.sleep(pause)
@@ -185,7 +174,7 @@ class HdfsCalls:
             case Kind.UNANSWERED if changing:
                 return OutcomeUnknown(action, path, f"{server}: {reason}")
         advice = _ADVICE.get(failure.kind, "{server} says: {reason}")
-        advice = advice.format(server=server, reason=reason, window=self.retry_policy.window)
+        advice = advice.format(server=server, reason=reason, window=self.window)
         return StoreUnavailable(action, path, advice)
 
     def _new(self, rounds: int) -> Client:
@@ -219,7 +208,11 @@ _lock = threading.Lock()
 
 
 def shared(address: Address, properties: Mapping[str, str]) -> HdfsCalls:
-    """The `HdfsCalls` of this process for a file system."""
+    """The `HdfsCalls` of this process for a file system, as the site's properties say."""
     key = (os.getpid(), address, frozenset(properties.items()))
     with _lock:
-        return _all.get(key) or _all.setdefault(key, HdfsCalls(address, properties, RetryPolicy.of(properties)))
+        if key not in _all:
+            window = float(properties.get(WINDOW, 60_000)) / 1000
+            # Hadoop's 0, "for ever", is the default here.
+            _all[key] = HdfsCalls(address, properties, window, float(properties.get(TIMEOUT, 0)) / 1000 or 30.0)
+        return _all[key]

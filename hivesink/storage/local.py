@@ -50,12 +50,8 @@ class LocalFileSystem(FileSystem):
 
     def open_new(self, path: str) -> BinaryIO:
         file = posix(path)
-
-        def create() -> BinaryIO:
-            with _refusing(file, "create", FileExistsError, FileNotFoundError):
-                return cast("BinaryIO", io.BufferedWriter(_NewFile(file), _BUFFER))
-
-        return self._in_folder(dirname(file), create, "create", file)
+        stream = self._in_folder(dirname(file), lambda: io.BufferedWriter(_NewFile(file), _BUFFER), "create", file)
+        return cast("BinaryIO", stream)
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         try:
@@ -85,7 +81,7 @@ class LocalFileSystem(FileSystem):
     def rename(self, source: str, target: str) -> None:
         self.link(source, target)
         # Without an old name, another process has finished this rename.
-        with _done_or_not(source), contextlib.suppress(FileNotFoundError):
+        with _refusing(source, "rename", unknown=True), contextlib.suppress(FileNotFoundError):
             _sync(dirname(posix(target)))
             os.unlink(posix(source))
 
@@ -96,16 +92,14 @@ class LocalFileSystem(FileSystem):
         def link() -> None:
             try:
                 os.link(old, new, follow_symlinks=False)
-            except (FileExistsError, FileNotFoundError):
-                raise
             except OSError as error:
                 if error.errno == errno.EXDEV:
                     raise apart(source, target) from error
                 if error.errno in _NO_LINKS:
                     what = f"the file system of {target}"
-                    why = f"it has no hard links (link: {os.strerror(error.errno)}); a rename might overwrite"
+                    why = f"it has no hard links (link: {error.strerror}); a rename might overwrite"
                     raise Unsupported(what, why, "use one with hard links, such as ext4 or xfs") from error
-                raise _refusal(source, "rename", error) from error
+                raise
 
         self._in_folder(dirname(new), link, "rename", source, needs=old)
 
@@ -120,7 +114,7 @@ class LocalFileSystem(FileSystem):
         self._known.clear()
         with _refusing(source, "rename"):
             os.rename(old, new)
-        with _done_or_not(source):
+        with _refusing(source, "rename", unknown=True):
             _sync(dirname(new))
             _sync(dirname(old))
 
@@ -200,7 +194,8 @@ class LocalFileSystem(FileSystem):
         for _ in range(TRIES):
             self._make(folder)
             try:
-                return call()
+                with _refusing(path, action, FileExistsError, FileNotFoundError):
+                    return call()
             except FileNotFoundError:
                 if needs is not None and not os.path.lexists(needs):
                     raise
@@ -263,30 +258,20 @@ def posix(location: str) -> str:
     return match[1].rstrip("/") or "/"
 
 
-def _refusal(path: str, action: str, error: OSError) -> HiveSinkError:
-    if error.errno in _DENIED:
-        return NotWritable(path, f"{action}: {os.strerror(error.errno)}")
-    return StoreUnavailable(action, path, error.strerror or str(error))
-
-
 @contextlib.contextmanager
-def _refusing(path: str, action: str, *but: type[OSError]) -> Iterator[None]:
-    """Raise hivesink's error instead of an OSError, except for `but`."""
+def _refusing(path: str, action: str, *but: type[OSError], unknown: bool = False) -> Iterator[None]:
+    """Raise hivesink's error instead of an OSError, except for `but`; OutcomeUnknown after an `unknown` change."""
     try:
         yield
     except but:
         raise
     except OSError as error:
-        raise _refusal(path, action, error) from error
-
-
-@contextlib.contextmanager
-def _done_or_not(path: str) -> Iterator[None]:
-    """What fails in here comes after the rename."""
-    try:
-        yield
-    except OSError as error:
-        raise OutcomeUnknown(action="rename", path=path, reason=error.strerror or str(error)) from error
+        reason = error.strerror or str(error)
+        if unknown:
+            raise OutcomeUnknown(action=action, path=path, reason=reason) from error
+        if error.errno in _DENIED:
+            raise NotWritable(path, f"{action}: {reason}") from error
+        raise StoreUnavailable(action, path, reason) from error
 
 
 def _require_no_dangling_link(folder: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hivesink.config.formats import FORMATS
 from hivesink.core.table import TableName
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, Unsupported
-from hivesink.metastore.common import FLAG, Facts, change_all, column, is_trusted
+from hivesink.metastore.common import FLAG, Facts, change_all, is_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def test_what_rows_would_be_lost_in_is_refused(facts: Facts, says: str) -> None:
 
 def test_an_unknown_type_names_its_column() -> None:
     with pytest.raises(Unsupported, match=r"column u of d\.t \(uniontype<int>\)"):
-        column(TableName("d", "t"), "u", "uniontype<int>", None)
+        replace(GOOD, columns=[("u", "uniontype<int>", None)]).spec()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from hivesink.storage.hdfs import HdfsFileSystem
-from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
+from hivesink.storage.hdfs_calls import HdfsCalls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +28,6 @@ def apart(site: Mapping[str, str], permission: int | None = None, **calls: Any) 
     made: dict[Address, HdfsCalls] = {}
 
     def connect(address: Address, properties: Mapping[str, str]) -> HdfsCalls:
-        return made.setdefault(address, HdfsCalls(address, properties, **{"retry_policy": RetryPolicy(), **calls}))
+        return made.setdefault(address, HdfsCalls(address, properties, **calls))
 
     return HdfsFileSystem(site, permission, connect=connect)

@@ -11,7 +11,7 @@ import pytest
 from hivesink.errors import FileSystemUnknown, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_address import Address
-from hivesink.storage.hdfs_calls import HdfsCalls, RetryPolicy
+from hivesink.storage.hdfs_calls import HdfsCalls
 from hivesink.storage.hdfs_failures import Failed, Kind, judge
 from hivesink.storage.hdfs_files import NewFile, Place
 from tests.storage.realhdfs import apart, hdfs_folder
@@ -33,8 +33,8 @@ class Clock:
 
     def calls(self, timeout: float = 1.0) -> dict[str, Any]:
         """Fields of `HdfsCalls`."""
-        policy = RetryPolicy(window=10.0, timeout=timeout)
-        return {"retry_policy": policy, "tick": lambda: self.now, "sleep": self.sleep, "chance": lambda: 0.5}
+        times = {"tick": lambda: self.now, "sleep": self.sleep, "chance": lambda: 0.5}
+        return {"window": 10.0, "timeout": timeout, **times}
 
 
 def file_system(properties: Mapping[str, str], clock: Clock, timeout: float = 1.0) -> HdfsFileSystem:
