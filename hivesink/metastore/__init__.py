@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -49,8 +50,9 @@ def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
 
     Raises InvalidOption, Unsupported, MetastoreUnreachable.
     """
-    from hivesink.metastore import thrift_calls
     from hivesink.metastore.thrift_connection import Connection
 
     with closing(Connection(address, site.hive)) as connection:
-        return connection.read(thrift_calls.version)
+        text = connection.read(lambda client: str(client.getVersion()))
+    # A distribution may add to the numbers: 4.0.0-fork-7.
+    return tuple(int(number) for number in re.split(r"[^\d.]", text)[0].split(".") if number)

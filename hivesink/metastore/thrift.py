@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
 
+from hivesink.config.formats import format_name
 from hivesink.core.partition import Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec
@@ -52,7 +53,13 @@ class ThriftTables:
         table.parameters = table.parameters or {}
         if change(table.parameters):
             table.parameters.pop(FLAG, None)
-            self._connection.change(str(name), action, thrift_calls.alter_table, table)
+            self._connection.change(
+                str(name),
+                action,
+                lambda client: client.alter_table_with_environment_context(
+                    name.database, name.table, table, thrift_calls.KEEP_STATISTICS
+                ),
+            )
 
     def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
         """Set and unset TBLPROPERTIES; the others stay. Raises UnknownTable."""
@@ -108,7 +115,8 @@ class ThriftMetastore(ThriftTables):
     def names(self, table: LiveTable) -> Sequence[str]:
         if not table.spec.is_partitioned:
             return [""]
-        return self._connection.read(thrift_calls.partition_names, table.spec.name)
+        name = table.spec.name
+        return list(self._connection.read(lambda client: client.get_partition_names(name.database, name.table, -1)))
 
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         if partitions is not None and not partitions:
@@ -121,7 +129,17 @@ class ThriftMetastore(ThriftTables):
             partitions = self.names(table)
         wanted = {values_of(table.spec, partition): partition for partition in partitions}
         live = self._read(table, tuple(wanted), thrift_calls.states)
-        return {wanted[values]: thrift_calls.live_partition(wanted[values], live[values], fresh) for values in live}
+        trusted = is_trusted(fresh.parameters, is_partitioned=True)
+        return {
+            wanted[values]: LivePartition(
+                wanted[values],
+                struct.sd.location,
+                trusted or is_trusted(struct.parameters),
+                columns_behind=thrift_calls.columns_behind(struct, fresh),
+                format=None if struct.sd.inputFormat == fresh.sd.inputFormat else format_name(struct.sd.inputFormat),
+            )
+            for values, struct in live.items()
+        }
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
         if not partitions or not table.spec.is_partitioned:
@@ -135,9 +153,10 @@ class ThriftMetastore(ThriftTables):
         }
 
         def register(chunk: Sequence[Values]) -> None:
-            new = [structs[values] for values in chunk]
+            new, name = [structs[values] for values in chunk], table.spec.name
+            request = ttypes.AddPartitionsRequest(name.database, name.table, new, ifNotExists=True, needResult=False)
             action = f"register {count(len(new), 'partition')}"
-            self._connection.change(str(table.spec.name), action, thrift_calls.add_partitions, new)
+            self._connection.change(str(name), action, lambda client: client.add_partitions_req(request))
 
         try:
             self._change_all(table, "register", list(structs), register)
@@ -150,11 +169,18 @@ class ThriftMetastore(ThriftTables):
         self.set_properties(name, {key: value})
 
     def tables_with(self, key: str) -> Mapping[TableName, str]:
+        having = f'hive_filter_field_params__{key} like ".*"'
+        names = self._connection.read(
+            lambda client: [
+                TableName(database, table)
+                for database in client.get_all_databases()
+                for table in client.get_table_names_by_filter(database, having, -1)
+            ]
+        )
         values: dict[TableName, str] = {}
-        for database, table in self._connection.read(thrift_calls.tables_with, key):
+        for name in names:
             # A table that is dropped meanwhile has none.
             with suppress(UnknownTable):
-                name = TableName(database, table)
                 parameters = self.struct(name).parameters or {}
                 values |= {name: parameters[key]} if key in parameters else {}
         return values
@@ -252,7 +278,13 @@ class ThriftMetastore(ThriftTables):
                 partition.parameters.pop(FLAG, None)
             if changed:
                 what = f"{action} of {count(len(changed), 'partition')}"
-                self._connection.change(str(name), what, thrift_calls.alter_partitions, name, changed)
+                self._connection.change(
+                    str(name),
+                    what,
+                    lambda client: client.alter_partitions_with_environment_context(
+                        name.database, name.table, changed, thrift_calls.KEEP_STATISTICS
+                    ),
+                )
 
         self._change_all(table, f"{action} of", wanted, alter)
 

@@ -5,24 +5,23 @@ None of them needs the metastore's transaction, lock or notification tables.
 
 from __future__ import annotations
 
-import re
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
 from thrift.Thrift import TApplicationException, TType
 
-from hivesink.config.formats import FORMATS, format_name
-from hivesink.core.partition import LivePartition, NewPartition
-from hivesink.core.table import Column, TableName, TableSpec
-from hivesink.metastore.common import FLAG, Facts, is_trusted, values_of
+from hivesink.config.formats import FORMATS
+from hivesink.core.table import TableName, TableSpec
+from hivesink.metastore.common import FLAG, Facts, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hivesink.core.partition import NewPartition
     from hivesink.metastore.thrift_connection import Client
 
-_KEEP_STATISTICS = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
+KEEP_STATISTICS = ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
 """Without it an alter lists the folder and, for a table, overwrites numFiles and totalSize."""
 
 _STATE = ["values", "sd.location", "sd.inputFormat", "sd.cols.name", "sd.cols.type", "parameters"]
@@ -50,48 +49,11 @@ def newest(newer: Callable[..., Any], older: Callable[..., Any]) -> Callable[...
     return call
 
 
-def version(client: Client) -> tuple[int, ...]:
-    """The version that the metastore reports: 4.0.1 is (4, 0, 1), every Hive before 4 reports (3, 0)."""
-    # A distribution may add to the numbers: 4.0.0-fork-7.
-    return tuple(int(number) for number in re.split(r"[^\d.]", str(client.getVersion()))[0].split(".") if number)
-
-
-def tables_with(client: Client, key: str) -> list[tuple[str, str]]:
-    """Databases and names of the tables that have the property `key`."""
-    having = f'hive_filter_field_params__{key} like ".*"'
-    return [
-        (database, table)
-        for database in client.get_all_databases()
-        for table in client.get_table_names_by_filter(database, having, -1)
-    ]
-
-
-def partition_names(client: Client, name: TableName) -> list[str]:
-    """The names of all partitions."""
-    return list(client.get_partition_names(name.database, name.table, -1))
-
-
 table = newest(
     lambda client, name: client.get_table_req(ttypes.GetTableRequest(name.database, name.table, _CAPABILITIES)).table,
     lambda client, name: client.get_table(name.database, name.table),
 )
 """The table of that name. Raises NoSuchObjectException."""
-
-
-def alter_table(client: Client, struct: Any) -> None:
-    """Replace the table's struct."""
-    client.alter_table_with_environment_context(struct.dbName, struct.tableName, struct, _KEEP_STATISTICS)
-
-
-def add_partitions(client: Client, parts: list[Any]) -> None:
-    """Register partitions of a table; existing partitions stay as they are."""
-    database, table = parts[0].dbName, parts[0].tableName
-    client.add_partitions_req(ttypes.AddPartitionsRequest(database, table, parts, ifNotExists=True, needResult=False))
-
-
-def alter_partitions(client: Client, name: TableName, parts: list[Any]) -> None:
-    """Replace the structs of registered partitions: all, or none."""
-    client.alter_partitions_with_environment_context(name.database, name.table, parts, _KEEP_STATISTICS)
 
 
 def partitions(client: Client, name: TableName, names: list[str]) -> Any:
@@ -135,21 +97,6 @@ states = newest(_states, partitions)
 """As `partitions`, with what LivePartition needs."""
 
 
-def _insert_event(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
-    # Known since Hive 3, as is the event's form of today: its fields have other numbers in Hive 2.
-    client.get_catalogs()
-    _fire(client, name, values, ttypes.InsertEventRequestData(replace=False, filesAdded=list(files)))
-
-
-def _insert_event_of_hive_2(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
-    protocol = client._oprot  # noqa: SLF001  the bindings have no other way to write a struct by hand
-    fast, protocol._fast_encode = protocol._fast_encode, None  # noqa: SLF001  the same
-    try:
-        _fire(client, name, values, _InsertOfHive2(filesAdded=list(files)))
-    finally:
-        protocol._fast_encode = fast  # noqa: SLF001  the same
-
-
 class _InsertOfHive2(ttypes.InsertEventRequestData):  # type: ignore[misc]  # the bindings have no types
     """Hive 2.3's `struct InsertEventRequestData { 1: required list<string> filesAdded, … }`."""
 
@@ -163,6 +110,21 @@ class _InsertOfHive2(ttypes.InsertEventRequestData):  # type: ignore[misc]  # th
         oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
+
+
+def _insert_event(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
+    # Known since Hive 3, as is the event's form of today: its fields have other numbers in Hive 2.
+    client.get_catalogs()
+    _fire(client, name, values, ttypes.InsertEventRequestData(replace=False, filesAdded=list(files)))
+
+
+def _insert_event_of_hive_2(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
+    protocol = client._oprot  # noqa: SLF001  the bindings have no other way to write a struct by hand
+    fast, protocol._fast_encode = protocol._fast_encode, None  # noqa: SLF001  the same
+    try:
+        _fire(client, name, values, _InsertOfHive2(filesAdded=list(files)))
+    finally:
+        protocol._fast_encode = fast  # noqa: SLF001  the same
 
 
 def _fire(client: Client, name: TableName, values: list[str] | None, data: Any) -> None:
@@ -195,17 +157,6 @@ def facts(table: Any) -> Facts:
     )
 
 
-def live_partition(partition: str, struct: Any, table: Any) -> LivePartition:
-    """`partition` is its escaped path, `struct` and `table` are the metastore's structs."""
-    return LivePartition(
-        partition=partition,
-        location=struct.sd.location,
-        accurate=is_trusted(struct.parameters) or is_trusted(table.parameters, is_partitioned=True),
-        columns_behind=columns_behind(struct, table),
-        format=None if struct.sd.inputFormat == table.sd.inputFormat else format_name(struct.sd.inputFormat),
-    )
-
-
 def columns_behind(partition: Any, table: Any) -> bool:
     """Whether names, types or order differ; comments don't matter to readers."""
     before, now = ([(field.name.lower(), field.type) for field in struct.sd.cols] for struct in (partition, table))
@@ -231,6 +182,10 @@ def new_partition(wanted: NewPartition, spec: TableSpec, table: Any) -> Any:
 def thrift_table(spec: TableSpec, owner: str) -> Any:
     """What creates `spec`; without a location the metastore chooses it in the database's folder."""
     parameters, hive = spec.options, FORMATS[spec.format]
+    columns, keys = (
+        [ttypes.FieldSchema(column.name, str(column.type), column.comment) for column in columns]
+        for columns in (spec.columns, spec.partition_columns)
+    )
     if spec.comment is not None:
         parameters["comment"] = spec.comment
     if spec.external:
@@ -241,7 +196,7 @@ def thrift_table(spec: TableSpec, owner: str) -> Any:
         dbName=spec.name.database,
         owner=owner,
         sd=ttypes.StorageDescriptor(
-            cols=_fields(spec.columns),
+            cols=columns,
             location=spec.location,
             inputFormat=hive.input_format,
             outputFormat=hive.output_format,
@@ -252,11 +207,7 @@ def thrift_table(spec: TableSpec, owner: str) -> Any:
             sortCols=[],
             parameters={},
         ),
-        partitionKeys=_fields(spec.partition_columns),
+        partitionKeys=keys,
         parameters=parameters,
         tableType="EXTERNAL_TABLE" if spec.external else "MANAGED_TABLE",
     )
-
-
-def _fields(columns: tuple[Column, ...]) -> list[Any]:
-    return [ttypes.FieldSchema(column.name, str(column.type), column.comment) for column in columns]
