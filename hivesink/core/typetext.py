@@ -11,7 +11,6 @@ from typing import NoReturn
 
 from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.errors import TypeTextInvalid
-from hivesink.errors.base import meant
 
 MAX_PRECISION = 38
 MAX_CHAR = 255
@@ -20,17 +19,11 @@ MAX_VARCHAR = 65535
 _NAMED = {kind.value: kind for kind in Primitive} | {"integer": Primitive.INT, "double precision": Primitive.DOUBLE}
 _PARAMETERED = {"decimal", "numeric", "dec", "char", "varchar"}
 _NESTED = {"array", "map", "struct"}
-_NO_INTERVAL = "INTERVAL can't be a column's type: use BIGINT with a unit in the column's name"
 _WALL_CLOCK = "is not supported: use TIMESTAMP, a wall clock in the zone that sink.timestamp-zone declares"
 _REFUSED = {
     "uniontype": "UNIONTYPE is not supported: use a STRUCT with one field per case",
-    "interval": _NO_INTERVAL,
-    "interval_day_time": _NO_INTERVAL,
-    "interval_year_month": _NO_INTERVAL,
     "timestamp with local time zone": f"TIMESTAMP WITH LOCAL TIME ZONE {_WALL_CLOCK}",
     "timestamp with time zone": f"TIMESTAMP WITH TIME ZONE {_WALL_CLOCK}",
-    "void": "VOID can't be a column's type",
-    "real": "REAL means FLOAT to some versions and DOUBLE to others: say which",
 }
 _TOKEN = re.compile(
     r"\s*(?:(?P<word>double\s+precision|timestamp\s+with\s+(?:local\s+)?time\s+zone|[^\W\d][\w$]*)"
@@ -64,10 +57,9 @@ def known_type(text: str) -> HiveType | None:
 def refusal(word: str) -> str | None:
     """Why `word` can't be a column's type; None if it can, or if nobody would take it for a type."""
     text = word.lower()
-    if text in _REFUSED:
-        return _REFUSED[text]
-    is_type = text in _NAMED or text in _PARAMETERED or text in _NESTED
-    return None if is_type or not re.fullmatch(r"[^\W\d]\w*", text) else _unknown(text)
+    if text in {*_NAMED, *_PARAMETERED, *_NESTED} or not re.fullmatch(r"[^\W\d][\w ]*", text):
+        return None
+    return _REFUSED.get(text, f"the sink knows no Hive type {word.upper()}")
 
 
 @dataclass(slots=True)
@@ -85,15 +77,13 @@ class _Reader:
             self.fail(f"expected a type {self._here()}")
         self.at = match.end()
         word = " ".join(match["word"].lower().split())
-        if word in _REFUSED:
-            self.fail(_REFUSED[word])
         if word in _NESTED:
             return self._nested(word, depth)
         if word in _PARAMETERED:
-            return self._parametered(word, self._numbers())
+            return self._parametered(word)
         kind = _NAMED.get(word)
         if kind is None:
-            self.fail(_unknown(word))
+            self.fail(refusal(word) or word)
         if self._next("("):
             self.fail(f"{word.upper()} takes no length")
         return kind
@@ -110,45 +100,37 @@ class _Reader:
             self._expect(",", word)
             kind = Map(key, self.type(depth + 1))
         else:
-            kind = self._struct(depth)
+            fields: dict[str, HiveType] = {}
+            while not fields or self._next(","):
+                match = _FIELD.match(self.text, self.at)
+                if match is None:
+                    self.fail(f"expected name:type {self._here()}")
+                name = (match[1] or match[2]).lower()
+                if not _FIELD_NAME.fullmatch(name):
+                    self.fail(f"the field name {name!r} has characters that Hive can't read back")
+                if name in fields:
+                    self.fail(f"the struct has two fields {name!r} (Hive ignores case)")
+                self.at = match.end()
+                fields[name] = self.type(depth + 1)
+            kind = Struct(tuple(fields.items()))
         self._expect(">", word)
         return kind
 
-    def _struct(self, depth: int) -> Struct:
-        fields: dict[str, HiveType] = {}
-        while True:
-            match = _FIELD.match(self.text, self.at)
-            if match is None:
-                self.fail(f"expected name:type {self._here()}")
-            name = (match[1] or match[2]).lower()
-            if not _FIELD_NAME.fullmatch(name):
-                self.fail(f"the field name {name!r} has characters that Hive can't read back")
-            if name in fields:
-                self.fail(f"the struct has two fields {name!r} (Hive ignores case)")
+    def _parametered(self, word: str) -> HiveType:
+        numbers: tuple[int, ...] = ()
+        if match := _NUMBERS.match(self.text, self.at):
             self.at = match.end()
-            fields[name] = self.type(depth + 1)
-            if not self._next(","):
-                return Struct(tuple(fields.items()))
-
-    def _parametered(self, word: str, numbers: tuple[int, ...] | None) -> HiveType:
+            # No limit of any type has more than five digits, and int() refuses thousands of them.
+            numbers = tuple(int(number.strip().lstrip("0")[:9] or "0") for number in match[1].split(","))
         if word in {"char", "varchar"}:
             most = MAX_CHAR if word == "char" else MAX_VARCHAR
-            if numbers is None or len(numbers) != 1 or not 1 <= numbers[0] <= most:
+            if len(numbers) != 1 or not 1 <= numbers[0] <= most:
                 self.fail(f"{word.upper()} needs a length from 1 to {most}, as in {word}(10)")
             return Char(numbers[0]) if word == "char" else Varchar(numbers[0])
         precision, scale = (*(numbers or (10,)), 0)[:2]
-        if len(numbers or ()) > 2 or not 1 <= precision <= MAX_PRECISION or scale > precision:  # noqa: PLR2004
+        if len(numbers) > 2 or not 1 <= precision <= MAX_PRECISION or scale > precision:  # noqa: PLR2004
             self.fail(f"DECIMAL(p,s) needs p from 1 to {MAX_PRECISION} and s from 0 to p")
         return Decimal(precision, scale)
-
-    def _numbers(self) -> tuple[int, ...] | None:
-        """`(10,2)`, or None if no such numbers follow."""
-        match = _NUMBERS.match(self.text, self.at)
-        if match is None:
-            return None
-        self.at = match.end()
-        # No limit of any type has more than five digits, and int() refuses thousands of them.
-        return tuple(int(number.strip().lstrip("0")[:9] or "0") for number in match[1].split(","))
 
     def _next(self, sign: str) -> bool:
         match = _TOKEN.match(self.text, self.at)
@@ -167,8 +149,3 @@ class _Reader:
 
     def fail(self, reason: str) -> NoReturn:
         raise TypeTextInvalid(self.text, reason)
-
-
-def _unknown(word: str) -> str:
-    names = [name.upper() for name in (*_NAMED, *_PARAMETERED, *_NESTED)]
-    return f"the sink knows no Hive type {word.upper()}{meant(word.upper(), names)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -57,12 +56,6 @@ def few(texts: Sequence[str], most: int) -> str:
     """The first `most` of them, and how many there are more."""
     more = len(texts) - most
     return ", ".join(texts[:most]) + (f" and {more:,} more" if more > 0 else "")
-
-
-def meant(word: str, words: Sequence[str]) -> str:
-    """What to add to a message of a word that isn't known: the nearest word that is, or nothing."""
-    near = get_close_matches(word, words, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def appending(epoch: int) -> str:
