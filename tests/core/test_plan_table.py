@@ -1,32 +1,41 @@
-"""`plan` by table: plan.txt says what each word of a row means."""
+"""`plan` by tables: plan.txt and recovery.txt say what each word of a row means."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink.core import actions
+from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
+from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import PartEntry
+from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition, aside
-from hivesink.core.plan import plan, until_look
+from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.records import OpenBucket, Slice
-from hivesink.core.snapshot import Snapshot
+from hivesink.core.rolling import OpenRows, segment_name
+from hivesink.core.snapshot import Snapshot, StagingArea
 from tests.contracts.manifests import AT, small
 
 if TYPE_CHECKING:
     from hivesink.core.actions import Action
-    from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
 
 TABLE, HOME, LENGTH = "demo.events", "/w/events", 7
-ROWS = [line for line in Path(__file__).with_name("plan.txt").read_text().splitlines() if line.strip()]
-CASES = [[cell.strip() for cell in line.split("|")] for line in ROWS if not line.startswith("#")][1:]
+IDENTITY = Identity("w", "0a1b2c3d", (TABLE,), (), "/w/.hivesink/w")
+
+
+def cases(name: str) -> list[Any]:
+    lines = (line for line in Path(__file__).with_name(name).read_text().splitlines() if line.strip())
+    rows = [[cell.strip() for cell in line.split("|")] for line in lines if not line.startswith("#")]
+    return [pytest.param(*row, id=" | ".join(row)) for row in rows[1:]]
 
 
 @dataclass
@@ -91,7 +100,7 @@ def live(text: str) -> dict[PartitionKey, LivePartition]:
     return partitions
 
 
-def told(action: Action) -> str:  # noqa: PLR0911  one word per action
+def told(action: Action) -> str:  # noqa: C901, PLR0911, PLR0912  one word per action
     match action:
         case actions.Decide(manifest):
             return f"decide {manifest.kind}"
@@ -109,6 +118,14 @@ def told(action: Action) -> str:  # noqa: PLR0911  one word per action
             return "delete " + " ".join(part.name for part in parts)
         case actions.SetMark(mark, epoch):
             return f"{mark.value} {epoch}"
+        case actions.Discard(staged):
+            return "discard " + " ".join(path.split("-")[2] for path in staged) if staged else ""
+        case actions.Forget(lists):
+            return "forget " + " ".join(str(intent.epoch) for intent in lists)
+        case actions.DropSegments(names):
+            return "drop " + " ".join(name.partition("-")[0] for name in names)
+        case actions.Trim(epoch):
+            return f"trim {epoch}"
         case _:
             return type(action).__name__
 
@@ -117,13 +134,10 @@ def head_of(world: World) -> Manifest:
     return world.epochs[-1].manifest
 
 
-@pytest.mark.parametrize(
-    ("epochs", "files", "listed", "more", "wanted"), CASES, ids=[" | ".join(case) for case in CASES]
-)
+@pytest.mark.parametrize(("epochs", "files", "listed", "more", "wanted"), cases("plan.txt"))
 def test_plan(epochs: str, files: str, listed: str, more: str, wanted: str) -> None:
     world = World.of(epochs, listed)
-    identity = Identity("w", "0a1b2c3d", (TABLE,), (), "/w/.hivesink/w")
-    history = History(identity, head_of(world), tuple(world.epochs))
+    history = History(IDENTITY, head_of(world), tuple(world.epochs))
     refused, taken = (
         frozenset((TABLE, str(day)) for day in re.findall(rf"{word} (\w)", more)) for word in ("refused", "taken")
     )
@@ -131,3 +145,48 @@ def test_plan(epochs: str, files: str, listed: str, more: str, wanted: str) -> N
     snapshot = Snapshot(world.files(files), live(listed), refused=refused, taken=taken, rolled=rolled)
     planned = until_look(plan(history, snapshot, Stamp(AT, "bb")))
     assert [told(action) for action in planned] == [word.strip() for word in wanted.split(",") if word]
+
+
+def staged(epoch: int, attempt: str, uid: str = IDENTITY.uid) -> str:
+    return f"{HOME}/d/{PartName(uid, epoch, attempt, 0, 0, 0).staged(Stage.PENDING)}"
+
+
+def log_of(text: str) -> History:
+    """Each epoch with the part that its winners staged."""
+    history = History(IDENTITY)
+    for words in (described.split() for described in text.split("; ") if described != "none"):
+        if words[0] == "waits":
+            bucket = OpenBucket.of((Slice(segment_name(Epoch(int(words[1])), "aaaaaaaa", 0, 0), 0, 9, 1),), AT, AT)
+            history = replace(history, rows=OpenRows({(TABLE, "d"): bucket}, Epoch(int(words[1]))))
+            continue
+        number, kind, state = int(words[0]), words[1], EpochState(words[2])
+        part = PartEntry(TABLE, "d", staged(number, "aaaaaaaa"), f"{HOME}/d/{number}", LENGTH, 1)
+        is_bare = state is EpochState.SETTLED
+        rolled = ((TABLE, "d"),) if kind == "roll" else ()
+        head = replace(small(number), kind=kind, add=() if is_bare else (part,), rolled=rolled)
+        opened = () if is_bare else (OpenEpoch(head, state),)
+        rows = replace(history.rows, snapshot=head.epoch)
+        history = replace(history, head=head, open=(*history.open, *opened), rows=rows)
+    return history
+
+
+@pytest.mark.parametrize(("log", "store", "start", "swept"), cases("recovery.txt"))
+def test_recovery(log: str, store: str, start: str, swept: str) -> None:
+    lies: dict[str, list[int]] = defaultdict(list)
+    for kind, number in (words.split() for words in store.split(", ") if words):
+        lies[kind].append(int(number))
+    files = [staged(number, "bbbbbbbb") for number in lies["file"]]
+    files += [staged(number, "aaaaaaaa") for number in lies["part"]]
+    files += [staged(number, "bbbbbbbb", "ffffffff") for number in lies["other"]]
+    area = StagingArea(
+        tuple(StagingIntent(Epoch(number), "bbbbbbbb", 0, 0, 0) for number in lies["list"]),
+        (f"{HOME}/d",) if lies["list"] else (),
+        tuple(files),
+        segments=tuple(segment_name(Epoch(number), "aaaaaaaa", 0, 0) for number in lies["segment"]),
+    )
+    log, _, retained = log.partition("; keeps ")
+    history, policy = log_of(log), Policy(retained=int(retained) if retained else None)
+    first = plan(history, Snapshot(staging=StagingArea(area.lists)), Stamp(AT, "bb"), policy, starting=True)
+    assert [told(action) for action in first if isinstance(action, actions.Decide)] == ([start] if start else [])
+    sweep = plan(history, Snapshot(staging=area), Stamp(AT, "bb"), policy)
+    assert [said for action in sweep if (said := told(action))] == ([swept] if swept else [])
