@@ -69,13 +69,12 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class BatchJobs:
-    """The jobs of a query's run. Each call is a job. Raises TaskFailed, ExecutorsDiffer, and Spark's own errors.
+    """The jobs of a query's run, one for each call. Raises TaskFailed, ExecutorsDiffer, and Spark's own errors.
 
-    Spark's limit on a batch's bytes is lifted while all records are small, and a small batch is read in few tasks. To
-    check its limit, Spark (4.1 on) adds up the sizes of its buffers at each row: a sixth of all that a record costs on
-    its way to Python. Spark's Kafka source has a task for each partition of a topic, however few records there are:
-    each costs some 15 ms (docs/performance.md), and a file for each bucket. A run begins with the limit and with
-    Spark's own tasks, so a batch that needed them can be read after all.
+    To check its limit on a batch's bytes, Spark (4.1 on) adds up the sizes of its buffers at each row: a sixth of all
+    that a record costs on its way to Python. It is lifted while all records are small. Spark's Kafka source has a task
+    for each partition of a topic: each costs some 15 ms (docs/performance.md), and a file for each bucket, so a small
+    batch is read in few tasks. A run begins with the limit and with Spark's own tasks, in case a batch needs them.
     """
 
     def __init__(self, spark: SparkSession, setup: OpenedWriter) -> None:
@@ -94,7 +93,7 @@ class BatchJobs:
         """Write segments of `rows`, each partition's in a single task if the settings say so; `records` as below."""
         from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-        order, rows = self._order(plan), self.sized(rows, records)
+        order, rows = sealed((plan, self._setup.tools(), self._tries)), self.sized(rows, records)
         if plan.config["sink.shuffle-by-partition.enable"] and plan.target.spec.is_partitioned:
             counted = [StructField(ROW, LongType())] if plan.shape.block in rows.columns else []
             schema = StructType([*rows.schema.fields, *counted, StructField(attempt.ROUTE, StringType())])
@@ -131,11 +130,8 @@ class BatchJobs:
         self._largest = max((report.largest for report in reports), default=0) or self._largest
 
     def encode(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> list[TaskReport]:
-        numbers = self._spark.range(0, len(work), 1, len(work))
-        return self._reports(numbers, partial(perform, sealed=self._order(plan), work=sealed(work)))
-
-    def _order(self, plan: TaskPlan) -> Sealed:
-        return sealed((plan, self._setup.tools(), self._tries))
+        numbers, order = self._spark.range(0, len(work), 1, len(work)), sealed((plan, self._setup.tools(), self._tries))
+        return self._reports(numbers, partial(perform, sealed=order, work=sealed(work)))
 
     def _reports(self, rows: DataFrame, task: Callable[..., Iterator[pa.RecordBatch]]) -> list[TaskReport]:
         from py4j.protocol import Py4JJavaError

@@ -81,10 +81,7 @@ def input_shape(
 
 
 def _event_time(config: SinkConfig, *, has_watermark: bool) -> str | None:
-    """The column of the sink's own watermark, if partition commits wait for it: a declared one comes first.
-
-    Then comes Spark's own watermark, then the time that decides the buckets.
-    """
+    """The column of the sink's own watermark, if commits wait: declared, else Spark's (None), else the bucket's."""
     if config["sink.partition-commit.trigger"] is not CommitTrigger.PARTITION_TIME:
         return None
     own: str | None = config["sink.partition-commit.watermark-column"]
@@ -180,10 +177,7 @@ def _metadata(schema: StructType, plan: TaskPlan) -> list[str]:
 
 
 class SourceFiles:
-    """A batch's files, as the checkpoint plans them and as Spark has listed them since, before its tasks.
-
-    `execution` is Spark's `StreamExecution` of the batch's query.
-    """
+    """A batch's files, as the checkpoint plans them and as Spark has listed them since; `execution` as in `Running`."""
 
     def __init__(self, spark: SparkSession, execution: Any, ref: BatchRef) -> None:
         self._jvm = driver_jvm(spark)

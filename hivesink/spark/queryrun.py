@@ -88,13 +88,20 @@ class QueryRun:
         `plan` is the stream's analyzed plan in the JVM; `ends_early` as in `InputTraits`. Raises what `HiveSink.start`
         raises.
         """
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
+
         setup, spec = self.setup, self.committer.spec
         files = Checkpoint(files_at(location, setup.site), location)
         self._has_watermark = running.is_marked(plan)
         # A user's own function may change a batch.
         self._comes_as_read = not self._is_plain and running.comes_as_read(plan)
         shape = self._shape(schema, ())
-        self._require_fit(schema, shape)
+        plan_of_none = spec.task_plan(Epoch(0), shape, setup.context.stamp())
+        chosen = StructType([schema[name] for name in needed_input(schema, plan_of_none)])
+        # PySpark 4.2 wants the zone of TIMESTAMPs; tasks get UTC from every version.
+        zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+        check_input(to_arrow_schema(chosen, **zone), plan_of_none, setup.tools().open(plan_of_none))
         self.committer.recover()
         streams = running.streams(plan)
         self._sources = tuple(map(running.source_text, streams))
@@ -125,16 +132,6 @@ class QueryRun:
         if again := self._topics.learn(now):
             last = self.setup.last_batch()
             raise errors.SourceChanged.topics(self.setup.context.log.location, last.epoch if last else 0, again)
-
-    def _require_fit(self, schema: StructType, shape: InputShape) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
-        from pyspark.sql.types import StructType
-
-        plan = self.committer.spec.task_plan(Epoch(0), shape, self.setup.context.stamp())
-        chosen = StructType([schema[name] for name in needed_input(schema, plan)])
-        # PySpark 4.2 wants the zone of TIMESTAMPs; tasks get UTC from every version.
-        zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-        check_input(to_arrow_schema(chosen, **zone), plan, self.setup.tools().open(plan))
 
     def _shape(self, schema: StructType, ends: Sequence[SourceOffset]) -> InputShape:
         spec, config, mark = self.setup.spec.target.spec, self.setup.spec.config, self._has_watermark

@@ -61,9 +61,9 @@ class Running:
 
 @dataclass(slots=True)
 class Questions:
-    """When Spark has asked the source for new rows, as looks at its status show. `interval` is its trigger's.
+    """When Spark has asked the source for new rows: between two looks at which it waits, unless a batch has come.
 
-    If Spark waits now and has waited at the last look, it has asked in between, or a batch has come.
+    `interval` is its trigger's.
     """
 
     interval: timedelta | None
@@ -89,10 +89,7 @@ class Questions:
 
 
 def records_behind(execution: Any, end: tuple[SourceOffset, ...]) -> int | None:
-    """The records that Kafka had beyond a batch's `end` when Spark last asked it; None where not all sources tell.
-
-    Asks no broker. `execution` as in `Running`.
-    """
+    """The records beyond a batch's `end` when Spark last asked Kafka; None where not all sources tell."""
     from py4j.protocol import Py4JJavaError
 
     sources = execution.sources()
@@ -155,10 +152,7 @@ def is_marked(plan: Any) -> bool:
 
 
 def streams(plan: Any) -> list[dict[str, str]]:
-    """The options of each source of a stream's plan, in Spark's order.
-
-    Their names are in lower case, but for those of Kafka's own settings.
-    """
+    """The options of each source of a stream's plan, in Spark's order, by lower-case names, but for Kafka's own."""
     streams = list[dict[str, str]]()
     for node in _nodes(plan):
         methods, options = dir(node), dict[str, str]()
@@ -189,10 +183,7 @@ def traits_of(plan: Any, *, planned: bool, ends_early: bool) -> InputTraits:
 
 
 def require_watermark(config: SinkConfig, *, has_watermark: bool) -> None:
-    """Where the stream holds rows back: nothing but Spark's watermark can tell which are still to come.
-
-    Raises InvalidOption.
-    """
+    """Where the stream holds rows back, only Spark's watermark tells which are still to come. Raises InvalidOption."""
     held, column = "the stream's windows or joins keep rows for later", "sink.partition-commit.watermark-column"
     if not has_watermark:
         problem = f"{held}, and not each of its sources has a watermark; use withWatermark on each"
