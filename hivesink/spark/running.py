@@ -46,14 +46,10 @@ class Running:
     def here(cls, spark: SparkSession) -> Running:
         """Asks the session that started the query. Raises Unsupported."""
         query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-        if not query:
-            msg = "a call of the sink outside a streaming query"
+        running = spark.streams.get(query) if query else None
+        if query is None or running is None:
+            msg = "a call of the sink outside a streaming query of its own session"
             raise Unsupported(msg, "a batch must have a checkpoint", "use events.writeStream.foreachBatch(sink)")
-        running = spark.streams.get(query)
-        if running is None:
-            msg = "a sink that was made with another session than its query"
-            why = f"no query {query!r} runs in the sink's session"
-            raise Unsupported(msg, why, "make the sink with the session of the stream")
         execution = running._jsq.streamingQuery()  # noqa: SLF001  PySpark offers no other way
         # Not the job group, which holds the run's id too: a job may set its own.
         return cls(query, str(running.runId), str(execution.resolvedCheckpointRoot()), execution, running)

@@ -71,18 +71,8 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
     there is no `_block` with the option `lineSep`. `options` are Spark's own, such as `maxFilesPerTrigger`. Spark reads
     a file once, as it first sees it: write it elsewhere, then rename it into `folder`, which is on `fs.defaultFS` if it
     has no scheme.
-
-    Raises InvalidOption if the folder doesn't exist or can't be read.
     """
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    try:
-        files = spark.readStream.format("text").options(**{**ANY_AGE, **(options or {})}).load(folder)
-    except (PySparkException, Py4JJavaError) as error:
-        # Spark 3.5 leaves what is no error of its own, such as an AssertionError, as Py4J's.
-        why = str(getattr(error, "java_exception", error)).partition("\n")[0]
-        raise InvalidOption((f"the folder {folder!r} can't be read: {why}",)) from error
+    files = spark.readStream.format("text").options(**{**ANY_AGE, **(options or {})}).load(folder)
     columns = ["value", f"_metadata.file_path AS {PATH}"]
     # Only Hadoop's own ends of lines can be counted again.
     if "linesep" not in {name.lower() for name in options or {}}:
