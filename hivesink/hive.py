@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -61,41 +62,6 @@ class Login:
         service = site.get("hive.server2.authentication.kerberos.principal", "").partition("/")[0]
         return cls(kind, kerberos_service_name=(service or "hive") if kind == "KERBEROS" else None)
 
-    @property
-    def user(self) -> str:
-        """The session's user; by default this process's."""
-        return self.username or getpass.getuser()
-
-    def check(self) -> None:
-        """Raise InvalidOption for parts that contradict each other, without showing their values."""
-        known, by_password = [auth.value for auth in Auth], self.auth in {Auth.LDAP.value, Auth.CUSTOM.value}
-        has_password = bool(self.username and self.password) if by_password else self.password is not None
-        is_kerberos, has_service = self.auth == "KERBEROS", self.kerberos_service_name is not None
-        rules = {
-            f"auth is one of {', '.join(known)}": self.auth in known,
-            "LDAP and CUSTOM, and only they, need a user and a password": by_password == has_password,
-            "KERBEROS, and only it, needs kerberos_service_name (often `hive`)": is_kerberos == has_service,
-        }
-        if broken := tuple(f"hiveserver2 login: {rule}" for rule, holds in rules.items() if not holds):
-            raise InvalidOption(broken)
-
-    def transport(self, socket: Any, host: str) -> Any:
-        """The transport over a closed `socket` to `host`, as PyHive makes it."""
-        from thrift_sasl import TSaslClientTransport
-
-        if self.auth == "NOSASL":
-            return TBufferedTransport(socket)
-        mechanism = "GSSAPI" if self.auth == "KERBEROS" else "PLAIN"
-        # PLAIN wants a password; a server without authentication reads none.
-        named = {
-            "username": self.user,
-            "password": self.password or "x",
-            "service": self.kerberos_service_name,
-        }
-        return TSaslClientTransport(
-            lambda: hive.get_installed_sasl(host=host, sasl_auth=mechanism, **named), mechanism, socket
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -125,7 +91,17 @@ def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str]
     address or a login that can't be.
     """
     used = login or Login.of(hive or {})
-    used.check()
+    known, by_password = [auth.value for auth in Auth], used.auth in {Auth.LDAP.value, Auth.CUSTOM.value}
+    has_password = bool(used.username and used.password) if by_password else used.password is not None
+    is_kerberos, has_service = used.auth == "KERBEROS", used.kerberos_service_name is not None
+    rules = {
+        f"auth is one of {', '.join(known)}": used.auth in known,
+        "LDAP and CUSTOM, and only they, need a user and a password": by_password == has_password,
+        "KERBEROS, and only it, needs kerberos_service_name (often `hive`)": is_kerberos == has_service,
+    }
+    # Don't show the values: one is a password.
+    if broken := tuple(f"hiveserver2 login: {rule}" for rule, holds in rules.items() if not holds):
+        raise InvalidOption(broken)
     try:
         parts = urlsplit("//" + address.rpartition("//")[2])
         host, port = parts.hostname, parts.port
@@ -207,12 +183,20 @@ class Hive(AbstractContextManager["Hive"]):
         self.close()
 
     def _connected(self) -> Any:
+        """The connection, made as PyHive makes it, but with a limit."""
+        from thrift_sasl import TSaslClientTransport
+
         if self._connection is None:
             # PyHive's own socket has no limit, and a server that expects another `auth` waits for more bytes.
-            socket = TSocket(self._host, self._port)
+            login, socket = self._login, TSocket(self._host, self._port)
             socket.setTimeout(LOGIN_SECONDS * 1000)
-            transport = self._login.transport(socket, self._host)
-            connection = hive.connect(thrift_transport=transport, username=self._login.user)
+            user, mechanism = login.username or getpass.getuser(), "GSSAPI" if login.auth == "KERBEROS" else "PLAIN"
+            # PLAIN wants a password; a server without authentication reads none.
+            named = {"username": user, "password": login.password or "x", "service": login.kerberos_service_name}
+            sasl = partial(hive.get_installed_sasl, host=self._host, sasl_auth=mechanism, **named)
+            is_plain = login.auth == "NOSASL"
+            transport = TBufferedTransport(socket) if is_plain else TSaslClientTransport(sasl, mechanism, socket)
+            connection = hive.connect(thrift_transport=transport, username=user)
             request = TGetInfoReq(connection.sessionHandle, TGetInfoType.CLI_DBMS_NAME)
             self._spark = "spark" in str(connection.client.GetInfo(request).infoValue.stringValue).lower()
             # Statements have no limit.
