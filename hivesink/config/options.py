@@ -54,17 +54,12 @@ class Policies(NamedTuple):
         return cls(kinds, next(iter(plugins), None))
 
 
-assigner = matching(
-    r"partition-columns|date-time|[\w.]+:\w+", "write partition-columns, date-time, or your own class as module:Class"
-)
+assigner = matching(r"partition-columns|date-time|[\w.]+:\w+", "write partition-columns, date-time, or module:Class")
 plugin = matching(r"none|[\w.]+:\w+", "write module:Class, or none", lambda text: None if text == "none" else text)
-file_name = matching(
-    r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or . so that readers pass over it, but not . or .."
-)
+# Readers pass over it.
+file_name = matching(r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or ., but not . or ..")
 positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
-permission = matching(
-    r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode by which the owner can read, such as 640", lambda text: int(text, 8)
-)
+permission = matching(r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode, such as 640", lambda text: int(text, 8))
 column = matching(r"\s*\S.*", "write the name of a column", lambda text: text.strip().lower())
 
 

@@ -30,12 +30,9 @@ logger = logging.getLogger("hivesink")
 
 _GRACE = 60.0
 """Seconds that a batch may take to finish before its query is stopped."""
-
 _OTHER_RUN = re.compile(r"ConcurrentModification|\[CONCURRENT_|Multiple streaming (?:jobs|queries)")
 """What Spark says of another run at the query's checkpoint."""
-
 _AT_ONCE = timedelta(0)
-
 newest: dict[str, HiveQuery] = {}
 """The newest query, by log: a job that starts its sink again has dealt with the end of the query before."""
 # In a forked process, they are those of the process that forked it.
