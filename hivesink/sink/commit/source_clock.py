@@ -128,7 +128,12 @@ class SourceClock:
             self._reached = latest(self._reached, mark.at if mark else None)
             # Input that comes again after a pause may do so partition by partition.
             self._heard |= dict.fromkeys(before.newest, began)
-        self._note_request(batch)
+        planned = self._began if self.traits.ends_early else self._free
+        is_earlier_runs = self.traits.planned and planned == self._began
+        # A batch has been planned: no earlier than the batch before it ended, or the run began. A source that defers
+        # its rows may, beside others, have been passed over.
+        if planned is not None and not is_earlier_runs and not (self.traits.defers and len(batch.end) > 1):
+            self._asked = max(planned, self._asked)
         if shape.event_time is None:
             return self._sparks(before, shape.watermark, began)
         now = self.context.now()
@@ -140,7 +145,12 @@ class SourceClock:
         seen = before.saw(dict.fromkeys(sources), now).saw(times, now)
         # Ignore partitions that never had an event time: they would hold the watermark for ever.
         heard = [name for name in times if seen.newest.get(name) is not None]
-        self._heard |= dict.fromkeys([*heard, *self._unread(batch, behind)], began)
+        self._heard |= dict.fromkeys(heard, began)
+        # It may not have read them to their end, perhaps without a row.
+        only_files = all(isinstance(end, FilesOffset) for end in batch.end) and not self.traits.is_piecewise
+        if behind != 0 and batch.start != batch.end and not only_files:
+            moved = (name for pair in zip(batch.start, batch.end, strict=True) for name in _moved(*pair))
+            self._heard |= dict.fromkeys([_ALL, *moved], began)
         mark = replace(seen, clock=self._reached).reached(self._silence([*seen.newest, _BATCHES]), self.policy)
         self._heard[_BATCHES] = began
         return replace(mark, quiet=self._quiet(name for name in seen.newest if self._heard[name] < began))
@@ -153,22 +163,6 @@ class SourceClock:
         mark = mark.at_least(watermark and min(watermark, self.context.now()))
         self._reached = latest(self._reached, mark.at)
         return replace(mark, clock=self._reached) if mark.at else None
-
-    def _note_request(self, batch: BatchRef) -> None:
-        """A batch has been planned: no earlier than the batch before it ended, or the run began."""
-        planned = self._began if self.traits.ends_early else self._free
-        is_earlier_runs = self.traits.planned and planned == self._began
-        # A source that defers its rows may, beside others, have been passed over.
-        if planned is not None and not is_earlier_runs and not (self.traits.defers and len(batch.end) > 1):
-            self._asked = max(planned, self._asked)
-
-    def _unread(self, batch: BatchRef, behind: int | None) -> list[str]:
-        """The partitions that this batch has read, perhaps without a row, and may not have read to their end."""
-        if behind == 0 or batch.start == batch.end:
-            return []
-        if all(isinstance(end, FilesOffset) for end in batch.end) and not self.traits.is_piecewise:
-            return []
-        return [_ALL, *(name for pair in zip(batch.start, batch.end, strict=True) for name in _moved(*pair))]
 
     def _quiet(self, names: Iterable[str]) -> dict[str, datetime]:
         """Since when these partitions have been silent (UTC)."""

@@ -114,14 +114,13 @@ def _own(made: BucketAssigner, setting: str, columns: int, rows: pa.Table, momen
     """
     given: Any = made.assign(rows, moment)
     values = list(given) if isinstance(given, Iterable) else [given]
-    if others := [type(value).__name__ for value in values if not isinstance(value, pa.Array | pa.ChunkedArray)]:
-        way = "return a list, with a pyarrow array of values for each partition column"
-        raise InvalidOption((f"{setting}: your own assign made a {others[0]}, no array; {way}",))
-    if [len(array) for array in values] != [rows.num_rows] * columns:
-        lengths = ", ".join(str(len(array)) for array in values)
-        problem = f"your own assign made arrays of {lengths} values, for {columns} partition columns and "
-        # The start tries it with none.
-        raise InvalidOption((f"{setting}: {problem}{rows.num_rows} rows; make a value for each row",))
+    kinds = pa.Array | pa.ChunkedArray
+    found = [f"{len(array)} values" if isinstance(array, kinds) else type(array).__name__ for array in values]
+    # The start tries it with no rows.
+    if found != [f"{rows.num_rows} values"] * columns:
+        way = f"return a list of {columns} pyarrow arrays, with a value of each partition column for each of the "
+        told = ", ".join(found) or "nothing"
+        raise InvalidOption((f"{setting}: your own assign made {told}; {way}{rows.num_rows} rows",))
     return values
 
 

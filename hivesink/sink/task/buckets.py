@@ -53,7 +53,14 @@ def buckets(
         for code, reason in problems.items():
             for row in np.flatnonzero(indices == code).tolist():
                 unfit.setdefault(row, BadRow(row, column.name, reason))
-        codes, combined = _combine(codes, combined, indices, texts)
+        if len(combined) == 1:
+            codes, combined = indices, [(*combined[0], text) for text in texts]
+            continue
+        # Only the combinations that occur are kept: the codes of all possible ones could overflow.
+        size = max(1, len(texts))
+        keys, inverse = np.unique(codes * size + indices, return_inverse=True)
+        pairs = (divmod(int(key), size) for key in keys)
+        codes, combined = inverse.reshape(-1).astype(np.int64), [(*combined[a], texts[b]) for a, b in pairs]
     # Null and the empty string are two values but the same partition.
     paths: dict[str, int] = {}
     names = [column.name for column in columns]
@@ -66,18 +73,6 @@ def buckets(
     if unfit:
         codes[list(unfit)] = -1
     return Buckets(tuple(paths), codes, tuple(unfit.values()))
-
-
-def _combine(
-    codes: Codes, combined: list[tuple[str | None, ...]], indices: Codes, texts: list[str | None]
-) -> tuple[Codes, list[tuple[str | None, ...]]]:
-    """Add a column. Only the combinations that occur are kept: the codes of all possible ones could overflow."""
-    if len(combined) == 1:
-        return indices, [(*combined[0], text) for text in texts]
-    size = max(1, len(texts))
-    keys, inverse = np.unique(codes * size + indices, return_inverse=True)
-    pairs = (divmod(int(key), size) for key in keys)
-    return inverse.reshape(-1).astype(np.int64), [(*combined[left], texts[right]) for left, right in pairs]
 
 
 def _encode(array: pa.Array) -> tuple[Codes, list[Any]]:

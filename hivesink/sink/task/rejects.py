@@ -50,15 +50,7 @@ _COLUMNS = (
     ),
     ("line", Primitive.BIGINT, pa.int64(), "its line in the file, from 1, where that is known"),
 )
-STREAM = InputShape(
-    value="value",
-    timestamp="timestamp",
-    topic="topic",
-    partition="partition",
-    offset="offset",
-    path=PATH,
-    line=LINE,
-)
+STREAM = InputShape("value", "timestamp", "topic", "partition", "offset", PATH, LINE)
 """What `as_stream` makes of dead letters."""
 KEPT = {
     "key": "record_key",

@@ -81,9 +81,13 @@ def failing(tmp_path: Path) -> None:
         ("sink.rolling-policy.class", "Never", "SystemExit: 0; write module:Class"),
         ("sink.rolling-policy.class", "Lacks", "'failing_own:Lacks': it has no method should_roll"),
         ("sink.rolling-policy.class", "Nobody", "has no attribute 'Nobody'; write module:Class"),
-        ("sink.bucket.assigner", "Lists", "'failing_own:Lists': your own assign made a list, no array; return a"),
-        ("sink.bucket.assigner", "Nothing", "'failing_own:Nothing': your own assign made a NoneType, no array; return"),
-        ("sink.bucket.assigner", "Fails", "'failing_own:Fails': your own assign made arrays of 1 values, for 1"),
+        (
+            "sink.bucket.assigner",
+            "Lists",
+            "'failing_own:Lists': your own assign made list; return a list of 1",
+        ),
+        ("sink.bucket.assigner", "Nothing", "'failing_own:Nothing': your own assign made NoneType; return a list of 1"),
+        ("sink.bucket.assigner", "Fails", "'failing_own:Fails': your own assign made 1 values; return a list of 1"),
         ("sink.bucket.assigner", "Exits", "'failing_own:Exits': your own assign raised ValueError: no way"),
     ],
 )
