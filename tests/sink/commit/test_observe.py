@@ -10,21 +10,30 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
-from hivesink.core.manifest import Floor, Rows, floor_over
-from hivesink.errors import LogDamaged, StoreUnavailable
+from hivesink.core.log import default_root
+from hivesink.core.manifest import Floor, PartEntry, Rows, floor_over
+from hivesink.core.plan import Policy
+from hivesink.errors import LogDamaged, PartitionElsewhere, PartLost, StoreUnavailable, Unsupported
 from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.runner import PlanRunner
+from hivesink.sink.inspect.clean import clean, find_leftovers
 from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.inspect.findings import Level
+from hivesink.sink.inspect.verify import verify
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.manifests import edited, small
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import SPEC, UID, Job, Source, events
+from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, events, measure_lines, partitions, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hivesink.core.manifest import Manifest
+    from hivesink.core.partfile import Finished, Pending
+    from hivesink.errors import HiveSinkError
     from hivesink.sink.commit.context import CommitContext
     from hivesink.storage.fs import Entry, FileSystem
 
@@ -199,3 +208,158 @@ def test_a_manifest_that_was_copied_from_another_log_is_damage(context: CommitCo
         load(replace(context, log=writer.log))
     facts = read_log(writer.log)
     assert "uid is ffffffff" in str(facts.unreadable[Epoch(9)])
+
+
+class OneDevice(MemoryFileSystem):
+    """Refuses to rename, as local disks do between two file systems."""
+
+    def rename(self, source: str, target: str) -> None:
+        if "part-" in target and not target.endswith(".pending"):
+            what = f"publishing {source} as {target}"
+            raise Unsupported(what, "the two are on different file systems", "keep them on one")
+        super().rename(source, target)
+
+
+@pytest.mark.parametrize(
+    ("staged", "error"), [("/here/.part.pending", PartitionElsewhere), ("/there/.part.pending", Unsupported)]
+)
+def test_a_part_that_cannot_go_where_its_partition_lives_says_so(staged: str, error: type[HiveSinkError]) -> None:
+    fs = OneDevice()
+    metastore = MemoryMetastore(SPEC)
+    metastore.register(TABLE, "dt=2024-01-01", f"{LOCATION}/dt=2024-01-01")
+    job = Job(FileCommitLog(fs, "/log"), RenameFileStore(fs), metastore, Source(events(1)))
+    with pytest.raises(Unsupported):
+        job.run()
+    fs.write_new(staged, b"rows")
+    part = PartEntry(str(TABLE), "dt=1", staged, "/there/part-1", length=4, rows=1)
+    with pytest.raises(error, match="/there") as told:
+        PlanRunner(job.context, load(job.context), Policy(), print)._publish(part, staged)
+    if error is PartitionElsewhere:
+        assert f"the metastore {job.context.registrar.address} has partition dt=1" in str(told.value)
+        assert "its new parts wait in /here: move them there under their last names, or alter" in str(told.value)
+
+
+class Blinking(RenameFileStore):
+    """Doesn't find a part the first few times that it is to be published."""
+
+    misses = 0
+
+    def publish(self, part: Pending) -> Finished:
+        if self.misses:
+            self.misses -= 1
+            raise PartLost.missing(part.staged, part.target)
+        return super().publish(part)
+
+
+def test_a_part_that_is_there_again_is_published() -> None:
+    """A part that is missing whenever it is published isn't tried for ever."""
+    fs = MemoryFileSystem()
+    store = Blinking(fs)
+    metastore = MemoryMetastore(SPEC)
+    job = Job(FileCommitLog(fs, "/log"), store, metastore, Source(events(2)))
+    store.misses = 1
+    assert job.step(1)
+    assert [file.length > 0 for file in store.visible(metastore.partitions(TABLE)["dt=2024-01-01"])] == [True]
+    store.misses = 2
+    with pytest.raises(PartLost):
+        job.step(1)
+
+
+OTHER = "/nn1"
+NAME = str(TABLE)
+
+
+class TwoNames(MemoryFileSystem):
+    """`/nn1/a` is `/a`."""
+
+
+def _same(name: str) -> Any:
+    def call(self: TwoNames, *arguments: Any) -> Any:
+        plain = (value.removeprefix(OTHER) if isinstance(value, str) else value for value in arguments)
+        return getattr(MemoryFileSystem, name)(self, *plain)
+
+    return call
+
+
+for name in [
+    "canonical",
+    "open_new",
+    "write_new",
+    "rename",
+    "delete",
+    "remove_empty",
+    "length",
+    "is_folder",
+    "list",
+    "read",
+]:
+    setattr(TwoNames, name, _same(name))
+
+
+@dataclass
+class Site:
+    """Every partition of the first batch is registered under the cluster's other name."""
+
+    fs: TwoNames = field(default_factory=TwoNames)
+    metastore: MemoryMetastore = field(default_factory=lambda: MemoryMetastore(SPEC))
+    source: Source = field(default_factory=lambda: Source(events(12)))
+
+    def __post_init__(self) -> None:
+        for partition in partitions(self.source.events):
+            self.metastore.register(TABLE, partition, f"{OTHER}{LOCATION}/{partition}")
+
+    def job(self, fs: FileSystem | None = None) -> Job:
+        files = fs or self.fs
+        log = FileCommitLog(files, f"{default_root(LOCATION, TABLE)}/w")
+        return Job(log, RenameFileStore(files), self.metastore, self.source)
+
+    def dies_before_the_first_publish(self) -> None:
+        steps = FaultyFileSystem(Site().fs)
+        Site().job(steps).run(batches=1)
+        first = next(call.number for call in steps.calls if call.name == "rename" and ".json." in call.path)
+        faulty = FaultyFileSystem(self.fs, Plan(first, Mode.AFTER))
+        with pytest.raises(Kill):
+            self.job(faulty).run(batches=1)
+
+    def rows(self) -> list[int]:
+        return readable(RenameFileStore(self.fs), self.metastore, partitions(self.source.events))
+
+
+def test_clean_keeps_parts_that_are_decided_under_the_other_name() -> None:
+    site = Site()
+    site.dies_before_the_first_publish()
+    context = site.job().context
+    clean(context, find_leftovers(context, NAME), NAME)
+    site.job().run()
+    assert site.rows() == list(range(12))
+
+
+def test_recovery_while_the_metastore_is_down_keeps_them_too() -> None:
+    site = Site()
+    site.dies_before_the_first_publish()
+    job = site.job()
+    site.metastore.go_down()
+    job.committer.recover()
+    site.metastore.come_up()
+    site.job().run()
+    assert site.rows() == list(range(12))
+
+
+def test_what_is_listed_under_both_names_is_no_stray() -> None:
+    site = Site()
+    site.job().run()
+    verdict = verify(site.job().context, "w", NAME, measure_lines)
+    assert [found.text for found in verdict.findings if found.level is Level.ERROR] == []
+    assert site.rows() == list(range(12))
+
+
+def test_parts_of_a_partition_that_turns_out_to_be_at_the_other_name_are_published() -> None:
+    site = Site()
+    job = site.job()
+    job.committer.recover()
+    site.metastore.go_down()
+    job.step()
+    site.metastore.come_up()
+    job.committer.finish()
+    site.job().run()
+    assert site.rows() == list(range(12))
