@@ -1,40 +1,36 @@
 """The interfaces that the sink needs adapters for. They name purposes, not system calls: S3 can't rename.
 
-The suites in `tests/contracts/` test every adapter.
+The suites in `tests/contracts/` test every adapter. `ports/rows.py` has those of decoders and file formats.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 from hivesink.core.log import PROPERTY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
-
-    import pyarrow as pa
-    import pyarrow.dataset as ds
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import Mark
     from hivesink.core.log import LogView, RootRecord, StagingIntent
     from hivesink.core.manifest import Floor, Manifest
     from hivesink.core.partfile import Finished, InProgress, Pending
-    from hivesink.core.partition import Estimate, LivePartition, NewPartition, PartitionKey
+    from hivesink.core.partition import Estimate, LivePartition, NewPartition
     from hivesink.core.records import Recorded
-    from hivesink.core.table import Column, TableName, TableSpec
+    from hivesink.core.table import TableName, TableSpec
 
 _T = TypeVar("_T")
 
 
 class StagedFile(Protocol):
-    """A part that a task attempt is writing; nobody else sees or touches it."""
+    """A part that a task attempt is writing to `stream`; nobody else sees or touches it."""
 
     @property
-    def stream(self) -> BinaryIO:
-        """Where the format writes; the format doesn't close it."""
+    def stream(self) -> BinaryIO: ...
 
     def close_for_commit(self) -> Pending:
         """Make the bytes durable and the part pending. Raises StoreUnavailable (a full disk, say)."""
@@ -44,7 +40,10 @@ class StagedFile(Protocol):
 
 
 class FileStore(Protocol):
-    """Part files of tables: hidden until published, published whole or not at all. Shared by threads."""
+    """Part files of tables: hidden until published, published whole or not at all. Shared by threads.
+
+    Every method but `canonical` may raise StoreUnavailable.
+    """
 
     @property
     def parallelism(self) -> int:
@@ -60,44 +59,37 @@ class FileStore(Protocol):
         """`location` in the spelling that comparisons use; outside this store, judging by its text."""
 
     def create(self, part: InProgress) -> StagedFile:
-        """Begin `part`, with its folders. Never reuses an existing file. Raises NotWritable, StoreUnavailable."""
+        """Begin `part`, with its folders. Never reuses an existing file. Raises NotWritable."""
 
     def set_aside(self, part: Pending, folder: str) -> Pending:
         """Let `part` wait in `folder`, still hidden and durably so. Does nothing if the part has vanished.
 
-        Raises NotWritable, StoreUnavailable, OutcomeUnknown, TargetTaken.
+        Raises NotWritable, OutcomeUnknown, TargetTaken.
         """
 
     def publish(self, part: Pending) -> Finished:
-        """Make `part` visible at its target, all or nothing, and durably so. Idempotent.
+        """Make `part` visible at its target, in any folder, all or nothing, and durably so. Idempotent.
 
-        The target may be in another folder than the staged file (a partition that lives elsewhere).
-        Raises PartLost, TargetTaken, NotWritable, StoreUnavailable, OutcomeUnknown.
+        Raises PartLost, TargetTaken, NotWritable, OutcomeUnknown.
         """
 
     def discard(self, staged: Iterable[str]) -> None:
-        """Delete staged parts, past any trash. A missing part is no error.
-
-        Raises StoreUnavailable, ValueError for a path that isn't a staged part's.
-        """
+        """Delete staged parts, past any trash; ValueError for any other path. A missing part is no error."""
 
     def remove(self, files: Iterable[Finished]) -> None:
-        """Delete visible files for good. One that is missing or of another length is no error.
-
-        Raises StoreUnavailable.
-        """
+        """Delete visible files for good. One that is missing or of another length is no error."""
 
     def staged(self, folder: str) -> Sequence[str]:
-        """The staged parts in `folder`, of any writer; none if the folder is missing. Raises StoreUnavailable."""
+        """The staged parts in `folder`, of any writer; none if the folder is missing."""
 
     def visible(self, folder: str) -> Sequence[Finished]:
         """The files directly in `folder` that readers see, whose names begin with neither `.` nor `_`, by name."""
 
     def find(self, path: str) -> Finished | None:
-        """The file at `path`, or None. Raises StoreUnavailable."""
+        """The file at `path`, or None."""
 
     def open(self, path: str) -> BinaryIO:
-        """A visible file, to read. Raises StoreUnavailable."""
+        """A visible file, to read."""
 
     def mark(self, path: str) -> None:
         """Create an empty file (a success file) and its folders. An existing one stays as it is."""
@@ -110,7 +102,7 @@ class FileStore(Protocol):
 
 
 class SegmentFile(Protocol):
-    """A segment that a task attempt is writing."""
+    """A segment that a task attempt is writing to `stream`."""
 
     @property
     def stream(self) -> BinaryIO: ...
@@ -142,25 +134,24 @@ class SegmentStore(Protocol):
 
 
 class CommitLog(Protocol):
-    """A writer's log. Mutual exclusion: at most one run can create the manifest of an epoch."""
+    """A writer's log in the folder `location`. Mutual exclusion: at most one run can create an epoch's manifest.
+
+    Reading raises LogDamaged, NewerFormat.
+    """
 
     @property
-    def location(self) -> str:
-        """The log's folder, for messages."""
+    def location(self) -> str: ...
 
     def uid(self, fresh: str | None) -> str | None:
-        """Return the writer's uid: as stored, else the manifests', else `fresh`, which may be None.
-
-        Given `fresh`, the result is stored. Raises LogDamaged, NewerFormat.
-        """
+        """Return the writer's uid: as stored, else the manifests', else `fresh`. Given `fresh`, it is stored."""
 
     def view(self) -> LogView: ...
 
     def floor(self) -> Floor | None:
-        """The highest floor. Raises LogDamaged, NewerFormat."""
+        """The highest floor."""
 
     def manifest(self, epoch: Epoch) -> Manifest:
-        """Raises LogDamaged (also if it is missing, or another log's), NewerFormat."""
+        """LogDamaged also if it is missing, or another log's."""
 
     def create(self, manifest: Manifest) -> None:
         """Decide the epoch: the point of no return.
@@ -191,18 +182,17 @@ class CommitLog(Protocol):
         """The rows that wait across epochs."""
 
     def records(self) -> Sequence[Recorded]:
-        """The partition commits of epochs that were trimmed. Raises LogDamaged, NewerFormat."""
+        """The partition commits of epochs that were trimmed."""
 
     def trim(self, floor: Floor, records: Sequence[Recorded] = ()) -> None:
         """Keep `records`, write the floor, then delete manifests and marks at or below it, and older floors."""
 
 
 class LogRoot(Protocol):
-    """The root of a table's log: it remembers the table, and holds the log of each writer in a folder of its name."""
+    """The root of a table's log, the folder `location`: it remembers the table, and holds a log for each writer."""
 
     @property
-    def location(self) -> str:
-        """The root's folder."""
+    def location(self) -> str: ...
 
     def records(self) -> Sequence[RootRecord]:
         """The table as each start with a change has left it, the newest last. Raises LogDamaged, NewerFormat."""
@@ -245,28 +235,26 @@ class LiveTable:
 class Metastore(Protocol):
     """A metastore, as far as readers need it to find every published row and never a wrong count.
 
-    Partitions are named by their escaped path. All calls take many partitions and are few round trips. Every method may
-    raise MetastoreUnreachable; changing ones RegistrationFailed, RegistrationUnknown. If a change is refused for some
-    partitions, it is made for the others all the same: RegistrationFailed names the refused ones.
+    Partitions are named by their escaped path; `""` is an unpartitioned table itself. All calls take many partitions
+    and are few round trips. Every method may raise MetastoreUnreachable; changing ones RegistrationFailed,
+    RegistrationUnknown. If a change is refused for some partitions, it is made for the others all the same:
+    RegistrationFailed names the refused ones. `address` is for messages, and holds no secret.
     """
 
     @property
-    def address(self) -> str:
-        """For messages; holds no secret."""
+    def address(self) -> str: ...
 
     def table(self, name: TableName) -> LiveTable:
         """Raises UnknownTable; Unsupported if the sink can't write such a table."""
 
     def names(self, table: LiveTable) -> Sequence[str]:
-        """The names of all registered partitions, without order; of an unpartitioned table `""`. One quick call."""
+        """The names of all registered partitions, without order. One quick call."""
 
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         """Those of `partitions` that are registered by exactly that name: databases may mix up two names.
 
-        None: all of them. That takes long where there are many, so it is for what rarely happens.
-
-        For an unpartitioned table `""` is the table itself. Raises TableReplaced if the table no longer names the log
-        that `table` names; Unsupported if the sink can't write such a table any more.
+        None: all of them, for what rarely happens: it takes long where there are many. Raises TableReplaced if the
+        table no longer names the log that `table` names; Unsupported if the sink can't write such a table any more.
         """
 
     def add(self, table: LiveTable, partitions: Sequence[NewPartition]) -> None:
@@ -283,22 +271,13 @@ class Metastore(Protocol):
         """
 
     def tables_with(self, key: str) -> Mapping[TableName, str]:
-        """All tables, of every database, that have the property `key`, with its value.
-
-        Raises Unsupported if this adapter can't ask that.
-        """
+        """All tables, of every database, that have the property `key`, with its value. May raise Unsupported."""
 
     def clear_accurate(self, table: LiveTable, partitions: Sequence[str]) -> None:
-        """Remove `COLUMN_STATS_ACCURATE` from these and from the table, so that Hive counts rows itself (HIVE-11266).
-
-        For no partitions it does nothing.
-        """
+        """Remove `COLUMN_STATS_ACCURATE` from these, if any, and the table: Hive counts rows itself (HIVE-11266)."""
 
     def estimate(self, table: LiveTable, estimates: Sequence[Estimate]) -> None:
-        """Write figures that planners use and no query is answered from: the flag goes with the same change.
-
-        Does nothing if this adapter can't.
-        """
+        """Write figures that planners use and no query is answered from, if it can: the flag goes with that change."""
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
         """Fire the metastore's INSERT event for each partition, with the files that were added to it.
@@ -307,122 +286,3 @@ class Metastore(Protocol):
         """
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A record that doesn't fit: its row in the input, the field (dotted where nested; None: all of it), and why.
-
-    The reason is short and never holds the record's own text.
-    """
-
-    index: int
-    field: str | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedRows:
-    """`table` holds the good rows in input order; `good` their input rows (int32), None if that is all of them.
-
-    Every input row is in `table`, in `bad` (sorted by row), or counted in `skipped`.
-    """
-
-    table: pa.Table
-    good: pa.Array | None
-    bad: tuple[BadRow, ...]
-    skipped: int
-
-
-class Decoder(Protocol):
-    """Raw records to rows. A decoder reads all records of a task, so it may learn from them."""
-
-    def decode(self, records: pa.Array) -> DecodedRows:
-        """`records` are bytes or text, of any Arrow type for them; null is a record without a value."""
-
-
-class RowReader(Protocol):
-    """Turns input batches into table rows: data columns in DDL order, then the columns that the assigner needs."""
-
-    def read(self, batch: pa.RecordBatch) -> DecodedRows: ...
-
-
-class Routed(NamedTuple):
-    """Rows for a partition of the target `table`, in that table's columns. Nobody else holds their buffers."""
-
-    table: str
-    partition: str
-    rows: pa.Table
-
-
-class Router(Protocol):
-    """Says which rows of a batch go to which target. The table is one, its dead letters are another."""
-
-    def route(self, batch: pa.RecordBatch, /) -> Iterable[Routed]:
-        """Every input row once, or counted by the router as dropped, late or skipped. May stop with an error."""
-
-
-class RecordWriter(Protocol):
-    """The content of a part file."""
-
-    def takes(self, rows: pa.Table) -> bool:
-        """Whether `rows` fit into this file, or need a new one."""
-
-    def write(self, rows: pa.Table) -> None:
-        """Write `rows` as a row group."""
-
-    def close(self) -> None:
-        """Finish the content; the stream stays open."""
-
-
-class FileContent(NamedTuple):
-    """What a part file holds. `raw_bytes`: encoded, before compression."""
-
-    rows: int
-    raw_bytes: int
-
-
-class Measure(Protocol):
-    """Reads what a file holds. Raises ValueError if it is of another format, or damaged."""
-
-    def __call__(self, stream: BinaryIO, /) -> FileContent: ...
-
-
-class FileFormat(Protocol):
-    """A file format of finished parts, as one table's settings have it. `config/formats.py` lists the formats."""
-
-    @property
-    def extension(self) -> str:
-        """How the names of part files end, such as `.snappy.parquet`."""
-
-    @property
-    def row_group(self) -> int:
-        """The bytes of rows in memory that are worth one `write`."""
-
-    def open(self, stream: BinaryIO) -> RecordWriter:
-        """Begin a file. The stream stays open at its end."""
-
-    @staticmethod
-    def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
-        """The columns of `schema`, in its types, at most `most` rows at a time; null where the file lacks a column.
-
-        Raises ValueError if the file is of another format, is damaged, or holds values that don't fit.
-        """
-
-    @staticmethod
-    def measure(stream: BinaryIO, /) -> FileContent:
-        """What the file holds, by its footer. Raises as `Measure`."""
-
-    @staticmethod
-    def dataset() -> ds.FileFormat:
-        """How Arrow scans many files: with a TIMESTAMP's wall clock as it is stored, in microseconds."""
-
-
-class Refit(Protocol):
-    """Brings rows that came when their table had other columns into its columns of today."""
-
-    def __call__(self, rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey, /) -> pa.RecordBatch:
-        """`rows` in `columns`, by name: what was added is null, columns that were dropped come last.
-
-        Raises RowsUnfit, with the table and partition in `key`, where a value would have to be changed.
-        """

@@ -43,7 +43,7 @@ class DecodedRows:
 class Decoder(Protocol):
     """Raw records to rows. A decoder reads all records of a task, so it may learn from them."""
 
-    def decode(self, records: pa.Array | pa.ChunkedArray) -> DecodedRows:
+    def decode(self, records: pa.Array) -> DecodedRows:
         """`records` are bytes or text, of any Arrow type for them; null is a record without a value."""
 
 
