@@ -142,13 +142,12 @@ def _follows(end: SourceOffset, start: SourceOffset) -> str | None:
 
 def with_ids(offsets: tuple[SourceOffset, ...], ids: TopicIds) -> tuple[SourceOffset, ...]:
     """`offsets` with the ids of their topics, as far as they are known."""
-
-    def complete(number: int, offset: SourceOffset) -> SourceOffset:
-        if not isinstance(offset, KafkaOffset) or number >= len(ids):
-            return offset
-        return replace(offset, ids={topic: ids[number][topic] for topic in offset.topics() if topic in ids[number]})
-
-    return tuple(complete(number, offset) for number, offset in enumerate(offsets))
+    completed = list(offsets)
+    for number, (offset, known) in enumerate(zip(offsets, ids, strict=False)):
+        if isinstance(offset, KafkaOffset):
+            own = {topic: known[topic] for topic in offset.topics() if topic in known}
+            completed[number] = replace(offset, ids=own)
+    return tuple(completed)
 
 
 def runs_back(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> tuple[str, ...]:

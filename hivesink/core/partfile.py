@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from hivesink.errors import PartLost, TargetTaken
 
@@ -56,12 +55,10 @@ class PartName:
     @classmethod
     def parse(cls, text: str) -> PartName | None:
         """Parse a finished part's name; None for any other name."""
-        match = _NAME.fullmatch(text)
-        if match is None:
+        if (match := _NAME.fullmatch(text)) is None:
             return None
-        # The groups of the pattern are the fields.
-        fields: dict[str, Any] = match.groupdict()
-        return cls(**fields | {name: int(fields[name]) for name in ("epoch", "task_attempt", "task", "n")})
+        numbers = {name: int(match[name]) for name in ("epoch", "task_attempt", "task", "n")}
+        return cls(uid=match["uid"], attempt=match["attempt"], suffix=match["suffix"], **numbers)
 
     def staged(self, stage: Stage) -> str:
         return f".{self}{stage.value}"

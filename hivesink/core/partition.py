@@ -109,22 +109,26 @@ def partition_path(names: Sequence[str], values: Sequence[str | None]) -> str:
 
 @_remembered
 def _path(names: tuple[str, ...], values: tuple[str | None, ...]) -> str:
-    folders = [
-        f"{escape(name.lower())}={escape(value or DEFAULT_PARTITION)}"
-        for name, value in zip(names, values, strict=True)
-    ]
+    pairs = zip(names, values, strict=True)
+    folders = [f"{escape(name.lower())}={escape(value or DEFAULT_PARTITION)}" for name, value in pairs]
     path = "/".join(folders)
-    for folder in folders:
-        length = len(folder.encode("utf-8", "replace"))
-        if length > _LONGEST_NAME:
-            raise PartitionInvalid(repr(path), f"a folder name of {length} bytes; file systems take {_LONGEST_NAME}")
+    longest = max((len(folder.encode("utf-8", "replace")) for folder in folders), default=0)
+    if longest > _LONGEST_NAME:
+        raise PartitionInvalid(repr(path), f"a folder name of {longest} bytes; file systems take {_LONGEST_NAME}")
     return path
 
 
 @_remembered
 def parse_path(path: str) -> tuple[tuple[str, str | None], ...]:
     """Names and values of `name=value/…`; DEFAULT_PARTITION becomes None. Raises PartitionInvalid."""
-    return tuple(_folder(path, folder) for folder in path.strip("/").split("/"))
+    pairs = []
+    for folder in path.strip("/").split("/"):
+        # The last `=` separates name and value: Hive's own pattern is greedy, and escaped values contain none.
+        name, _, value = folder.rpartition("=")
+        if not (name and value):
+            raise PartitionInvalid(repr(path), f"{folder!r} is not name=value; in a value, write %2F for a slash")
+        pairs.append((unescape(name).lower(), None if value == DEFAULT_PARTITION else unescape(value)))
+    return tuple(pairs)
 
 
 def is_partition(path: str, columns: Sequence[str]) -> bool:
@@ -140,14 +144,6 @@ def is_partition(path: str, columns: Sequence[str]) -> bool:
         return False
 
 
-def _folder(path: str, folder: str) -> tuple[str, str | None]:
-    # The last `=` separates name and value: Hive's own pattern is greedy, and escaped values contain none.
-    name, equals, value = folder.rpartition("=")
-    if not (name and equals and value):
-        raise PartitionInvalid(repr(path), f"{folder!r} is not name=value; in a value, write %2F for a slash")
-    return unescape(name).lower(), None if value == DEFAULT_PARTITION else unescape(value)
-
-
 # PARTITIONS.PART_NAME. PARTITION_KEY_VALS.PART_KEY_VAL takes 255 or 256, which no folder name has room for.
 _LONGEST_PARTITION = 767
 _LOCAL = "file"
@@ -158,8 +154,7 @@ _USUAL_PORT = re.compile(r"^(\w[\w+.-]*://[^/:]+):8020(?=/|$)")
 
 def folder(table_location: str, partition: str) -> str:
     """The folder of a new partition, or of an unpartitioned table."""
-    base = table_location.rstrip("/")
-    return f"{base}/{partition}" if partition else base
+    return f"{table_location.rstrip('/')}/{partition}".rstrip("/")
 
 
 _ASIDE = ".hivesink-waiting-"
@@ -213,10 +208,9 @@ def scheme(location: str) -> str:
 
 
 def unregistrable(path: str) -> str | None:
-    """Why the metastore's database can't hold partition `path`; None if it can.
+    """Why the metastore's database can't hold partition `path`; None if it can. Lengths are in UTF-16, as in Derby.
 
     Derby, MySQL and SQL Server ignore blanks at the end of names: `dt=a` and `dt=a ` can't both be registered.
-    Lengths are in UTF-16, as Derby counts.
     """
     length = len(path.encode("utf-16-le", "surrogatepass")) // 2
     if length > _LONGEST_PARTITION:

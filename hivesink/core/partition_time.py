@@ -59,8 +59,7 @@ class FromPatterns:
     @property
     def unit(self) -> str:
         """The finest unit that they show, which is how long a partition lasts."""
-        finest = max((pattern.unit for _, pattern in self.patterns), key=["year", "month", *_UNITS].index)
-        return str(finest)
+        return max((str(pattern.unit) for _, pattern in self.patterns), key=["year", "month", *_UNITS].index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +80,15 @@ class FromTemplate:
     def start(self, values: Mapping[str, str | None]) -> datetime | None:
         if any(values.get(name) is None for name in self.columns):
             return None
-        return self._read(values)
-
-    def reads(self, samples: Sequence[str]) -> bool:
-        """Whether it makes a time of any values of the columns among `samples`."""
-        columns = list(dict.fromkeys(self.columns))
-        every = product(samples, repeat=len(columns))
-        return any(self._read(dict(zip(columns, values, strict=True))) is not None for values in every)
-
-    def _read(self, values: Mapping[str, str | None]) -> datetime | None:
         text = _VARIABLE.sub(lambda match: str(values[match[1].lower()]), self.template)
         formats = (self.formatter.strftime,) if self.formatter else _FORMATS
         return next((parsed for form in formats if (parsed := _parsed(text, form)) is not None), None)
+
+    def reads(self, samples: Sequence[str]) -> bool:
+        """Whether it makes a time of any values of the columns among `samples`."""
+        columns = dict.fromkeys(self.columns)
+        every = product(samples, repeat=len(columns))
+        return any(self.start(dict(zip(columns, values, strict=True))) is not None for values in every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +106,19 @@ class PartitionClock:
         if partition not in self._ends:
             start = start_of(partition, self.extractor)
             try:
-                self._ends[partition] = None if start is None else _instant(after(start, self.lasts), self.zone)
+                self._ends[partition] = None if start is None else self._instant(after(start, self.lasts))
             except (OverflowError, ValueError):
                 self._ends[partition] = None
         return self._ends[partition]
+
+    def _instant(self, wall: datetime) -> datetime:
+        """The instant from which no clock in the zone shows a time before `wall` any more.
+
+        If the last moment before it comes twice, since clocks are set back, the second moment counts (PEP 495's fold).
+        """
+        first, second = ((wall - _TICK).replace(tzinfo=self.zone, fold=fold).utcoffset() for fold in (0, 1))
+        comes_twice = first is not None and second is not None and first > second
+        return wall.replace(tzinfo=self.zone, fold=int(comes_twice)).astimezone(timezone.utc)
 
     def is_unreadable(self, partition: str) -> bool:
         """Whether it has no end though all its values are there."""
@@ -151,13 +156,3 @@ def after(start: datetime, lasts: timedelta | str) -> datetime:
     months = 12 if lasts == "year" else 1
     year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
     return start.replace(year=year, month=month + 1)
-
-
-def _instant(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The instant from which no clock in `zone` shows a time before `wall` any more.
-
-    If the last moment before it comes twice, since clocks are set back, the second moment counts (PEP 495's fold).
-    """
-    first, second = ((wall - _TICK).replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
-    comes_twice = first is not None and second is not None and first > second
-    return wall.replace(tzinfo=zone, fold=int(comes_twice)).astimezone(timezone.utc)

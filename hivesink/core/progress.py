@@ -49,20 +49,22 @@ class Progress:
 
     def _repr_html_(self) -> str:
         """A table for notebooks, without what isn't known."""
-        cells = ((figure.name.replace("_", " "), getattr(self, figure.name)) for figure in fields(self))
-        known = (f"<tr><th>{name}</th><td>{_cell(value)}</td></tr>" for name, value in cells if value is not None)
+        known = []
+        for figure in fields(self):
+            match getattr(self, figure.name):
+                case None:
+                    continue
+                case timedelta() as length:
+                    text = f"{length.total_seconds():.0f} s"
+                case number:
+                    text = f"{number:,.1f}" if isinstance(number, float) else f"{number:,}"
+            known.append(f"<tr><th>{figure.name.replace('_', ' ')}</th><td>{text}</td></tr>")
         return f"<table>{''.join(known)}</table>"
 
 
 def count(number: int, noun: str) -> str:
     """`1 gap`, `2,000 gaps`: any noun that a message counts, with an s for the plural."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, timedelta):
-        return f"{value.total_seconds():.0f} s"
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
 
 
 @dataclass(frozen=True, slots=True)

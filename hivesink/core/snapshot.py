@@ -158,11 +158,8 @@ def followed(staging: StagingArea, head: Epoch) -> tuple[StagingIntent, ...]:
 
 
 def _losers(staging: StagingArea, head: Epoch) -> list[StagingIntent]:
-    return [
-        intent
-        for intent in staging.lists
-        if intent.epoch <= head and (intent.attempt, intent.task_attempt) not in staging.winners
-    ]
+    decided = (intent for intent in staging.lists if intent.epoch <= head)
+    return [intent for intent in decided if (intent.attempt, intent.task_attempt) not in staging.winners]
 
 
 def sweep(history: History, staging: StagingArea) -> Iterator[Action]:

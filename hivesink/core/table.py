@@ -220,7 +220,12 @@ def field_ids(columns: Iterable[Column], properties: Mapping[str, str]) -> dict[
 
     Paths are spelled as Parquet spells them, without its groups `list` and `key_value`.
     """
-    ids = _kept(properties)
+    ids: dict[str, int] = {}
+    number = 1
+    while text := properties.get(_name(number)):
+        for item in text.split(","):
+            ids[unquote(item)] = len(ids) + 1
+        number += 1
     for column in columns:
         for path in _paths(column.name, column.type):
             ids.setdefault(path, len(ids) + 1)
@@ -236,15 +241,6 @@ def as_properties(ids: Mapping[str, int]) -> dict[str, str]:
             texts.append("")
         texts[-1] += f",{item}" if texts[-1] else item
     return {_name(number): text for number, text in enumerate(texts, 1)}
-
-
-def _kept(properties: Mapping[str, str]) -> dict[str, int]:
-    paths: list[str] = []
-    number = 1
-    while text := properties.get(_name(number)):
-        paths += [unquote(item) for item in text.split(",")]
-        number += 1
-    return {path: place for place, path in enumerate(paths, 1)}
 
 
 def _name(number: int) -> str:
