@@ -22,6 +22,9 @@ from hivesink.hiveql.ddltext import NOT_SUPPORTED, DdlProblem, DdlText, data_col
 CheckProperties = Callable[[Mapping[str, str]], Sequence[str]]
 """Returns problems in TBLPROPERTIES, a line each, which begins with the property: `hivesink.config.options.check`."""
 
+CheckTable = Callable[[TableSpec], Sequence[str]]
+"""Returns what is wrong with a table, lines of the same kind."""
+
 _USE = f"use {SUPPORTED}"
 _CLAUSES = {
     exp.ExternalProperty,
@@ -52,54 +55,45 @@ _WORDS = (
 
 
 def parse_path(
-    path: str | Path,
-    check_properties: CheckProperties,
-    check_table: Callable[[TableSpec], Sequence[str]] = lambda _: (),
+    path: str | Path, check_properties: CheckProperties, check_table: CheckTable | None = None
 ) -> tuple[TableSpec, ...]:
-    """The tables of a file, or of a folder's `*.sql` sorted by name. `check_table` returns what is wrong with a table.
-
-    Raises DdlInvalid with all files' problems.
-    """
+    """The tables of a file, or of a folder's `*.sql` sorted by name. Raises DdlInvalid with all files' problems."""
     path = Path(path)
     files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
     problems = [] if files else [DdlProblem(str(path), 0, "the folder holds no *.sql file")]
     specs: dict[TableName, TableSpec] = {}
     for file in files:
         try:
-            ddl = DdlText(str(file), file.read_text(encoding="utf-8"))
+            spec = parse_ddl(file.read_text(encoding="utf-8"), str(file), check_properties, check_table)
+        except DdlInvalid as error:  # noqa: PERF203 -- all files' problems are told
+            problems += error.problems
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             problems.append(DdlProblem(str(file), 0, f"can't be read: {why}"))
-            continue
-        spec = _parsed(ddl, check_properties)
-        if spec is not None:
-            for reason in check_table(spec):
-                ddl.problem(ddl.line_of_setting(reason) or 0, reason)
+        else:
             if specs.setdefault(spec.name, spec) is not spec:
-                ddl.problem(1, f"table {spec.name} is declared in another file too")
-        problems += sorted(ddl.problems, key=lambda problem: problem.line)
+                problems.append(DdlProblem(str(file), 1, f"table {spec.name} is declared in another file too"))
     if problems:
         raise DdlInvalid(tuple(problems))
     return tuple(specs.values())
 
 
-def parse_ddl(sql: str, file: str, check_properties: CheckProperties) -> TableSpec:
-    """The table that `sql` creates. Raises DdlInvalid with all problems, sorted by line.
+def parse_ddl(
+    text: str, file: str, check_properties: CheckProperties, check_table: CheckTable | None = None
+) -> TableSpec:
+    """The table that `text` creates. Raises DdlInvalid with all problems, sorted by line.
 
     `file` is the text's name in problems. Text that isn't SQL has only its first problem reported.
     """
-    ddl = DdlText(file, sql)
-    spec = _parsed(ddl, check_properties)
-    if spec is None:
-        raise DdlInvalid(tuple(sorted(ddl.problems, key=lambda problem: problem.line)))
-    return spec
-
-
-def _parsed(ddl: DdlText, check_properties: CheckProperties) -> TableSpec | None:
-    """The table, or None, with what is wrong in `ddl.problems`."""
+    ddl = DdlText(file, text)
     create = _statement(ddl)
     spec = _table(ddl, create, check_properties) if create is not None else None
-    return None if ddl.problems else spec
+    if spec is not None and not ddl.problems:
+        for reason in check_table(spec) if check_table else ():
+            ddl.problem(ddl.line_of_setting(reason) or 0, reason)
+    if spec is None or ddl.problems:
+        raise DdlInvalid(tuple(sorted(ddl.problems, key=lambda problem: problem.line)))
+    return spec
 
 
 def _statement(ddl: DdlText) -> exp.Create | None:

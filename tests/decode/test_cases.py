@@ -24,7 +24,7 @@ from hivesink.decode.values import DecodeOptions, InvalidValue
 from hivesink.hiveql.parse import parse_ddl
 
 if TYPE_CHECKING:
-    from hivesink.ports.rows import DecodedRows
+    from hivesink.ports.rows import BadRow, DecodedRows
 
 FILE = Path(__file__).parent / "cases/records.txt"
 
@@ -72,9 +72,8 @@ def cases() -> dict[str, Case]:
     for line in FILE.read_text(encoding="utf-8").split("\n"):
         if heading := re.fullmatch(r"-- (value|records) of (.+?)(?:; (.+))?", line):
             kind, columns, properties = heading.groups()
-            sql = f"CREATE TABLE t ({columns}) STORED AS PARQUET" + (
-                f" TBLPROPERTIES ({properties})" if properties else ""
-            )
+            more = f" TBLPROPERTIES ({properties})" if properties else ""
+            sql = f"CREATE TABLE t ({columns}) STORED AS PARQUET{more}"
             spec = parse_ddl(sql, "records.txt", check)
             options = DecodeOptions.of(SinkConfig.parse(dict(spec.properties)))
             table = line[3:]
@@ -82,9 +81,8 @@ def cases() -> dict[str, Case]:
             text, expected = line.rsplit(" => ", 1)
             record = f'{{"{spec.columns[0].name}": {text}}}' if kind == "value" else text
             octets = ast.literal_eval(text) if text.startswith("b'") else record.encode()
-            assert (
-                found.setdefault(f"{table}: {text}", Case(spec.columns, options, octets, expected)).expected == expected
-            )
+            case = Case(spec.columns, options, octets, expected)
+            assert found.setdefault(f"{table}: {text}", case).expected == expected
     return found
 
 
@@ -95,11 +93,15 @@ def row(batch: pa.RecordBatch | pa.Table, at: int) -> str:
     return " | ".join(shown(column[at].as_py()) for column in batch.columns)
 
 
+def refusal(bad: BadRow) -> str:
+    return f"! {bad.field}: {bad.reason}" if bad.field else f"! {bad.reason}"
+
+
 def told(decoded: DecodedRows, at: int) -> str:
     """What became of the record at `at`."""
     for bad in decoded.bad:
         if bad.index == at:
-            return f"! {bad.field}: {bad.reason}" if bad.field else f"! {bad.reason}"
+            return refusal(bad)
     good = range(decoded.table.num_rows) if decoded.good is None else decoded.good.to_pylist()
     return row(decoded.table, list(good).index(at))
 
@@ -110,8 +112,7 @@ def test_exact(name: str) -> None:
     try:
         found = row(exact_batch([case.exact.row(case.record)], arrow_schema(case.columns)), 0)
     except InvalidValue as error:
-        bad = error.bad_row(0)
-        found = f"! {bad.field}: {bad.reason}" if bad.field else f"! {bad.reason}"
+        found = refusal(error.bad_row(0))
     assert found == case.expected
 
 

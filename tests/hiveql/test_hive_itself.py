@@ -21,6 +21,7 @@ from hivesink.hiveql.apply import Plan, plan
 from hivesink.hiveql.parse import parse_ddl, parse_path
 from hivesink.hiveql.render import literal, render, stored
 from hivesink.metastore import catalog
+from tests.hiveql.test_parse import ACCEPTED
 from tests.metastore.live import NOSASL, hiveserver2_of, metastore_of
 
 if TYPE_CHECKING:
@@ -29,13 +30,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 ODD = "a'b\\c\n\t\r;%_ä\x01\x7f\U0001f600 \\u0041 \\% 'x"
-TESTS = Path(__file__).parent
 SPECS = [
-    *(
-        parse_ddl(case.partition("\n")[2].split("-- becomes:")[0], "accepted.sql", check)
-        for case in (TESTS / "fixtures" / "accepted.sql").read_text(encoding="utf-8").split("-- case: ")[1:]
-    ),
-    *parse_path(TESTS.parents[1] / "ddl", check),
+    *(parse_ddl(sql, "accepted.sql", check) for sql, _ in ACCEPTED.values()),
+    *parse_path(Path(__file__).parents[2] / "ddl", check),
 ]
 
 

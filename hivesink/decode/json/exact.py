@@ -14,7 +14,7 @@ from hivesink.core.column_source import JsonPath
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode import values
 from hivesink.decode.arrowtypes import INTEGER_BITS
-from hivesink.decode.json.scan import NotJson, document, elements, members, unquote
+from hivesink.decode.json.scan import NotJson, document, members, unquote
 from hivesink.decode.values import NUMBER, DecodeOptions, InvalidValue, TimeRules
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
 _NUMBER = re.compile(NUMBER)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _KINDS = {'"': "text", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
 
 
@@ -81,7 +82,7 @@ class Branch:
         if len(names) < len(self.below):
             if raw[0] != "[":
                 raise _wrong_type(raw, ", not an array")
-            below.update(enumerate(elements(raw)))
+            below.update(enumerate(value for _, value in members(raw)))
         for step, branch in self.below.items():
             if step in below:
                 try:
@@ -107,11 +108,8 @@ def _text_of(raw: str) -> str:
     if raw[0] != '"':
         return raw
     text = unquote(raw)
-    if "\\u" in raw:
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InvalidValue(reason="lone surrogate") from None
+    if "\\u" in raw and _SURROGATE.search(text):
+        raise InvalidValue(reason="lone surrogate")
     return text
 
 
@@ -134,7 +132,7 @@ class ValueParser:
             case Varchar() | Char():
                 return values.bounded(_text_of(raw), kind)
             case Array() if raw[0] == "[":
-                return [self.at(str(index), item, kind.element) for index, item in enumerate(elements(raw))]
+                return [self.at(str(index), item, kind.element) for index, (_, item) in enumerate(members(raw))]
             case Map() if raw[0] == "{":
                 return self._map(raw, kind)
             case Struct() if raw[0] == "{":

@@ -17,7 +17,7 @@ _SPACE = re.compile(_WHITE)
 _SCALAR = rf"{STRING}|{NUMBER}|true|false|null"
 _MEMBER = rf"({STRING}){_WHITE}:{_WHITE}"
 _KEY = re.compile(_MEMBER)
-_KEY_AND_SCALAR = re.compile(f"{_MEMBER}({_SCALAR})?")
+_KEY_AND_SCALAR = re.compile(f"(?:{_MEMBER})?({_SCALAR})?")
 _MARK = re.compile(rf"{_WHITE}([,\]}}]){_WHITE}")
 _VALUE = re.compile(_SCALAR)
 _FLAT_MEMBER = rf"{STRING}{_WHITE}:{_WHITE}(?:{_SCALAR}){_WHITE}"
@@ -76,10 +76,10 @@ def document(text: str) -> str:
 
 
 def members(text: str) -> list[tuple[str, str]]:
-    """The keys (still quoted) and values of an object's text, in input order, duplicates too."""
+    """The keys (still quoted) and values of an object's text, in input order, duplicates too; an array has no keys."""
     pairs: list[tuple[str, str]] = []
     at = _match(_SPACE, text, 1).end()
-    while text[at] != "}":
+    while text[at] not in {"}", "]"}:
         match = _match(_KEY_AND_SCALAR, text, at)
         begin, end = match.span(2)
         if begin < 0:
@@ -89,18 +89,6 @@ def members(text: str) -> list[tuple[str, str]]:
         mark = _match(_MARK, text, end)
         at = mark.end() if mark[1] == "," else mark.start(1)
     return pairs
-
-
-def elements(text: str) -> list[str]:
-    """The values of an array's text."""
-    values: list[str] = []
-    at = _match(_SPACE, text, 1).end()
-    while text[at] != "]":
-        end = end_of_value(text, at)
-        values.append(text[at:end])
-        mark = _match(_MARK, text, end)
-        at = mark.end() if mark[1] == "," else mark.start(1)
-    return values
 
 
 def unquote(quoted: str) -> str:

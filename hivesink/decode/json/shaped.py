@@ -23,7 +23,7 @@ from hivesink.decode.json.scan import STRING, NotJson, document, members, unquot
 from hivesink.decode.json.spans import BACKSLASH, LONGEST, QUOTE, Places, Spans, Text, is_valid
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container
 
     from numpy.typing import NDArray
 
@@ -105,38 +105,56 @@ class ShapedDecoder:
         if self._rest:
             self._rest -= 1
             return []
-        proved = list(self._proved(_Chunk(records)))
+        chunk = _Chunk(records)
+        proved: list[Piece] = []
+        for known in (*self._shapes, *[None] * _SHAPES):
+            if int(np.count_nonzero(chunk.left)) * _FEW <= len(records):
+                break
+            first = int(np.argmax(chunk.left))
+            try:
+                record = chunk.text.octets[chunk.offsets[first] : chunk.offsets[first + 1]].tobytes()
+                names, ignore_unknown = self._columns.readers, self._columns.ignore_unknown
+                shape = known or Shape.of(record, names, ignore_unknown=ignore_unknown)
+            except ValueError:
+                """It has none."""
+            else:
+                proved += self._of_shape(chunk, shape)
+                if known is None:
+                    self._shapes = [shape, *(other for other in self._shapes if other != shape)][:_SHAPES]
+            if known is None:
+                chunk.left[first] = False
         if 2 * sum(len(rows) for rows, _ in proved) < len(records):
             self._rest = _REST
         return proved
 
-    def _proved(self, chunk: _Chunk) -> Iterator[Piece]:
-        for shape in tuple(self._shapes):
-            if not chunk.few_are_left:
-                yield from self._of_shape(chunk, shape)
-        for _ in range(_SHAPES):
-            if chunk.few_are_left:
-                return
-            first = int(np.argmax(chunk.left))
-            record = chunk.text.octets[chunk.offsets[first] : chunk.offsets[first + 1]].tobytes()
-            try:
-                shape = Shape.of(record, self._columns.readers, ignore_unknown=self._columns.ignore_unknown)
-            except ValueError:
-                """It has none."""
-            else:
-                self._shapes = [shape, *(other for other in self._shapes if other != shape)][:_SHAPES]
-                yield from self._of_shape(chunk, shape)
-            chunk.left[first] = False
-
-    def _of_shape(self, chunk: _Chunk, shape: Shape) -> Iterator[Piece]:
-        rows, values = chunk.of_shape(shape)
+    def _of_shape(self, chunk: _Chunk, shape: Shape) -> list[Piece]:
+        """The records of `shape` that were left. They are left no more."""
+        rows = np.flatnonzero(chunk.left & (chunk.key_counts == shape.keys))
+        first = chunk.next_key[rows] - shape.keys
+        keys = [chunk.keys[first + field.key] for field in shape.fields]
+        begins, ends = chunk.offsets[rows], chunk.offsets[rows + 1] - len(shape.after)
+        # Where the text before each value begins; behind the last one, `after` does.
+        before = [*(chunk.pairs[key] - field.lead for field, key in zip(shape.fields, keys, strict=True)), ends]
+        same = (before[0] == begins) & chunk.text.has(shape.after, ends)
+        for field, at in zip(shape.fields, before, strict=False):
+            same &= chunk.text.has(field.before, at)
+        values = [at + len(field.before) for field, at in zip(shape.fields, before, strict=False)]
+        for begin, end in zip(values, before[1:], strict=True):
+            same &= begin < end
+        within = [following - key - 1 for key, following in pairwise([*keys, chunk.next_pair[rows]])]
+        if not same.all():
+            rows = rows[same]
+            values, before, within = ([array[same] for array in arrays] for arrays in (values, before, within))
+        chunk.left[rows] = False
         if not len(rows):
-            return
-        batch, doubt = self._columns.read(values, len(rows))
-        for name in values.keys() - self._columns.readers.keys():
-            doubt |= ~is_valid(values[name])
-        if not doubt.all():
-            yield (rows[~doubt], batch.filter(pa.array(~doubt))) if doubt.any() else (rows, batch)
+            return []
+        nested = [after - key - 1 for key, after in pairwise([*(field.key for field in shape.fields), shape.keys])]
+        spans = (Spans(chunk.text, *places) for places in zip(values, before[1:], within, nested, strict=True))
+        fields = {field.name: span for field, span in zip(shape.fields, spans, strict=True)}
+        batch, doubt = self._columns.read(fields, len(rows))
+        for name in fields.keys() - self._columns.readers.keys():
+            doubt |= ~is_valid(fields[name])
+        return [(rows[~doubt], batch.filter(pa.array(~doubt)) if doubt.any() else batch)]
 
 
 class _Chunk:
@@ -157,40 +175,12 @@ class _Chunk:
         if not self.left.all():
             quotes, each = quotes[np.repeat(self.left, each)], np.where(self.left, each, 0)
         # Where each text begins, which of these are keys, and how many of them each record has.
-        self._pairs = quotes[0::2]
-        self._keys = np.flatnonzero(self.text.octets[quotes[1::2] + 1] == _COLON)
+        self.pairs = quotes[0::2]
+        self.keys = np.flatnonzero(self.text.octets[quotes[1::2] + 1] == _COLON)
         # The first of the pairs, and of the keys, after each record.
-        self._next_pair = np.cumsum(each) // 2
-        self._key_counts = _counts(self._keys, np.concatenate([[0], self._next_pair]))
-        self._next_key = np.cumsum(self._key_counts)
-
-    @property
-    def few_are_left(self) -> bool:
-        return int(np.count_nonzero(self.left)) * _FEW <= len(self.left)
-
-    def of_shape(self, shape: Shape) -> tuple[Places, dict[str, Spans]]:
-        """The records of `shape` that were left, and the values of each field by its name. They are left no more."""
-        rows = np.flatnonzero(self.left & (self._key_counts == shape.keys))
-        first = self._next_key[rows] - shape.keys
-        keys = [self._keys[first + field.key] for field in shape.fields]
-        begins, ends = self.offsets[rows], self.offsets[rows + 1] - len(shape.after)
-        # Where the text before each value begins; behind the last one, `after` does.
-        before = [*(self._pairs[key] - field.lead for field, key in zip(shape.fields, keys, strict=True)), ends]
-        same = (before[0] == begins) & self.text.has(shape.after, ends)
-        for field, at in zip(shape.fields, before, strict=False):
-            same &= self.text.has(field.before, at)
-        values = [at + len(field.before) for field, at in zip(shape.fields, before, strict=False)]
-        for begin, end in zip(values, before[1:], strict=True):
-            same &= begin < end
-        within = [following - key - 1 for key, following in pairwise([*keys, self._next_pair[rows]])]
-        if not same.all():
-            rows = rows[same]
-            values, before, within = ([array[same] for array in arrays] for arrays in (values, before, within))
-        self.left[rows] = False
-        nested = [after - key - 1 for key, after in pairwise([*(field.key for field in shape.fields), shape.keys])]
-        names = [field.name for field in shape.fields]
-        spans = zip(values, before[1:], within, nested, strict=True)
-        return rows, {name: Spans(self.text, *places) for name, places in zip(names, spans, strict=True)}
+        self.next_pair = np.cumsum(each) // 2
+        self.key_counts = _counts(self.keys, np.concatenate([[0], self.next_pair]))
+        self.next_key = np.cumsum(self.key_counts)
 
 
 def _are_escaped(quotes: Places, octets: NDArray[np.uint8]) -> Mask:
