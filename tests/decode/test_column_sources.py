@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from hivesink.config.options import OnUnknownField
 from hivesink.core.column_source import Header, JsonPath, parse_source
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
@@ -40,10 +39,6 @@ def read(
     ]
     chosen = DecodeOptions(sources={name: parse_source(text) for name, text in sources.items()}, **options)
     return RowsReader(declared, value, chosen, ARRIVAL, 7).read(pa.RecordBatch.from_pydict(columns))
-
-
-def records(*texts: str) -> dict[str, pa.Array]:
-    return {"value": pa.array([text.encode() for text in texts], pa.binary())}
 
 
 def bad(rows: DecodedRows) -> list[tuple[int, str | None, str]]:
@@ -89,51 +84,6 @@ def test_a_path(text: str, steps: tuple[str | int, ...]) -> None:
 def test_what_is_no_source(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         parse_source(text)
-
-
-def test_columns_by_path_and_by_name() -> None:
-    rows = read(
-        {"id": "$.user.id", "first": "$.Items[0].sku", "copy": "$.user.id", "name": "$.userName"},
-        {"id": "int", "first": "string", "copy": "string", "name": "string", "note": "string"},
-        records(
-            '{"user": {"id": 1, "x": 2}, "items": [{"sku": "a"}, 5], "userName": "n", "note": "o", "name": "not me"}',
-            '{"USER": {"ID": 9007199254740993.0e-15}, "items": []}',
-            '{"user": {"id": "2"}, "items": null}',
-            "{}",
-            '{"user": null}',
-        ),
-    )
-    assert rows.table.to_pylist() == [
-        {"id": 1, "first": "a", "copy": "1", "name": "n", "note": "o"},
-        {"id": 2, "first": None, "copy": "2", "name": None, "note": None},
-        *[dict.fromkeys(("id", "first", "copy", "name", "note"))] * 2,
-    ]
-    assert bad(rows) == [(1, "id", "not a whole number")]
-
-
-def test_a_path_that_leads_into_something_else() -> None:
-    rows = read(
-        {"a": "$.x.y", "b": "$.z[1]"},
-        {"a": "int!", "b": "int"},
-        records('{"x": 5}', '{"x": {"y": 1}, "z": {}}', '{"x": {"y": 1, "Y": 2}}', '{"x": {}}', '{"x": {"y": null}}'),
-    )
-    assert bad(rows) == [
-        (0, "x", "wrong type: number, not an object"),
-        (1, "z", "wrong type: object, not an array"),
-        (2, "x.y", "duplicate field"),
-        (3, "a", "missing"),
-        (4, "a", "null"),
-    ]
-
-
-def test_fields_that_paths_read_are_known_and_the_columns_own_name_is_not() -> None:
-    rows = read(
-        {"id": "$.user.id"},
-        {"id": "int"},
-        records('{"user": {"id": 1, "other": 2}}', '{"user": {"id": 1}, "id": 5}'),
-        unknown_field=OnUnknownField.BAD_RECORD,
-    )
-    assert (rows.table.to_pylist(), bad(rows)) == ([{"id": 1}], [(1, "id", "unknown field")])
 
 
 def kafka(**given: list[Any]) -> dict[str, pa.Array]:
@@ -204,30 +154,27 @@ def test_a_key_or_a_header_as_each_type(source: str, kind: str, key: bytes | Non
         assert rows.table.to_pylist() == [{"c": found, "d": None}]
 
 
-@pytest.mark.parametrize(
-    ("kind", "found"),
-    [
-        ("map<string,binary>", [[("b", b"\xff"), ("a", b"3")], None]),
-        ("map<string,string>", [None]),
-        ("array<struct<key:string,value:binary>>", [
-            [{"key": "a", "value": b"1"}, {"key": "b", "value": b"\xff"}, {"key": "a", "value": b"3"}], None,
-        ]),
-        ("array<struct<key:string,value:string>>", [None]),
-    ],
-)  # fmt: skip
-def test_all_headers_of_a_record(kind: str, found: list[object]) -> None:
+HEADERS_OF = {
+    "map<string,binary>": ([("b", b"\xff"), ("a", b"3")], [("a", None)]),
+    "array<struct<key:string,value:binary>>": (
+        [{"key": "a", "value": b"1"}, {"key": "b", "value": b"\xff"}, {"key": "a", "value": b"3"}],
+        [{"key": "a", "value": None}],
+    ),
+    "map<string,string>": (None, [("a", None)]),
+    "array<struct<key:string,value:string>>": (None, [{"key": "a", "value": None}]),
+}
+
+
+@pytest.mark.parametrize("kind", HEADERS_OF)
+def test_all_headers_of_a_record(kind: str) -> None:
     """A map has the last one of each name; without any there is no list."""
+    three, null = HEADERS_OF[kind]
     pairs = [{"key": "a", "value": b"1"}, {"key": "b", "value": b"\xff"}, {"key": "a", "value": b"3"}]
-    rows = read(
-        {"h": "kafka.headers"}, {"h": kind, "d": "int"}, kafka(value=[b"x", b"{}", b"{}"], headers=[None, pairs, None])
-    )
-    assert rows.table.column("h").to_pylist() == found
-    assert [row.reason for row in rows.bad] == ["not JSON", *(["not UTF-8"] if len(found) == 1 else [])]
-    nulls = read({"h": "kafka.headers"}, {"h": kind}, kafka(headers=[[], [{"key": "a", "value": None}]]), None)
-    assert nulls.table.column("h").to_pylist() == [
-        [],
-        [("a", None)] if kind[0] == "m" else [{"key": "a", "value": None}],
-    ]
+    given = kafka(value=[b"x", *[b"{}"] * 4], headers=[None, pairs, None, [], [{"key": "a", "value": None}]])
+    rows = read({"h": "kafka.headers"}, {"h": kind, "d": "int"}, given)
+    assert rows.table.column("h").to_pylist() == [*([three] if three else []), None, [], null]
+    assert [row.reason for row in rows.bad] == ["not JSON", *["not UTF-8"] * (three is None)]
+    assert read({"h": "kafka.headers"}, {"h": kind}, kafka(headers=[]), None).table.num_rows == 0
 
 
 def test_a_header_that_is_not_there() -> None:
@@ -242,13 +189,3 @@ def test_rows_that_come_as_columns_have_metadata_beside_them() -> None:
     rows = read({"o": "kafka.offset"}, {"id": "int", "o": "int"}, given, None)
     assert rows.table.to_pylist() == [{"id": 1, "o": 1}]
     assert bad(rows) == [(1, "o", "out of range for int"), (2, "id", "out of range for int")]
-
-
-def test_no_rows() -> None:
-    rows = read(
-        {"k": "kafka.key", "h": "kafka.headers"},
-        {"k": "int", "h": "map<string,string>"},
-        kafka(key=[], headers=[]),
-        None,
-    )
-    assert rows.table.num_rows == 0

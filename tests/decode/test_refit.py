@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hivesink.core.table import Column, HiveType
+from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.convert import refit
@@ -19,47 +19,40 @@ KEY = ("db.t", "dt=x")
 AT = datetime(2024, 1, 1, 10, 30)  # noqa: DTZ001  a wall clock
 
 
-def fitted(values: list[Any], before: str | HiveType, now: str) -> list[Any]:
-    kind = parse_type(before) if isinstance(before, str) else before
-    rows = pa.record_batch([pa.array(values, arrow_type(kind))], names=["c"])
+def fitted(values: list[Any], before: str, now: str) -> list[Any]:
+    rows = pa.record_batch([pa.array(values, arrow_type(parse_type(before)))], names=["c"])
     found = refit(rows, (Column("c", parse_type(now)),), KEY)
     assert found.schema == pa.schema([("c", arrow_type(parse_type(now)))])
     return list(found.column(0).to_pylist())
 
 
-@pytest.mark.parametrize(
-    ("values", "before", "now"),
-    [
-        ([1, None], "int", "bigint"),
-        ([1, None], "bigint", "tinyint"),
-        ([1], "int", "double"),
-        ([1.5], "float", "double"),
-        ([Number("1.10")], "decimal(20,2)", "decimal(10,1)"),
-        ([Number("7.00")], "decimal(20,2)", "int"),
-        (["abc"], "string", "varchar(3)"),
-        (["abc"], "varchar(5)", "string"),
-        ([AT], "timestamp", "timestamp"),
-        ([[1, None], None, []], "array<int>", "array<bigint>"),
-    ],
-)
-def test_what_fits(values: list[Any], before: str, now: str) -> None:
-    assert fitted(values, before, now) == values
+AB, NAB = "struct<a:int,b:string>", "struct<n:date,a:string>"
+FITTING: list[tuple[str, str, list[Any], list[Any]]] = [
+    ("int", "bigint", [1, None], [1, None]),
+    ("bigint", "tinyint", [1, None], [1, None]),
+    ("int", "double", [1], [1]),
+    ("float", "double", [1.5], [1.5]),
+    ("decimal(20,2)", "decimal(10,1)", [Number("1.10")], [Number("1.10")]),
+    ("decimal(20,2)", "int", [Number("7.00")], [7]),
+    ("string", "varchar(3)", ["abc"], ["abc"]),
+    ("varchar(5)", "string", ["abc"], ["abc"]),
+    ("timestamp", "timestamp", [AT], [AT]),
+    ("array<int>", "array<bigint>", [[1, None], None, []], [[1, None], None, []]),
+    # Integers become texts, and fields come and go.
+    ("int", "string", [-12, None], ["-12", None]),
+    ("array<bigint>", "array<string>", [[7]], [["7"]]),
+    (AB, NAB, [{"a": 1, "b": "x"}, None, {"a": None}], [{"n": None, "a": "1"}, None, {"n": None, "a": None}]),
+    (
+        *("map<string,struct<a:int>>", "map<string,struct<b:int,a:bigint>>"),
+        [[("k", {"a": 1})], None],
+        [[("k", {"b": None, "a": 1})], None],
+    ),
+]
 
 
-def test_integers_become_texts_and_fields_come_and_go() -> None:
-    assert fitted([-12, None], "int", "string") == ["-12", None]
-    assert fitted([[7]], "array<bigint>", "array<string>") == [["7"]]
-    was = [{"a": 1, "b": "x"}, None, {"a": None, "b": None}]
-    assert fitted(was, "struct<a:int,b:string>", "struct<n:date,a:string>") == [
-        {"n": None, "a": "1"},
-        None,
-        {"n": None, "a": None},
-    ]
-    nested = [[("k", {"a": 1})], None]
-    assert fitted(nested, "map<string,struct<a:int>>", "map<string,struct<b:int,a:bigint>>") == [
-        [("k", {"b": None, "a": 1})],
-        None,
-    ]
+@pytest.mark.parametrize(("before", "now", "values", "fits"), FITTING)
+def test_what_fits(before: str, now: str, values: list[Any], fits: list[Any]) -> None:
+    assert fitted(values, before, now) == fits
 
 
 def test_columns_come_and_go() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hivesink.core.log import PROPERTY, LogAddress, default_root
 from hivesink.core.partition import normal
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.errors import DdlInvalid, HiveSinkError, TableExists
+from hivesink.errors import DdlInvalid, TableExists
 from hivesink.hiveql.apply import Plan, apply, plan_all
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ A = TableSpec(
     properties=(("sink.on-bad-record", "drop"),),
 )
 B = replace(A, name=TableName("other", "b"), comment=None)
-
-
-class NoDatabase(HiveSinkError):
-    pass
 
 
 @dataclass
@@ -46,22 +42,19 @@ class Memory:
 
     def create(self, spec: TableSpec) -> None:
         self.before_create(spec)
-        if spec.name.database not in self.databases:
-            raise NoDatabase(spec.name.database)
+        assert spec.name.database in self.databases
         if spec.name in self.tables:
             raise TableExists(str(spec.name))
-        self.changes += 1
         location = spec.location or f"file:/warehouse/{spec.name.database}.db/{spec.name.table}"
-        properties = {**spec.options, "transient_lastDdlTime": "1"}
-        self.tables[spec.name] = replace(spec, location=location, properties=tuple(sorted(properties.items())))
+        self.tables[spec.name] = replace(spec, location=location)
+        self.set_properties(spec.name, {"transient_lastDdlTime": "1"})
 
     def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
         self.changes += 1
-        live = self.tables[name]
-        after = {**live.options, **properties}
-        comment = after.pop("comment", live.comment)
-        kept = {key: value for key, value in after.items() if key not in removed}
-        self.tables[name] = replace(live, comment=comment, properties=tuple(sorted(kept.items())))
+        after = {**self.tables[name].options, **properties}
+        comment = after.pop("comment", self.tables[name].comment)
+        kept = tuple(sorted((key, value) for key, value in after.items() if key not in removed))
+        self.tables[name] = replace(self.tables[name], comment=comment, properties=kept)
 
 
 def test_apply_creates_databases_and_tables_once() -> None:
@@ -106,43 +99,37 @@ def test_a_difference_stops_everything_before_the_first_change() -> None:
     assert list(catalog.tables) == [A.name]
 
 
-def between(catalog: Memory, act: Callable[[TableSpec], object]) -> None:
-    """Do `act` once, between the look at a table and its creation."""
+def between(act: Callable[[Memory, TableSpec], object]) -> Memory:
+    """A catalog where `act` is done once, between the look at a table and its creation."""
+    catalog = Memory()
 
     def once(spec: TableSpec) -> None:
         catalog.before_create = lambda _: None
-        act(spec)
+        act(catalog, spec)
 
     catalog.before_create = once
+    return catalog
 
 
 def test_two_people_at_once_both_succeed() -> None:
-    catalog = Memory()
-    between(catalog, lambda _: apply([A], catalog))
+    catalog = between(lambda catalog, _: apply([A], catalog))
     assert apply([A], catalog) == (Plan(A.name),)
     assert catalog.changes == 2
 
 
-def test_the_second_of_two_sets_its_own_properties() -> None:
-    catalog = Memory()
-    between(catalog, lambda _: apply([replace(A, properties=())], catalog))
+def test_the_second_of_two_sets_its_own_properties_or_refuses_another_table() -> None:
+    catalog = between(lambda catalog, _: apply([replace(A, properties=())], catalog))
     assert apply([A], catalog) == (Plan(A.name, None, A.properties),)
-
-
-def test_the_second_of_two_refuses_another_table() -> None:
-    catalog = Memory()
-    between(catalog, lambda spec: catalog.create(replace(spec, columns=(Column("y", Primitive.INT),))))
+    catalog = between(lambda catalog, spec: catalog.create(replace(spec, columns=(Column("y", Primitive.INT),))))
     with pytest.raises(DdlInvalid, match="column x is not in the live table"):
         apply([A], catalog)
 
 
 def test_a_table_that_appears_and_goes_is_left_to_a_retry() -> None:
-    catalog = Memory()
-
-    def gone(spec: TableSpec) -> None:
+    def gone(_: Memory, spec: TableSpec) -> None:
         raise TableExists(str(spec.name))
 
-    between(catalog, gone)
+    catalog = between(gone)
     with pytest.raises(TableExists) as caught:
         apply([A], catalog)
     assert caught.value.retryable
