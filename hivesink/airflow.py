@@ -10,14 +10,9 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-try:
-    from airflow.configuration import conf
-    from airflow.triggers.base import BaseTrigger, TriggerEvent
-except ModuleNotFoundError as error:
-    if error.name != "airflow":
-        raise
-    message = "hivesink.airflow needs Apache Airflow 2.10 or later: pip install '.[airflow]' in a clone of hivesink"
-    raise ModuleNotFoundError(message, name="airflow") from error
+from airflow.configuration import conf
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
 try:
     from airflow.sdk import BaseSensorOperator, PokeReturnValue
 except ModuleNotFoundError:
@@ -32,7 +27,7 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from hivesink.tables.waiting import Look, PartitionWait
+    from hivesink.tables.waiting import PartitionWait
 
 __all__ = ["HivesinkPartitionSensor", "PartitionTrigger"]
 
@@ -78,7 +73,8 @@ class HivesinkPartitionSensor(BaseSensorOperator):
         """Look once. What defers the task is no Exception: the base class, which handles `soft_fail`, lets it pass."""
         from hivesink.errors import HiveSinkError
 
-        self._wait = self._wait or _wait(**self._what)
+        what = {name: getattr(self, name) for name in self.template_fields}
+        self._wait = self._wait or _wait(**what)
         try:
             look = self._wait.look()
         except HiveSinkError as error:
@@ -88,11 +84,9 @@ class HivesinkPartitionSensor(BaseSensorOperator):
         if look.waits_for is None:
             return PokeReturnValue(is_done=True, xcom_value=look.commits)
         if self.deferrable:
-            until = time.time() + self.timeout
-            trigger = PartitionTrigger(**self._what, poke_interval=self.poke_interval, until=until)
-            self.defer(
-                trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout) + _GRACE
-            )
+            trigger = PartitionTrigger(**what, poke_interval=self.poke_interval, until=time.time() + self.timeout)
+            limit = timedelta(seconds=self.timeout) + _GRACE
+            self.defer(trigger=trigger, method_name="execute_complete", timeout=limit)
         return PokeReturnValue(is_done=False)
 
     def execute_complete(self, context: Any, event: Mapping[str, Any]) -> Any:  # noqa: ARG002  Airflow's signature
@@ -102,10 +96,6 @@ class HivesinkPartitionSensor(BaseSensorOperator):
         if "timed_out" in event:
             raise AirflowSensorTimeout(event["timed_out"])
         return event["committed"]
-
-    @property
-    def _what(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.template_fields}
 
 
 class PartitionTrigger(BaseTrigger):
@@ -123,35 +113,28 @@ class PartitionTrigger(BaseTrigger):
         self._until = until
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        kind = type(self)
         own = {"poke_interval": self._poke_interval, "until": self._until}
-        return f"{kind.__module__}.{kind.__qualname__}", {**self._what, **own}
+        return f"{__name__}.{type(self).__qualname__}", {**self._what, **own}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         from hivesink.errors import HiveSinkError
 
         try:
-            look = await self._committed()
+            # The import takes its time, too.
+            wait = await asyncio.to_thread(_wait, **self._what)
+            while (look := await asyncio.to_thread(wait.look)).waits_for is not None:
+                if look.is_news:
+                    self.log.info("%s", look)
+                left = self._until - time.time()
+                if left <= 0:
+                    yield TriggerEvent({"timed_out": f"{look.partition}: timed out: {look.waits_for}"})
+                    return
+                await asyncio.sleep(min(self._poke_interval, left))
         except HiveSinkError as error:
             yield TriggerEvent({"failed": str(error)})
             return
-        if look.waits_for is None:
-            yield TriggerEvent({"committed": look.commits})
-        else:
-            yield TriggerEvent({"timed_out": f"{look.partition}: timed out: {look.waits_for}"})
-
-    async def _committed(self) -> Look:
-        """The look that found it committed, or the first one after `until`."""
-        # The import takes its time, too.
-        wait = await asyncio.to_thread(_wait, **self._what)
-        while True:
-            look = await asyncio.to_thread(wait.look)
-            if look.is_news:
-                self.log.info("%s", look)
-            left = self._until - time.time()
-            if look.waits_for is None or left <= 0:
-                return look
-            await asyncio.sleep(min(self._poke_interval, left))
+        self.log.info("%s", look)
+        yield TriggerEvent({"committed": look.commits})
 
 
 def _wait(**what: Any) -> PartitionWait:

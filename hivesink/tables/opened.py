@@ -12,6 +12,7 @@ from hivesink import wiring
 from hivesink.config.cache import state_folder
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
+from hivesink.core.lifecycle import Mark
 from hivesink.core.log import require_writer_name, reset_writer
 from hivesink.core.manifest import REPLAYS, replaced_parts
 from hivesink.core.progress import Policies
@@ -25,9 +26,8 @@ from hivesink.metastore.thrift_connection import endpoints
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import rolling_policy, watermark_policy
-from hivesink.sink.inspect.facts import LogFacts, read_log
+from hivesink.sink.inspect.facts import LogFacts, LogFollower, read_log
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.partitions import LogFollower
 from hivesink.sink.task.events import commit_rule, patterns_of_names
 from hivesink.sink.task.segments import held_back
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableSpec
     from hivesink.ports import LiveTable
     from hivesink.sink.commit.committer import Committer
-    from hivesink.sink.inspect.partitions import PartitionState
+    from hivesink.sink.inspect.facts import PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +165,8 @@ def replaced_letters(logs: Mapping[str, LogFacts]) -> dict[str, PartEntry]:
     replaced: dict[str, PartEntry] = {}
     for name, log in logs.items():
         is_over = reset_writer(name) is not None
-        begun = (manifest for manifest in log.manifests if not is_over or log.may_be_visible(manifest.epoch))
-        replaced |= replaced_parts(log.floor, begun)
+        begun = [m for m in log.manifests if log.is_published(m.epoch) or log.view.has(m.epoch, Mark.PUBLISHING)]
+        replaced |= replaced_parts(log.floor, begun if is_over else log.manifests)
     return replaced
 
 

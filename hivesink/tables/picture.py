@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hivesink.core.partfile import Finished
     from hivesink.core.partition_time import TimeExtractor
     from hivesink.ports import FileStore
-    from hivesink.sink.inspect.partitions import PartitionState
+    from hivesink.sink.inspect.facts import PartitionState
     from hivesink.tables.opened import OpenedTable
 
 _EPOCHS = 10

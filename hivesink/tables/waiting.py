@@ -10,7 +10,7 @@ from hivesink.core.partition import parse_path, partition_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.progress import count
 from hivesink.errors import HiveSinkError, InvalidOption, PartitionInvalid, WrongUsage
-from hivesink.sink.inspect.partitions import LogFollower, PartitionState
+from hivesink.sink.inspect.facts import LogFollower, PartitionState
 from hivesink.tables.opened import open_table
 
 if TYPE_CHECKING:

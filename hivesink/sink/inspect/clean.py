@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.log import Verdict
-from hivesink.core.partition import normal
 from hivesink.core.snapshot import leftovers
 from hivesink.errors import InvalidOption, LogOfAnotherTable, TableMadeAgain
 from hivesink.sink.commit.observe import load
@@ -53,11 +51,11 @@ def clean(context: CommitContext, staged: Collection[str], table: str) -> tuple[
         return ()
     # A head that has moved on makes more files leftovers, never fewer: no need to be the newest.
     context.store.discard(staged)
-    location, emptied = context.table(table).location, {path.rpartition("/")[0] for path in staged}
+    context.table(table)
+    emptied = {path.rpartition("/")[0] for path in staged}
     unused = sorted(folder for place, folder in context.unregistered(emptied).items() if place[0] == table)
     context.prune(unused)
-    left = {normal(folder) for folder in context.store.walk(location)}
-    return tuple(folder for folder in unused if normal(folder) not in left)
+    return tuple(folder for folder in unused if next(iter(context.store.walk(folder)), None) is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +126,12 @@ def unknown_uids(owner: Ownership, live: LiveTable) -> tuple[str, ...]:
 
 def is_made_again(owner: Ownership, live: LiveTable) -> bool:
     """Whether the table is another one than the log's. Raises LogOfAnotherTable."""
-    records = owner.root.records()
     try:
-        return bool(records) and owner.verdict(live, records[-1]) not in {Verdict.OURS, Verdict.SET_AGAIN}
+        if records := owner.root.records():
+            owner.verdict(live, records[-1])
     except TableMadeAgain:
         return True
+    return False
 
 
 def reset(owner: Ownership, live: LiveTable, writers: Iterable[str], uids: Iterable[str], at: datetime) -> list[str]:

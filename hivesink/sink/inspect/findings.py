@@ -165,7 +165,7 @@ def segments(evidence: Evidence) -> Iterator[Finding]:
 
 def present(evidence: Evidence) -> Iterator[Finding]:
     """Each part is where readers find it, with its length, or waits to be published."""
-    log = evidence.log
+    log, moved = evidence.log, {target for manifest in evidence.later for target in manifest.remove}
     for manifest, part in log.parts:
         path, target = evidence.places.get(part.name), evidence.canonical(part.target)
         if not log.is_published(manifest.epoch) and target in evidence.visible:
@@ -174,7 +174,7 @@ def present(evidence: Evidence) -> Iterator[Finding]:
         if length != part.length:
             text = f"{path} has {count(length, 'byte')} where {part.length} were written; something else changed it"
             yield error(manifest.epoch, text)
-        elif target not in evidence.visible and part.name not in evidence.replaced:
+        elif not (target in evidence.visible or part.name in evidence.replaced or part.target in moved):
             yield _absent(evidence, manifest, part)
     forgotten = set(map(basename, log.forgotten))
     settled = {part.name for part in log.replaced.values()} if not log.open else set[str]()

@@ -11,7 +11,7 @@ import pytest
 from hivesink.core.progress import Policies
 from hivesink.errors import LogDamaged, MetastoreUnreachable
 from hivesink.sink.commit.writer import watermark_policy
-from hivesink.sink.inspect.partitions import LogFollower, PartitionState
+from hivesink.sink.inspect.facts import LogFollower, PartitionState
 from tests.crash.site import LOG, Choosy
 from tests.crash.test_commit_steps import REFUSED, WAYS, Life, fed
 from tests.inmemory.filesystem import MemoryFileSystem

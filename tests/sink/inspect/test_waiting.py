@@ -15,14 +15,13 @@ from hivesink.errors import LogDamaged, RowsHeldBack
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.recovery import Reason
 from hivesink.sink.inspect.clean import plan_reset
-from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import Verdict, Waiting, verify, writer_status
+from hivesink.sink.inspect.verify import Verdict, Waiting, verify
 from hivesink.storage.commit_log import FileLogRoot
 from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site
 from tests.sink.harness import TABLE, Event, Source, events, measure_lines
-from tests.sink.recoveries import Recovered, by_hand, forget_rows
+from tests.sink.recoveries import forget_rows
 
 if TYPE_CHECKING:
     from hivesink.sink.commit.context import CommitContext
@@ -47,40 +46,38 @@ def verdict(site: Site) -> Verdict:
     return verify(site.job().context, "w", NAME, measure_lines)
 
 
-def errors(site: Site) -> list[str]:
-    return [found.text for found in verdict(site).findings if found.level is Level.ERROR]
-
-
-def waiting(site: Site) -> Waiting:
-    return writer_status(site.job().context, "w", NAME).waiting
-
-
 def segment(site: Site) -> str:
     return f"{LOG}/segments/{min(site.log.segments.lengths())}"
+
+
+def put(site: Site, path: str, data: bytes | None) -> bytes:
+    """Other bytes in a file, or none; those that it had."""
+    before = site.fs.read(path)
+    assert before is not None
+    site.fs.delete(path)
+    if data is not None:
+        site.fs.write_new(path, data)
+    return before
 
 
 def test_rows_that_wait_are_counted_and_no_error(site: Site) -> None:
     assert verdict(site).findings == ()
     assert verdict(site).totals.written == 12
-    found = waiting(site)
+    found = site.status().waiting
     assert (found.rows, found.buckets, found.since) == (12, 3, site.log.manifest(Epoch(1)).at)
     assert found.bytes == sum(site.log.segments.lengths().values())
     site.job().run()
     site.check(range(12))
     assert verdict(site).findings == ()
     assert [(one.kind, one.files) for one in verdict(site).epochs] == [("batch", 0)] * 3 + [("roll", 3)]
-    assert waiting(site) == Waiting(0, 0, 0, None)
+    assert site.status().waiting == Waiting(0, 0, 0, None)
 
 
 @pytest.mark.parametrize("rest", [None, b"torn"])
 def test_a_segment_that_is_lost_is_an_error_and_holds_its_rows_back(site: Site, rest: bytes | None) -> None:
     path = segment(site)
-    before = site.fs.read(path)
-    assert before is not None
-    site.fs.delete(path)
-    if rest is not None:
-        site.fs.write_new(path, rest)
-    (error,) = errors(site)
+    before = put(site, path, rest)
+    (error,) = site.errors()
     state = "is missing" if rest is None else f"has 4 of {len(before)} bytes"
     assert error.startswith(f"{path} {state}, and rows wait in it; restore it from a backup, or accept the loss")
     with pytest.raises(RowsHeldBack, match=f"^{path} holds committed rows"):
@@ -93,11 +90,8 @@ def test_a_segment_that_is_lost_is_an_error_and_holds_its_rows_back(site: Site, 
 
 def test_a_segment_that_is_damaged_is_found_by_reading_it(site: Site) -> None:
     path = segment(site)
-    data = site.fs.read(path)
-    assert data is not None
-    site.fs.delete(path)
-    site.fs.write_new(path, bytes(len(data)))
-    (error,) = errors(site)
+    put(site, path, bytes(site.log.segments.lengths()[path.rpartition("/")[2]]))
+    (error,) = site.errors()
     assert error.startswith(f"{path} is damaged (the checksum of its bytes from ")
     assert verify(site.job().context, "w", NAME, None).findings == ()
 
@@ -105,7 +99,7 @@ def test_a_segment_that_is_damaged_is_found_by_reading_it(site: Site) -> None:
 def harmed(site: Site) -> int:
     """The first segment is lost: how many rows waited in it."""
     path = segment(site)
-    site.fs.delete(path)
+    put(site, path, None)
     name = path.rpartition("/")[2]
     return sum(one.slice.rows for one in load(site.job().context).rows.opened if one.slice.segment == name)
 
@@ -127,7 +121,7 @@ def test_a_person_forgets_what_is_lost(site: Site) -> None:
     assert (manifest.kind, manifest.forgotten) == ("forget", rows)
     site.job().run()
     assert len(site.rows()) == 12 - rows
-    assert writer_status(context, "w", NAME).lost_rows == rows
+    assert site.status().lost_rows == rows
     notes = [finding.text for finding in verdict(site).findings]
     assert notes == [f"a person has accepted that {rows} rows are lost"]
     assert forget_rows(context) == []
@@ -142,7 +136,7 @@ def test_the_floor_counts_rows_that_were_forgotten(site: Site) -> None:
     floor = site.log.floor()
     assert floor is not None
     assert floor.epoch >= 5
-    assert floor.forgotten == writer_status(site.job().context, "w", NAME).lost_rows == rows
+    assert floor.forgotten == site.status().lost_rows == rows
 
 
 def test_a_person_forgets_one_partition(site: Site) -> None:
@@ -155,30 +149,18 @@ def test_a_person_forgets_one_partition(site: Site) -> None:
 def test_parts_that_hold_other_rows_than_waited_are_an_error(site: Site) -> None:
     site.job().run()
     path = f"{LOG}/manifests/0000000002.json"
-    data = site.fs.read(path)
-    assert data is not None
-    site.fs.delete(path)
-    site.fs.write_new(path, edited(data, b'"rows": 1,', b'"rows": 2,', 1))
-    assert "4 rows written, but its files hold 5" in errors(site)
-    assert "13 rows waited for it, but its parts hold 12" in errors(site)
-
-
-def _rolls(recovered: Recovered) -> list[tuple[str, str]]:
-    waiting = recovered.runner.history.rows.buckets
-    lines = [("roll", f"{' '.join(key)} ({bucket.rows} rows)") for key, bucket in waiting.items() if bucket.slices]
-    return [*recovered.lines, *sorted(lines)]
+    put(site, path, edited(site.fs.read(path) or b"", b'"rows": 1,', b'"rows": 2,', 1))
+    assert "4 rows written, but its files hold 5" in site.errors()
+    assert "13 rows waited for it, but its parts hold 12" in site.errors()
 
 
 def test_recovery_and_reset_say_what_waits(site: Site) -> None:
-    context, policy = site.job().context, site.job().committer.spec.policy
-    rolls = [
-        ("roll", "demo.events dt=2024-01-01 (4 rows)"),
-        ("roll", "demo.events dt=2024-01-02 (3 rows)"),
-        ("roll", "demo.events dt=2024-01-03 (5 rows)"),
-    ]
     for dry_run in (True, False):
-        assert _rolls(by_hand(context, policy, dry_run=dry_run)) == rolls
-    planned = plan_reset("w", context.log)
+        recovered = site.by_hand(dry_run=dry_run)
+        assert recovered.lines == []
+        waiting = {key[1]: bucket.rows for key, bucket in recovered.runner.history.rows.buckets.items()}
+        assert waiting == {"dt=2024-01-01": 4, "dt=2024-01-02": 3, "dt=2024-01-03": 5}
+    planned = plan_reset("w", site.log)
     assert (planned.rows, planned.unpublished) == (12, 12)
 
 
@@ -192,14 +174,12 @@ def test_a_log_of_when_rows_still_waited_is_refused_once_they_are_rolled(earlier
         job.step(1)
         job.committer.finish()
     job.step(1)
-    folder, kept = f"{LOG}/manifests", dict[str, bytes]()
-    for entry in site.fs.list(folder):
-        kept[entry.name] = site.fs.read(f"{folder}/{entry.name}") or b""
+    folder = f"{LOG}/manifests"
+    before = {entry.name for entry in site.fs.list(folder)}
     job.committer.finish()
     for entry in site.fs.list(folder):
-        site.fs.delete(f"{folder}/{entry.name}")
-    for name, data in kept.items():
-        site.fs.write_new(f"{folder}/{name}", data)
+        if entry.name not in before:
+            site.fs.delete(f"{folder}/{entry.name}")
     live = site.metastore.table(TABLE)
     with pytest.raises(LogDamaged, match="dt=x/"):
         Ownership(FileLogRoot(site.fs, LOG.rpartition("/")[0]), site.metastore, site.store).require_current(
@@ -211,9 +191,8 @@ def test_a_bucket_without_rows_that_wait_is_not_counted_as_one() -> None:
     site = Site(Source(events(4)), options={"sink.partition-commit.delay": "1h"})
     site.job().run()
     assert len(load(site.job().context).rows.buckets) > 1
-    assert waiting(site) == Waiting(0, 0, 0, None)
-    job = site.job()
-    assert by_hand(job.context, job.committer.spec.policy, dry_run=True).lines == []
+    assert site.status().waiting == Waiting(0, 0, 0, None)
+    assert site.by_hand(dry_run=True).lines == []
 
 
 def test_rows_wait_since_their_own_epoch_not_since_the_first_of_their_partition() -> None:
