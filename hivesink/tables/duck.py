@@ -6,9 +6,8 @@ import io
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from functools import partial, reduce
+from functools import partial
 from itertools import islice, pairwise
-from operator import and_
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import duckdb
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from hivesink.config.site import Site
     from hivesink.core.partfile import Finished
     from hivesink.core.partition import LivePartition
-    from hivesink.core.table import Column, HiveType, TableSpec
+    from hivesink.core.table import HiveType, TableSpec
     from hivesink.ports import FileStore, LiveTable, Metastore
 
 Answer = tuple[Sequence[str], Sequence["HiveType | None"], Sequence[Sequence[Any]]]
@@ -55,9 +54,8 @@ def ask(sql: str, address: Callable[[], str], site: Site, most: int) -> Answer:
         try:
             tree = _parsed(sql)
             scratch = resources.enter_context(tempfile.TemporaryDirectory(prefix="hivesink-duckdb-"))
-            connection = resources.enter_context(
-                closing(duckdb.connect(config={**_SETTINGS, "temp_directory": scratch}))
-            )
+            settings = {**_SETTINGS, "temp_directory": scratch}
+            connection = resources.enter_context(closing(duckdb.connect(config=settings)))
             connection.execute("SET TimeZone = 'UTC'")
             if tables := _tables(tree):
                 registrar = wiring.MetastoreAddress.at("thrift", address(), site).registrar
@@ -66,10 +64,7 @@ def ask(sql: str, address: Callable[[], str], site: Site, most: int) -> Answer:
                     _register(connection, f"hivesink_{number}", table, registrar, site)
             limited = tree if tree.args.get("limit") else tree.limit(most)
             answer = connection.execute(limited.sql("duckdb", identify=True, unsupported_level=ErrorLevel.RAISE))
-            names, kinds = (
-                [column[0] for column in answer.description],
-                [str(column[1]) for column in answer.description],
-            )
+            names, kinds = zip(*((column[0], str(column[1])) for column in answer.description), strict=True)
             # By these a FLOAT in the answer gets its own digits.
             hive = [exp.DataType.build(kind, dialect="duckdb", udt=True).sql("hive") for kind in kinds]
             return names, [known_type(kind) for kind in hive], answer.fetchmany(most)
@@ -142,7 +137,12 @@ def _needed_partitions(
     conditions = _conditions(table, {column.name for column in live.spec.partition_columns})
     if not conditions:
         return names
-    connection.register("hivesink_partitions", partition_values(live.spec, names))
+    texts = [dict(parse_path(name)) for name in names]
+    columns = {"place": pa.array(range(len(names)), pa.int64())}
+    for column in live.spec.partition_columns:
+        cells = pa.array([text[column.name] for text in texts], pa.string())
+        columns[column.name] = cells.cast(arrow_type(column.type))
+    connection.register("hivesink_partitions", pa.table(columns))
     query = exp.select("place").from_(exp.alias_(exp.to_table("hivesink_partitions"), table.alias_or_name, table=True))
     places = connection.execute(query.where(*conditions).sql("duckdb", identify=True)).fetchall()
     return [names[place] for (place,) in places]
@@ -195,25 +195,15 @@ def live_files(table: LiveTable, partitions: Mapping[str, LivePartition], store:
     return [file for files in lists for file in files]
 
 
-def partition_values(spec: TableSpec, names: Sequence[str]) -> pa.Table:
-    """The values of the partition columns by `place` in `names`. Raises ArrowInvalid where a text isn't of its type."""
-    texts = [dict(parse_path(name)) for name in names]
-    columns = {
-        column.name: pa.array([text[column.name] for text in texts], pa.string()).cast(arrow_type(column.type))
-        for column in spec.partition_columns
-    }
-    return pa.table({"place": pa.array(range(len(names)), pa.int64()), **columns})
-
-
 def table_dataset(spec: TableSpec, used: Collection[str], files: Files, store: FileStore) -> ds.Dataset:
     """The `used` columns of `files` with the types that the table declares; null what a file lacks.
 
     Reads all footers. Raises NotCovered for a file with another type than the declared one, and for CHAR, which Spark
     pads; ArrowInvalid, StoreUnavailable, FileNotFoundError.
     """
-    columns = [column for column in (*spec.columns, *spec.partition_columns) if column.name in used]
+    every = (*spec.columns, *spec.partition_columns)
     # Rows can be counted by any column; a partition's has no bytes.
-    columns = columns or [(*spec.columns, *spec.partition_columns)[-1]]
+    columns = [column for column in every if column.name in used] or [every[-1]]
     if padded := [column.name for column in columns if isinstance(column.type, Char)]:
         raise NotCovered(reason=f"the column {padded[0]} of {spec.name} is a CHAR")
     schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
@@ -222,27 +212,25 @@ def table_dataset(spec: TableSpec, used: Collection[str], files: Files, store: F
     system = PyFileSystem(FSSpecHandler(_Stored(store, {file.path: file.length for _, file in files})))
 
     def fragment(name: str, file: Finished) -> ds.FileFragment:
-        made = kind.make_fragment(file.path, filesystem=system, partition_expression=_values(name, keys))
-        _require_declared(file.path, made.physical_schema, schema, keys)
+        # What holds for each row of the partition.
+        texts, holds = dict(parse_path(name)) if keys else {}, None
+        for key in keys:
+            value, column = pa.scalar(texts[key.name], pa.string()).cast(arrow_type(key.type)), ds.field(key.name)
+            own = column == value if value.is_valid else column.is_null()
+            holds = own if holds is None else holds & own
+        made = kind.make_fragment(file.path, filesystem=system, partition_expression=holds)
+        _require_declared(file.path, made.physical_schema, schema, len(keys))
         return made
 
     fragments = store.run_parallel([partial(fragment, *named) for named in files])
     return ds.FileSystemDataset(fragments, schema, kind, filesystem=system)
 
 
-def _values(name: str, keys: Sequence[Column]) -> ds.Expression | None:
-    """What holds for each row of the partition `name`."""
-    texts = dict(parse_path(name)) if keys else {}
-    fields = [(ds.field(key.name), pa.scalar(texts[key.name], pa.string()).cast(arrow_type(key.type))) for key in keys]
-    facts = [field == value if value.is_valid else field.is_null() for field, value in fields]
-    return reduce(and_, facts) if facts else None
-
-
-def _require_declared(path: str, file: pa.Schema, schema: pa.Schema, keys: Sequence[Column]) -> None:
+def _require_declared(path: str, file: pa.Schema, schema: pa.Schema, keys: int) -> None:
     """Raise NotCovered where Arrow would read a column otherwise than Spark, or, by its name in another case, not."""
     for field in file:
         if (index := schema.get_field_index(field.name.lower())) >= 0:
-            declared, is_key = schema.field(index), index >= len(schema) - len(keys)
+            declared, is_key = schema.field(index), index >= len(schema) - keys
             if is_key or field.name != declared.name or not _reads_as(field.type, declared.type):
                 wanted = f"the {'partition ' if is_key else ''}column {declared.name} {spark_name(declared.type)}"
                 raise NotCovered(reason=f"the file {path} has {field.name} {spark_name(field.type)} for {wanted}")
