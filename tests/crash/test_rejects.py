@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -208,6 +209,31 @@ def test_what_a_replay_has_replaced_is_no_dead_letter_wherever_it_is(world: Call
     assert [finding.text for finding in findings] == [
         f"{away}/{replaced.name} is there though a replay has replaced it: delete it"
     ]
+
+
+def test_a_replay_that_was_reset_before_a_reader_saw_it_has_replaced_nothing(world: Callable[[], World]) -> None:
+    made = world()
+    letters = made.ids()
+    _dies(made, UNPUBLISHED)
+    assert made.ids() == []
+    with made.process() as opened:
+        opened.opened.owner.root.archive(REPLAYS, datetime(2026, 1, 1, tzinfo=timezone.utc))
+    assert made.ids() == letters
+    assert made.replay() == len(_DAYS)
+    assert (len(made.rows(TABLE)), made.ids()) == (len(_DAYS), letters[-1:])
+
+
+def test_a_damaged_log_of_a_job_keeps_no_dead_letters_away(world: Callable[[], World]) -> None:
+    made = world()
+    letters = made.ids()
+    with made.process() as opened:
+        path = f"{opened.opened.writers['job'].log.location}/manifests/0000000001.json"
+    made.files.delete(path)
+    made.files.write_new(path, b"{")
+    assert made.ids() == letters
+    with made.process() as opened:
+        assert opened.waiting() == 0
+    assert made.replay() == 0
 
 
 def test_a_file_that_no_log_knows_is_never_replayed(world: Callable[[], World]) -> None:

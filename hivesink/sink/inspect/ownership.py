@@ -45,7 +45,7 @@ class Ownership:
         Raises LogOfAnotherTable, TableMadeAgain; NotWritable where this user may not set the property; LogDamaged,
         NewerFormat, StoreUnavailable, NotWritable, MetastoreUnreachable.
         """
-        stated = self._stated(live)
+        stated = self._stated(live.log)
         table_id = stated.table_id if stated else self.token()
         record = self.root.claim(self.record(live, table_id))
         if self.verdict(live, record) is Verdict.SET_AGAIN:
@@ -65,13 +65,13 @@ class Ownership:
         Raises TableReplaced if the table names another log, and what `require` raises.
         """
         live = self.registrar.table(name)
-        if live.log is not None and self._stated(live) is None:
+        if live.log is not None and self._stated(live.log) is None:
             raise errors.TableReplaced.other_log(str(name))
         return self.require(live)
 
     def verdict(self, live: LiveTable, record: RootRecord) -> Verdict:
         """Changes nothing. Raises LogOfAnotherTable, TableMadeAgain."""
-        stated, name = self._stated(live), str(live.spec.name)
+        stated, name = self._stated(live.log), str(live.spec.name)
         location = self.store.canonical(live.location)
         as_known = replace(record, location=self.store.canonical(record.location))
         evidence = partial(self._evidence, live, record)
@@ -91,7 +91,7 @@ class Ownership:
             with suppress(errors.UnknownTable, errors.Unsupported, ValueError):
                 known = self.registrar.table(TableName.parse(record.table))
                 stating = {known.spec.name: known.log or ""}
-        naming = (name for name, text in stating.items() if self._named(text) and name != live.spec.name)
+        naming = (name for name, text in stating.items() if self._stated(text) and name != live.spec.name)
         return tuple(sorted(str(name) for name in naming if not is_letters(name.table)))
 
     def former(self) -> tuple[str, ...]:
@@ -174,11 +174,8 @@ class Ownership:
                     return True
         return False
 
-    def _stated(self, live: LiveTable) -> LogAddress | None:
-        """What the table says, if that is this log."""
-        return self._named(live.log or "")
-
-    def _named(self, text: str) -> LogAddress | None:
+    def _stated(self, text: str | None) -> LogAddress | None:
+        """What a table says, if that is this log."""
         stated = LogAddress.parse(text)
         is_this = stated and self.store.canonical(stated.root) == self.store.canonical(self.root.location)
         return stated if is_this else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,12 +37,12 @@ def follower(world: World, log: FileCommitLog | None = None) -> LogFollower:
 
 
 def state(one: LogFollower, partition: str) -> PartitionState:
+    one.read()
     [found] = one.states(NOW, [(str(TABLE), partition)])
     return found
 
 
 def complete(one: LogFollower, *hours: int) -> list[int]:
-    one.read()
     return [hour for hour in hours if state(one, place(hour)).is_complete]
 
 
@@ -61,26 +61,23 @@ class Spying(MemoryFileSystem):
     """Calls `spy` after each change."""
 
     spy: Callable[[], None] | None = None
-    busy = False
 
-    def _told(self) -> None:
-        if self.spy is not None and not self.busy:
-            self.busy = True
-            self.spy()
-            self.busy = False
+    def _spied(self, change: Callable[..., Any], *arguments: Any) -> Any:
+        done, spy = change(*arguments), self.spy
+        if spy is not None:
+            self.spy = None
+            spy()
+            self.spy = spy
+        return done
 
     def rename(self, source: str, target: str) -> None:
-        super().rename(source, target)
-        self._told()
+        self._spied(super().rename, source, target)
 
     def write_new(self, path: str, data: bytes) -> None:
-        super().write_new(path, data)
-        self._told()
+        self._spied(super().write_new, path, data)
 
     def delete(self, path: str) -> bool:
-        found = super().delete(path)
-        self._told()
-        return found
+        return bool(self._spied(super().delete, path))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -188,24 +185,19 @@ def test_the_record_of_a_partition_that_was_refused_covers_no_later_offsets() ->
     world.wait(job)
     assert "move" in {world.log.manifest(epoch).kind for epoch in world.log.view().manifests}
     found = follower(world)
-    found.read()
     seen = state(found, REFUSED)
     assert (seen.record, seen.is_complete) == (None, False)
     metastore.refused = ""
     world.wait(job)
-    found.read()
     assert state(found, REFUSED).record == decided
 
 
 class Deaf(MemoryMetastore):
-    """Whatever is announced to it fails, until it `hears`."""
-
-    hears = False
+    """Whatever is announced to it has no answer."""
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
-        if not self.hears:
-            raise MetastoreUnreachable(self.address, "no event")
         super().announce(table, files)
+        raise MetastoreUnreachable(self.address, "no event")
 
 
 def test_rows_of_a_published_epoch_are_readable_before_it_is_finished() -> None:
@@ -215,7 +207,6 @@ def test_rows_of_a_published_epoch_are_readable_before_it_is_finished() -> None:
     world.feed(job, at(4, 10, 3))
     assert world.read(3) == [1, 2]
     found = follower(world)
-    found.read()
     seen = state(found, place(3))
     assert (seen.record, seen.open_rows, seen.decided_rows, seen.published_rows) == (None, 0, 0, 2)
     epoch = world.log.view().head
@@ -238,7 +229,6 @@ def test_rows_that_are_decided_while_the_metastore_is_down_are_not_readable(opti
     for there in (False, True):
         if there:
             world.wait(job, minutes=5)
-        found.read()
         one = state(found, place(3))
         assert one.published_rows + (one.record.commit.rows if one.record else 0) == len(world.read(3))
         assert one.decided_rows == 3 - len(world.read(3))
