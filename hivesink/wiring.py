@@ -12,7 +12,7 @@ from hivesink.config.site import NO_SITE, Site
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import PROPERTY, require_writer_name
 from hivesink.core.partition_commit import PolicyKind
-from hivesink.core.table import as_properties, field_ids
+from hivesink.core.table import as_properties, field_ids, is_letters
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.convert import refit
 from hivesink.decode.reader import RowsReader
@@ -154,7 +154,7 @@ class OpenedWriter:
         history = load(context)
         # Rows of a decided part wait again if it is lost.
         waiting = {name for name, _ in (*history.rows.buckets, *history.keys)}
-        if config.has_dead_letters or any(name.endswith("__rejected") for name in waiting):
+        if config.has_dead_letters or any(map(is_letters, waiting)):
             letters = context.table(str(live.spec.name.rejected))
             # Somebody may have added columns: they are null.
             rejected = TablePlan(replace(letters.spec, columns=columns_of(letters.spec)), letters.location)

@@ -11,6 +11,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import command
 from hivesink.cli.output import MOST, Grid, Line, Output
 from hivesink.core.progress import count
+from hivesink.core.table import main_table
 from hivesink.formats import adapter
 from hivesink.sink.inspect.clean import clean as clean_writer
 from hivesink.sink.inspect.clean import find_leftovers, strangers
@@ -52,9 +53,7 @@ def verify(
     for stranger in unknown:
         files = f"{count(len(stranger.finished), 'finished file')} and {count(len(stranger.staged), 'staged one')} of "
         files += f"uid {stranger.uid}, of which there is no log, such as {stranger.paths[0]}"
-        way = (
-            f"restore its log, or keep them as they are with `hivesink reset {opened.name.removesuffix('__rejected')}`"
-        )
+        way = f"restore its log, or keep them as they are with `hivesink reset {main_table(opened.name)}`"
         finished = Line(f"error: {files}: {way}", "red")
         blocks.append(finished if stranger.finished else Line(f"note: {files}: was the log deleted?", "yellow"))
     if foreign:

@@ -17,7 +17,7 @@ from hivesink.core.records import newest as newest_records
 from hivesink.core.repair import rolled_buckets
 from hivesink.core.rolling import open_rows
 from hivesink.core.snapshot import Snapshot, StagingArea, Winner, followed, missing_parts, newest, paths_to_look
-from hivesink.core.table import TableName
+from hivesink.core.table import TableName, is_letters
 from hivesink.errors import LogDamaged, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _as_today(context: CommitContext, manifest: Manifest, table: str, moved: dic
     names: dict[str, str] = {}
     for name in {part.table for part in (*manifest.add, *manifest.replaces)}:
         names[name], _ = known_as((name, ""), table)
-        if names[name] != name and name.endswith("__rejected"):
+        if names[name] != name and is_letters(name):
             # Dead letters stay in their own table, unless that was renamed too.
             with suppress(UnknownTable, Unsupported):
                 context.registrar.table(TableName.parse(name))
