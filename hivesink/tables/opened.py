@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.table import TableSpec
     from hivesink.ports import LiveTable
-    from hivesink.sink.commit.committer import Committer
     from hivesink.sink.inspect.facts import PartitionState
 
 
@@ -134,17 +133,19 @@ class OpenedTable:
         states = follower.states(now)
         return [replace(state, waits_for=str(held[state.key])) if state.key in still else state for state in states]
 
-    def committer(self, writer: str) -> Committer:
-        """What commits for `writer` as its job would. Raises what `OpenedWriter.open` raises."""
-        _, head = self.start_of(writer)
-        writing = wiring.OpenedWriter.open(
+    def writing(self, writer: str, options: Mapping[str, str] | None = None) -> wiring.OpenedWriter:
+        """What writes as the job of `writer`, by the settings that this gave itself, or by other `options`.
+
+        Raises what `OpenedWriter.open` raises.
+        """
+        head = load(self.writers[writer]).head if writer in self.writers else None
+        return wiring.OpenedWriter.open(
             table=self.served(head),
             writer=writer,
             metastore=self.metastore,
-            options=dict(head.options) if head else {},
+            options=dict(head.options if head else ()) if options is None else options,
             site=self.site,
         )
-        return writing.committer(tolerant=False)
 
     def served(self, head: Manifest | None) -> TableName:
         """The table that the writer of `head` writes, under its name of today: this may be its dead-letter table."""

@@ -120,7 +120,7 @@ class Repair:
     def _roll(self, context: CommitContext, config: SinkConfig) -> None:
         """Roll what waits, and forget what can't be rolled of `partitions`."""
         try:
-            self.opened.committer(self.writer).finish()
+            self.opened.writing(self.writer).committer(tolerant=False).finish()
         except RowsHeldBack:
             if not self.partitions:
                 raise

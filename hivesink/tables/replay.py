@@ -84,7 +84,7 @@ class Replay:
             return 0
         history = load(context)
         with self._undisturbed():
-            self._opened.committer(REPLAYS).recover()
+            self._opened.writing(REPLAYS).committer(tolerant=False).recover()
         if _is_taken_back(context.log, history.epoch):
             return 0
         return sum(epoch.manifest.rows.written for epoch in history.unpublished)
@@ -106,13 +106,7 @@ class Replay:
         Raises what `try_out` and `Committer.commit` raise, ReplayOvertaken if another replay is at work.
         """
         opened, done = self._opened, list[Replayed]()
-        setup = wiring.OpenedWriter.open(
-            table=opened.live.spec.name,
-            writer=REPLAYS,
-            metastore=opened.metastore,
-            options=self._options(),
-            site=opened.site,
-        )
+        setup = opened.writing(REPLAYS, self._options())
 
         def write(plan: TaskPlan) -> Iterator[TaskReport]:
             # The committer has finished all that the log had decided, and this epoch is decided only if nobody has
@@ -176,8 +170,7 @@ class Replay:
             # A damaged log is its job's problem.
             with suppress(LogDamaged, NewerFormat):
                 heads += [head] if (head := load(context).head) else []
-        newest = max(heads, key=lambda head: head.at, default=None)
-        own = dict(newest.options if newest else ())
+        own = dict(max(heads, key=lambda head: head.at).options) if heads else {}
         config = SinkConfig.parse(self._spec.options, own)
         if config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME:
             # A success file and an event say that a partition is complete: a replay doesn't know that.
