@@ -50,6 +50,8 @@ class JsonDecoder:
         self._exact = ExactDecoder(columns, options)
         self._columns = JsonColumns(self._exact)
         self._shaped = ShapedDecoder(self._columns)
+        self._mostly_bad = False
+        """Whether of the last records without a shape most were bad: `keyed` would read such ones in vain."""
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """`records` are binary, string or their large forms; null is a tombstone. Raises TypeError for other types."""
@@ -91,9 +93,11 @@ class JsonDecoder:
         if not left.any():
             return
         records, rows = records.filter(pa.array(left)), rows[left]
-        batch, doubt = keyed(self._columns, records)
-        if not doubt.all():
-            yield rows[~doubt], batch.filter(pa.array(~doubt))
+        doubt = np.ones(len(records), dtype=np.bool_)
+        if not self._mostly_bad:
+            batch, doubt = keyed(self._columns, records)
+            if not doubt.all():
+                yield rows[~doubt], batch.filter(pa.array(~doubt))
         exact: list[list[Any]] = []
         fitting: list[int] = []
         doubtful = records.view(pa.binary()).filter(pa.array(doubt)).to_pylist()
@@ -103,6 +107,7 @@ class JsonDecoder:
                 fitting.append(row)
             except InvalidValue as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
                 bad.append(error.bad_row(row))
+        self._mostly_bad = 2 * (len(doubtful) - len(fitting)) > len(records)
         if exact:
             yield np.array(fitting, np.int64), exact_batch(exact, self._columns.schema)
 
