@@ -21,7 +21,7 @@ from hivesink.core.progress import count
 from hivesink.core.snapshot import Snapshot
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.committed import BlockedSlices, Committed, RunCounters, Stopwatch
-from hivesink.sink.commit.context import TableWatch, write_estimates
+from hivesink.sink.commit.context import write_estimates
 from hivesink.sink.commit.epochwriter import EpochWriter
 from hivesink.sink.commit.source_clock import SourceClock
 from hivesink.sink.commit.waiting import Encode, LiveHistory, OpenPartitions
@@ -61,7 +61,6 @@ class Committer:
         self._live = LiveHistory(context, spec, self._rows_changed)
         self._writer = EpochWriter(context, spec, self._live.tolerate)
         self._open = OpenPartitions(self._writer, encode, tasks)
-        self._table_watch = TableWatch(context, spec)
         self._counters = RunCounters(self._table, spec.identity.writer, context.tick)
         self._blocked = BlockedSlices(spec.patience)
 
@@ -221,7 +220,7 @@ class Committer:
         return done
 
     def _roll_due(self, runner: PlanRunner) -> None:
-        self._table_watch.log_changes()
+        self._writer.require_table()
         at_rest, mark = self._open.at_rest(), self.clock.mark(runner.history.head)
         rolled = self._roll(runner, self._open.due(self._fresh(runner), mark))
         if rolled:

@@ -7,12 +7,11 @@ import secrets
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.config.options import OPTIONS
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.partition import Estimate, LivePartition, PartitionKey, by_table, is_aside, is_partition, normal
 from hivesink.core.partition_commit import PolicyKind
@@ -26,10 +25,8 @@ if TYPE_CHECKING:
     from hivesink.core.partfile import Finished
     from hivesink.core.partition_commit import CommittedPartition
     from hivesink.core.plan import Policy
-    from hivesink.core.table import TableSpec
     from hivesink.ports import CommitLog, FileStore, LiveTable, Metastore
     from hivesink.ports.rows import Measure
-    from hivesink.sink.commit.writer import WriterSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,48 +187,6 @@ class CommitContext:
 
 
 logger = logging.getLogger("hivesink")
-
-
-class TableWatch:
-    """Notices that a user has changed the table under a running query, which keeps what it began with."""
-
-    def __init__(self, context: CommitContext, spec: WriterSpec) -> None:
-        self._context, self._known = context, spec.target.spec
-        # They outrank the table's.
-        self._own = dict(spec.identity.options)
-        self._interval: timedelta = spec.config["sink.rolling-policy.check-interval"]
-        self._next: float | None = None
-
-    def log_changes(self) -> None:
-        """Log what has changed since the last look. Others report a metastore that is down.
-
-        Raises what `ask_again` raises where the table was made again: rows that come now would wait for a table
-        that is gone.
-        """
-        tick, due, context = self._context.tick(), self._next, self._context
-        if due is not None and tick < due:
-            return
-        self._next = tick + self._interval.total_seconds()
-        with suppress(errors.MetastoreUnreachable, errors.UnknownTable, errors.Unsupported):
-            first = context.table(str(self._known.name))
-            if due is None:
-                return  # It was read just now.
-            live = context.registrar.table(self._known.name)
-            if live.log != first.log:
-                context.ask_again(str(self._known.name))
-            before, now = self._texts(self._known), self._texts(live.spec)
-            for name in sorted(before.keys() | now.keys()):
-                if before.get(name) != now.get(name):
-                    text = "%s: %s is %s, and was %s; the running query goes on without that until its next start"
-                    logger.warning(text, live.spec.name, name, now.get(name, "gone"), before.get(name, "not there"))
-            self._known = live.spec
-
-    def _texts(self, spec: TableSpec) -> dict[str, str]:
-        texts = {f"column {column.name}": str(column.type) for column in spec.columns}
-        for name, value in spec.options.items():
-            if (name in OPTIONS or name.startswith("sink.")) and name not in self._own:
-                texts[name] = repr(value)
-        return texts
 
 
 def announce(

@@ -11,11 +11,9 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import PROPERTY
 from hivesink.core.manifest import PartEntry, Rows
-from hivesink.core.table import Column, Primitive
 from hivesink.errors import TableReplaced
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committed import RunCounters, Stopwatch
-from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import write_estimates
 from tests.contracts.manifests import small
 from tests.crash.site import PLAIN, Site, SiteJob
@@ -172,67 +170,16 @@ def test_waiting_rows_come_nearer() -> None:
     assert counters.progress(0).readable_in is None
 
 
-KEEPS = "; the running query goes on without that until its next start"
-
-
-@pytest.fixture
-def altered() -> Site:
-    return Site(Source(events(20)))
-
-
-def told(altered: Site, run: SiteJob, caplog: pytest.LogCaptureFixture, seconds: float = 10) -> list[str]:
-    caplog.clear()
-    altered.clock.ticks += seconds
-    run.step(2)
-    return [record.message for record in caplog.records if KEEPS in record.message]
-
-
-def test_columns_and_settings(altered: Site, caplog: pytest.LogCaptureFixture) -> None:
-    run = altered.job()
-    run.committer.recover()
-    assert told(altered, run, caplog) == []
-    altered.metastore.add_columns(TABLE, Column("more", Primitive.INT))
-    entry = altered.metastore._entries[TABLE]
-    entry.spec = replace(entry.spec, properties=(("owner", "me"), ("sink.task-memory", "1GB")))
-    assert told(altered, run, caplog, seconds=1) == [], "it doesn't ask at every epoch"
-    assert told(altered, run, caplog) == [
-        f"demo.events: column more is int, and was not there{KEEPS}",
-        f"demo.events: sink.task-memory is '1GB', and was not there{KEEPS}",
-    ]
-    assert told(altered, run, caplog) == []
-
-
-def test_a_setting_that_the_job_gave_itself_never_changes(altered: Site, caplog: pytest.LogCaptureFixture) -> None:
-    run = altered.job()
-    identity = replace(run.committer.spec.identity, options=(("sink.task-memory", "512MB"),))
-    run.committer = Committer(run.context, replace(run.committer.spec, identity=identity), run.encode)
-    run.committer.recover()
-    assert told(altered, run, caplog) == []
-    entry = altered.metastore._entries[TABLE]
-    entry.spec = replace(entry.spec, properties=(("sink.task-memory", "1GB"),))
-    assert told(altered, run, caplog) == []
-
-
-def test_a_table_that_was_made_anew_ends_the_run_though_nothing_is_published(altered: Site) -> None:
-    altered.options["sink.rolling-policy.on-epoch"] = "false"
-    altered.metastore.set_property(TABLE, PROPERTY, "/log#1")
-    run = altered.job()
+def test_a_table_that_was_made_anew_ends_the_run_though_nothing_is_published(site: Site) -> None:
+    site.options["sink.rolling-policy.on-epoch"] = "false"
+    site.metastore.set_property(TABLE, PROPERTY, "/log#1")
+    run = site.job()
     run.committer.recover()
     run.step(2)
-    altered.metastore.drop_table(TABLE)
-    altered.clock.ticks += 10
+    site.metastore.drop_table(TABLE)
+    site.clock.ticks += 10
     run.committer.keep_up()
-    altered.metastore.create(SPEC)
-    altered.clock.ticks += 10
+    site.metastore.create(SPEC)
+    site.clock.ticks += 10
     with pytest.raises(TableReplaced):
         run.committer.keep_up()
-
-
-def test_a_metastore_that_is_down_is_no_change(altered: Site, caplog: pytest.LogCaptureFixture) -> None:
-    run = altered.job()
-    run.committer.recover()
-    run.step(2)
-    altered.metastore.go_down()
-    assert told(altered, run, caplog) == []
-    altered.metastore.come_up()
-    assert told(altered, run, caplog) == []
