@@ -15,6 +15,8 @@ from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset, TopicI
 
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
+_NAMED = 5
+"""How many partitions an error names."""
 
 
 class Place(NamedTuple):
@@ -122,34 +124,44 @@ def judge(
     if isinstance(verdict, Replay):
         return verdict
     if last and last.raw != raw and not is_allowed:
-        raise errors.SourceChanged.columns(place.log, epoch, was_raw=not raw)
+        kinds = "raw records, from `value`", "columns"
+        was, now = kinds if last.raw else kinds[::-1]
+        raise errors.SourceChanged(place.log, epoch, was, f"would take its rows as {now}", keeps_checkpoint=True)
     back = runs_back(batch.start, batch.end) if batch.start and batch.end else ()
     if back and not is_allowed:
-        raise errors.CheckpointDiffers.runs_back(place, epoch, batch.batch, back)
+        # A rebuilt checkpoint would do the same.
+        gap, advice = errors.few(back, _NAMED), "name the topics again that the job leaves out"
+        raise errors.CheckpointDiffers(place, epoch, f"batch {batch.batch} runs back ({gap})", advice=advice)
     return New(appended=verdict.appended or bool(back))
 
 
 def _judge(last: LastBatch, batch: BatchRef | NextBatch, place: Place, is_allowed: bool) -> New | Replay:
     if _swapped(last.ref.sources, batch.sources) and not is_allowed:
-        raise errors.SourceChanged.sources(place.log, last.epoch, last.ref.sources, batch.sources)
+        now = f"reads {_texts(batch.sources)} in their places"
+        raise errors.SourceChanged(place.log, last.epoch, _texts(last.ref.sources), now)
     if batch.batch == last.ref.batch:
         if batch.start is None or batch.end is None or (batch.start, batch.end) == (last.ref.start, last.ref.end):
             return Replay(last.epoch)
         if is_allowed:
             return New(appended=True)
         files = tuple(map(named_file, read_before(last, batch)))
-        logged, now = last.ref.end, batch.end
-        raise errors.CheckpointDiffers.again(place, last.epoch, batch.batch, logged=logged, now=now, files=files)
+        gap = f"batch {batch.batch} comes again up to {_texts(batch.end)} instead of {_texts(last.ref.end)}"
+        raise errors.CheckpointDiffers(place, last.epoch, gap, files)
     if batch.batch < last.ref.batch:
-        raise errors.CheckpointDiffers.older(place, last.epoch, batch.batch, last.ref.batch)
+        gap = f"batch {batch.batch} comes after {last.ref.batch}"
+        raise errors.CheckpointDiffers(place, last.epoch, gap)
     if batch.batch > last.ref.batch + 1:
         if is_allowed:
             return New(appended=True)
         raise errors.LogMissing.behind(place.log, batch.batch, last.epoch, last.ref.batch)
-    gap = None if batch.start is None else chain(last.ref.end, batch.start)
-    if gap is not None and not is_allowed:
-        raise errors.CheckpointDiffers(place, last.epoch, f"batch {batch.batch}: {gap}")
-    return New(appended=gap is not None)
+    leap = None if batch.start is None else chain(last.ref.end, batch.start)
+    if leap is not None and not is_allowed:
+        raise errors.CheckpointDiffers(place, last.epoch, f"batch {batch.batch}: {leap}")
+    return New(appended=leap is not None)
+
+
+def _texts(offsets: tuple[object, ...]) -> str:
+    return ", ".join(map(str, offsets)) or "no offsets"
 
 
 def _swapped(before: tuple[str, ...], now: tuple[str, ...]) -> bool:

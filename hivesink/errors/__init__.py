@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from hivesink.errors.base import *
 from hivesink.errors.history import *
-from hivesink.errors.logs import *
 from hivesink.errors.machines import *
-from hivesink.errors.metastore import *
 
 __all__ = [name for name, kind in globals().items() if getattr(kind, "__module__", "").startswith(f"{__name__}.")]
 
