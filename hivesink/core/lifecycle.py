@@ -1,7 +1,6 @@
-"""The life of an epoch and of its parts: every state, every step, and a writer's history.
+"""The life of an epoch: every state, every step, and a writer's history. The states of a part are types of `partfile`.
 
-   epoch   BEGUN ──decide──▶ DECIDED ─(begin──▶ PUBLISHING)─publish──▶ PUBLISHED ─(verify──▶ VERIFIED)─settle──▶ SETTLED
-   part    IN_PROGRESS ──close──▶ PENDING ──decide──▶ DECIDED ──publish──▶ FINISHED
+   BEGUN ──decide──▶ DECIDED ─(begin──▶ PUBLISHING)─publish──▶ PUBLISHED ─(verify──▶ VERIFIED)─settle──▶ SETTLED
 
 `decide` is the point of no return: `log.create` writes the manifest, if there is none. Before it everything of the
 epoch may be thrown away; after it everything must be finished, by this run or the next. `plan` decides what comes next.
@@ -45,23 +44,7 @@ class EpochState(Enum):
     """The metastore was looked at after that; `settled` in every later manifest says so too."""
 
 
-class PartState(Enum):
-    """The state of a part."""
-
-    IN_PROGRESS = "in progress"
-    PENDING = "pending"
-    DECIDED = "decided"
-    FINISHED = "finished"
-    DISCARDED = "discarded"
-    FORGOTTEN = "forgotten"
-    """A person accepted its loss."""
-    REQUEUED = "requeued"
-    """It, or another of its bucket or replay, is lost, and their rows wait again, or are dead letters again."""
-
-
-State = EpochState | PartState
-
-NEXT: Mapping[State, Mapping[str, State]] = {
+NEXT: Mapping[EpochState, Mapping[str, EpochState]] = {
     EpochState.BEGUN: {"decide": EpochState.DECIDED, "shut out": EpochState.SHUT_OUT},
     EpochState.SHUT_OUT: {},
     # The point of no return: no step leads back from here.
@@ -70,23 +53,6 @@ NEXT: Mapping[State, Mapping[str, State]] = {
     EpochState.PUBLISHED: {"verify": EpochState.VERIFIED, "settle": EpochState.SETTLED},
     EpochState.VERIFIED: {"settle": EpochState.SETTLED},
     EpochState.SETTLED: {},
-    PartState.IN_PROGRESS: {"close": PartState.PENDING, "discard": PartState.DISCARDED},
-    PartState.PENDING: {
-        "set aside": PartState.PENDING,
-        "decide": PartState.DECIDED,
-        "discard": PartState.DISCARDED,
-    },
-    PartState.DECIDED: {
-        "publish": PartState.FINISHED,
-        "move": PartState.DECIDED,
-        "forget": PartState.FORGOTTEN,
-        "requeue": PartState.REQUEUED,
-    },
-    # Only until its epoch is settled: its partition is in another folder, or its file has vanished.
-    PartState.FINISHED: {"move": PartState.DECIDED, "forget": PartState.FORGOTTEN},
-    PartState.DISCARDED: {},
-    PartState.FORGOTTEN: {},
-    PartState.REQUEUED: {},
 }
 """Every legal step; `docs/architecture.md` draws it, and a test holds the drawing to this table."""
 
