@@ -138,7 +138,7 @@ def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tupl
 
 def summary(error: BaseException) -> str:
     """An error that isn't the sink's: the root cause's class and first sentence."""
-    from hivesink.spark.site import short_java_error
+    from hivesink.spark.running import short_java_error
 
     if _has_ended_heap(error):
         return _HEAP_TOO_SMALL

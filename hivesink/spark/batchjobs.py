@@ -33,7 +33,7 @@ from hivesink.core.manifest import Rows
 from hivesink.core.table import quoted
 from hivesink.sink.task import attempt
 from hivesink.sink.task.messages import TaskFailure, TaskReport
-from hivesink.spark.site import runs_here
+from hivesink.spark.running import runs_here
 from hivesink.version import VERSION
 
 if TYPE_CHECKING:

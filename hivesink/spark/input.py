@@ -13,7 +13,7 @@ from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
 from hivesink.errors import ColumnsDontFit, InvalidOption, Unsupported, few
 from hivesink.sink.task.assign import classes_columns, row_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
-from hivesink.spark.site import driver_jvm
+from hivesink.spark.running import driver_jvm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

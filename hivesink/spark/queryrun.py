@@ -21,8 +21,7 @@ from hivesink.spark import running
 from hivesink.spark.batchjobs import BatchJobs
 from hivesink.spark.checkpoint import Checkpoint, batch_ref, batch_watermark, next_batch, next_watermark
 from hivesink.spark.input import SourceFiles, input_shape, needed_input
-from hivesink.spark.running import Running, trigger_interval
-from hivesink.spark.site import briefly, short_java_error
+from hivesink.spark.running import Running, briefly, short_java_error, trigger_interval
 from hivesink.spark.sources import ids_at_start, ids_now
 
 if TYPE_CHECKING:

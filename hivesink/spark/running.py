@@ -1,11 +1,14 @@
-"""The query whose batch runs, and what its plan in the JVM holds."""
+"""The query whose batch runs, what its plan in the JVM holds, and Java's errors, which reach Python as texts."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
 
 from hivesink.core.offsets import KafkaOffset, span
 from hivesink.errors import InvalidOption, Unsupported
@@ -30,6 +33,28 @@ _ROW_BY_ROW = frozenset({"Project", "SubqueryAlias", "EventTimeWatermark"})
 """Nodes that make a row of each row, in order."""
 _KEEPING = ("Aggregate", "Distinct", "Except", "FlatMapGroups", "TransformWithState")
 """How the names of such nodes begin. Those that drop duplicates let a row through at once or not at all."""
+
+
+_JAVA = re.compile(r"^\s*(?:: |Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*)(?:: (.*))?$", re.MULTILINE)
+_PYTHON = re.compile(r"^Traceback \(most recent call last\):\n(?:\s.*\n)*(\S.*)", re.MULTILINE)
+_CARRIERS = ("py4j.protocol.Py4J", "pyspark.errors.exceptions.")
+"""Errors of Python that pass on what Java raised."""
+_IN_TASK = re.compile(r"\(TID \d+\) \([^)]*\): ")
+"""Where Spark names a task that failed, before what it failed with."""
+_SENTENCE = re.compile(r"(?<=[^.]\.)\s+(?=[A-Z\[(])|\s+SQLSTATE: ")
+_FRAME = re.compile(r"^\s+(?:at |\.\.\. \d+ more).*\n?", re.MULTILINE)
+_HEAD, _ROOT = 1000, 300
+"""Characters of a long text that stay: its beginning, and of its root cause."""
+
+
+def runs_here(master: str | None) -> bool:
+    """Whether tasks run in the driver's own process, on its own disks: `local-cluster[…]` starts others."""
+    return master == "local" or str(master).startswith("local[")
+
+
+def driver_jvm(spark: SparkSession) -> Any:
+    """The packages of the driver's JVM."""
+    return spark.sparkContext._jvm  # noqa: SLF001  PySpark offers no other way
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +111,6 @@ class Questions:
 
 def records_behind(execution: Any, end: tuple[SourceOffset, ...]) -> int | None:
     """The records beyond a batch's `end` when Spark last asked Kafka; None where not all sources tell."""
-    from py4j.protocol import Py4JJavaError
-
     sources = execution.sources()
     if sources.size() != len(end) or not all(isinstance(offset, KafkaOffset) for offset in end):
         return None
@@ -201,3 +224,44 @@ def _nodes(plan: Any) -> Iterator[Any]:
 def _children(plan: Any) -> Sequence[Any]:
     children = plan.children()
     return [children.apply(index) for index in range(children.size())]
+
+
+def short_java_error(text: str) -> str:
+    """The root cause in a text with Java's stack trace, in a line: its class and its first sentence.
+
+    Where Java passes on what Python raised, that is the root. A text without a trace gives its own first sentence.
+    """
+    python = [line for line in _PYTHON.findall(text) if not line.startswith(_CARRIERS)]
+    java = [": ".join(filter(None, parts)) for parts in _JAVA.findall(text)]
+    first = next((line for line in text.splitlines() if line.strip()), "(no message)")
+    root = (python or java or [first])[-1]
+    return _SENTENCE.split(_IN_TASK.split(root)[-1].strip(), maxsplit=1)[0]
+
+
+class _Brief(Py4JJavaError):  # type: ignore[misc]  # py4j has no types
+    def __init__(self, error: Py4JJavaError) -> None:
+        super().__init__(error.errmsg, error.java_exception)
+        self._text = without_frames(str(error))
+
+    def __str__(self) -> str:
+        return self._text
+
+
+# Spark knows the error by this name in the traceback.
+_Brief.__module__, _Brief.__qualname__ = Py4JJavaError.__module__, Py4JJavaError.__qualname__
+
+
+def briefly(error: BaseException) -> BaseException:
+    """`error`; without the stack trace if it is Java's.
+
+    Whether a batch failed because its query was stopped, Spark asks a regular expression (`PROXY_ERROR` in its
+    `StreamExecution`). That takes a frame of the JVM's stack for each character, so Java's own trace overflows it.
+    """
+    return _Brief(error) if isinstance(error, Py4JJavaError) else error
+
+
+def without_frames(text: str) -> str:
+    """The beginning of an error's text without the lines of Java's stack trace, and its root cause."""
+    short = _FRAME.sub("", text)
+    root = next((line for line in reversed(short.splitlines()) if line.startswith("Caused by: ")), "")[:_ROOT]
+    return short[:_HEAD] if root in short[:_HEAD] else f"{short[:_HEAD]}\n{root}"

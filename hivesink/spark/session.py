@@ -18,7 +18,7 @@ from hivesink.jvm import archive
 from hivesink.jvm.java import find_java
 from hivesink.metastore import version as metastore_version
 from hivesink.spark import settings as st
-from hivesink.spark.site import driver_jvm, runs_here
+from hivesink.spark.running import driver_jvm, runs_here
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

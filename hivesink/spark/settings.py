@@ -17,7 +17,7 @@ from hivesink.config.site import Site
 from hivesink.errors import NoMetastore
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector
 from hivesink.jvm.java import log4j2
-from hivesink.spark.site import runs_here
+from hivesink.spark.running import runs_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+
 from hivesink import wiring
+from hivesink.config.site import Site
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import REPLAYS
+from hivesink.core.partition import scheme
 from hivesink.core.table import TableName
-from hivesink.errors import InvalidOption, Unsupported
+from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark.batchjobs import ship
 from hivesink.spark.query import HiveQuery, newest, queries
 from hivesink.spark.queryrun import QueryRun
-from hivesink.spark.running import Running, trigger_interval
-from hivesink.spark.site import check_encryption, resolved_checkpoint, site_of
+from hivesink.spark.running import Running, driver_jvm, runs_here, trigger_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -163,3 +167,64 @@ class HiveSink:
             self._run = QueryRun(self._spark, self.setup, query, call)
             HiveQuery(query.handle, self._run, own=False, interval=trigger_interval(query.execution))
         self._run(batch, batch_id)
+
+
+def site_of(spark: SparkSession) -> Site:
+    """The site's files under the session's own Hadoop configuration, which wins. Raises SiteInvalid."""
+    written = driver_jvm(spark).java.io.StringWriter()
+    spark.sparkContext._jsc.hadoopConfiguration().writeXml(written)  # noqa: SLF001  PySpark offers no other way
+    return Site.load(os.environ).overlaid(str(written.toString()))
+
+
+def resolved_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> str:
+    """The checkpoint's whole location, as Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
+
+    Raises StoreUnavailable, and Unsupported if that is this machine's disk and the session's master is another
+    machine's: a driver started elsewhere would find no checkpoint there. To allow it, write `file:/…`.
+    """
+    place = os.fspath(checkpoint)
+    with _on_file_system(spark, place) as (fs, path):
+        resolved = str(fs.makeQualified(path).toString())
+    has_scheme = ":" in place.partition("/")[0]
+    if scheme(resolved) == "file" and not has_scheme and not runs_here(spark.sparkContext.master):
+        what = f"the checkpoint {place!r} on this machine's disk, with the master {spark.sparkContext.master},"
+        why = "a driver on another machine would begin anew"
+        raise Unsupported(what, why, f"write hdfs://…, or {resolved} if the driver always runs here")
+    return resolved
+
+
+def check_encryption(spark: SparkSession, location: str, log: str) -> None:
+    """Refuse an unencrypted log beside a table in an encryption zone: it holds offsets and partition values.
+
+    Raises Unsupported, StoreUnavailable.
+    """
+    if _is_encrypted(spark, location) and not _is_encrypted(spark, log):
+        msg = f"a log outside of an encryption zone, {log},"
+        why = f"{location} is in such a zone, and the log holds partition values and offsets"
+        raise Unsupported(msg, why, "set sink.log-location to a folder in a zone")
+
+
+def _is_encrypted(spark: SparkSession, location: str) -> bool:
+    with _on_file_system(spark, location) as (fs, path):
+        # Only HDFS has zones. The NameNode answers only for what exists; what is made there later is in the same zone.
+        has_zones, place = "getEZForPath" in dir(fs), path
+        while has_zones and not fs.exists(place):
+            place = place.getParent()
+        return has_zones and fs.getEZForPath(place) is not None
+
+
+@contextmanager
+def _on_file_system(spark: SparkSession, location: str) -> Iterator[tuple[Any, Any]]:
+    """Hadoop's FileSystem and Path of a location. Raises InvalidOption for an unknown scheme, StoreUnavailable."""
+    from pyspark.errors import PySparkException
+
+    path = driver_jvm(spark).org.apache.hadoop.fs.Path(location)
+    try:
+        yield path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path  # noqa: SLF001  as above
+    except (Py4JJavaError, PySparkException) as error:
+        reason = str(getattr(error, "java_exception", error)).partition("\n")[0]
+        if "UnsupportedFileSystemException" in reason:
+            problem = f"{location}: Spark has no file system for it; correct its scheme, or add the file system's jars"
+            raise InvalidOption((problem,)) from error
+        action = "reach"
+        raise StoreUnavailable(action, location, reason) from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.column_source import BLOCK, PATH
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import InvalidOption, SourceUnreachable, TopicMissing, Unsupported
-from hivesink.spark.site import driver_jvm
+from hivesink.spark.running import driver_jvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

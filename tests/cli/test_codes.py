@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException, PythonException,
 
 from hivesink.cli.codes import code_of, translate
 from hivesink.errors import EpochTaken, InvalidOption, MetastoreUnreachable, StoreUnavailable, WrongUsage
-from hivesink.spark.site import short_java_error, without_frames
+from hivesink.spark.running import short_java_error, without_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable

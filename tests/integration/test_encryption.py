@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
-from hivesink.spark.site import check_encryption
+from hivesink.spark.sink import check_encryption
 from hivesink.storage.hdfs_calls import WINDOW
 from jobs.cluster.hdfs import _client
 from tests.integration.keyserver import PROVIDER, ZonedHdfs, zoned_hdfs

@@ -9,7 +9,7 @@ import pytest
 
 from hivesink import sources
 from hivesink.errors import InvalidOption, SourceUnreachable, TopicMissing, Unsupported
-from hivesink.spark.site import driver_jvm
+from hivesink.spark.running import driver_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

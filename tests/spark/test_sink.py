@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.errors import StoreUnavailable
-from hivesink.spark.site import check_encryption, resolved_checkpoint, site_of
+from hivesink.spark.sink import check_encryption, resolved_checkpoint, site_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
