@@ -85,10 +85,9 @@ class Rows:
 
 
 def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str] | None = None) -> Hive:
-    """A session at `address`, host:port (10000 where no port is named). Its first statement connects.
+    """A session at `address`, host:port (by default 10000), by `login` or that of `hive`, a hive-site.xml's properties.
 
-    Without `login`, that of `hive` is used, the properties of a site's hive-site.xml. Raises InvalidOption for an
-    address or a login that can't be.
+    Its first statement connects. Raises InvalidOption for an address or a login that can't be.
     """
     used = login or Login.of(hive or {})
     known, by_password = [auth.value for auth in Auth], used.auth in {Auth.LDAP.value, Auth.CUSTOM.value}
@@ -114,9 +113,9 @@ def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str]
 
 
 class Hive(AbstractContextManager["Hive"]):
-    """A session, safe to share between threads: a statement at a time. `lock` holds several together.
+    """A session, safe to share between threads, until it is closed or its connection breaks.
 
-    Settings and temporary tables hold until it is closed, or its connection breaks.
+    `lock` holds several statements together.
     """
 
     def __init__(self, host: str, port: int, login: Login) -> None:
@@ -137,9 +136,9 @@ class Hive(AbstractContextManager["Hive"]):
             return self._spark
 
     def query(self, sql: str, *, most: int | None = None) -> Rows:
-        """Run a statement, and return its columns and rows; at most `most` of these are fetched, all without it.
+        """Run a statement, and return its columns and at most `most` of its rows; without a limit in time.
 
-        It waits for as long as the server works. Raises QueryFailed (with the server's words), SourceUnreachable.
+        Raises QueryFailed (with the server's words), SourceUnreachable.
         """
         where = f"HiveServer2 at {self._host}:{self._port}"
         try:

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A file format as Hive knows it by `name`.
-
-    `adapter` is `module:Class` of a `FileFormat`. `options` are its own settings, by Hive's names.
-    """
+    """A file format as Hive knows it; `adapter` is `module:Class` of a `FileFormat`, `options` are its own settings."""
 
     name: str
     input_format: str

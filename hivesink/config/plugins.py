@@ -53,10 +53,7 @@ def load_plugin(option: str, plugin: str, method: str, spec: TableSpec, config: 
 
 
 def modules_for_tasks(config: SinkConfig) -> dict[str, bytes]:
-    """The modules of own classes that tasks make, and all that were imported from the same folders: a zip's entries.
-
-    Those of installed packages are left out, and those that come from a zip themselves.
-    """
+    """The modules of own classes that tasks make, and what was imported from the same folders: a zip's entries."""
     named = {text.partition(":")[0] for option in _MADE_IN_TASKS if ":" in (text := str(config[option]))}
     if not named:
         return {}

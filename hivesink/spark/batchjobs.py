@@ -148,11 +148,7 @@ class BatchJobs:
 
 
 def perform(batches: Iterator[pa.RecordBatch], sealed: Sealed, work: Sealed | None = None) -> Iterator[pa.RecordBatch]:
-    """In a task: write its rows, or encode those of `work` that its number in `batches` says. Yields its report.
-
-    An error of the sink's is raised only where Spark may try the task again and that may help; otherwise it is
-    reported, so that the driver has it as it is, not inside Spark's stack trace.
-    """
+    """In a task: write its rows, or encode those of `work` that its number in `batches` says. Yields its report."""
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
@@ -168,6 +164,7 @@ def perform(batches: Iterator[pa.RecordBatch], sealed: Sealed, work: Sealed | No
             mine = [piece for batch in batches for number in batch.column(0).to_pylist() for piece in shares[number]]
             report = attempt.run_encoding(mine, plan, opened, task, task_attempt)
     except errors.HiveSinkError as error:
+        # Reported, the driver has it as it is, not inside Spark's stack trace.
         if error.retryable and context.attemptNumber() + 1 < tries:
             raise
         report = TaskReport(task, task_attempt, Rows(), failure=TaskFailure(str(error), error.retryable))
@@ -195,15 +192,13 @@ def settle() -> None:
 
 
 def ship(spark: SparkSession, config: SinkConfig) -> None:
-    """Send the modules of the user's own classes to all tasks, and this package to a cluster's executors.
-
-    `--py-files` with hivesink in it replaces this package: tasks check its version.
-    """
+    """Send the modules of the user's own classes to all tasks, and this package to a cluster's executors."""
     # Local tasks need the modules too: they run in processes that know nothing of the job file's folder.
     if entries := modules_for_tasks(config):
         _send(spark, "own", _zip(entries.items()))
     if runs_here(spark.sparkContext.master):
         return
+    # What `--py-files` has of hivesink replaces this package: tasks check its version.
     conf = spark.sparkContext.getConf()
     files = ",".join(conf.get(name, "") or "" for name in ("spark.submit.pyFiles", "spark.yarn.dist.pyFiles"))
     if not any(file.rpartition("/")[2].startswith("hivesink") for file in files.split(",")):

@@ -35,8 +35,7 @@ TOPICS = "hivesink-topics"
 class Checkpoint:
     """A checkpoint's files, by their names below `location`.
 
-    Methods raise NotWritable, StoreUnavailable, and CheckpointUnreadable for a file without which Spark would fail, or
-    would plan from elsewhere.
+    Methods raise NotWritable, StoreUnavailable, and CheckpointUnreadable for what Spark would fail on, or misread.
     """
 
     fs: Files
@@ -211,10 +210,9 @@ def _logs(count: int, files: Checkpoint) -> list[_SourceLog]:
 
 @dataclass(frozen=True, slots=True)
 class _SourceLog:
-    """A source's folder in the checkpoint: a file source's log.
+    """A file source's log in the checkpoint.
 
-    A source that a plan has twice has two offsets and a single log. Then the folders' numbers aren't the offsets', and
-    nothing can be said of what a folder lacks: it isn't `own`.
+    If a plan has the source twice, there is one log for two offsets: what it lacks says nothing, it isn't `own`.
     """
 
     folder: str

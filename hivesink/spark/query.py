@@ -107,12 +107,10 @@ class HiveQuery:
             self._wait(self.handle.processAllAvailable)
 
     def _wait(self, call: Callable[[], Any]) -> Any:
-        """What `call` returns, which waits in the JVM. Ctrl-C ends the wait by nothing but KeyboardInterrupt.
-
-        PySpark's handler of SIGINT calls the JVM, and fails in the middle of another call of the same thread.
-        """
+        """What `call` returns, which waits in the JVM. Ctrl-C ends the wait by nothing but KeyboardInterrupt."""
         from pyspark.errors import StreamingQueryException
 
+        # PySpark's handler of SIGINT calls the JVM, and fails in the middle of another call of the same thread.
         done = Future[Any]()
 
         def run() -> None:

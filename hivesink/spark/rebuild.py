@@ -55,10 +55,7 @@ def batch_to_rebuild(logs: Mapping[str, LastBatch]) -> LastBatch:
 
 
 def files_of(batch: BatchRef) -> dict[str, bytes]:
-    """The files of a checkpoint with which Spark runs `batch` again, in the order in which to write them.
-
-    Only if its offsets are known in full. With the last of them, Spark takes the batch before for committed.
-    """
+    """The files of a checkpoint with which Spark runs `batch` again, in the order in which to write them."""
     number, first = batch.batch, {}
     if number == 0:
         # Where a Kafka source began; Spark begins such a file with a zero byte.

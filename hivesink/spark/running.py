@@ -82,10 +82,7 @@ class Running:
 
 @dataclass(slots=True)
 class Questions:
-    """When Spark has asked the source for new rows: between two looks at which it waits, unless a batch has come.
-
-    `interval` is its trigger's.
-    """
+    """When Spark has asked the source for new rows: between two looks at which it waits, unless a batch has come."""
 
     interval: timedelta | None
     _waited: float | None = None
@@ -227,10 +224,7 @@ def _children(plan: Any) -> Sequence[Any]:
 
 
 def short_java_error(text: str) -> str:
-    """The root cause in a text with Java's stack trace, in a line: its class and its first sentence.
-
-    Where Java passes on what Python raised, that is the root. A text without a trace gives its own first sentence.
-    """
+    """The root cause in a text with Java's stack trace, or what Python raised: its class and its first sentence."""
     python = [line for line in _PYTHON.findall(text) if not line.startswith(_CARRIERS)]
     java = [": ".join(filter(None, parts)) for parts in _JAVA.findall(text)]
     first = next((line for line in text.splitlines() if line.strip()), "(no message)")

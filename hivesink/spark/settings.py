@@ -78,10 +78,7 @@ def choose(
     kafka: bool = False,
     hive: Callable[[str, Site], tuple[int, ...]],
 ) -> dict[str, str]:
-    """The settings of `session`, with the master. `given` are the user's own; `hive` asks a metastore for its version.
-
-    Raises what `session` does.
-    """
+    """The settings of `session`, with the master. `given` are the user's own; `hive` asks a metastore's version."""
     own, is_submitted = dict(given), "PYSPARK_GATEWAY_PORT" in environ
     submitted = own.get(MASTER) if is_submitted else None
     named = (master, submitted, environ.get("HIVESINK_MASTER"), environ.get("SPARK_MASTER"), own.get(MASTER), LOCAL)

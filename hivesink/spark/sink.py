@@ -194,10 +194,8 @@ def resolved_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str])
 
 
 def check_encryption(spark: SparkSession, location: str, log: str) -> None:
-    """Refuse an unencrypted log beside a table in an encryption zone: it holds offsets and partition values.
-
-    Raises Unsupported, StoreUnavailable.
-    """
+    """Raises Unsupported for an unencrypted log beside a table in an encryption zone; StoreUnavailable."""
+    # It holds offsets and partition values.
     if _is_encrypted(spark, location) and not _is_encrypted(spark, log):
         msg = f"a log outside of an encryption zone, {log},"
         why = f"{location} is in such a zone, and the log holds partition values and offsets"

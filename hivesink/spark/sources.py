@@ -81,10 +81,7 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
 
 
 def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[int, int]]:
-    """The first offset of each partition of `topic`, and the offset after its last record.
-
-    Raises InvalidOption; SourceUnreachable if no broker answers, TopicMissing; Unsupported.
-    """
+    """The first offset of each partition of `topic`, and the one after its last record. Raises what `kafka` raises."""
     jvm = driver_jvm(spark)
     client = {"kafka.bootstrap.servers": servers, **FETCH}
     numbers = _partitions(spark, client, [topic])[topic]
@@ -173,11 +170,7 @@ def _ids_of(client: Any, names: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def _admin(spark: SparkSession, client: Mapping[str, str], topics: Sequence[str]) -> Iterator[Any]:
-    """Kafka's own AdminClient, with the settings in `client` that Spark will use; errors name `topics`.
-
-    Raises SourceUnreachable if no broker answers within 15 s, TopicMissing, InvalidOption, and Unsupported without the
-    connector.
-    """
+    """Kafka's own AdminClient, with the settings in `client` that Spark will use; errors name `topics`."""
     from py4j.java_gateway import JavaClass
     from py4j.protocol import Py4JJavaError
 
