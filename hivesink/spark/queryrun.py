@@ -82,7 +82,7 @@ class QueryRun:
         self._is_told = False
 
     def begin(self, location: str, schema: StructType, plan: Any, *, ends_early: bool) -> Checkpoint:
-        """Recover, and refuse a checkpoint at `location` that doesn't follow from the log, as `HiveSink.start` tells."""
+        """Recover, and refuse a checkpoint at `location` that doesn't follow from the log, as `HiveSink.start` says."""
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
 
