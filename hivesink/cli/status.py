@@ -13,7 +13,7 @@ import typer
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, Table, command
 from hivesink.cli.output import Grid, Line, Output, cell_text, first, tell
-from hivesink.config.parsers import interval
+from hivesink.config.options import interval
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable, WrongUsage
 from hivesink.sink.inspect.verify import WriterStatus, log_status, writer_status

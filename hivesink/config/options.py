@@ -5,22 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from hivesink.config.formats import FORMATS
-from hivesink.config.parsers import Option, duration, flag, interval, matching, one_of, size, sort_keys, zone
 from hivesink.core.column_source import parse_source
 from hivesink.core.partition_commit import PolicyKind
-from hivesink.core.table import Array, Map, Struct
+from hivesink.core.table import SortKey
 from hivesink.core.time_format import TimePattern, parse_formats
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hivesink.core.column_source import ColumnSource
-    from hivesink.core.table import TableSpec
 
 # What each value means is in docs/options.md.
 OnBadRecord = Enum("OnBadRecord", {"FAIL": "fail", "DEAD_LETTER": "dead-letter", "DROP": "drop"})
@@ -32,6 +31,100 @@ Precision = Enum("Precision", {"TRUNCATE": "truncate", "EXACT": "exact"})
 OnStop = Enum("OnStop", {"PUBLISH": "publish", "KEEP": "keep"})
 CommitTrigger = Enum("CommitTrigger", {"PROCESS_TIME": "process-time", "PARTITION_TIME": "partition-time"})
 OnLate = Enum("OnLate", {"APPEND": "append", "DEAD_LETTER": "dead-letter", "DROP": "drop"})
+# The codecs that every Hive reader of Parquet knows.
+ParquetCompression = Enum(
+    "ParquetCompression", {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd", "NONE": "uncompressed"}
+)
+# How TIMESTAMPs are stored: Hive before 4.0 reads INT96 alone (HIVE-21215); Iceberg and others read INT64.
+ParquetTimestamp = Enum("ParquetTimestamp", {"INT96": "int96", "MICROS": "micros"})
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting: its default as text (None: no default), and the parser of its text, which raises ValueError."""
+
+    default: str | None
+    parse: Callable[[str], Any]
+
+
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+_TIMES = {"ms": _SECOND / 1000, "s": _SECOND, "sec": _SECOND, "m": _MINUTE, "min": _MINUTE}
+_TIMES |= {"h": timedelta(hours=1), "d": timedelta(days=1)}
+_LONGEST = timedelta(days=36_500)
+"""From any time now, a century is still within what Python and Spark can tell as a time."""
+_QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
+
+
+def size(text: str) -> int:
+    """Bytes of `128MB`, `64 kb`, `1000`; ValueError otherwise."""
+    quantity = _QUANTITY.fullmatch(text.strip().lower())
+    if quantity is None or quantity[2] not in _UNITS or int(quantity[1]) == 0:
+        message = "write a size such as 128MB"
+        raise ValueError(message)
+    return int(quantity[1]) * _UNITS[quantity[2]]
+
+
+def duration(text: str) -> timedelta:
+    """The duration of `30min`, `5 s`, `1h`; ValueError otherwise."""
+    quantity = _QUANTITY.fullmatch(text.strip().lower())
+    if quantity is None or quantity[2] not in _TIMES:
+        message = "write a duration such as 30min, 10s or 1h"
+        raise ValueError(message)
+    # First, since a timedelta may overflow.
+    if int(quantity[1]) > _LONGEST / _TIMES[quantity[2]]:
+        message = f"write a shorter duration: {_LONGEST.days}d at most"
+        raise ValueError(message)
+    return int(quantity[1]) * _TIMES[quantity[2]]
+
+
+def interval(text: str) -> timedelta:
+    """A duration above 0; ValueError otherwise."""
+    length = duration(text)
+    if not length:
+        message = "write a duration above 0, such as 30s"
+        raise ValueError(message)
+    return length
+
+
+def zone(text: str) -> ZoneInfo:
+    """A zone of the IANA database; ValueError otherwise."""
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        message = "write a zone of the IANA database such as Europe/Berlin or UTC"
+        raise ValueError(message) from error
+
+
+def matching(pattern: str | re.Pattern[str], problem: str, made: Callable[[str], Any] = str) -> Callable[[str], Any]:
+    """A parser that returns what is `made` of a text that matches as a whole; `problem` says what to write instead."""
+
+    def parse(text: str) -> Any:
+        if re.fullmatch(pattern, text) is None:
+            raise ValueError(problem)
+        return made(text)
+
+    return parse
+
+
+def one_of(kind: type[Enum]) -> Callable[[str], Any]:
+    """A parser of `kind`'s values."""
+    values = [str(member.value) for member in kind]
+    pattern = rf"(?i)\s*({'|'.join(values)})\s*"
+    return matching(pattern, f"write {' or '.join(values)}", lambda text: kind(text.strip().lower()))
+
+
+flag = matching(r"(?i)\s*(true|false)\s*", "write true or false", lambda text: text.strip().lower() == "true")
+
+
+def sort_keys(text: str) -> tuple[SortKey, ...]:
+    """`a, b desc`; ValueError otherwise."""
+    items = [re.fullmatch(r"\s*(.*?)(?:\s+(asc|desc))?\s*", item.lower()) for item in text.split(",")]
+    keys = tuple(SortKey(item[1], item[2] == "desc") for item in items if item and item[1])
+    if len({key.column for key in keys}) < len(items):
+        message = "write columns, separated by commas, each once: a, b desc"
+        raise ValueError(message)
+    return keys
 
 
 class Policies(NamedTuple):
@@ -105,7 +198,9 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "sink.log.retained-epochs": Option("200", positive),
     "sink.registration.max-delay": Option("1h", duration),
-    **{name: option for known in FORMATS.values() for name, option in known.options.items()},
+    "sink.parquet.timestamp": Option("int96", one_of(ParquetTimestamp)),
+    "parquet.compression": Option("snappy", one_of(ParquetCompression)),
+    "parquet.block.size": Option("128MB", size),
 }
 """The only list of the settings; `docs/options.md`, which a test holds to it, says what each does."""
 
@@ -184,25 +279,3 @@ def _parsed(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[Sink
 
 def _lowered(name: str) -> str:
     return name.lower() if _SOURCE.fullmatch(name) else name
-
-
-def require_columns(spec: TableSpec, config: SinkConfig) -> None:
-    """Raise InvalidOption for a setting's columns that the table lacks, or that the setting can't use."""
-    kinds = {column.name: column.type for column in spec.columns}
-    partitions = {column.name for column in spec.partition_columns}
-    problems = []
-    for key in config["sink.sort-by"] or ():
-        kind = kinds.get(key.column)
-        if key.column in partitions:
-            problem = "a partition column: it has the same value for all rows of a file"
-        elif kind is None:
-            problem = f"which is no column of {spec.name}"
-        elif isinstance(kind, Array | Map | Struct):
-            problem = f"which is {kind}: write columns that are not nested"
-        else:
-            continue
-        problems.append(f"sink.sort-by names {key.column!r}, {problem}")
-    times = config["sink.timestamp-format"].keys() - kinds.keys() - partitions - {""}
-    problems += [f"sink.timestamp-format names {name!r}, which is no column of {spec.name}" for name in sorted(times)]
-    if problems:
-        raise InvalidOption(tuple(problems))

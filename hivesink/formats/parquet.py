@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hivesink.config.formats import ParquetCompression, ParquetTimestamp
+from hivesink.config.options import ParquetCompression, ParquetTimestamp
 from hivesink.ports.rows import FileContent
 
 if TYPE_CHECKING:

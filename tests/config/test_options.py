@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from hivesink.config.options import SinkConfig, as_texts, require_columns
+from hivesink.config.options import SinkConfig, as_texts
 from hivesink.core.table import Array, Column, Primitive, SortKey, TableName, TableSpec
 from hivesink.errors import InvalidOption
+from hivesink.sink.commit.writer import require_columns
 
 INTERVAL, DELAY = "sink.rolling-policy.check-interval", "sink.registration.max-delay"
 SUCCESS_FILE, POLICIES = "sink.partition-commit.success-file.name", "sink.partition-commit.policy.kind"

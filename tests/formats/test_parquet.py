@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hivesink.config.formats import ParquetCompression
-from hivesink.config.options import SinkConfig
+from hivesink.config.options import ParquetCompression, SinkConfig
 from hivesink.core.table import Column, SortKey, field_ids
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
