@@ -8,18 +8,15 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
-from copy import copy
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from hivesink.core.table import TableName
-from hivesink.metastore.thrift_connection import Connection
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.rename_store import RenameFileStore
-from tests.cli.site import Ingest, alter, hivesink, rename
+from tests.cli.site import Ingest, alter, hivesink
 from tests.sink.harness import TABLE
 from tests.tables.replays import World
 
@@ -90,7 +87,30 @@ def test_those_that_wait_for_a_roll_are_told_of(world: World, capsys: pytest.Cap
     for arguments in ([], ["replay", "--dry-run"]):
         said = hivesink(capsys, "rejects", *arguments, NAME)
         assert "1 more wait in the jobs' logs; they are in the table once it is rolled" in said.out
-    assert hivesink(capsys, "rejects", "replay", NAME, "--json", "--yes").data["waiting"] == 1
+    before = world.ids()
+    said = hivesink(capsys, "rejects", "replay", NAME, "--json", "--yes")
+    (failing,) = said.data["failing"]
+    assert (said.code, said.data["waiting"], said.data["replayed"], failing["records"]) == (1, 1, 0, 3)
+    assert (failing["field"], "text into bigint" in failing["reason"], world.ids()) == ("id", True, before)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        (None, 2, "--mended {file}: No such file or directory"),
+        ('{{"id": "{id}", "value": "{{}}", "base64": "e30="}}', 65, "{file} line 1 has both `value` and `base64`"),
+        ('{{"id": "{id}", "value": 7}}', 65, "{file} line 1 isn't an object with an id and a value (text)"),
+        ('{{"id": "1", "value": "a"}}\n' * 2, 65, "{file} line 2: the id 1 is there twice"),
+    ],
+)
+def test_a_file_that_mends_nothing_is_refused_with_the_line(
+    line: str | None, code: int, told: str, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mend.jsonl"
+    if line is not None:
+        file.write_text(line.format(id=world.ids()[0]))
+    refused = hivesink(capsys, "rejects", "replay", NAME, "--mended", file, "--yes")
+    assert (refused.code, told.format(file=file) in refused.error) == (code, True), refused.error
 
 
 def test_a_table_without_dead_letters(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,24 +121,6 @@ def test_a_table_without_dead_letters(world: World, capsys: pytest.CaptureFixtur
     refused = hivesink(capsys, "rejects", "replay", NAME, "--yes")
     assert refused.code == 65
     assert f"nothing to replay: {none}; with sink.on-bad-record" in refused.error
-
-
-def test_a_file_that_is_not_there_is_named_once(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    assert world.ids()
-    said = hivesink(capsys, "rejects", "replay", NAME, "--mended", "nope.jsonl")
-    assert (said.code, said.error) == (2, "hivesink: --mended nope.jsonl: No such file or directory")
-
-
-def test_what_does_not_fit_the_table_of_today_fails_again_and_says_why(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = world.ids()
-    said = hivesink(capsys, "rejects", "replay", NAME, "--yes", "--json")
-    assert said.code == 1
-    (failing,) = said.data["failing"]
-    assert (said.data["replayed"], failing["records"], failing["field"]) == (0, 3, "id")
-    assert "text into bigint" in failing["reason"]
-    assert world.ids() == before
 
 
 def test_mended_records_come_back_once(world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -141,13 +143,6 @@ def test_mended_records_come_back_once(world: World, capsys: pytest.CaptureFixtu
     assert "0 records came back, 0 fail again\n3 of " in again.out
     assert hivesink(capsys, "rejects", NAME, "--json").data["rejects"] == []
     assert [row["id"] for row in world.rows(TABLE)].count(77) == 3
-
-
-def test_a_line_with_two_values_is_refused(world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file = tmp_path / "mend.jsonl"
-    file.write_text(f'{{"id": "{world.ids()[0]}", "value": "{{}}", "base64": "e30="}}')
-    refused = hivesink(capsys, "rejects", "replay", NAME, "--mended", file, "--yes")
-    assert (refused.code, f"{file} line 1 has both `value` and `base64`; leave one" in refused.error) == (65, True)
 
 
 def test_filters_that_match_nothing_are_told(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,49 +253,3 @@ def test_a_table_is_mended_a_replay_is_killed_and_the_next_command_finishes_it(
     assert (again.code, again.err) == (0, "")
     assert f"{name}: 1 record came back" in again.out
     assert values(letters).count(-1) == 4
-
-
-def test_after_the_table_was_made_anew_a_replay_says_how_to_go_on(
-    letters: Ingest, ddl: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
-    hivesink(capsys, "rejects", letters.table, "--export", first)
-    kept = first.read_text().splitlines()
-    first.write_text("\n".join(kept[:2]))
-    mend(first, '{"id": 77, "dt": "2026-01-09"}')
-    assert hivesink(capsys, "rejects", "replay", letters.table, "--mended", first, "--yes").code == 0
-    name = TableName.parse(letters.table)
-    with closing(Connection(letters.metastore)) as connection:
-        connection.read(lambda client: client.drop_table(name.database, name.table, True))
-    assert hivesink(capsys, "ddl", "apply", ddl).code == 0
-    hivesink(capsys, "rejects", letters.table, "--export", second)
-    mend(second, '{"id": 78, "dt": "2026-01-09"}')
-    refused = hivesink(capsys, "rejects", "replay", letters.table, "--mended", second, "--yes")
-    assert refused.code == 65
-    way = f"hivesink reset {letters.table}"
-    assert f"begin anew with `{way}`" in refused.error
-    alone = hivesink(capsys, *way.split()[1:], "--writer", "rejects-replay", "--yes")
-    assert (alone.code, "leave --writer out" in alone.error) == (2, True)
-    assert hivesink(capsys, *way.split()[1:], "--yes").code == 0
-    assert hivesink(capsys, "rejects", "replay", letters.table, "--mended", second, "--yes").code == 0
-    assert values(letters) == [78]
-
-
-def test_replays_go_on_after_a_rename_of_the_table_and_its_dead_letters(
-    letters: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = tmp_path / "letters.jsonl"
-    hivesink(capsys, "rejects", letters.table, "--export", file)
-    mend(file, '{"id": 77, "dt": "2026-01-09"}')
-    assert hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes").code == 0
-    before = values(letters)
-    renamed, rejected = copy(letters), copy(letters)
-    rejected.table = f"{letters.table}__rejected"
-    rename(rejected, "renamed__rejected")
-    renamed.table = rename(letters, "renamed")
-    Ingest(renamed.table, renamed.metastore, options=renamed.options).close()
-    for name in (renamed.table, f"{renamed.table}__rejected"):
-        assert hivesink(capsys, "verify", name).code == 0
-    again = hivesink(capsys, "rejects", "replay", renamed.table, "--mended", file, "--yes")
-    assert (again.code, "3 of" in again.out) == (0, True)
-    assert values(renamed) == before

@@ -12,7 +12,7 @@ from hivesink.core.table import TableName
 from hivesink.errors import TableMadeAgain
 from hivesink.metastore import connect
 from hivesink.metastore.thrift_connection import Connection
-from tests.cli.site import Ingest, hivesink, rename
+from tests.cli.site import Ingest, hivesink
 from tests.cli.test_table import Answer
 
 if TYPE_CHECKING:
@@ -108,11 +108,13 @@ def test_a_table_made_again_is_refused_until_its_log_is_reset(
         assert (refused.code, f"`hivesink reset {table}`" in refused.error) == (65, True)
     assert "no job can start: " in hivesink(capsys, "status", table).out
     assert hivesink(capsys, "verify", table).code == 1
+    alone = hivesink(capsys, "reset", table, "--writer", "ingest", "--yes")
+    assert (alone.code, "leave --writer out" in alone.error) == (2, True)
     said = hivesink(capsys, "reset", table, "--yes")
     assert (said.code, f"becomes the log of {table}" in said.out) == (0, True)
     after = stated(table, uri)
-    assert after is not None
-    assert before is not None
+    assert after
+    assert before
     assert (after.root, after.table_id != before.table_id) == (before.root, True)
     with closing(Ingest(table, uri)) as again:
         again.commit()
@@ -130,22 +132,6 @@ def test_an_external_table_made_again_over_its_files_goes_on(
     with closing(Ingest(table, uri, batches=ingest.batches)) as again:
         assert again.commit().epoch == 4
     assert stated(table, uri) == before
-
-
-def test_status_verify_and_recover_follow_a_renamed_table(
-    table: str, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with closing(Ingest(table, uri, options=WAIT)) as ingest:
-        ingest.commit()
-        new = rename(ingest, f"new_{TableName.parse(table).table}")
-    (writer,) = hivesink(capsys, "status", new, "--json").data["writers"]
-    assert (writer["waiting"]["rows"], writer["no_start"]) == (4, None)
-    assert hivesink(capsys, "verify", new).code == 0
-    assert hivesink(capsys, "recover", new).code == 0
-    assert hivesink(capsys, "verify", new).code == 0
-    assert len(list(ingest.location.rglob("part-*"))) == 2
-    with closing(Ingest(new, uri, batches=1)) as again:
-        assert again.commit().epoch > 1
 
 
 def test_a_log_is_moved_with_its_setting(
