@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +24,7 @@ from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hivesink.sink.commit.committed import Committed
 
@@ -131,22 +132,22 @@ def kafka(offset: int) -> KafkaOffset:
     return KafkaOffset.of({"t": {"0": offset}})
 
 
+def changed(metastore: str, name: TableName, change: Callable[[Any], object]) -> Any:
+    """As ALTER TABLE: the metastore's table after `change`."""
+    with closing(Connection(metastore)) as connection:
+        found = connection.read(lambda client: client.get_table(name.database, name.table))
+        change(found)
+        connection.read(lambda client: client.alter_table(name.database, name.table, found))
+    return found
+
+
 def rename(ingest: Ingest, name: str) -> str:
     """As ALTER TABLE … RENAME: an external table's files stay where they are, and so do those with a LOCATION."""
     old = TableName.parse(ingest.table)
-    connection = Connection(ingest.metastore)
-    found = connection.read(lambda client: client.get_table(old.database, old.table))
-    found.tableName = name
-    connection.read(lambda client: client.alter_table(old.database, old.table, found))
-    connection.close()
+    changed(ingest.metastore, old, lambda found: setattr(found, "tableName", name))
     return f"{old.database}.{name}"
 
 
 def alter(ingest: Ingest, properties: Mapping[str, str]) -> None:
     """As ALTER TABLE … SET TBLPROPERTIES."""
-    name = TableName.parse(ingest.table)
-    connection = Connection(ingest.metastore)
-    found = connection.read(lambda client: client.get_table(name.database, name.table))
-    found.parameters |= properties
-    connection.read(lambda client: client.alter_table(name.database, name.table, found))
-    connection.close()
+    changed(ingest.metastore, TableName.parse(ingest.table), lambda found: found.parameters.update(properties))

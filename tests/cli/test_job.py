@@ -183,14 +183,6 @@ def test_a_job_is_not_done_before_its_queries_are(
     assert (told or "") in said.err
 
 
-@pytest.mark.usefixtures("here")
-def test_debug_shows_the_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _code("--debug", str(_job(tmp_path, "1 / 0"))) == 1
-    err = capsys.readouterr().err
-    assert "Traceback (most recent call last)" in err
-    assert err.splitlines()[-1].startswith("hivesink: ")
-
-
 def test_the_job_gets_its_arguments_its_writer_and_its_folder(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("WORD = 'neighbour'\n")
     job = _job(
@@ -219,28 +211,22 @@ def test_wrong_usage_is_told_before_anything_runs(
     assert told in refused.stderr
 
 
-def test_json_reports_the_end_and_keeps_the_jobs_output_apart(tmp_path: Path) -> None:
-    done = _run(_job(tmp_path, "print('noise')", IMPORT, "raise EpochTaken('/log', 7)"), "--json")
+def test_json_reports_the_end_and_keeps_the_jobs_output_apart_and_debug_shows_the_trace(tmp_path: Path) -> None:
+    job = _job(tmp_path, "print('noise')", IMPORT, "raise EpochTaken('/log', 7)")
+    done = _run(job, "--json")
     report = json.loads(done.stdout)
     assert (report["exit_code"], report["restarts"]) == (65, 0)
     noise, error = done.stderr.splitlines()
-    assert noise == "noise"
-    assert json.loads(error)["error"]["type"] == "EpochTaken"
+    assert (noise, json.loads(error)["error"]["type"]) == ("noise", "EpochTaken")
+    traced = _run(job, "--debug").stderr
+    assert "Traceback (most recent call last)" in traced
+    assert traced.splitlines()[-1].startswith("hivesink: ")
 
 
 def test_restart_tries_again_what_may_pass(tmp_path: Path) -> None:
-    job = _job(
-        tmp_path,
-        IMPORT,
-        "from pathlib import Path",
-        "seen = Path(__file__).with_name('seen')",
-        "first = not seen.exists()",
-        "seen.touch()",
-        f"if first: {DOWN}",
-        "print('second time')",
-        "raise EpochTaken('/log', 7)",
-    )
-    done = _run(job, "--restart")
+    first = "from pathlib import Path; seen = Path(__file__).with_name('seen'); first = not seen.exists(); seen.touch()"
+    second = f"if first: {DOWN}\nprint('second time')\nraise EpochTaken('/log', 7)"
+    done = _run(_job(tmp_path, IMPORT, first, second), "--restart")
     # What needs a person isn't tried again.
     assert (done.returncode, done.stdout) == (65, "second time\n")
     assert done.stderr.count("; restart ") == 1
@@ -319,14 +305,13 @@ threading.Thread(target=work, daemon=True).start()
 """
 
 
-def test_a_thread_in_a_library_does_not_abort_the_process_at_its_end(tmp_path: Path) -> None:
-    done = _run(_job(tmp_path, QUERY, IN_ARROW, "raise DOWN"))
+def test_a_thread_in_a_library_does_not_abort_the_process_at_its_end_and_what_was_written_is_kept(
+    tmp_path: Path,
+) -> None:
+    writes = f"file = open({str(tmp_path / 'out')!r}, 'w')\nfile.write('precious')"
+    done = _run(_job(tmp_path, QUERY, IN_ARROW, writes, "raise DOWN"))
     assert (done.returncode, len(done.stderr.splitlines())) == (75, 1)
-
-
-def test_a_job_that_fails_keeps_what_it_has_written(tmp_path: Path) -> None:
-    done = _run(_job(tmp_path, f"file = open({str(tmp_path / 'out')!r}, 'w')", "file.write('precious')", "1 / 0"))
-    assert (done.returncode, (tmp_path / "out").read_text()) == (1, "precious")
+    assert (tmp_path / "out").read_text() == "precious"
 
 
 def test_sigterm_stops_the_queries_of_every_session(tmp_path: Path) -> None:
@@ -342,49 +327,30 @@ def test_sigterm_stops_the_queries_of_every_session(tmp_path: Path) -> None:
     assert (process.returncode, out) == (0, "stopped\nfinished\n" * 2)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_job_and_the_restarts(number: signal.Signals, tmp_path: Path) -> None:
-    job = _job(
-        tmp_path,
-        "import threading",
-        "try:",
-        "    print('up', flush=True)",
-        "    threading.Event().wait()",
-        "finally:",
-        "    print('tidied up', flush=True)",
-    )
+WAITS = """
+import subprocess, threading
+# As a JVM that PySpark is still starting: it doesn't notice the end of its starter.
+subprocess.Popen(['sleep', '600'])
+try:
+    print('up', flush=True)
+    threading.Event().wait(60)
+    print('alone', flush=True)
+finally:
+    print('tidied up', flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_ends_the_job_with_its_processes_and_the_restarts(number: signal.Signals, tmp_path: Path) -> None:
+    command = _command(_job(tmp_path, WAITS), "--restart")
     with subprocess.Popen(
-        _command(job, "--restart"), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         process.send_signal(number)
-        out, err = process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM
-    assert out == "tidied up\n"
-    assert "stopped before its first batch or in the middle of one" in err
-
-
-def test_the_job_ends_with_its_supervisor(tmp_path: Path) -> None:
-    job = _job(
-        tmp_path,
-        "import subprocess, threading",
-        # As a JVM that PySpark is still starting: it doesn't notice the end of its starter.
-        "subprocess.Popen(['sleep', '600'])",
-        "try:",
-        "    print('up', flush=True)",
-        "    threading.Event().wait(60)",
-        "    print('alone', flush=True)",
-        "finally:",
-        "    print('tidied up', flush=True)",
-    )
-    with subprocess.Popen(
-        _command(job, "--restart"), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "up\n"
-        process.kill()
-        # The job and its child have these pipes too: they are at their end when both are gone.
+        # The job and its child have these pipes too: they are at their end when all are gone.
         out, err = process.communicate(timeout=60)
+    assert process.returncode == (-signal.SIGKILL if number is signal.SIGKILL else 128 + signal.SIGTERM)
     assert out == "tidied up\n"
     assert "stopped before its first batch or in the middle of one" in err

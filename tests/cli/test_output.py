@@ -1,14 +1,28 @@
 from __future__ import annotations
 
 import json
+import struct
 from datetime import datetime, timezone
 from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hivesink.cli.output import Grid, Line, Output, error_lines, redact
+from hivesink.cli.output import Grid, Line, Output, error_lines, plain, redact, shown
+from hivesink.cli.query import Answer, Engine, _report
+from hivesink.core.table import Primitive
+from hivesink.core.typetext import parse_type
 from hivesink.errors import DdlInvalid, ServerFailed, UnknownTable
 from hivesink.hiveql.ddltext import DdlProblem
+from tests.cli.site import hivesink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hivesink.core.table import HiveType
+    from tests.cli.site import Ingest
 
 
 @pytest.mark.parametrize(
@@ -41,17 +55,12 @@ def test_ddl_problems_are_a_line_each() -> None:
     assert error_lines(error) == ["a.sql:1: one", "b.sql:2: two"]
 
 
-def test_text_is_not_taken_for_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    Output().show({}, [Line("[red]a[/red]"), Grid("t", ("c",), [["[bold]b[/bold] :smile:"]])])
-    out = capsys.readouterr().out
-    assert "[red]a[/red]" in out
-    assert "[bold]b[/bold] :smile:" in out
-
-
-def test_a_long_path_stays_in_one_piece(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_is_not_taken_for_markup_and_a_long_path_stays_in_one_piece(capsys: pytest.CaptureFixture[str]) -> None:
     path = "/a" * 200
-    Output().show({}, [Line(path)])
-    assert path in capsys.readouterr().out
+    Output().show({}, [Line(f"[red]{path}[/red]"), Grid("t", ("c",), [["[bold]b[/bold] :smile:"]])])
+    out = capsys.readouterr().out
+    assert f"[red]{path}[/red]" in out
+    assert "[bold]b[/bold] :smile:" in out
 
 
 def test_json_takes_what_a_query_returns(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,17 +71,21 @@ def test_json_takes_what_a_query_returns(capsys: pytest.CaptureFixture[str]) -> 
     }
 
 
-def test_json_errors_say_whether_to_retry(capsys: pytest.CaptureFixture[str]) -> None:
-    Output(is_json=True).fail(UnknownTable("a.b", "thrift://h:1"))
+@pytest.mark.parametrize(
+    ("error", "fields"),
+    [
+        (UnknownTable("a.b", "thrift://h:1"), ("UnknownTable", "HS080", False)),
+        # Another library's code is none of ours.
+        (SystemExit(3), ("SystemExit", None, False)),
+    ],
+)
+def test_json_errors_say_whether_to_retry(
+    error: BaseException, fields: tuple[object, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Output(is_json=True).fail(error)
     (line,) = capsys.readouterr().err.splitlines()
-    error = json.loads(line)["error"]
-    assert (error["type"], error["code"], error["retryable"]) == ("UnknownTable", "HS080", False)
-
-
-def test_another_library_s_code_is_none_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
-    Output(is_json=True).fail(SystemExit(3))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert json.loads(line)["error"]["code"] is None
+    said = json.loads(line)["error"]
+    assert (said["type"], said["code"], said["retryable"]) == fields
 
 
 def test_a_row_of_too_many_columns_is_shown_a_value_a_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,3 +96,78 @@ def test_a_row_of_too_many_columns_is_shown_a_value_a_line(capsys: pytest.Captur
     assert [[one.strip() for one in line] for line in shown] == [
         list(pair) for row in rows for pair in zip(names, row, strict=True)
     ]
+
+
+NOON = datetime(2024, 1, 2, 12)  # noqa: DTZ001  a Hive TIMESTAMP has no zone
+
+
+def test_duckdb_answers_the_readmes_statement(ingest: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = f"SELECT dt, count(*) FROM {ingest.table} GROUP BY dt"
+    said = hivesink(capsys, "query", f"{sql} ORDER BY dt", "--json")
+    rows = [["2026-01-01", 6], ["2026-01-02", 6]]
+    assert said.data == {"columns": ["dt", "count(*)"], "rows": rows, "more": False, "engine": "duckdb"}
+    said = hivesink(capsys, "query", sql, "--engine", "duckdb")
+    assert (said.code, said.err, said.out[-16:]) == (0, "engine: duckdb\n", "2 rows (duckdb)\n")
+    said = hivesink(capsys, "query", sql, "--limit", "1")
+    assert said.out.endswith("only the first 1 row (duckdb); raise --limit to see more\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (["SELECT 1 FROM nowhere.at_all"], 65, "table nowhere.at_all is not in the metastore"),
+        (
+            ["SHOW TABLES", "--engine", "duckdb"],
+            65,
+            "duckdb doesn't answer this: it isn't a SELECT; use --engine spark",
+        ),
+        (["SELECT 1", "--engine", "hiveserver2"], 2, "--hiveserver2 HOST:PORT go together"),
+        (["SELECT 1", "--engine", "spark", "--hiveserver2", "x:1"], 2, "go together: add or leave out one"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(
+    arguments: list[str], code: int, expected: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert uri
+    said = hivesink(capsys, "query", *arguments)
+    assert said.code == code
+    assert expected in said.error
+
+
+def _shown(columns: list[str], cells: list[Any], kinds: Sequence[HiveType | None] | None = None) -> tuple[Any, Grid]:
+    data, (grid, _) = _report(Engine.SPARK, Answer(columns, kinds or [None] * len(cells), [cells]), 1)
+    assert isinstance(grid, Grid)
+    return data["rows"][0], grid
+
+
+def test_values_have_jsons_and_sqls_words() -> None:
+    data, grid = _shown(["a", "b", "c"], [float("nan"), float("-inf"), {"deep": [float("inf"), 1.5]}])
+    assert data == ["NaN", "-Infinity", {"deep": ["Infinity", 1.5]}]
+    assert grid.rows == [["NaN", "-Infinity", '{"deep": ["Infinity", 1.5]}']]
+    cells = [None, True, b"\x00\xff", NOON, {1.5: [False, None]}, Decimal("0E-8")]
+    _, grid = _shown([*"abcdef"], cells)
+    assert grid.rows == [["NULL", "true", "AP8=", "2024-01-02 12:00:00", '{"1.5": [false, null]}', "0.00000000"]]
+
+
+def test_a_text_is_no_null_breaks_no_row_and_steers_no_terminal() -> None:
+    cells = ["NULL", '"NULL"', "a\nb", "\x1b[2J\x9b\x7f", "\u202e", "a\\nb", "größe 🙂", "", {"deep": "\x9b"}]
+    data, grid = _shown(["a\nb", *"bcdefghi"], cells)
+    assert grid.columns[:2] == [r'"a\nb"', "b"]
+    (row,) = grid.rows
+    assert row[:5] == ['"NULL"', r'"\"NULL\""', r'"a\nb"', r'"\u001b[2J\u009b\u007f"', r'"\u202e"']
+    assert row[5:] == [r"a\nb", "größe 🙂", '""', r'{"deep": "\u009b"}']
+    assert [shown(text) for text in (" a", "a\u00a0", "a b")] == ['" a"', '"a\u00a0"', "a b"]
+    assert data == cells
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_a_float_is_the_same_in_fewer_digits(value: float) -> None:
+    found = plain(value, Primitive.FLOAT)
+    assert repr(struct.pack("f", float(found))) == repr(struct.pack("f", value))
+    assert len(str(found)) <= len(str(plain(value)))
+
+
+def test_a_float_has_its_own_digits() -> None:
+    cells = [0.10000000149011612, {"deep": [0.10000000149011612, None]}, 3.4028234663852886e38]
+    kinds = [Primitive.FLOAT, parse_type("map<string,array<float>>"), Primitive.FLOAT]
+    assert _shown(["a", "b", "c"], cells, kinds)[0] == [0.1, {"deep": [0.1, None]}, 3.4028235e38]

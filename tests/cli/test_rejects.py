@@ -95,21 +95,22 @@ def test_those_that_wait_for_a_roll_are_told_of(world: World, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "told"),
+    ("line", "expected"),
     [
-        (None, 2, "--mended {file}: No such file or directory"),
-        ('{{"id": "{id}", "value": "{{}}", "base64": "e30="}}', 65, "{file} line 1 has both `value` and `base64`"),
-        ('{{"id": "{id}", "value": 7}}', 65, "{file} line 1 isn't an object with an id and a value (text)"),
-        ('{{"id": "1", "value": "a"}}\n' * 2, 65, "{file} line 2: the id 1 is there twice"),
+        (None, (2, "--mended {file}: No such file or directory")),
+        ('{{"id": "{id}", "value": "{{}}", "base64": "e30="}}', (65, "{file} line 1 has both `value` and `base64`")),
+        ('{{"id": "{id}", "value": 7}}', (65, "{file} line 1 isn't an object with an id and a value (text)")),
+        ('{{"id": "1", "value": "a"}}\n' * 2, (65, "{file} line 2: the id 1 is there twice")),
     ],
 )
 def test_a_file_that_mends_nothing_is_refused_with_the_line(
-    line: str | None, code: int, told: str, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    line: str | None, expected: tuple[int, str], world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mend.jsonl"
     if line is not None:
         file.write_text(line.format(id=world.ids()[0]))
     refused = hivesink(capsys, "rejects", "replay", NAME, "--mended", file, "--yes")
+    code, told = expected
     assert (refused.code, told.format(file=file) in refused.error) == (code, True), refused.error
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,10 +21,10 @@ from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import root_folder
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.tables.opened import open_table
-from tests.cli.site import Ingest, hivesink
+from tests.cli.site import Ingest, changed, hivesink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from hivesink.core.manifest import PartEntry
 
@@ -47,6 +47,7 @@ def _open_epoch(ingest: Ingest) -> int:
 
 def test_a_table_that_nobody_has_written_to(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no writer has written to it yet" in hivesink(capsys, "status", table).out
+    assert hivesink(capsys, "show", table).out.splitlines()[1] == "it has no partitions yet"
     assert hivesink(capsys, "status", table, "--json").data["writers"] == []
     for command in ("verify", "recover", "clean"):
         assert hivesink(capsys, command, table).code == 0
@@ -177,16 +178,10 @@ def test_a_column_more_in_the_table_of_dead_letters_is_null_and_one_less_is_refu
     options, rejected = {"sink.on-bad-record": "dead-letter"}, TableName.parse(table).rejected
     Ingest(table, uri, options=options).close()
 
-    def alter(change: Callable[[list[Any]], object]) -> None:
-        with closing(Connection(uri)) as metastore:
-            found = metastore.read(lambda client: client.get_table(rejected.database, rejected.table))
-            change(found.sd.cols)
-            metastore.read(lambda client: client.alter_table(rejected.database, rejected.table, found))
-
-    alter(lambda columns: columns.append(FieldSchema("mine", "string", None)))
+    changed(uri, rejected, lambda found: found.sd.cols.append(FieldSchema("mine", "string", None)))
     with closing(Ingest(table, uri, options=options)) as wider:
         assert wider.commit().rows.rejected == 1
-    alter(lambda columns: setattr(columns[0], "name", "record"))
+    changed(uri, rejected, lambda found: setattr(found.sd.cols[0], "name", "record"))
     why = (
         f"{rejected}, which exists and is no dead-letter table of hivesink's (it lacks value binary), is not supported"
     )
@@ -279,17 +274,14 @@ def test_status_while_the_metastore_is_away_says_what_the_logs_know(
 
 
 def test_a_log_is_on_hdfs_only_beside_a_table_on_hdfs(table: str, uri: str) -> None:
-    told = "sink.log-location = '{}': the log {} and the table at {} are on different file systems"
     with open_table(table, uri) as opened:
         live = replace(opened.live, spec=replace(opened.live.spec, properties=()))
-    place = "hdfs://nn/logs"
-    with pytest.raises(InvalidOption) as refused:
-        root_folder(live, place)
-    assert told.format(place, place, live.location) in str(refused.value)
     moved = replace(live, location="hdfs://nn/t")
-    with pytest.raises(InvalidOption) as refused:
-        root_folder(moved, "file:/logs")
-    assert told.format("file:/logs", "/logs", moved.location) in str(refused.value)
+    for there, place, at in ((live, "hdfs://nn/logs", "hdfs://nn/logs"), (moved, "file:/logs", "/logs")):
+        with pytest.raises(InvalidOption) as refused:
+            root_folder(there, place)
+        told = f"sink.log-location = '{place}': the log {at} and the table at {there.location} are on different file"
+        assert told in str(refused.value)
 
 
 def test_a_log_may_be_on_another_disk_than_its_table(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.site import Ingest, hivesink
+from hivesink.core.table import TableName, field_ids
+from tests.cli.site import Ingest, changed, hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,3 +142,19 @@ def test_the_users_own_rolling_class_need_not_be_importable_to_look(
     waited = hivesink(capsys, "wait", table, "dt=2026-01-01", "--timeout", "1s")
     assert (waited.code, told in waited.out) == (75, True)
     job.close()
+
+
+def test_ids_of_fields_stay_when_columns_change(ingest: Ingest) -> None:
+    def ids_in_files() -> dict[str, int]:
+        schema = pq.read_schema(files(ingest)[0])
+        return {field.name: int(field.metadata[b"PARQUET:field_id"]) for field in schema}
+
+    first = field_ids(ingest.setup.spec.target.spec.columns, {})
+    assert ids_in_files() == {name: first[name] for name in ("id", "note")}
+    # REPLACE COLUMNS: the first one goes, another comes.
+    changed(ingest.metastore, TableName.parse(ingest.table), lambda found: setattr(found.sd.cols[0], "name", "fresh"))
+    with closing(Ingest(ingest.table, ingest.metastore, batches=ingest.batches)) as again:
+        after = again.setup.spec.target.spec
+    assert field_ids(after.columns, after.options) == {**first, "fresh": len(first) + 1}
+    stored = changed(ingest.metastore, TableName.parse(ingest.table), lambda _: None).parameters
+    assert stored["hivesink_field_ids"] == ",".join([*first, "fresh"])
