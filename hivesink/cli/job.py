@@ -18,14 +18,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.file_proxy import FileProxy
 from rich.live import Live
 from rich.text import Text
 
-from hivesink.cli.codes import BY_SIGNAL, translate
+from hivesink.cli.codes import BY_SIGNAL, Leaving, translate
 from hivesink.cli.output import Output, redact
 from hivesink.spark.query import progress_of_all, queries, settle_all, wait_for_batch
 
@@ -37,12 +37,6 @@ if TYPE_CHECKING:
 
 _GRACE = 2.0
 """Seconds in which the threads of a failed job may end."""
-
-
-class Leaving(Protocol):
-    """The end of this process, with that exit code."""
-
-    code: int
 
 
 class _Stopped(BaseException):

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from hivesink.sample.preview import Preview
     from hivesink.sample.source import FilesSource, Sample, TopicSource
 
-_WIDEST = 60
-"""Characters of a cell."""
-
 DdlFile = Annotated[
     Path | None,
     typer.Option(
@@ -84,6 +81,7 @@ def preview(
     ]
     partitions = dict(sorted(Counter(made.partitions).items()))
     unknown = dict(Counter(made.unknown).most_common())
+    fields = [{"field": name, "records": records} for name, records in unknown.items()]
     data = {
         "table": str(spec.name),
         "source": from_,
@@ -93,17 +91,12 @@ def preview(
         "rows": shows,
         "unknown_fields": unknown,
     }
-    rows = [[row["partition"], *(_cut(shown(row["row"][name])) for name in kinds)] for row in shows]
+    rows = [[row["partition"], *(shown(row["row"][name]) for name in kinds)] for row in shows]
     blocks: list[Line | Grid] = [
         Grid(f"Rows of {spec.name}", ["partition", *kinds], rows),
         *first("Partitions", [{"partition": name, "rows": n} for name, n in partitions.items()], "partitions", "rows"),
         *told,
-        *first(
-            "Fields that the table doesn't have",
-            [{"field": k, "records": n} for k, n in unknown.items()],
-            "fields",
-            "records",
-        ),
+        *first("Fields that the table doesn't have", fields, "fields", "records"),
         *([Line(f"a job does with bad records as sink.on-bad-record = {ends} says")] if made.bad else []),
     ]
     out.show(data, blocks)
@@ -181,7 +174,6 @@ def init(
 
 
 def _table_of(source: str) -> str:
-    """A table named after a folder, a file or a topic."""
     last = re.sub(r"(\.(jsonl?|ndjson|txt|log|gz|bz2))+$", "", source.rstrip("/").rpartition("/")[2].lower())
     return f"demo.{re.sub(r'[^a-z0-9]+', '_', last).strip('_') or 'events'}"
 
@@ -203,7 +195,3 @@ def _checked(sample: Sample, made: Preview) -> tuple[dict[str, Any], list[Line |
     fits = Line(f"{fit:,} of {records:,} records fit{skipped}", "yellow" if made.bad else "bold green")
     data = {"records": records, "fit": fit, "skipped": made.skipped, "bad_records": bad}
     return data, [*first("Bad records", bad, "bad records"), fits]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -25,14 +24,6 @@ if TYPE_CHECKING:
     from hivesink.core.table import HiveType
 
 
-class Engine(Enum):
-    """Who answers."""
-
-    DUCKDB = "duckdb"
-    SPARK = "spark"
-    HIVESERVER2 = "hiveserver2"
-
-
 class Answer(NamedTuple):
     """The columns' names, their types where Hive has them, and the rows: one more than is shown, if there are more."""
 
@@ -49,7 +40,7 @@ def query(
     out: Output,
     sql: Sql,
     *,
-    engine: Engine | None = None,
+    engine: Literal["duckdb", "spark", "hiveserver2"] | None = None,
     hiveserver2: str | None = None,
     auth: Auth | None = None,
     user: str | None = None,
@@ -69,9 +60,9 @@ def query(
     --user NAME: The user name for HiveServer2. Default: this user.
     --limit N: How many rows to fetch at most.
     """
-    if engine is not None and (engine is Engine.HIVESERVER2) != (hiveserver2 is not None):
+    if engine is not None and (engine == "hiveserver2") != (hiveserver2 is not None):
         raise WrongUsage(("--engine hiveserver2 and --hiveserver2 HOST:PORT go together: add or leave out one",))
-    by, site = engine or Engine.DUCKDB, Site.load(os.environ)
+    by, site = engine or "duckdb", Site.load(os.environ)
     if hiveserver2 is not None:
         login = Login.of(site.hive, auth)
         if login.auth in {Auth.LDAP.value, Auth.CUSTOM.value}:
@@ -81,8 +72,8 @@ def query(
         with hive:
             result = hive.query(sql, most=limit + 1)
         types = [known_type(column.type) for column in result.columns]
-        by, answer = Engine.HIVESERVER2, Answer([column.name for column in result.columns], types, result.rows)
-    elif by is Engine.SPARK:
+        by, answer = "hiveserver2", Answer([column.name for column in result.columns], types, result.rows)
+    elif by == "spark":
         answer = _ask_spark(sql, metastore, limit + 1)
     else:
         from hivesink.tables.duck import ask
@@ -94,8 +85,8 @@ def query(
             if engine is not None:
                 raise
             tell(f"duckdb doesn't answer this, and Spark starts: {error.reason}")
-            by, answer = Engine.SPARK, _ask_spark(sql, metastore, limit + 1)
-    tell(f"engine: {by.value}")
+            by, answer = "spark", _ask_spark(sql, metastore, limit + 1)
+    tell(f"engine: {by}")
     out.show(*_report(by, answer, limit))
 
 
@@ -119,11 +110,11 @@ def _ask_spark(sql: str, metastore: str | None, most: int) -> Answer:
         spark.stop()
 
 
-def _report(by: Engine, answer: Answer, limit: int) -> tuple[dict[str, Any], list[Grid | Line]]:
-    engine, more = by.value, len(answer.rows) > limit
+def _report(by: str, answer: Answer, limit: int) -> tuple[dict[str, Any], list[Grid | Line]]:
+    more = len(answer.rows) > limit
     rows = [[plain(cell, kind) for cell, kind in zip(row, answer.types, strict=True)] for row in answer.rows[:limit]]
-    end = Line(f"{count(len(rows), 'row')} ({engine})")
+    end = Line(f"{count(len(rows), 'row')} ({by})")
     if more:
-        end = Line(f"only the first {count(len(rows), 'row')} ({engine}); raise --limit to see more", "yellow")
+        end = Line(f"only the first {count(len(rows), 'row')} ({by}); raise --limit to see more", "yellow")
     grid = Grid("", [*map(shown, answer.columns)], [[shown(cell) for cell in row] for row in rows])
-    return {"columns": answer.columns, "rows": rows, "more": more, "engine": engine}, [grid, end]
+    return {"columns": answer.columns, "rows": rows, "more": more, "engine": by}, [grid, end]

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from hivesink.sink.inspect.clean import Reset
 
 
-_CAPITAL = re.compile(r"([A-Z])")
-
-
 @command
 def recover(
     out: Output,
@@ -126,7 +123,7 @@ def _listed(lost: Sequence[Loss]) -> list[str]:
 
 def describe(action: actions.Action) -> Iterator[tuple[str, str]]:  # noqa: C901  one case per kind of action
     """The action by line: what is done, in the words of its class, and to what."""
-    what = _CAPITAL.sub(r" \1", type(action).__name__).strip().lower()
+    what = re.sub(r"([A-Z])", r" \1", type(action).__name__).strip().lower()
     match action:
         case actions.Decide(manifest):
             yield manifest.kind, f"epoch {manifest.epoch}"

@@ -76,11 +76,8 @@ def list_rejects(
     (reasons, unsettled), waiting = letters.reasons(wanted), letters.waiting()
     written = _export(letters, wanted, export) if export else 0
     rows = [asdict(entry) for entry in reasons]
-    total = count(sum(entry.records for entry in reasons), "rejected record")
-    blocks: list[Line | Grid] = [
-        Grid.of(f"{letters.name} (times in UTC)", rows, "records"),
-        Line(f"{opened.name}: {total}"),
-    ]
+    blocks: list[Line | Grid] = [Grid.of(f"{letters.name} (times in UTC)", rows, "records")]
+    blocks.append(Line(f"{opened.name}: {count(sum(entry.records for entry in reasons), 'rejected record')}"))
     blocks += _notes(waiting, None if reasons else wanted, Census(unsettled=unsettled))
     if export:
         way = f"mend `value`, then: hivesink rejects replay {opened.name} --mended {export}"

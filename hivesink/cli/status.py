@@ -49,7 +49,6 @@ def status(out: Output, table: Table, *, log: str | None = None, metastore: Meta
 
 
 def _show_logs(out: Output, table: str, root: str) -> None:
-    """What can be told while the metastore is away."""
     about = f"the metastore doesn't answer: this is what the logs in {root} say"
     blocks: list[Line | Grid] = [Line(f"{about}; files and partitions weren't looked at", "bold yellow")]
     writers = []

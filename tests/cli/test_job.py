@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.cli import Leaving
+from hivesink.cli.codes import Leaving
 from hivesink.cli.job import main
 from hivesink.cli.run import backoff
 from hivesink.spark import query

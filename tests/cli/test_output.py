@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.cli.output import Grid, Line, Output, error_lines, plain, redact, shown
-from hivesink.cli.query import Answer, Engine, _report
+from hivesink.cli.query import Answer, _report
 from hivesink.core.table import Primitive
 from hivesink.core.typetext import parse_type
 from hivesink.errors import DdlInvalid, ServerFailed, UnknownTable
@@ -135,7 +135,7 @@ def test_a_mistake_is_told_in_one_line(
 
 
 def _shown(columns: list[str], cells: list[Any], kinds: Sequence[HiveType | None] | None = None) -> tuple[Any, Grid]:
-    data, (grid, _) = _report(Engine.SPARK, Answer(columns, kinds or [None] * len(cells), [cells]), 1)
+    data, (grid, _) = _report("spark", Answer(columns, kinds or [None] * len(cells), [cells]), 1)
     assert isinstance(grid, Grid)
     return data["rows"][0], grid
 

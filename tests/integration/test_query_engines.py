@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink.cli.output import Grid, jsonable, plain
-from hivesink.cli.query import Answer, Engine, _report
+from hivesink.cli.query import Answer, _report
 from hivesink.config.site import NO_SITE
 from hivesink.errors import NotCovered
 from hivesink.spark.session import answer
@@ -275,7 +275,7 @@ ODD: list[tuple[str, Any, str]] = [
 
 def test_spark_prints_what_python_has_no_value_for(spark: SparkSession) -> None:
     by_spark = _by_spark(spark, f"SELECT {', '.join(text for text, *_ in ODD)}")
-    data, (grid, _) = _report(Engine.SPARK, by_spark, 1)
+    data, (grid, _) = _report("spark", by_spark, 1)
     (row,) = json.loads(json.dumps(data["rows"], default=jsonable))
     assert row == [value for _, value, _ in ODD]
     assert isinstance(grid, Grid)
