@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.jvm.java import find_java
-from tests.cli.site import DDL, Ingest, hivesink
+from tests.cli.site import DDL, Capsys, Ingest, hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def ddl(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def table(uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def table(uri: str, ddl: Path, capsys: Capsys) -> str:
     """The name of a table that was just created."""
     assert uri
     applied = hivesink(capsys, "ddl", "apply", ddl, "--json")

@@ -36,6 +36,9 @@ TBLPROPERTIES ('sink.on-bad-record'='drop')
 """
 
 
+Capsys = pytest.CaptureFixture[str]
+
+
 @dataclass(frozen=True)
 class Said:
     """How a command ended, and what it printed."""
@@ -55,7 +58,7 @@ class Said:
         return re.sub(r" \[HS\d{3}\]$", "", line)
 
 
-def hivesink(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Said:
+def hivesink(capsys: Capsys, *arguments: str | Path) -> Said:
     """Run the command line as the console script does."""
     capsys.readouterr()
     with pytest.MonkeyPatch.context() as patched:

@@ -16,7 +16,7 @@ import typer.main
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import app, reporting
 from hivesink.cli.output import Output
-from tests.cli.site import Ingest, hivesink
+from tests.cli.site import Capsys, Ingest, hivesink
 from tests.contracts.manifests import edited
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -43,7 +43,7 @@ def test_these_are_the_commands() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_says_what_it_does_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_says_what_it_does_with_an_example(name: str, capsys: Capsys) -> None:
     said = hivesink(capsys, *name.split(), "--help")
     assert said.code == 0
     for word in (f"Example: hivesink {name}", "--json", "--debug"):
@@ -84,7 +84,7 @@ def test_the_docs_have_every_exit_code(code: ExitCode) -> None:
     assert f"| {code.value} |" in PAGE.read_text(encoding="utf-8")
 
 
-def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_and_help(capsys: Capsys) -> None:
     said = hivesink(capsys, "--version")
     assert (said.code, said.out.split()[0]) == (0, "hivesink")
     said = hivesink(capsys)
@@ -106,9 +106,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["wait", "a.b", "dt=2024-01-02", "--every", "no"], "--every = 'no': write a duration"),
     ],
 )
-def test_wrong_usage_is_one_line_and_code_2(
-    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_usage_is_one_line_and_code_2(arguments: list[str], expected: str, capsys: Capsys) -> None:
     said = hivesink(capsys, *arguments)
     assert (said.code, said.out) == (2, "")
     assert expected in said.error
@@ -138,7 +136,7 @@ def test_ctrl_c_while_a_command_is_loaded_prints_nothing(loaded: str) -> None:
 LOOKS = ("status", "show", "verify", "recover", "clean")
 
 
-def test_what_each_command_says_of_a_table_that_is_not_there(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_each_command_says_of_a_table_that_is_not_there(uri: str, capsys: Capsys) -> None:
     for command in LOOKS:
         said = hivesink(capsys, command, "demo.nowhere")
         assert said.code == 65
@@ -152,9 +150,7 @@ def test_what_each_command_says_of_a_table_that_is_not_there(uri: str, capsys: p
     assert (as_json.out, '"type": "UnknownTable"' in as_json.error) == ("", True)
 
 
-def test_a_manifest_that_cannot_be_read_stays_as_it_is(
-    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_manifest_that_cannot_be_read_stays_as_it_is(ingest: Ingest, table: str, capsys: Capsys) -> None:
     path = ingest.log / "manifests" / "0000000003.json"
     newer = edited(path.read_bytes(), b'"format": 1', b'"format": 2')
     for content, told in ((b'{"format": 2, "wri', f"{path} is damaged"), (newer, f"{path} has format version 2")):
@@ -165,9 +161,7 @@ def test_a_manifest_that_cannot_be_read_stays_as_it_is(
             assert path.read_bytes() == content
 
 
-def test_no_metastore_at_all(
-    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_metastore_at_all(uri: str, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     assert uri
     for name in ("HIVESINK_METASTORE", "HIVESINK_HOME"):
         monkeypatch.delenv(name)
@@ -177,7 +171,7 @@ def test_no_metastore_at_all(
     assert "hivesink metastore start" in said.error
 
 
-def test_a_password_in_the_address_is_not_shown(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_password_in_the_address_is_not_shown(uri: str, capsys: Capsys) -> None:
     assert uri
     for extra in ([], ["--debug"], ["--json"]):
         said = hivesink(capsys, "status", "demo.events", "--metastore", "thrift://me:hush@127.0.0.1:1", *extra)
@@ -186,7 +180,7 @@ def test_a_password_in_the_address_is_not_shown(uri: str, capsys: pytest.Capture
 
 
 def test_an_address_that_is_none_is_wrong_usage_only_where_it_was_given(
-    uri: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uri: str, capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert uri
     said = hivesink(capsys, "status", "a.b", "--metastore", "localhost:9083")
@@ -235,13 +229,11 @@ def test_debug_has_spark_log_in_this_process_and_in_a_jobs(monkeypatch: pytest.M
         assert os.environ["HIVESINK_DEBUG"] == "1"
 
 
-def test_a_password_comes_from_the_environment(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, capsys: Capsys) -> None:
     ldap = ["query", "SELECT 1", "--hiveserver2", "127.0.0.1:1", "--auth", "LDAP", "--user", "me"]
     said = hivesink(capsys, *ldap)
     assert said.code == 2
-    assert "LDAP needs a user and a password" in said.error
+    assert "LDAP and CUSTOM, and only they, need a user and a password" in said.error
     monkeypatch.setenv("HIVESINK_HIVESERVER2_PASSWORD", "hush-hush")
     said = hivesink(capsys, *ldap)
     assert (said.code, "hush" in said.error) == (75, False)

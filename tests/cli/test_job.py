@@ -22,6 +22,8 @@ from hivesink.spark import query
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tests.cli.site import Capsys
+
 REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 
@@ -87,7 +89,7 @@ DOWN = "raise MetastoreUnreachable('thrift://h:1', 'refused')"
 )
 @pytest.mark.usefixtures("here")
 def test_every_end_has_its_code_and_its_line(
-    lines: Sequence[str], code: int, told: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lines: Sequence[str], code: int, told: str | None, tmp_path: Path, capsys: Capsys
 ) -> None:
     assert _code(str(_job(tmp_path, *lines))) == code
     err = capsys.readouterr().err
@@ -174,7 +176,7 @@ def catch(call):
 )
 @pytest.mark.usefixtures("here")
 def test_a_job_is_not_done_before_its_queries_are(
-    lines: str, code: int, printed: str, told: str | None, *, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lines: str, code: int, printed: str, told: str | None, *, tmp_path: Path, capsys: Capsys
 ) -> None:
     got = _code(str(_job(tmp_path, QUERY, lines)))
     said = capsys.readouterr()

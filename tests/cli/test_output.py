@@ -16,7 +16,7 @@ from hivesink.core.table import Primitive
 from hivesink.core.typetext import parse_type
 from hivesink.errors import DdlInvalid, ServerFailed, UnknownTable
 from hivesink.hiveql.ddltext import DdlProblem
-from tests.cli.site import hivesink
+from tests.cli.site import Capsys, hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def test_ddl_problems_are_a_line_each() -> None:
     assert error_lines(error) == ["a.sql:1: one", "b.sql:2: two"]
 
 
-def test_text_is_not_taken_for_markup_and_a_long_path_stays_in_one_piece(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_is_not_taken_for_markup_and_a_long_path_stays_in_one_piece(capsys: Capsys) -> None:
     path = "/a" * 200
     Output().show({}, [Line(f"[red]{path}[/red]"), Grid("t", ("c",), [["[bold]b[/bold] :smile:"]])])
     out = capsys.readouterr().out
@@ -63,7 +63,7 @@ def test_text_is_not_taken_for_markup_and_a_long_path_stays_in_one_piece(capsys:
     assert "[bold]b[/bold] :smile:" in out
 
 
-def test_json_takes_what_a_query_returns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_takes_what_a_query_returns(capsys: Capsys) -> None:
     row = [datetime(2026, 1, 2, tzinfo=timezone.utc), Decimal("1.50"), Decimal("0E-8"), b"\x00\x01", {1, 2}]
     Output(is_json=True).show({"row": row}, ())
     assert json.loads(capsys.readouterr().out) == {
@@ -79,16 +79,14 @@ def test_json_takes_what_a_query_returns(capsys: pytest.CaptureFixture[str]) -> 
         (SystemExit(3), ("SystemExit", None, False)),
     ],
 )
-def test_json_errors_say_whether_to_retry(
-    error: BaseException, fields: tuple[object, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_errors_say_whether_to_retry(error: BaseException, fields: tuple[object, ...], capsys: Capsys) -> None:
     Output(is_json=True).fail(error)
     (line,) = capsys.readouterr().err.splitlines()
     said = json.loads(line)["error"]
     assert (said["type"], said["code"], said["retryable"]) == fields
 
 
-def test_a_row_of_too_many_columns_is_shown_a_value_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_of_too_many_columns_is_shown_a_value_a_line(capsys: Capsys) -> None:
     names = [f"column{number}" for number in range(60)]
     rows = [[f"a long value of {name} in row {row}" for name in names] for row in range(2)]
     Output().show({}, [Grid("", names, rows)])
@@ -101,7 +99,7 @@ def test_a_row_of_too_many_columns_is_shown_a_value_a_line(capsys: pytest.Captur
 NOON = datetime(2024, 1, 2, 12)  # noqa: DTZ001  a Hive TIMESTAMP has no zone
 
 
-def test_duckdb_answers_the_readmes_statement(ingest: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
+def test_duckdb_answers_the_readmes_statement(ingest: Ingest, capsys: Capsys) -> None:
     sql = f"SELECT dt, count(*) FROM {ingest.table} GROUP BY dt"
     said = hivesink(capsys, "query", f"{sql} ORDER BY dt", "--json")
     rows = [["2026-01-01", 6], ["2026-01-02", 6]]
@@ -126,7 +124,7 @@ def test_duckdb_answers_the_readmes_statement(ingest: Ingest, capsys: pytest.Cap
     ],
 )
 def test_a_mistake_is_told_in_one_line(
-    arguments: list[str], code: int, expected: str, uri: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], code: int, expected: str, uri: str, capsys: Capsys
 ) -> None:
     assert uri
     said = hivesink(capsys, "query", *arguments)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.site import alter, hivesink, rename
+from tests.cli.site import Capsys, alter, hivesink, rename
 from tests.tables import daily
 from tests.tables.daily import Daily
 
@@ -52,7 +52,7 @@ def says(process: subprocess.Popen[str], reason: str) -> bool:
 
 
 def test_partitions_are_listed_with_their_commits_and_what_they_wait_for(
-    days: str, writer: Daily, capsys: pytest.CaptureFixture[str]
+    days: str, writer: Daily, capsys: Capsys
 ) -> None:
     writer.read(1, 1, 2, mark=2)
     said = hivesink(capsys, "partitions", days)
@@ -68,7 +68,7 @@ def test_partitions_are_listed_with_their_commits_and_what_they_wait_for(
 
 
 def test_a_partition_that_is_not_over_goes_along_with_its_renamed_table(
-    uri: str, writer: Daily, capsys: pytest.CaptureFixture[str]
+    uri: str, writer: Daily, capsys: Capsys
 ) -> None:
     writer.read(1, 2, mark=2)
     writer.committer.finish()
@@ -85,9 +85,7 @@ def test_a_partition_that_is_not_over_goes_along_with_its_renamed_table(
     assert (told.code, told.out) == (0, f"{DAY}: committed: revision 1 of writer ingest (2 rows)\n")
 
 
-def test_a_committed_partition_ends_the_wait_at_once(
-    days: str, writer: Daily, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_committed_partition_ends_the_wait_at_once(days: str, writer: Daily, capsys: Capsys) -> None:
     writer.read(2, 3, mark=3)
     said = hivesink(capsys, "wait", days, DAY)
     assert (said.code, said.err) == (0, "")
@@ -117,9 +115,7 @@ def test_it_says_what_it_waits_for_whenever_that_changes(days: str, uri: str) ->
     second.close()
 
 
-def test_after_the_timeout_it_says_what_is_missing(
-    days: str, writer: Daily, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_after_the_timeout_it_says_what_is_missing(days: str, writer: Daily, capsys: Capsys) -> None:
     writer.read(2, mark=2)
     told = hivesink(capsys, "wait", days, DAY, *ONCE, "--json")
     assert (told.code, told.data["partition"]) == (75, DAY)
@@ -136,17 +132,13 @@ def test_after_the_timeout_it_says_what_is_missing(
         ((DAY, "--timeout", "soon"), "--timeout = 'soon': write a duration such as 30min, 10s or 1h"),
     ],
 )
-def test_what_can_never_be_is_refused(
-    days: str, arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_can_never_be_is_refused(days: str, arguments: tuple[str, ...], told: str, capsys: Capsys) -> None:
     said = hivesink(capsys, "wait", days, *arguments)
     assert said.code == 2
     assert told.format(table=days) in said.error
 
 
-def test_status_says_what_the_table_has_and_the_last_run_has_not(
-    days: str, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_says_what_the_table_has_and_the_last_run_has_not(days: str, uri: str, capsys: Capsys) -> None:
     name, limit = "sink.partition-commit.delay", "sink.open-bytes-limit"
     with closing(Daily(days, uri, options={limit: "1GB"})) as writer:
         writer.read(1, 2, mark=2)

@@ -15,7 +15,7 @@ from hivesink.cli.preview import _table_of
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.sample.proposal import job_text
 from hivesink.sample.source import FilesSource, TopicSource
-from tests.cli.site import hivesink
+from tests.cli.site import Capsys, hivesink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ def _events(folder: Path, *lines: str) -> Path:
     return path
 
 
-def test_rows_partitions_bad_records_and_unknown_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_partitions_bad_records_and_unknown_fields(tmp_path: Path, capsys: Capsys) -> None:
     events = _events(
         tmp_path,
         '{"ID": "1", "ts": "2024-01-01T23:30:00Z", "x": {"a": 1, "zz": 2}, "m": {"K": "2024-01-01"}, "l": [{"c": 1}]}',
@@ -74,7 +74,7 @@ def test_rows_partitions_bad_records_and_unknown_fields(tmp_path: Path, capsys: 
     assert "sink.on-bad-record = fail" in text.out
 
 
-def test_the_tables_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tables_settings_count(tmp_path: Path, capsys: Capsys) -> None:
     events = _events(tmp_path, '{"id": 1, "more": 1}', '{"id": 2}', '{"id": 3, "ts": 1704150000000}')
     strict = f"{BY_DAY},'sink.on-unknown-field'='bad-record','sink.bucket.on-null'='bad-record'"
     ddl = _ddl(tmp_path, f"{strict},'sink.timestamp-format'='ts=epoch-millis','sink.on-bad-record'='dead-letter'")
@@ -85,7 +85,7 @@ def test_the_tables_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "sink.on-bad-record = dead-letter" in hivesink(capsys, "preview", "--ddl", ddl, "--from", events).out
 
 
-def test_only_the_first_of_many_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_first_of_many_are_printed(tmp_path: Path, capsys: Capsys) -> None:
     good = [f'{{"id": {day}, "ts": "2024-01-{day:02} 12:00:00", "f{day}": 0}}' for day in range(1, 31)]
     events = _events(tmp_path, *good, *["no"] * 25, *["{}"] * 1000)
     said = hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events, "--limit", "60")
@@ -94,7 +94,7 @@ def test_only_the_first_of_many_are_printed(tmp_path: Path, capsys: pytest.Captu
     assert len(hivesink(capsys, "preview", "--ddl", _ddl(tmp_path), "--from", events, "--json").data["rows"]) == 20
 
 
-def test_a_table_of_the_metastore(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_the_metastore(table: str, tmp_path: Path, capsys: Capsys) -> None:
     events = _events(tmp_path, '{"id": 1, "dt": "a/b"}', '{"id": 2, "dt": ""}')
     said = hivesink(capsys, "preview", "--table", table, "--from", events, "--json")
     assert said.code == 0, said.err
@@ -118,7 +118,7 @@ def test_what_it_can_not_do_is_one_line(
     expected: tuple[int, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     _ddl(tmp_path).rename("kafka.sql")
@@ -129,7 +129,7 @@ def test_what_it_can_not_do_is_one_line(
     assert (said.code, expected[1] in said.error) == (expected[0], True)
 
 
-def test_columns_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_from_elsewhere(tmp_path: Path, capsys: Capsys) -> None:
     events = _events(tmp_path, '{"user": {"id": 7, "more": 1}, "uid": 1, "other": 2}')
     paths = "'sink.column.uid.from'='$.user.id','sink.column.file.from'='file.path','sink.column.n.from'='batch.id'"
     ddl = _ddl(tmp_path, f"{paths},'sink.bucket.assigner'='date-time'", "uid INT NOT NULL, file STRING, n INT NOT NULL")
@@ -169,7 +169,7 @@ def test_from_a_folder_to_rows(
     spark: SparkSession,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     monkeypatch.setenv("TRIGGER", "availableNow")
     monkeypatch.setenv("CHECKPOINT", str(folder / "checkpoint"))
@@ -202,16 +202,14 @@ def test_from_a_folder_to_rows(
     assert [row.reason for row in bad] == sorted(row["reason"] for row in seen.data["bad_records"])
 
 
-def test_it_overwrites_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_overwrites_nothing(folder: Path, capsys: Capsys) -> None:
     shown = hivesink(capsys, "init", "--from", "events", "--dry-run")
     assert (shown.code, "CREATE TABLE `demo`.`events`" in shown.out) == (0, True)
-    assert not (folder / "ddl").exists()
     (folder / "jobs").mkdir()
     (folder / "jobs" / "events.py").write_text("mine")
     said = hivesink(capsys, "init", "--from", "events")
     assert (said.code, "jobs/events.py: init overwrites nothing; move it away" in said.error) == (2, True)
-    assert (folder / "jobs" / "events.py").read_text() == "mine"
-    assert not (folder / "ddl").exists()
+    assert ((folder / "jobs" / "events.py").read_text(), (folder / "ddl").exists()) == ("mine", False)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +239,7 @@ def test_the_table_is_named_after_the_source(source: str, table: str) -> None:
     ],
 )
 def test_what_it_refuses_writes_nothing(
-    arguments: list[str], code: int, problem: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], code: int, problem: str, folder: Path, capsys: Capsys
 ) -> None:
     (folder / "none.json").touch()
     source = [] if "--from" in arguments else ["--from", "events"]

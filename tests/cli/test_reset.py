@@ -12,7 +12,7 @@ from hivesink.core.table import TableName
 from hivesink.errors import TableMadeAgain
 from hivesink.metastore import connect
 from hivesink.metastore.thrift_connection import Connection
-from tests.cli.site import Ingest, hivesink
+from tests.cli.site import Capsys, Ingest, hivesink
 from tests.cli.test_table import Answer
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def stated(table: str, uri: str) -> LogAddress | None:
 
 
 def test_apply_lets_a_table_name_its_log_and_plan_does_not_see_it(
-    table: str, uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+    table: str, uri: str, ddl: Path, capsys: Capsys
 ) -> None:
     before = stated(table, uri)
     assert before is not None
@@ -51,7 +51,7 @@ def test_apply_lets_a_table_name_its_log_and_plan_does_not_see_it(
 
 
 def test_a_writer_is_reset_after_a_question_and_its_log_kept(
-    ingest: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ingest: Ingest, table: str, uri: str, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(Ingest(table, uri, "other")) as other:
         other.commit()
@@ -73,9 +73,7 @@ def test_a_writer_is_reset_after_a_question_and_its_log_kept(
     assert (unknown.code, "no writer 'nobody'" in unknown.error) == (65, True)
 
 
-def test_rows_that_can_not_be_read_yet_are_given_up_by_their_number(
-    table: str, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_that_can_not_be_read_yet_are_given_up_by_their_number(table: str, uri: str, capsys: Capsys) -> None:
     with closing(Ingest(table, uri, options=WAIT)) as ingest:
         ingest.commit()
     for count in ((), ("--discard", "3"), ("--discard", "5")):
@@ -87,7 +85,7 @@ def test_rows_that_can_not_be_read_yet_are_given_up_by_their_number(
     assert "nothing to reset" in hivesink(capsys, "reset", table, "--yes").out
 
 
-def test_a_damaged_log_can_be_reset(ingest: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_log_can_be_reset(ingest: Ingest, table: str, uri: str, capsys: Capsys) -> None:
     (ingest.log / "manifests" / "0000000002.json").write_text("{")
     said = hivesink(capsys, "reset", table, "--yes")
     assert (said.code, "the manifests of epoch 2 can't be read" in said.out) == (0, True)
@@ -96,7 +94,7 @@ def test_a_damaged_log_can_be_reset(ingest: Ingest, table: str, uri: str, capsys
 
 
 def test_a_table_made_again_is_refused_until_its_log_is_reset(
-    ingest: Ingest, table: str, uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+    ingest: Ingest, table: str, uri: str, ddl: Path, capsys: Capsys
 ) -> None:
     before = stated(table, uri)
     drop_table(ingest)
@@ -122,7 +120,7 @@ def test_a_table_made_again_is_refused_until_its_log_is_reset(
 
 
 def test_an_external_table_made_again_over_its_files_goes_on(
-    ingest: Ingest, table: str, uri: str, ddl: Path, capsys: pytest.CaptureFixture[str]
+    ingest: Ingest, table: str, uri: str, ddl: Path, capsys: Capsys
 ) -> None:
     before, name = stated(table, uri), TableName.parse(table)
     with closing(Connection(uri)) as connection:
@@ -134,9 +132,7 @@ def test_an_external_table_made_again_over_its_files_goes_on(
     assert stated(table, uri) == before
 
 
-def test_a_log_is_moved_with_its_setting(
-    ingest: Ingest, table: str, uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_is_moved_with_its_setting(ingest: Ingest, table: str, uri: str, tmp_path: Path, capsys: Capsys) -> None:
     moved = tmp_path / "moved"
     setting = {"sink.log-location": f"file:{moved}"}
     refused = f"but the log of {table} is in {ingest.log.parent}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.cli.site import hivesink
+from tests.cli.site import Capsys, hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,12 +94,12 @@ def _feed(folder: Path, name: str, *records: object) -> None:
     path.rename(folder / "events" / name)
 
 
-def _status(capsys: pytest.CaptureFixture[str], table: str) -> Said:
+def _status(capsys: Capsys, table: str) -> Said:
     return hivesink(capsys, "status", table, "--json")
 
 
 def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
-    table: str, ddl: Path, tmp_path: Path, java_home: str, capsys: pytest.CaptureFixture[str]
+    table: str, ddl: Path, tmp_path: Path, java_home: str, capsys: Capsys
 ) -> None:
     with _start(tmp_path, table, java_home) as process:
         _feed(tmp_path, "one.json", *({"id": number, "dt": "2026-01-01"} for number in range(5)))
@@ -166,7 +166,7 @@ def test_a_batch_that_a_stop_cuts_off_is_told_as_that(table: str, tmp_path: Path
 
 
 def test_the_job_and_its_jvm_end_when_their_supervisor_is_killed_and_the_next_run_goes_on(
-    table: str, tmp_path: Path, java_home: str, capsys: pytest.CaptureFixture[str]
+    table: str, tmp_path: Path, java_home: str, capsys: Capsys
 ) -> None:
     with _start(tmp_path, table, java_home) as process:
         _feed(tmp_path, "one.json", *({"id": number, "dt": "2026-01-01"} for number in range(5)))
@@ -189,7 +189,7 @@ def test_the_job_and_its_jvm_end_when_their_supervisor_is_killed_and_the_next_ru
 
 
 def test_a_job_that_ends_while_rows_wait_is_worth_another_try(
-    table: str, tmp_path: Path, java_home: str, capsys: pytest.CaptureFixture[str]
+    table: str, tmp_path: Path, java_home: str, capsys: Capsys
 ) -> None:
     (tmp_path / "events").mkdir()
     _feed(tmp_path, "one.json", {"id": 5, "dt": "2026-01-01"})
@@ -262,9 +262,7 @@ def test_query_by_spark(table: str, tmp_path: Path, java_home: str) -> None:
     assert not [*tmp_path.glob("*_resources")]
 
 
-def test_query_through_hiveserver2(
-    table: str, thrift_server: tuple[str, int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_query_through_hiveserver2(table: str, thrift_server: tuple[str, int], capsys: Capsys) -> None:
     where = ["--hiveserver2", f"{thrift_server[0]}:{thrift_server[1]}", "--auth", "NOSASL"]
     said = hivesink(capsys, "query", f"SELECT count(*) AS n FROM {table}", *where, "--json")
     assert said.code == 0, said.err

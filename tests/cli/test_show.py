@@ -12,7 +12,7 @@ import pytest
 
 from hivesink.cli.show import bar
 from hivesink.tables.picture import count_small
-from tests.cli.site import Ingest, hivesink
+from tests.cli.site import Capsys, Ingest, hivesink
 from tests.tables import daily
 from tests.tables.daily import Daily
 
@@ -37,7 +37,7 @@ def days(uri: str, tmp_path: Path) -> Iterator[Daily]:
         yield writer
 
 
-def test_partitions_over_time_and_the_last_epochs(days: Daily, capsys: pytest.CaptureFixture[str]) -> None:
+def test_partitions_over_time_and_the_last_epochs(days: Daily, capsys: Capsys) -> None:
     said = hivesink(capsys, "show", days.table)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.out.splitlines() if "│ " in line]
     rows = [row for row in rows if row[0]]  # Without the further lines of long cells.
@@ -57,7 +57,7 @@ def test_partitions_over_time_and_the_last_epochs(days: Daily, capsys: pytest.Ca
     assert all(char.isprintable() or char == "\n" for char in said.out)
 
 
-def test_the_newest_and_all(days: Daily, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_newest_and_all(days: Daily, capsys: Capsys) -> None:
     newest = ("show", days.table, "--limit", "2")
     found = hivesink(capsys, *newest, "--json").data
     assert [one["partition"] for one in found["partitions"]] == ["dt=2024-01-04", "dt=2024-01-06"]
@@ -66,9 +66,7 @@ def test_the_newest_and_all(days: Daily, capsys: pytest.CaptureFixture[str]) -> 
     assert hivesink(capsys, "show", days.table, "--limit", "0").code == 2
 
 
-def test_the_newest_by_time_of_a_table_with_the_lag(
-    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_newest_by_time_of_a_table_with_the_lag(uri: str, tmp_path: Path, capsys: Capsys) -> None:
     with closing(Daily(daily.create(uri, tmp_path, daily.BY_BROWSER), uri)) as writer:
         writer.read(2, 1, mark=None)
         found = hivesink(capsys, "show", writer.table, "--json").data
@@ -79,7 +77,7 @@ def test_the_newest_by_time_of_a_table_with_the_lag(
     assert batch["lag_seconds"] == (datetime.fromisoformat(batch["at"]) - newest).total_seconds()
 
 
-def test_small_files_and_rejected_rows(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_small_files_and_rejected_rows(uri: str, tmp_path: Path, capsys: Capsys) -> None:
     with closing(Ingest(daily.create(uri, tmp_path, AT_ONCE), uri)) as writer:
         for _ in range(2):
             writer.commit(1)
@@ -92,9 +90,7 @@ def test_small_files_and_rejected_rows(uri: str, tmp_path: Path, capsys: pytest.
         assert "2 rejected rows; `hivesink rejects` shows dead letters" in said
 
 
-def test_files_that_no_log_knows_are_asked_for_their_rows(
-    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_no_log_knows_are_asked_for_their_rows(ingest: Ingest, table: str, capsys: Capsys) -> None:
     folder = ingest.location / "dt=2026-01-01"
     shutil.copy(next(folder.glob("part-*")), folder / "a-users-own.parquet")
     first, second = hivesink(capsys, "show", table, "--json").data["partitions"]
@@ -107,9 +103,7 @@ def test_files_that_no_log_knows_are_asked_for_their_rows(
     assert "│ no files" in hivesink(capsys, "show", table).out
 
 
-def test_the_page_holds_everything_escaped_and_nothing_from_elsewhere(
-    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_holds_everything_escaped_and_nothing_from_elsewhere(uri: str, tmp_path: Path, capsys: Capsys) -> None:
     file = tmp_path / "page.html"
     with closing(Daily(daily.create(uri, tmp_path, AT_ONCE), uri)) as writer:
         writer.read(HOSTILE, "\u202eturned \u009b31m", 1, 3, mark=2)

@@ -21,7 +21,7 @@ from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import root_folder
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.tables.opened import open_table
-from tests.cli.site import Ingest, changed, hivesink
+from tests.cli.site import Capsys, Ingest, changed, hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def _open_epoch(ingest: Ingest) -> int:
     return done.epoch
 
 
-def test_a_table_that_nobody_has_written_to(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_that_nobody_has_written_to(table: str, capsys: Capsys) -> None:
     assert "no writer has written to it yet" in hivesink(capsys, "status", table).out
     assert hivesink(capsys, "show", table).out.splitlines()[1] == "it has no partitions yet"
     assert hivesink(capsys, "status", table, "--json").data["writers"] == []
@@ -53,9 +53,7 @@ def test_a_table_that_nobody_has_written_to(table: str, capsys: pytest.CaptureFi
         assert hivesink(capsys, command, table).code == 0
 
 
-def test_a_table_whose_folder_is_away_with_its_logs(
-    table: str, ingest: Ingest, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_table_whose_folder_is_away_with_its_logs(table: str, ingest: Ingest, capsys: Capsys, tmp_path: Path) -> None:
     location = ingest.location
     logs = location.parent / ".hivesink"
     away = [(place, tmp_path / place.name) for place in (location, logs)]
@@ -71,7 +69,7 @@ def test_a_table_whose_folder_is_away_with_its_logs(
     assert hivesink(capsys, "verify", table).code == 0
 
 
-def test_status(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status(ingest: Ingest, table: str, capsys: Capsys) -> None:
     text = hivesink(capsys, "status", table)
     assert text.code == 0
     for shown in (
@@ -91,9 +89,7 @@ def test_status(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) 
     assert writer["unregistered"] == writer["unsettled"] == []
 
 
-def test_verify(
-    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify(ingest: Ingest, table: str, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     said = hivesink(capsys, "verify", table)
     assert (said.code, f"{table}: no errors" in said.out) == (0, True)
     assert "all epochs: read 15, written 12, rejected 0, dropped 3" in said.out
@@ -113,7 +109,7 @@ def test_verify(
     assert hivesink(capsys, "verify", table, "--quick").code == 0
 
 
-def test_recover_finishes_what_was_decided(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recover_finishes_what_was_decided(ingest: Ingest, table: str, capsys: Capsys) -> None:
     head = _open_epoch(ingest)
     status = hivesink(capsys, "status", table, "--json").data["writers"][0]
     assert status["unsettled"] == [head]
@@ -135,9 +131,7 @@ def test_recover_finishes_what_was_decided(ingest: Ingest, table: str, capsys: p
     assert "nothing to recover" in hivesink(capsys, "recover", table, "--dry-run").out
 
 
-def test_recover_ends_an_epoch_with_the_settings_of_its_job(
-    uri: str, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_recover_ends_an_epoch_with_the_settings_of_its_job(uri: str, table: str, capsys: Capsys) -> None:
     own = {
         "sink.file.permission": "640",
         "sink.partition-commit.policy.kind": "metastore,success-file",
@@ -154,7 +148,7 @@ def test_recover_ends_an_epoch_with_the_settings_of_its_job(
     ingest.close()
 
 
-def test_dead_letters_that_wait_get_their_table_back(uri: str, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dead_letters_that_wait_get_their_table_back(uri: str, table: str, capsys: Capsys) -> None:
     with closing(Ingest(table, uri, options={"sink.on-bad-record": "dead-letter"})) as writer:
         writer.commit()
         _open_epoch(writer)
@@ -173,7 +167,7 @@ def test_dead_letters_that_wait_get_their_table_back(uri: str, table: str, capsy
 
 
 def test_a_column_more_in_the_table_of_dead_letters_is_null_and_one_less_is_refused(
-    uri: str, table: str, capsys: pytest.CaptureFixture[str]
+    uri: str, table: str, capsys: Capsys
 ) -> None:
     options, rejected = {"sink.on-bad-record": "dead-letter"}, TableName.parse(table).rejected
     Ingest(table, uri, options=options).close()
@@ -194,7 +188,7 @@ def test_a_column_more_in_the_table_of_dead_letters_is_null_and_one_less_is_refu
 
 
 def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
-    ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ingest: Ingest, table: str, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = _open_epoch(ingest)
     part = _part(ingest, head)
@@ -221,7 +215,7 @@ def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     assert "nothing is lost" in hivesink(capsys, "recover", table, "--forget", "all").out
 
 
-def test_clean_removes_leftovers_and_only_those(ingest: Ingest, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_removes_leftovers_and_only_those(ingest: Ingest, table: str, capsys: Capsys) -> None:
     part = _local(_part(ingest, 2).target)
     leftover = ingest.location / "dt=2099-01-01" / f".{part.name}.inprogress"
     leftover.parent.mkdir()
@@ -250,7 +244,7 @@ class Answer:
 
 
 def test_status_while_the_metastore_is_away_says_what_the_logs_know(
-    ddl: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ddl: Path, capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with EmbeddedMetastore(tmp_path / "away", tmp_path / "warehouse", durable=False) as server:
         monkeypatch.setenv("HIVESINK_METASTORE", server.uri)
@@ -284,9 +278,7 @@ def test_a_log_is_on_hdfs_only_beside_a_table_on_hdfs(table: str, uri: str) -> N
         assert told in str(refused.value)
 
 
-def test_a_log_may_be_on_another_disk_than_its_table(
-    table: str, uri: str, capsys: pytest.CaptureFixture[str], shared_memory: Path
-) -> None:
+def test_a_log_may_be_on_another_disk_than_its_table(table: str, uri: str, capsys: Capsys, shared_memory: Path) -> None:
     options = {"sink.log-location": str(shared_memory), "sink.rolling-policy.on-epoch": "false"}
     with closing(Ingest(table, uri, options=options)) as ingest:
         assert ingest.log.stat().st_dev != ingest.location.parent.stat().st_dev

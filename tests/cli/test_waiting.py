@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.table import TableName, field_ids
-from tests.cli.site import Ingest, changed, hivesink
+from tests.cli.site import Capsys, Ingest, changed, hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,9 +48,7 @@ def segments(ingest: Ingest) -> list[str]:
     return [path.name for path in (ingest.log / "segments").glob("*")]
 
 
-def test_every_command_says_what_waits_and_recover_publishes_it(
-    waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_says_what_waits_and_recover_publishes_it(waiting: Ingest, table: str, capsys: Capsys) -> None:
     assert "rows 12, bytes " in hivesink(capsys, "status", table).out
     (writer,) = hivesink(capsys, "status", table, "--json").data["writers"]
     assert (writer["waiting"]["rows"], writer["waiting"]["buckets"]) == (12, 2)
@@ -73,7 +71,7 @@ def test_every_command_says_what_waits_and_recover_publishes_it(
 
 
 def test_a_segment_that_is_lost_holds_back_its_own_rows_until_they_are_given_up(
-    waiting: Ingest, table: str, capsys: pytest.CaptureFixture[str]
+    waiting: Ingest, table: str, capsys: Capsys
 ) -> None:
     lost = min((waiting.log / "segments").glob("1-*"))
     lost.unlink()
@@ -95,9 +93,7 @@ def test_a_segment_that_is_lost_holds_back_its_own_rows_until_they_are_given_up(
     assert segments(waiting) == []
 
 
-def test_a_writer_that_is_refused_stops_no_other(
-    waiting: Ingest, table: str, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_writer_that_is_refused_stops_no_other(waiting: Ingest, table: str, uri: str, capsys: Capsys) -> None:
     backup = waiting.log.with_name("backup")
     shutil.copytree(waiting.log, backup)
     waiting.committer.finish()
@@ -125,7 +121,7 @@ def test_wait_goes_on_though_nobody_reads_what_it_says(waiting: Ingest, table: s
 
 
 def test_the_users_own_rolling_class_need_not_be_importable_to_look(
-    table: str, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    table: str, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
 ) -> None:
     code = "class Own:\n    def __init__(self, *_): ...\n    def should_roll(self, *_): return False\n"
     (tmp_path / "rollsown.py").write_text(code)
