@@ -95,14 +95,11 @@ def test_the_code_of_each_error(error: Exception, code: int, told: str) -> None:
     assert "\n" not in str(failure)
 
 
-def test_wrong_usage_outside_of_a_job() -> None:
-    assert code_of(WrongUsage(("no such option",))) == 2
-
-
 def test_the_sinks_error_is_found_behind_the_jobs_own() -> None:
     error = RuntimeError("wrapped")
     error.__cause__ = EpochTaken("/log", 7)
     assert translate(error, JOB) == (error.__cause__, 65)
+    assert code_of(WrongUsage(("no such option",))) == 2
 
 
 def test_after_the_end_was_asked_for_a_cut_off_batch_is_no_bug() -> None:
@@ -160,9 +157,7 @@ def test_a_context_that_spark_has_ended_may_be_up_again(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("text", "short"),
     [
-        (AWAY, "java.net.ConnectException: Connection refused"),
         (IN_A_TASK.format("x.Bad: no. Why? SQLSTATE: 1"), "x.Bad: no."),
-        (OF_A_WORKER, "ValueError: no such shop: 7."),
         ("plain words (3.5 s). More", "plain words (3.5 s)."),
         ("[A.B] Said it. SQLSTATE: 42K03", "[A.B] Said it."),
         ("", "(no message)"),

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,6 @@ import pytest
 from tests.cli.site import Capsys, hivesink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.cli.site import Said
 
 pytestmark = pytest.mark.spark
@@ -263,52 +260,18 @@ def test_query_by_spark(table: str, tmp_path: Path, java_home: str) -> None:
 
 
 def test_query_through_hiveserver2(table: str, thrift_server: tuple[str, int], capsys: Capsys) -> None:
-    where = ["--hiveserver2", f"{thrift_server[0]}:{thrift_server[1]}", "--auth", "NOSASL"]
-    said = hivesink(capsys, "query", f"SELECT count(*) AS n FROM {table}", *where, "--json")
-    assert said.code == 0, said.err
+    def ask(sql: str, *options: str) -> Said:
+        where = ("--hiveserver2", f"{thrift_server[0]}:{thrift_server[1]}", "--auth", "NOSASL")
+        return hivesink(capsys, "query", sql, *where, *options)
+
+    said = ask(f"SELECT count(*) AS n FROM {table}", "--json")
     assert said.data == {"columns": ["n"], "rows": [[0]], "more": False, "engine": "hiveserver2"}
-    said = hivesink(capsys, "query", "SELECT map(1, array(DATE '2024-01-02')) AS m", *where)
-    assert "datetime" not in said.out
-    assert "2024-01-02" in said.out
+    dates = ask("SELECT map(1, array(DATE '2024-01-02')) AS m").out
+    assert ("datetime" in dates, "2024-01-02" in dates) == (False, True)
     cells = "CAST(0 AS DECIMAL(10, 8)), CAST(1.4E-45 AS FLOAT), named_struct('a', 1)"
-    said = hivesink(capsys, "query", f"SELECT inline(array(struct({cells}))) AS (zero, f, s)", *where)
+    said = ask(f"SELECT inline(array(struct({cells}))) AS (zero, f, s)")
     assert '0.00000000 │ 1e-45 │ {"a":1}' in said.out
-    said = hivesink(capsys, "query", "SELECT explode(sequence(1, 5)) AS n", *where, "--limit", "2")
-    assert "only the first 2 rows" in said.out
-    said = hivesink(capsys, "query", "SELEC 1", *where)
-    assert (said.code, "SELEC" in said.error) == (65, True)
-    said = hivesink(capsys, "query", "SELECT nothing FROM nowhere.at_all", *where)
-    assert said.code == 65
-    assert "nowhere" in said.error
-
-
-@pytest.mark.long
-def test_ctrl_c_of_a_statement_in_spark_ends_it_in_silence_with_its_jvm(uri: str) -> None:
-    # What runs in the background may ignore it.
-    heard = ["env", "--default-signal=INT", sys.executable]
-    command = [*heard, "-m", "hivesink.cli", "query", "--engine", "spark", "SELECT 1", "--metastore", uri]
-    asked = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    with asked:
-        while not (jvms := list(_jvms(asked.pid))):
-            time.sleep(0.01)
-        try:
-            os.killpg(asked.pid, signal.SIGINT)
-            said = asked.communicate(timeout=60)[1]
-            assert psutil.wait_procs(jvms, timeout=60)[1] == []
-        finally:
-            asked.kill()
-            for jvm in jvms:
-                with suppress(psutil.NoSuchProcess):
-                    jvm.kill()
-    # The tests' own Java options are told by Java.
-    assert [line for line in said.splitlines() if "JDK_JAVA_OPTIONS" not in line] == []
-    assert asked.returncode in {130, -signal.SIGINT}
-
-
-def _jvms(process: int) -> Iterator[psutil.Process]:
-    for one in psutil.Process(process).children(recursive=True):
-        with suppress(psutil.Error):
-            if "pyspark-shell" in one.cmdline():
-                yield one
+    assert "only the first 2 rows" in ask("SELECT explode(sequence(1, 5)) AS n", "--limit", "2").out
+    for sql, told in (("SELEC 1", "SELEC"), ("SELECT nothing FROM nowhere.at_all", "nowhere")):
+        said = ask(sql)
+        assert (said.code, told in said.error) == (65, True)

@@ -49,18 +49,6 @@ def test_a_terminal_has_a_live_line_below_what_the_job_prints(tmp_path: Path) ->
     assert "\x1b[?25h" in said.rpartition("\x1b[?25l")[2]
 
 
-def test_a_terminal_says_from_the_first_second_that_spark_is_starting(tmp_path: Path) -> None:
-    # The second look comes once the first one is drawn.
-    starts = """
-import time
-from hivesink.cli import job as screen
-looks = []
-screen.progress_of_all = lambda: looks.append(1) or {}
-while len(looks) < 2: time.sleep(0.01)
-"""
-    assert "Spark is starting (" in _in_terminal(tmp_path, job=starts, NO_COLOR="")
-
-
 def test_what_is_awaited_before_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkContext, "_active_spark_context", object())
     monkeypatch.setattr(screen, "progress_of_all", dict)

@@ -6,7 +6,6 @@ import re
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -24,8 +23,6 @@ from hivesink.tables.opened import open_table
 from tests.cli.site import Capsys, Ingest, changed, hivesink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hivesink.core.manifest import PartEntry
 
 
@@ -276,22 +273,3 @@ def test_a_log_is_on_hdfs_only_beside_a_table_on_hdfs(table: str, uri: str) -> N
             root_folder(there, place)
         told = f"sink.log-location = '{place}': the log {at} and the table at {there.location} are on different file"
         assert told in str(refused.value)
-
-
-def test_a_log_may_be_on_another_disk_than_its_table(table: str, uri: str, capsys: Capsys, shared_memory: Path) -> None:
-    options = {"sink.log-location": str(shared_memory), "sink.rolling-policy.on-epoch": "false"}
-    with closing(Ingest(table, uri, options=options)) as ingest:
-        assert ingest.log.stat().st_dev != ingest.location.parent.stat().st_dev
-        ingest.commit()
-        ingest.committer.finish()
-    for command in ("recover", "verify", "clean"):
-        assert hivesink(capsys, command, table).code == 0
-
-
-@pytest.fixture
-def shared_memory(tmp_path: Path) -> Iterator[Path]:
-    """A folder on another file system than `tmp_path`."""
-    if not Path("/dev/shm").is_dir() or Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:  # noqa: S108
-        pytest.skip("needs /dev/shm as a second file system")
-    with TemporaryDirectory(dir="/dev/shm") as folder:
-        yield Path(folder)
