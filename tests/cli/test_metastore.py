@@ -44,7 +44,7 @@ def test_plan_then_apply_then_nothing_then_a_difference(uri: str, ddl: Path, cap
     ddl.write_text(ddl.read_text().replace("id BIGINT", "id INT"))
     for command in ("plan", "apply"):
         said = hivesink(capsys, "ddl", command, ddl)
-        assert (said.code, said.error.endswith(".events: column id is bigint, the DDL says int")) == (65, True)
+        assert (said.code, ".events: column id is bigint, the DDL says int" in said.error) == (65, True)
 
 
 def test_a_class_of_ones_own_is_looked_for_where_jobs_are(
