@@ -6,8 +6,6 @@ import signal
 import sys
 from typing import NoReturn
 
-_PR_SET_PDEATHSIG = 1
-
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command line, that of this process by default, and exit with its code."""
@@ -34,8 +32,8 @@ def child() -> None:
     if sys.platform == "linux":
         import ctypes
 
-        # When `hivesink run` dies, even by SIGKILL, the system sends SIGTERM.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        # PR_SET_PDEATHSIG: when `hivesink run` dies, even by SIGKILL, the system sends SIGTERM.
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
     from hivesink.cli.codes import Leaving
 
     leaving = Leaving()

@@ -89,7 +89,7 @@ _SHARED = """
     --dry-run: Only show what would be done.
     --yes: Don't ask for confirmation.
 """
-_OPTION = re.compile(r"^    (--([a-z0-9-]+))(?: (\S+))?: (.+(?:\n     +.+)*)\n", re.MULTILINE)
+_OPTION = re.compile(r"^    (--[a-z0-9-]+)(?: (\S+))?: (.+(?:\n     +.+)*)\n", re.MULTILINE)
 
 
 def command(body: Callable[..., None]) -> Callable[..., None]:
@@ -100,7 +100,7 @@ def command(body: Callable[..., None]) -> Callable[..., None]:
     1, or 0 where that is the default.
     """
     keyword, text = Parameter.KEYWORD_ONLY, body.__doc__ or ""
-    options = {found[2].replace("-", "_"): found for found in _OPTION.finditer(_SHARED + text)}
+    told = {flag: (metavar, words) for flag, metavar, words in _OPTION.findall(_SHARED + text)}
     arguments = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
     opens = bool(arguments) and arguments[0].name == "opened"
     if opens:
@@ -108,11 +108,13 @@ def command(body: Callable[..., None]) -> Callable[..., None]:
         arguments.append(Parameter("metastore", keyword, default=None, annotation=Metastore))
     arguments += (Parameter(name, keyword, default=False, annotation=bool) for name in ("json", "debug"))
     for place, argument in enumerate(arguments):
-        kind, found = argument.annotation, options.get(argument.name.rstrip("_"))
-        if found and get_origin(kind) is not Annotated:
+        kind, flag = argument.annotation, f"--{argument.name.rstrip('_').replace('_', '-')}"
+        if get_origin(kind) is not Annotated:
+            # Python without docstrings (-OO) has the options all the same.
+            metavar, words = told.get(flag, ("", ""))
             least = int(bool(argument.default)) if kind in {int, int | None} else None
-            told = typer.Option(found[1], metavar=found[3], help=" ".join(found[4].split()), min=least)
-            kind = Annotated[kind, told]
+            option = typer.Option(flag, metavar=metavar or None, help=" ".join(words.split()), min=least)
+            kind = Annotated[kind, option]
         arguments[place] = argument.replace(kind=keyword, annotation=kind)
 
     def run(*, json: bool, debug: bool, **values: Any) -> None:
