@@ -231,29 +231,19 @@ def test_query_by_spark(table: str, tmp_path: Path, java_home: str) -> None:
     command = [sys.executable, "-c", SEVERAL, *map(json.dumps, statements)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     _, answer, *_ = done.stdout.split("---- 0\n")
-    assert json.loads(answer) == {
-        "columns": ["n", "z", "s"],
-        "rows": [[0, "UTC", [{"a": 1, "m": {"k": {"b": 2}}}]]],
-        "more": False,
-        "engine": "spark",
-    }
+    rows = [[0, "UTC", [{"a": 1, "m": {"k": {"b": 2}}}]]]
+    assert json.loads(answer) == {"columns": ["n", "z", "s"], "rows": rows, "more": False, "engine": "spark"}
     copied, said, failed = done.stderr.split("---- 0\n")
     assert "duckdb doesn't answer this, and Spark starts: it isn't a SELECT" in copied
     assert said == "engine: spark\n"
     # Spark 4 starts a Python to look for data sources, and kills it at the session's end while it may still answer.
     failed = re.sub(r"Traceback \(most recent call last\):\n(  .*\n)+BrokenPipeError: .*\n", "", failed)
     # One line each, also of what fails in a task.
-    begin, json_begin = (
-        "hivesink: the query failed: ",
-        '{"error": {"type": "QueryFailed", "code": "HS089", "message": "the query failed: ',
-    )
-    for line, begins, cause in zip(
-        failed.replace("---- 65\n", "").splitlines(),
-        (begin, json_begin, begin),
-        ("Exception: [TABLE_OR_VIEW_NOT_FOUND]", "Exception: [CAST_INVALID_INPUT]", "NumberFormatException: "),
-        strict=True,
-    ):
-        assert line.startswith(begins), failed
+    begins = 2 * ["hivesink: the query failed: "]
+    begins.insert(1, '{"error": {"type": "QueryFailed", "code": "HS089", "message": "the query failed: ')
+    causes = ("Exception: [TABLE_OR_VIEW_NOT_FOUND]", "Exception: [CAST_INVALID_INPUT]", "NumberFormatException: ")
+    for line, begin, cause in zip(failed.replace("---- 65\n", "").splitlines(), begins, causes, strict=True):
+        assert line.startswith(begin), failed
         assert cause in line, failed
     # Hive's client makes one for each session.
     assert not [*tmp_path.glob("*_resources")]
