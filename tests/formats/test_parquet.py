@@ -69,11 +69,6 @@ def leaves(stream: io.BytesIO) -> dict[str, str]:
     return {schema.column(place).path: schema.column(place).physical_type for place in range(len(schema))}
 
 
-def test_what_is_written_reads_back() -> None:
-    table = rows(ROW, NULLS)
-    assert pq.read_table(written(table), coerce_int96_timestamp_unit="us").equals(table)
-
-
 def test_physical_types_that_hive_2_reads() -> None:
     """INT64 timestamps and integer decimals make its reader throw."""
     assert leaves(written(rows(ROW))) == {

@@ -1,4 +1,4 @@
-"""A metastore that goes away and comes back, and replies that get lost."""
+"""A metastore that goes away and comes back, replies that get lost, logins."""
 
 from __future__ import annotations
 
@@ -29,19 +29,16 @@ from hivesink.errors import (
     Unsupported,
 )
 from hivesink.metastore import catalog, connect
-from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_calls import newest
 from hivesink.metastore.thrift_connection import Connection, MetastoreLogin
-from hivesink.ports import LiveTable
 from tests.metastore.live import OverThrift, declared, dt, metastore_of, new
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from typing_extensions import Self
-
     from hivesink.embedded.metastore import EmbeddedMetastore
+    from hivesink.ports import LiveTable, Metastore
 
 DT = Column("dt", Primitive.STRING)
 
@@ -50,6 +47,107 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+class Listening:
+    """A server at `port` that calls `serve` for each client."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self.uri = f"thrift://localhost:{self.port}"
+        self.clients: list[socket.socket] = []
+        self.thread = threading.Thread(target=self._accept, daemon=True)
+        self.thread.start()
+
+    def die(self) -> None:
+        """Take no new connections, and end those that are there."""
+        # A mere close leaves the thread in accept() to take one more.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for client in self.clients:
+            if client.fileno() >= 0:
+                client.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.clients.append(client)
+            threading.Thread(target=self._begin, args=(client,), daemon=True).start()
+
+    def _begin(self, client: socket.socket) -> None:
+        with client:
+            self.serve(client)
+
+    def serve(self, client: socket.socket) -> None:
+        raise NotImplementedError
+
+
+class Proxy(Listening):
+    """Passes bytes on to a real metastore; `cut` ends the connection when a request with that text was passed.
+
+    The metastore still gets the request and does it: the reply is what is lost.
+    """
+
+    def __init__(self, metastore: EmbeddedMetastore) -> None:
+        self._target = metastore.port
+        self.cut: bytes | None = None
+        self.seen: list[bytes] = []
+        super().__init__()
+
+    def serve(self, client: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", self._target or 0)) as server:
+            while request := client.recv(1 << 20):
+                self.seen.append(request)
+                server.sendall(request)
+                reply = server.recv(1 << 20)
+                if self.cut is not None and self.cut in request:
+                    self.cut = None
+                    return
+                client.sendall(reply)
+
+
+class Answering(Listening):
+    """Sends `reply` to whoever says anything."""
+
+    def __init__(self, reply: bytes) -> None:
+        self._reply = reply
+        super().__init__()
+
+    def serve(self, client: socket.socket) -> None:
+        client.recv(1 << 20)
+        client.sendall(self._reply)
+
+
+@pytest.fixture
+def over(metastore: EmbeddedMetastore) -> Iterator[OverThrift]:
+    server = OverThrift(metastore.uri)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def live(over: OverThrift, tmp_path: Path) -> LiveTable:
+    spec = declared(tmp_path, DT)
+    over.create(spec)
+    return over.connect().table(spec.name)
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[str], Metastore]]:
+    """Registrars, by their addresses."""
+    made: list[Metastore] = []
+
+    def make(uri: str) -> Metastore:
+        made.append(connect("thrift", uri))
+        return made[-1]
+
+    yield make
+    for registrar in made:
+        registrar.close()
 
 
 def test_addresses() -> None:
@@ -74,28 +172,22 @@ def test_nobody_there_is_one_line_without_secrets(caplog: pytest.LogCaptureFixtu
     assert "Traceback" not in caplog.text
 
 
-def test_the_first_that_answers_is_taken(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
-    over = OverThrift(metastore.uri)
-    spec = declared(tmp_path, DT)
-    over.create(spec)
-    registrar = connect("thrift", f"thrift://127.0.0.1:{free_port()},{metastore.uri}")
-    live = registrar.table(spec.name)
+def test_the_first_that_answers_is_taken(
+    metastore: EmbeddedMetastore, live: LiveTable, opened: Callable[[str], Metastore]
+) -> None:
+    registrar = opened(f"thrift://127.0.0.1:{free_port()},{metastore.uri}")
     registrar.add(live, [new(live, dt(1))])
-    assert list(registrar.lookup(live, [dt(1)])) == [dt(1)]
-    registrar.close()
-    assert list(registrar.lookup(live, [dt(1)])) == [dt(1)]
-    registrar.close()
-    over.close()
+    for _ in range(2):
+        assert list(registrar.lookup(live, [dt(1)])) == [dt(1)]
+        registrar.close()
 
 
-def test_one_that_dies_between_calls_is_replaced_by_the_next(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
-    assert metastore.port is not None
-    first, second = Proxy(metastore.port), Proxy(metastore.port)
-    over = OverThrift(metastore.uri)
-    spec = declared(tmp_path, DT)
-    over.create(spec)
-    registrar = connect("thrift", f"thrift://127.0.0.1:{first.port},thrift://127.0.0.1:{second.port}")
-    live = registrar.table(spec.name)
+def test_one_that_dies_between_calls_is_replaced_by_the_next(
+    metastore: EmbeddedMetastore, live: LiveTable, opened: Callable[[str], Metastore]
+) -> None:
+    first, second = Proxy(metastore), Proxy(metastore)
+    registrar = opened(f"{first.uri},{second.uri}")
+    registrar.table(live.spec.name)
     assert not second.seen
     first.die()
     registrar.add(live, [new(live, dt(1))])  # a change: the death is seen before anything is sent
@@ -103,72 +195,14 @@ def test_one_that_dies_between_calls_is_replaced_by_the_next(metastore: Embedded
     second.die()
     with pytest.raises(MetastoreUnreachable, match=rf"{first.port}.*{second.port}"):
         registrar.lookup(live, [dt(1)])
-    registrar.close()
-    over.close()
 
 
-class Proxy:
-    """Passes bytes on to a real metastore; `cut` ends the connection when a request with that text was passed.
-
-    The metastore still gets the request and does it: the reply is what is lost.
-    """
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        self.cut: bytes | None = None
-        self.seen: list[bytes] = []
-        self._clients: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-
-    def die(self) -> None:
-        """Take no new connections, and end those that are there."""
-        # A mere close leaves the thread in accept() to take one more.
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for client in self._clients:
-            client.shutdown(socket.SHUT_RDWR)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            self._clients.append(client)
-            server = socket.create_connection(("127.0.0.1", self._target))
-            threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
-
-    def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        with client, server:
-            while request := client.recv(1 << 20):
-                self.seen.append(request)
-                server.sendall(request)
-                reply = server.recv(1 << 20)
-                if self.cut is not None and self.cut in request:
-                    self.cut = None
-                    return
-                client.sendall(reply)
-
-
-@pytest.fixture
-def proxy(metastore: EmbeddedMetastore) -> Iterator[Proxy]:
-    assert metastore.port is not None
-    between = Proxy(metastore.port)
-    yield between
-    between.close()
-
-
-def test_a_lost_reply(metastore: EmbeddedMetastore, proxy: Proxy, tmp_path: Path) -> None:
-    over = OverThrift(metastore.uri)
-    spec = declared(tmp_path, DT)
-    over.create(spec)
-    registrar = ThriftMetastore(Connection(f"thrift://127.0.0.1:{proxy.port}"))
-    live = registrar.table(spec.name)
+def test_a_lost_reply(
+    metastore: EmbeddedMetastore, over: OverThrift, live: LiveTable, opened: Callable[[str], Metastore]
+) -> None:
+    proxy = Proxy(metastore)
+    registrar = opened(proxy.uri)
+    registrar.table(live.spec.name)
 
     proxy.cut = b"get_partitions_by_names"
     assert registrar.lookup(live, [dt(1)]) == {}  # a read is asked again
@@ -185,57 +219,26 @@ def test_a_lost_reply(metastore: EmbeddedMetastore, proxy: Proxy, tmp_path: Path
     with pytest.raises(RegistrationUnknown):
         registrar.clear_accurate(live, [dt(1)])
     assert not registrar.lookup(live, [dt(1)])[dt(1)].accurate
-    registrar.close()
-    over.close()
+    proxy.die()
 
 
-def test_an_interrupted_question_leaves_no_reply_behind(metastore: EmbeddedMetastore) -> None:
-    connection = Connection(metastore.uri)
-
+def test_an_interrupted_question_leaves_no_reply_behind(over: OverThrift) -> None:
     def interrupted(client: Any) -> None:
         client.send_get_all_databases()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        connection.read(interrupted)
-    assert connection.read(lambda client: client.get_database("default").name) == "default"
-    connection.close()
+        over.raw.read(interrupted)
+    assert over.raw.read(lambda client: client.get_database("default").name) == "default"
 
 
-def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
+def test_a_server_that_hangs_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        connection = Connection(
-            f"thrift://127.0.0.1:{silent.getsockname()[1]}", {"metastore.client.socket.timeout": "50ms"}
-        )
+        uri = f"thrift://127.0.0.1:{silent.getsockname()[1]}"
+        connection = Connection(uri, {"metastore.client.socket.timeout": "50ms"})
         with pytest.raises(MetastoreUnreachable, match=r"(?i)time"):
-            ThriftMetastore(connection).table(declared(tmp_path, DT).name)
+            connection.read(lambda client: client.get_all_databases())
         connection.close()
-
-
-class Answering:
-    """A server that sends `reply` to whoever says anything."""
-
-    def __init__(self, reply: bytes) -> None:
-        self._reply = reply
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.uri = f"thrift://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            with client:
-                client.recv(1 << 20)
-                client.sendall(self._reply)
 
 
 @pytest.mark.parametrize(
@@ -248,16 +251,16 @@ class Answering:
     ],
 )
 def test_what_is_no_metastore_is_said_to_be_none(reply: bytes, tmp_path: Path) -> None:
-    with Answering(reply) as server:
-        registrar = connect("thrift", server.uri)
-        with pytest.raises(MetastoreNotUnderstood, match=rf"{server.uri}.*sasl\.enabled") as caught:
-            registrar.table(declared(tmp_path, DT).name)
-        assert not caught.value.retryable
-        # Another address may answer later.
-        registrar = connect("thrift", f"thrift://127.0.0.1:{free_port()},{server.uri}")
-        with pytest.raises(MetastoreUnreachable) as unreachable:
-            registrar.table(declared(tmp_path, DT).name)
-        assert unreachable.value.retryable
+    server = Answering(reply)
+    name = declared(tmp_path, DT).name
+    with pytest.raises(MetastoreNotUnderstood, match=rf"{server.uri}.*sasl\.enabled") as caught:
+        connect("thrift", server.uri).table(name)
+    assert not caught.value.retryable
+    # Another address may answer later.
+    with pytest.raises(MetastoreUnreachable) as unreachable:
+        connect("thrift", f"thrift://127.0.0.1:{free_port()},{server.uri}").table(name)
+    assert unreachable.value.retryable
+    server.die()
 
 
 def test_a_metastore_of_an_unknown_version(tmp_path: Path) -> None:
@@ -270,24 +273,21 @@ def test_a_metastore_of_an_unknown_version(tmp_path: Path) -> None:
     port = socket_.handle.getsockname()[1]
     server = TSimpleServer(processor, socket_, TBufferedTransportFactory(), TBinaryProtocolFactory())
     threading.Thread(target=server.serve, daemon=True).start()
-    live = LiveTable(declared(tmp_path, DT), "file:/nowhere")
-    registrar = connect("thrift", f"thrift://127.0.0.1:{port}")
+    spec = declared(tmp_path, DT)
+    registrar, tables = connect("thrift", f"thrift://127.0.0.1:{port}"), catalog(f"thrift://127.0.0.1:{port}")
     with pytest.raises(MetastoreNotUnderstood, match=rf":{port} .*get_table.*2\.3 to 4\.0"):
-        registrar.table(live.spec.name)
-    tables = catalog(f"thrift://127.0.0.1:{port}")
+        registrar.table(spec.name)
     registrar.close()
     with pytest.raises(MetastoreNotUnderstood, match="create_table"):
-        tables.create(live.spec)
+        tables.create(spec)
     tables.close()
 
 
-def test_an_error_of_the_metastores_own_is_worth_a_retry(metastore: EmbeddedMetastore) -> None:
-    connection = Connection(metastore.uri)
-    with pytest.raises(MetastoreUnreachable, match=metastore.uri) as caught:
-        connection.read(lambda client: client.get_partitions_by_names(None, None, []))
+def test_an_error_of_the_metastores_own_is_worth_a_retry(over: OverThrift) -> None:
+    with pytest.raises(MetastoreUnreachable, match=over.uri) as caught:
+        over.raw.read(lambda client: client.get_partitions_by_names(None, None, []))
     assert caught.value.retryable
     assert "\n" not in str(caught.value)
-    connection.close()
 
 
 @pytest.mark.parametrize("version", ["2.3", "4.0.1"])
@@ -322,15 +322,6 @@ START, OK, BAD, COMPLETE = 1, 2, 3, 5
         ({"hive.metastore.client.socket.timeout": "1500ms"}, MetastoreLogin(timeout=1.5)),
         (KERBEROS, MetastoreLogin("hms/_HOST@EXAMPLE.COM")),
         ({name.removeprefix("hive."): value for name, value in KERBEROS.items()}, MetastoreLogin.of(KERBEROS)),
-    ],
-)
-def test_the_sites_words(hive: Mapping[str, str], login: MetastoreLogin) -> None:
-    assert MetastoreLogin.of(hive) == login
-
-
-@pytest.mark.parametrize(
-    ("hive", "error"),
-    [
         ({"hive.metastore.client.socket.timeout": "soon"}, InvalidOption),
         ({"hive.metastore.client.socket.timeout": "0"}, InvalidOption),
         ({"hive.metastore.sasl.enabled": "true"}, InvalidOption),
@@ -340,17 +331,20 @@ def test_the_sites_words(hive: Mapping[str, str], login: MetastoreLogin) -> None
         ({"metastore.client.auth.mode": "JWT"}, Unsupported),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_name(hive: Mapping[str, str], error: type[Exception]) -> None:
-    with pytest.raises(error, match=r"hive\.metastore\."):
-        connect("thrift", "thrift://127.0.0.1:1", Site(hive=hive))
+def test_the_sites_words(hive: Mapping[str, str], login: MetastoreLogin | type[Exception]) -> None:
+    if isinstance(login, MetastoreLogin):
+        assert MetastoreLogin.of(hive) == login
+    else:
+        with pytest.raises(login, match=r"hive\.metastore\."):
+            connect("thrift", "thrift://127.0.0.1:1", Site(hive=hive))
 
 
 def test_kerberos_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mechanisms, "have_kerberos", False)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        registrar = Connection(f"thrift://127.0.0.1:{listening.getsockname()[1]}", KERBEROS)
-        with pytest.raises(InvalidOption, match="pip install kerberos"):
-            registrar.read(lambda client: client.get_all_databases())
+    server = Answering(b"")
+    with pytest.raises(InvalidOption, match="pip install kerberos"):
+        Connection(server.uri, KERBEROS).read(lambda client: client.get_all_databases())
+    server.die()
 
 
 class Tickets:
@@ -390,21 +384,18 @@ def tickets(monkeypatch: pytest.MonkeyPatch) -> Tickets:
     return library
 
 
-class Negotiating:
+class Negotiating(Listening):
     """The server's side of Thrift's SASL: it answers each message by the next of `replies`, then one call."""
 
     def __init__(self, *replies: tuple[int, bytes]) -> None:
         self.heard: list[tuple[int, bytes]] = []
         self.call = b""
+        self.done = threading.Event()
         self._replies = replies
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.uri = f"thrift://localhost:{self._listener.getsockname()[1]}"
-        self.thread = threading.Thread(target=self._serve, daemon=True)
-        self.thread.start()
+        super().__init__()
 
-    def _serve(self) -> None:
-        client, _ = self._listener.accept()
-        with client, self._listener, client.makefile("rb") as stream:
+    def serve(self, client: socket.socket) -> None:
+        with client.makefile("rb") as stream:
 
             def hear() -> None:
                 status, length = struct.unpack(">BI", stream.read(5))
@@ -417,17 +408,14 @@ class Negotiating:
             if self._replies[-1][0] == COMPLETE:
                 (length,) = struct.unpack(">I", stream.read(4))
                 self.call = stream.read(length)
-                reply = _databases()
+                buffer = TMemoryBuffer()
+                protocol = TBinaryProtocol(buffer)
+                protocol.writeMessageBegin("get_all_databases", TMessageType.REPLY, 0)
+                ThriftHiveMetastore.get_all_databases_result(success=["default"]).write(protocol)
+                protocol.writeMessageEnd()
+                reply = bytes(buffer.getvalue())
                 client.sendall(struct.pack(">I", len(reply)) + reply)
-
-
-def _databases() -> bytes:
-    buffer = TMemoryBuffer()
-    protocol = TBinaryProtocol(buffer)
-    protocol.writeMessageBegin("get_all_databases", TMessageType.REPLY, 0)
-    ThriftHiveMetastore.get_all_databases_result(success=["default"]).write(protocol)
-    protocol.writeMessageEnd()
-    return bytes(buffer.getvalue())
+        self.done.set()
 
 
 def test_the_negotiation(tickets: Tickets) -> None:
@@ -436,16 +424,12 @@ def test_the_negotiation(tickets: Tickets) -> None:
     connection = Connection(server.uri, KERBEROS)
     assert connection.read(lambda client: client.get_all_databases()) == ["default"]
     connection.close()
-    server.thread.join()
+    assert server.done.wait(60)
     assert tickets.service == "hms@localhost"
-    assert server.heard == [
-        (START, b"GSSAPI"),
-        (OK, b"ticket"),
-        (OK, b""),
-        (OK, no_layer + b"me@EXAMPLE.COM"),
-    ]
+    assert server.heard == [(START, b"GSSAPI"), (OK, b"ticket"), (OK, b""), (OK, no_layer + b"me@EXAMPLE.COM")]
     # Framed, and the first call: set_ugi is for those without Kerberos.
     assert server.call.startswith(b"\x80\x01\x00\x01\x00\x00\x00\x11get_all_databases")
+    server.die()
 
 
 def test_a_login_that_is_refused(tickets: Tickets) -> None:
@@ -454,4 +438,4 @@ def test_a_login_that_is_refused(tickets: Tickets) -> None:
     with pytest.raises(MetastoreUnreachable, match=rf"{server.uri}.*GSS initiate failed"):
         connection.read(lambda client: client.get_all_databases())
     assert tickets.service == "hms@h2"
-    server.thread.join()
+    server.die()

@@ -178,12 +178,3 @@ def test_one_name_through_a_linked_folder_is_not_a_second_name(tmp_path: Path, s
     with pytest.raises(TargetTaken):
         RenameFileStore(fs).publish(Pending(path, f"{tmp_path}/alias/{MOVED_NAME}", 4))
     assert fs.read(path) == b"rows"
-
-
-def test_a_rename_that_was_cut_short_is_finished(tmp_path: Path) -> None:
-    fs = LocalFileSystem()
-    old, new = f"{tmp_path}/a/{MOVED_NAME}", f"{tmp_path}/b/{MOVED_NAME}"
-    fs.write_new(old, b"rows")
-    fs.link(old, new)
-    RenameFileStore(fs).publish(Pending(old, new, 4))
-    assert (fs.read(old), fs.read(new)) == (None, b"rows")
