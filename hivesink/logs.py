@@ -14,7 +14,7 @@ from hivesink.storage.commit_log import FileLogRoot
 
 if TYPE_CHECKING:
     from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot
-    from hivesink.storage.fs import Files, Storage
+    from hivesink.storage.fs import Storage
 
 
 class StorageKind(NamedTuple):
@@ -56,14 +56,9 @@ def file_store(location: str, site: Site = NO_SITE, permission: int | None = Non
     return storage_of(location, site).tables(permission)
 
 
-def files_at(location: str, site: Site) -> Files:
-    """The files of logs and checkpoints at `location`. Raises InvalidOption for a storage without an adapter."""
-    return storage_of(location, site).logs()
-
-
 def log_root(folder: str, site: Site = NO_SITE) -> LogRoot:
     """The root of a table's log in `folder`. Raises InvalidOption for a storage without an adapter."""
-    return FileLogRoot(files_at(folder, site), normal(folder))
+    return FileLogRoot(storage_of(folder, site).logs(), normal(folder))
 
 
 def commit_log(folder: str, site: Site = NO_SITE) -> CommitLog:

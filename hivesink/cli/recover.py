@@ -15,7 +15,7 @@ from hivesink.cli.output import Grid, Line, Output
 from hivesink.core import actions
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption, WrongUsage, few
-from hivesink.logs import files_at
+from hivesink.logs import storage_of
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.clean import is_made_again, plan_reset, require_free, unknown_uids
 from hivesink.sink.inspect.clean import reset as reset_writers
@@ -162,7 +162,7 @@ def _rebuild(out: Output, opened: OpenedTable, writer: str | None, checkpoint: s
     logs = {opened.writers[name].log.location: last for name, last in lasts.items() if last.ref.query in queries}
     last = batch_to_rebuild(logs)
     folder = checkpoint_folder(checkpoint, opened.site)
-    rebuild(last, files_at(folder, opened.site), folder, dry_run=dry_run)
+    rebuild(last, storage_of(folder, opened.site).logs(), folder, dry_run=dry_run)
     becomes = "would be" if dry_run else "is"
     told = f"the checkpoint {folder} {becomes} rebuilt at batch {last.ref.batch} (epoch {last.epoch}); start the job"
     data = {"checkpoint": folder, "query": last.ref.query, "batch": last.ref.batch}

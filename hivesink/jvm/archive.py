@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 # What a JVM says on standard output about an archive that it can't take helps nobody.
 _SILENT = "-Xlog:cds*=off"
@@ -68,6 +68,7 @@ def make(class_path: Sequence[Path]) -> Path:
 
 def job(folder: str, jars: Sequence[str]) -> None:
     """A job that uses what jobs use: files, a stream, Python workers, Parquet, Hive's client, classes of these jars."""
+    from py4j.protocol import Py4JJavaError
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -95,26 +96,19 @@ def job(folder: str, jars: Sequence[str]) -> None:
     spark.sql("CREATE TABLE t (id BIGINT) PARTITIONED BY (dt STRING) STORED AS PARQUET")
     spark.sql("INSERT INTO t PARTITION (dt = 'a') SELECT id FROM range(10)")
     spark.sql("SELECT dt, sum(id) FROM t GROUP BY dt").collect()
-    _load(spark, jars)
+    jvm: Any = spark._jvm  # noqa: SLF001  the only way to it
+    loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
+    for name in (name for jar in jars for name in zipfile.ZipFile(jar).namelist()):
+        if name.endswith(".class") and "-" not in name:
+            # Some are for libraries that nobody has here.
+            with suppress(Py4JJavaError):
+                jvm.java.lang.Class.forName(name.removesuffix(".class").replace("/", "."), False, loader)
     spark.stop()
     # The JVM writes the archive at its end, which is that of its input.
     gateway: Any = SparkContext._gateway  # noqa: SLF001  nobody else knows the JVM's process
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait()
-
-
-def _load(spark: SparkSession, jars: Sequence[str]) -> None:
-    from py4j.protocol import Py4JJavaError
-
-    jvm: Any = spark._jvm  # noqa: SLF001  the only way to it
-    loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
-    names = [name for jar in jars for name in zipfile.ZipFile(jar).namelist()]
-    for name in names:
-        if name.endswith(".class") and "-" not in name:
-            # Some are for libraries that nobody has here.
-            with suppress(Py4JJavaError):
-                jvm.java.lang.Class.forName(name.removesuffix(".class").replace("/", "."), False, loader)
 
 
 if __name__ == "__main__":

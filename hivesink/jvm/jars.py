@@ -6,6 +6,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha1, sha256
 from http.client import HTTPException
 from importlib.resources import files
@@ -96,26 +97,9 @@ def fetch(jars: JarSet) -> tuple[Path, ...]:
     Safe to call from several processes at once: the folder of a set appears whole or not at all.
     Raises SourceUnreachable, NotWritable.
     """
-    made_once(_folder(jars), lambda scratch: _fetch_into(scratch, jars))
-    return fetched(jars)
-
-
-def fetched(jars: JarSet) -> tuple[Path, ...]:
-    """Return the paths of these jars in the cache; none if they haven't been fetched."""
-    return tuple(sorted((cache_folder() / _folder(jars)).glob("*.jar")))
-
-
-def _folder(jars: JarSet) -> str:
-    key = sha256("\n".join(jars.coordinates).encode()).hexdigest()[:12]
-    return f"jars/{jars.name}-{key}"
-
-
-def _fetch_into(scratch: Path, jars: JarSet) -> Path:
     repository = (os.environ.get("HIVESINK_MAVEN_URL") or MAVEN_CENTRAL).rstrip("/")
-    folder = scratch / "jars"
-    folder.mkdir()
 
-    def get(coordinate: str) -> None:
+    def get(folder: Path, coordinate: str) -> None:
         group, name, version, *classifier = coordinate.split(":")
         path = f"{group.replace('.', '/')}/{name}/{version}/{'-'.join([name, version, *classifier])}.jar"
         local = Path.home() / ".m2" / "repository" / path
@@ -127,9 +111,25 @@ def _fetch_into(scratch: Path, jars: JarSet) -> Path:
             raise SourceUnreachable(msg, f"{path} can't be fetched from {repository}: {error}; {way}") from error
         (folder / local.name).write_bytes(data)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(get, jars.coordinates))
-    return folder
+    def fill(scratch: Path) -> Path:
+        folder = scratch / "jars"
+        folder.mkdir()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(partial(get, folder), jars.coordinates))
+        return folder
+
+    made_once(_folder(jars), fill)
+    return fetched(jars)
+
+
+def fetched(jars: JarSet) -> tuple[Path, ...]:
+    """Return the paths of these jars in the cache; none if they haven't been fetched."""
+    return tuple(sorted((cache_folder() / _folder(jars)).glob("*.jar")))
+
+
+def _folder(jars: JarSet) -> str:
+    key = sha256("\n".join(jars.coordinates).encode()).hexdigest()[:12]
+    return f"jars/{jars.name}-{key}"
 
 
 def _downloaded(url: str) -> bytes:

@@ -15,7 +15,7 @@ from hivesink.config.options import OnMissingFile
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, KnownTopics, Place, judge, read_before
 from hivesink.core.offsets import span
 from hivesink.core.table import quoted
-from hivesink.logs import files_at
+from hivesink.logs import storage_of
 from hivesink.sink.task.attempt import check_input
 from hivesink.spark import running
 from hivesink.spark.batchjobs import BatchJobs
@@ -87,7 +87,7 @@ class QueryRun:
         from pyspark.sql.types import StructType
 
         setup, spec = self.setup, self.committer.spec
-        files = Checkpoint(files_at(location, setup.site), location)
+        files = Checkpoint(storage_of(location, setup.site).logs(), location)
         self._has_watermark = running.is_marked(plan)
         # A user's own function may change a batch.
         self._comes_as_read = not self._is_plain and running.comes_as_read(plan)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from hivesink.config.site import NO_SITE
-from hivesink.logs import files_at
+from hivesink.logs import storage_of
 from tests.contracts.storages import PLACES, WITH_RENAME
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
     """A file system with rename, and a folder on it."""
     place = WITH_RENAME[request.param](request, tmp_path)
-    return cast("FileSystem", files_at(place, NO_SITE)), place
+    return cast("FileSystem", storage_of(place, NO_SITE).logs()), place
 
 
 @pytest.fixture(params=[*WITH_RENAME, "multipart"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
     """The files of any storage, and a folder there."""
     place = PLACES[request.param](request, tmp_path)
-    return files_at(place, NO_SITE), place
+    return storage_of(place, NO_SITE).logs(), place

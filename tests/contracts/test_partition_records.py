@@ -15,7 +15,7 @@ from hivesink.core.manifest_json import encode
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.records import Commit, Recorded, newest
 from hivesink.errors import HiveSinkError, LogDamaged
-from hivesink.logs import files_at
+from hivesink.logs import storage_of
 from hivesink.storage.commit_log import FileCommitLog
 from tests.contracts.manifests import AT, small
 from tests.contracts.storages import WITH_RENAME
@@ -139,7 +139,7 @@ def test_a_fault_at_every_step_of_a_merge_loses_no_record_that_a_floor_covers(
 ) -> None:
     for step in range(1, calls_of_the_story() + 1):
         root = WITH_RENAME[kind](request, tmp_path)
-        fs = cast("FileSystem", files_at(root, NO_SITE))
+        fs = cast("FileSystem", storage_of(root, NO_SITE).logs())
         folder = f"{root}/{step}{FOLDER}"
         log = begun(fs, folder)
         faulty = FaultyFileSystem(fs, Plan(step, mode))
