@@ -112,10 +112,7 @@ def running() -> MetastoreStatus:
 
 
 def start(home: Path | None = None) -> MetastoreStatus:
-    """Start the metastore of this state folder unless it runs; it outlives this process, and keeps its port if free.
-
-    Raises ServerFailed, JavaFailed.
-    """
+    """Start it unless it runs; it outlives this process. Raises ServerFailed, JavaFailed."""
     home = (home or state_folder()).absolute()
     with locked(home):
         _detached(home).start()
@@ -123,7 +120,7 @@ def start(home: Path | None = None) -> MetastoreStatus:
 
 
 def stop(home: Path | None = None) -> MetastoreStatus:
-    """Stop the metastore of this state folder and return when it is gone; harmless if it doesn't run."""
+    """Stop it and return when it is gone; harmless if it doesn't run."""
     home = (home or state_folder()).absolute()
     if home.exists():
         with locked(home):
@@ -139,10 +136,7 @@ def _detached(home: Path) -> EmbeddedMetastore:
 
 
 def loopback_classes() -> Path:
-    """Compile the class that keeps the server on the loopback, once, with the Janino that Spark ships.
-
-    Raises JavaFailed, NotWritable.
-    """
+    """Compile, once, what keeps the server on the loopback, with Spark's Janino. Raises JavaFailed, NotWritable."""
     thrift = jar("libthrift")
     key = sha256(LOOPBACK_SOURCE.read_bytes() + thrift.name.encode()).hexdigest()[:16]
 

@@ -67,7 +67,7 @@ def port_is_free(port: int) -> bool:
 
 
 def identity_of(pid: int) -> str | None:
-    """What tells process `pid` from a later process with its id; None if at most its exit code is left."""
+    """What tells process `pid` from a later one with its id; None if at most its exit code is left."""
     process = Path(f"/proc/{pid}")
     try:
         # proc(5): after the name, in parentheses, come the state and, as 22nd field, the start time.
@@ -274,10 +274,7 @@ def java_command(class_path: str, heap: str, *options: str, opens: Iterable[str]
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock: a single process at a time starts or stops the detached servers in it.
-
-    Raises NotWritable.
-    """
+    """Hold the folder's lock: a single process starts or stops the detached servers in it. Raises NotWritable."""
     import fcntl
 
     with _usable(folder):

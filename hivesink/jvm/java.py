@@ -94,7 +94,7 @@ def find_java(java_home: str | None = None, path: str | None = None) -> Java:
 
 
 def package_folder(name: str) -> Path | None:
-    """Return the folder of an installed package, without importing it; None if it isn't installed."""
+    """The folder of an installed package, without importing it; None if it isn't installed."""
     spec = importlib.util.find_spec(name)
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 

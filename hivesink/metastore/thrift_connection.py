@@ -86,10 +86,7 @@ class Connection:
         self._socket: socket.socket | None = None
 
     def read(self, ask: Callable[..., T], *arguments: object) -> T:
-        """What `ask(client, *arguments)` returns.
-
-        Raises the metastore's NoSuchObjectException, MetastoreUnreachable, MetastoreNotUnderstood.
-        """
+        """Raises the metastore's NoSuchObjectException, MetastoreUnreachable, MetastoreNotUnderstood."""
         with self._lock:
             try:
                 try:

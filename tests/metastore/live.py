@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hive_metastore import ThriftHiveMetastore
+from hive_metastore import ThriftHiveMetastore, ttypes
 
 from hivesink.core.partition import NewPartition
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
@@ -17,6 +17,7 @@ from hivesink.hive import connect as connect_hive
 from hivesink.metastore.common import values_of
 from hivesink.metastore.hiveserver2 import HiveServer2Metastore
 from hivesink.metastore.thrift import ThriftCatalog, ThriftMetastore
+from hivesink.metastore.thrift_calls import KEEP_STATISTICS
 from hivesink.metastore.thrift_connection import Connection
 from tests.inmemory.metastore import MemoryMetastore
 
@@ -139,8 +140,6 @@ class OverThrift:
             found.parameters.update({"numRows": "5", "COLUMN_STATS_ACCURATE": ACCURATE, "mine": "stays"})
 
     def add_column(self, table: LiveTable, column: Column) -> None:
-        from hive_metastore import ttypes
-
         found = self.table(table)
         found.sd.cols.append(ttypes.FieldSchema(column.name, str(column.type), column.comment))
         self._alter_table(table, found)
@@ -183,13 +182,17 @@ class OverThrift:
             self._alter_table(table, found)
             return
         self.raw.read(
-            lambda client: client.alter_partitions_with_environment_context(name.database, name.table, [found], _keep())
+            lambda client: client.alter_partitions_with_environment_context(
+                name.database, name.table, [found], KEEP_STATISTICS
+            )
         )
 
     def _alter_table(self, table: LiveTable, found: Any) -> None:
         name = table.spec.name
         self.raw.read(
-            lambda client: client.alter_table_with_environment_context(name.database, name.table, found, _keep())
+            lambda client: client.alter_table_with_environment_context(
+                name.database, name.table, found, KEEP_STATISTICS
+            )
         )
 
 
@@ -229,12 +232,6 @@ def hiveserver2_of(version: str, request: pytest.FixtureRequest) -> tuple[str, i
         return host, int(port)
     host, port = request.getfixturevalue("thrift_server")
     return str(host), int(port)
-
-
-def _keep() -> Any:
-    from hive_metastore import ttypes
-
-    return ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
