@@ -170,10 +170,7 @@ class FileSystem(Files, Protocol):
 
 
 class Storage(NamedTuple):
-    """A kind of storage, by a site's properties: `logs.STORAGES` lists them.
-
-    `tables` is the store of part files, of which new ones get a mode, by default the site's; logs are in `logs`.
-    """
+    """A kind of storage, by a site's properties: the store of part files with a mode (None: the site's), and logs."""
 
     tables: Callable[[int | None], FileStore]
     logs: Callable[[], Files]

@@ -102,10 +102,7 @@ def is_named(address: Address, properties: Mapping[str, str]) -> bool:
 
 
 def client_properties(properties: Mapping[str, str], address: Address, rounds: int) -> dict[str, str]:
-    """The site's properties, with `address` as the only nameservice; its active NameNode answers every call.
-
-    hdfs-native asks all NameNodes again up to `rounds` times.
-    """
+    """The site's properties with `address` alone, asked again `rounds` times; its active NameNode answers."""
     ns = address.authority
     servers = {f"nn{number}": at for number, at in enumerate(address.namenodes, 1)}
     return {

@@ -113,7 +113,7 @@ class HdfsCalls:
                 answer = self.bounded(lambda: call(asked), seconds)  # noqa: B023  it ends or is abandoned here
             except (OSError, RuntimeError, NotImplementedError, Failed) as error:
                 failure = self.judged(error)
-                if failure is error and failure.kind is Kind.UNANSWERED:
+                if isinstance(error, Failed) and failure.kind is Kind.UNANSWERED:
                     # Later calls on this client's connection would wait too.
                     with self._lock:
                         if asked in self._clients.values():
@@ -125,17 +125,15 @@ class HdfsCalls:
             again = failure.kind in PASSING or (repeatable and failure.kind in UNCERTAIN)
             left = next(pauses, None) if again else None
             if left is None:
-                raise failure
+                # A new one: the traceback of a local would keep this frame alive, and a client in it.
+                raise Failed(failure.kind, failure.reason)
             if left < self.window - _QUIET and self.tick() - self._warned >= _WARN_AGAIN:
                 # A silent job looks idle.
                 self._warned = self.tick()
                 logger.warning("%s: %s; asked again for %.0f s more", self.address, failure.reason, left)
 
     def pauses(self, begun: float | None = None) -> Iterator[float]:
-        """Wait between tries, longer each time, until the window ends. Yields the seconds that are left of it.
-
-        It begins at `begun`, by default with the first wait.
-        """
+        """Wait between tries, and yield what is left of the window, begun at `begun` or with the first."""
         until = (self.tick() if begun is None else begun) + self.window
         for tries in itertools.count():
             pause = min(_LONGEST, _SHORTEST * 2.0 ** min(tries, 16)) * (1 - self.chance() / 2)
@@ -155,10 +153,7 @@ class HdfsCalls:
         return failure
 
     def refusal(self, action: str, path: str, failure: Failed, *, changing: bool) -> Exception:
-        """The error for a call that failed: it names the server, and what to do.
-
-        `changing` calls without an answer are OutcomeUnknown.
-        """
+        """The error for a call that failed, with what to do. Only `changing` ones are OutcomeUnknown."""
         server, reason = self.address, failure.reason
         match failure.kind:
             case Kind.EXISTS | Kind.MISSING | Kind.NO_PARENT as kind:

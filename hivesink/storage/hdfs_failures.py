@@ -33,10 +33,7 @@ class Kind(Enum):
 
 
 class Failed(Exception):
-    """A call that failed. `reason` is one line, in the server's own words where it had any.
-
-    UNANSWERED: it didn't end in time, and may still take effect.
-    """
+    """A call that failed. `reason` is one line, in the server's own words where it had any."""
 
     def __init__(self, kind: Kind, reason: str) -> None:
         self.kind = kind
@@ -77,7 +74,7 @@ def judge(error: BaseException) -> Failed:
     text, kind = str(error), Kind.NOT_TAKEN
     match error:
         case Failed():
-            return error
+            return Failed(error.kind, error.reason)
         case FileExistsError():
             kind = Kind.EXISTS
         case FileNotFoundError():

@@ -23,8 +23,6 @@ _BUFFER = 1 << 18
 _STEP = 300.0
 """Seconds for one step of a write: hdfs-native gives DataNodes a minute each before it goes on without them."""
 
-_CUT = Failed(Kind.REFUSED, "a step was cut short")
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -64,7 +62,10 @@ class Place:
         try:
             yield
         except Failed as error:
-            raise self.calls.refusal(action, self.location, error, changing=changing) from error
+            raise self.refusal(error, action, changing=changing) from error
+
+    def refusal(self, failure: Failed, action: str, *, changing: bool = False) -> Exception:
+        return self.calls.refusal(action, self.location, failure, changing=changing)
 
 
 class NewFile(io.RawIOBase):
@@ -89,7 +90,7 @@ class NewFile(io.RawIOBase):
         # The data sent until the first packet is certainly written; then None.
         self._kept: list[bytes] | None = []
         self._length = 0
-        self._broken: Failed | None = None
+        self._broken: Kind | None = None
 
     def writable(self) -> bool:
         return True
@@ -127,7 +128,7 @@ class NewFile(io.RawIOBase):
             try:
                 act()
             except StoreUnavailable:  # noqa: PERF203 - to try again
-                unreached = self._broken is not None and self._broken.kind is Kind.NO_DATA
+                unreached = self._broken is Kind.NO_DATA
                 if self._kept is None or not unreached or not any(self._place.remove() for _ in self._pauses):
                     raise
                 self._writer, self._broken = self._create(), None
@@ -145,7 +146,7 @@ class NewFile(io.RawIOBase):
             filled = self._sent % self._block
             if self._sent and not filled:
                 self._step(methodcaller("close"))
-                self._broken = _CUT
+                self._broken = Kind.REFUSED
                 with self._place.refusing("write"):
                     self._writer = self._place.calls.create(lambda client: client.append(self._place.path))
                 self._broken = None
@@ -161,19 +162,19 @@ class NewFile(io.RawIOBase):
             # hdfs-native would complete the file without the lost block.
             message = "an earlier write of this file has failed"
             raise ValueError(message)
-        self._broken = _CUT
-        with self._place.refusing("write"):
-            try:
-                self._place.calls.bounded(lambda: step(writer), _STEP)
-            except (OSError, RuntimeError, NotImplementedError, Failed) as error:
-                failure = self._place.calls.judged(error)
-                if failure.kind is Kind.MISSING:
-                    failure = Failed(Kind.REFUSED, f"somebody deleted it meanwhile: {failure.reason}")
-                elif failure.kind is Kind.NOT_TAKEN:
-                    # Most likely by a DataNode: the client of a write waits for NameNodes by itself.
-                    failure = Failed(Kind.NO_DATA, failure.reason)
-                self._broken = failure
-                raise failure from error
+        # Also where a step is cut short.
+        self._broken = Kind.REFUSED
+        try:
+            self._place.calls.bounded(lambda: step(writer), _STEP)
+        except (OSError, RuntimeError, NotImplementedError, Failed) as error:
+            failure = self._place.calls.judged(error)
+            if failure.kind is Kind.MISSING:
+                failure = Failed(Kind.REFUSED, f"somebody deleted it meanwhile: {failure.reason}")
+            elif failure.kind is Kind.NOT_TAKEN:
+                # Most likely by a DataNode: the client of a write waits for NameNodes by itself.
+                failure = Failed(Kind.NO_DATA, failure.reason)
+            self._broken = failure.kind
+            raise self._place.refusal(failure, "write") from error
         self._broken = None
 
 

@@ -85,10 +85,7 @@ def parse_view(names: Iterable[str]) -> LogView:
 
 
 def is_dead(name: str, floor: Epoch, head: Epoch) -> bool:
-    """Whether a floor at `floor` makes a file of `manifests` useless, in a log that has come to `head`.
-
-    Its own bytes in waiting aside, a temporary file is dead once its epoch is decided.
-    """
+    """Whether a floor at `floor` makes a file of `manifests` useless, in a log that has come to `head`."""
     if parts := _TEMPORARY.fullmatch(name):
         return int(parts[1]) <= head
     if parts := _FLOOR.fullmatch(name):
