@@ -26,25 +26,14 @@ OLDEST = 17
 NEWEST = 23
 VECTOR_MODULE = "jdk.incubator.vector"
 # What Spark's launcher opens on Java 17 and later: `JavaModuleOptions` in Spark's sources.
-OPENS = tuple(
-    f"--add-opens={package}=ALL-UNNAMED"
-    for package in (
-        "java.base/java.lang",
-        "java.base/java.lang.invoke",
-        "java.base/java.lang.reflect",
-        "java.base/java.io",
-        "java.base/java.net",
-        "java.base/java.nio",
-        "java.base/java.util",
-        "java.base/java.util.concurrent",
-        "java.base/java.util.concurrent.atomic",
-        "java.base/jdk.internal.ref",
-        "java.base/sun.nio.ch",
-        "java.base/sun.nio.cs",
-        "java.base/sun.security.action",
-        "java.base/sun.util.calendar",
-        "java.security.jgss/sun.security.krb5",
-    )
+_OF_JAVA_BASE = """
+java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util
+java.util.concurrent java.util.concurrent.atomic jdk.internal.ref
+sun.nio.ch sun.nio.cs sun.security.action sun.util.calendar
+"""
+OPENS = (
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OF_JAVA_BASE.split()),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
 )
 
 _SAID = 500

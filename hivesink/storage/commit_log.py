@@ -135,7 +135,7 @@ class FileCommitLog:
             self._refuse_anew(path)
 
     def mark(self, epoch: Epoch, mark: Mark) -> None:
-        path = join(self._manifests, log_layout.mark_name(epoch, mark))
+        path = self._slot(epoch, mark.value)
         self._files.put(path, b"")
         if self._files.length(self._slot(epoch)) is None and self.view().floor < epoch:
             self._refuse_anew(path)
@@ -180,8 +180,8 @@ class FileCommitLog:
             if log_layout.is_dead(name, lowest, view.head):
                 delete(self._files, join(self._manifests, name))
 
-    def _slot(self, epoch: Epoch) -> str:
-        return join(self._manifests, log_layout.manifest_name(epoch))
+    def _slot(self, epoch: Epoch, ending: str = "json") -> str:
+        return join(self._manifests, log_layout.epoch_name(epoch, ending))
 
     def _list(self, touched: StagingIntent) -> str:
         return join(self._touched, log_layout.touched_name(touched))

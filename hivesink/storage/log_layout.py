@@ -36,14 +36,9 @@ _TEMPORARY = re.compile(rf"\.(?:floor-)?{_NUMBER}(?:\.json)?\.[0-9a-f]+\.tmp", r
 _TOUCHED = re.compile(r"(\d+)-([0-9a-f]{8,32})t(\d+)-(\d+)-(\d+)", re.ASCII)
 
 
-def manifest_name(epoch: Epoch) -> str:
-    """The point of no return."""
-    return f"{epoch:010d}.json"
-
-
-def mark_name(epoch: Epoch, mark: Mark) -> str:
-    """An empty file beside the manifest."""
-    return f"{epoch:010d}.{mark.value}"
+def epoch_name(epoch: Epoch, ending: str = "json") -> str:
+    """The epoch's manifest, or another file beside it: a mark, which is empty."""
+    return f"{epoch:010d}.{ending}"
 
 
 def floor_name(epoch: Epoch) -> str:
@@ -196,4 +191,4 @@ class Ledger:
         return manifest_json.decode_records(read_listed(self.files, path), path)
 
     def _path(self, epoch: Epoch) -> str:
-        return join(self.folder, manifest_name(epoch))
+        return join(self.folder, epoch_name(epoch))
