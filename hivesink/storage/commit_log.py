@@ -213,9 +213,12 @@ class FileLogRoot:
         return tuple(RootRecord.decode(data, path) for path, data in read if data is not None)
 
     def claim(self, record: RootRecord) -> RootRecord:
+        if records := self.records():
+            # Whoever wrote them may have died before they were durable.
+            self.files.make_durable(self.location)
+            return records[-1]
         path = self._path(1)
-        first = RootRecord.decode(put_once(self.files, path, record.encode()), path)
-        return self.records()[-1] if self.records() else first
+        return RootRecord.decode(put_once(self.files, path, record.encode()), path)
 
     def update(self, record: RootRecord) -> None:
         number, stored = max(self._numbers(), default=0), b""

@@ -8,13 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from hdfs_native import Client, WriteOptions
 
+from hivesink.config.site import NO_SITE
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending
-from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable, TargetTaken
+from hivesink.core.partition import file_system_of, scheme, with_scheme
+from hivesink.errors import InvalidOption, NotWritable, OutcomeUnknown, StoreUnavailable, TargetTaken
+from hivesink.logs import storage_of
+from hivesink.storage.fs import put_once
+from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore, run_parallel
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
+from tests.storage.realhdfs import hdfs_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,3 +185,76 @@ def test_one_name_through_a_linked_folder_is_not_a_second_name(tmp_path: Path, s
     with pytest.raises(TargetTaken):
         RenameFileStore(fs).publish(Pending(path, f"{tmp_path}/alias/{MOVED_NAME}", 4))
     assert fs.read(path) == b"rows"
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The inodes of what was fsynced."""
+    found: list[int] = []
+    fsync = os.fsync
+
+    def recording(handle: int) -> None:
+        found.append(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", recording)
+    return found
+
+
+@pytest.mark.parametrize("leftover", [None, b"floor", b"flo", b""])
+def test_a_leftover_is_durable_too(tmp_path: Path, synced: list[int], leftover: bytes | None) -> None:
+    path = tmp_path / ".f.tmp"
+    if leftover is not None:
+        path.write_bytes(leftover)
+    LocalFileSystem().put(str(path), b"floor")
+    assert path.read_bytes() == b"floor"
+    assert {path.stat().st_ino, tmp_path.stat().st_ino} <= set(synced)
+
+
+def test_what_is_made_of_a_leftover_is_durable(tmp_path: Path, synced: list[int]) -> None:
+    (tmp_path / ".uid.6856c5a3a26b5a3f.tmp").write_bytes(b"0a")
+    put_once(LocalFileSystem(), str(tmp_path / "uid"), b"0a")
+    assert (tmp_path / "uid").stat().st_ino in synced
+    assert os.listdir(tmp_path) == ["uid"]  # noqa: PTH208
+
+
+def test_a_leftover_that_vanishes_meanwhile_is_no_error(tmp_path: Path) -> None:
+    LocalFileSystem().make_durable(str(tmp_path / "gone"))
+    LocalFileSystem().make_durable(str(tmp_path / "gone" / "gone"))
+
+
+def test_on_hdfs_a_file_that_its_writer_never_closed_is_written_anew(request: pytest.FixtureRequest) -> None:
+    """Its bytes can't be read before, so a leftover of the right bytes is on the DataNodes' disks."""
+    url, data = hdfs_folder(request), b"floor" * 100_000
+    server, _, rest = url.removeprefix("hdfs://").partition("/")
+    writer = Client(f"hdfs://{server}", {}, config_dir=os.devnull).create(f"/{rest}/.f.tmp", WriteOptions())
+    writer.write(data)
+    fs = HdfsFileSystem({})
+    assert fs.read(f"{url}/.f.tmp") == b""
+    fs.put(f"{url}/.f.tmp", data)
+    assert fs.read(f"{url}/.f.tmp") == data
+
+
+@pytest.mark.parametrize(
+    ("location", "before", "kind"),
+    [
+        ("/w/t", "", "file"),
+        ("file:/w/t", "file:", "file"),
+        ("file:///w/t", "file://", "file"),
+        ("hdfs:/w/t", "hdfs:", "hdfs"),
+        ("hdfs:///w/t", "hdfs://", "hdfs"),
+        ("hdfs://ns:8020/w/t", "hdfs://ns:8020", "hdfs"),
+        ("s3a://bucket/t", "s3a://bucket", "s3a"),
+        ("w/t", "", ""),
+        ("file:w/t", "file:", ""),
+        ("hdfs:w/t", "hdfs:", ""),
+    ],
+)
+def test_the_parts_of_a_location(location: str, before: str, kind: str) -> None:
+    assert (file_system_of(location), scheme(location)) == (before, kind)
+    assert with_scheme(location) == ("file:/w/t" if location == "/w/t" else location)
+
+
+def test_a_storage_without_an_adapter_is_refused() -> None:
+    with pytest.raises(InvalidOption, match=r"s3a://b/t: hivesink supports only HDFS .* and local file systems"):
+        storage_of("s3a://b/t", NO_SITE)
