@@ -218,7 +218,8 @@ class FileLogRoot:
             self.files.make_durable(self.location)
             return records[-1]
         path = self._path(1)
-        return RootRecord.decode(put_once(self.files, path, record.encode()), path)
+        first = RootRecord.decode(put_once(self.files, path, record.encode()), path)
+        return [first, *self.records()][-1]
 
     def update(self, record: RootRecord) -> None:
         number, stored = max(self._numbers(), default=0), b""
