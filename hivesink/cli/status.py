@@ -73,7 +73,7 @@ def _show_status(out: Output, opened: OpenedTable) -> None:
         blocks.append(Line(str(opened.folder_gone or none)))
     for name, context in opened.writers.items():
         data = _data(writer_status(context, name, opened.name))
-        blocks += [_grid(data), Grid.of("unregistered partitions", data["unregistered"])]
+        blocks.append(_grid(data))
         incomplete: list[dict[str, Any]] | None = None
         try:
             states = opened.states(name, datetime.now(timezone.utc))
@@ -119,11 +119,11 @@ def _data(status: WriterStatus) -> dict[str, Any]:
     batch = status.last_batch and last_batch_fields(status.last_batch)
     kept = batch and {name: value for name, value in batch.items() if name not in {"appended", "head"}}
     data = {**asdict(status), "last_batch": kept}
-    return data if status.files else {name: data[name] for name in data.keys() - {"files", "unregistered"}}
+    return data if status.files else {name: data[name] for name in data.keys() - {"files"}}
 
 
 def _grid(data: Mapping[str, Any]) -> Grid:
-    rows = [(name, _said(value)) for name, value in data.items() if name not in {"writer", "unregistered"}]
+    rows = [(name, _said(value)) for name, value in data.items() if name != "writer"]
     return Grid(f"writer {data['writer']} (times in UTC)", ("what", "value"), rows)
 
 

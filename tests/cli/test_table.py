@@ -83,7 +83,7 @@ def test_status(ingest: Ingest, table: str, capsys: Capsys) -> None:
     assert writer["files"]["finished"] == 6
     assert writer["files"]["pending"] == writer["files"]["in_progress"] == 0
     assert writer["last_batch"]["end"] == [{"kafka": {"t": {"0": 30}}}]
-    assert writer["unregistered"] == writer["unsettled"] == []
+    assert writer["unsettled"] == []
 
 
 def test_verify(ingest: Ingest, table: str, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ def test_status_while_the_metastore_is_away_says_what_the_logs_know(
     assert "waiting │ rows 8, bytes " in re.sub(" +", " ", said.out)
     assert server.uri in said.error
     (one,) = hivesink(capsys, "status", table, "--log", root, "--json").data["writers"]
-    assert (one["epoch"], "files" in one, "unregistered" in one) == (2, False, False)
+    assert (one["epoch"], "files" in one) == (2, False)
     assert [place["rows"] for place in one["waiting_in"]] == [4, 4]
 
 

@@ -212,7 +212,7 @@ def has_success(site: Site) -> bool:
 def test_rows_of_all_others_are_there_and_a_partition_that_is_accepted_again_is_published() -> None:
     site = stuck()
     assert site.rows() == OTHERS
-    assert [gap.partition for gap in site.status().unregistered] == [REFUSED]
+    assert {part.partition for part in load(site.job().context).waiting} == {REFUSED}
     with pytest.raises(RegistrationFailed):
         site.job().run()
     assert site.rows() == OTHERS
@@ -279,7 +279,7 @@ def test_what_is_visible_is_the_users_own_while_another_is_refused(size: int, da
     job.committer.recover()
     while job.step(size):
         pass
-    assert {gap.partition for gap in site.status().unregistered} == {REFUSED}
+    assert {part.partition for part in load(site.job().context).waiting} == {REFUSED}
     assert has_success(site)
     head = site.log.view().head
     theirs = {*site.ids(site.places(TABLE)[day])}

@@ -8,8 +8,6 @@ from functools import cached_property, partial
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import live_parts
 from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.core.partition import is_aside, is_hidden
 from hivesink.errors import UnknownTable
@@ -19,6 +17,7 @@ from hivesink.sink.task.segments import lost_slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.ports import FileStore
@@ -44,16 +43,6 @@ class FoundPart:
                 yield cls(path, name, None)
             elif staged := parse_staged(text):
                 yield cls(path, *staged)
-
-
-@dataclass(frozen=True, slots=True)
-class Unregistered:
-    """A partition whose rows wait for its registration; `since` is the epoch that wrote the first of them."""
-
-    table: str
-    partition: str
-    location: str
-    since: Epoch
 
 
 @dataclass(frozen=True)
@@ -102,19 +91,6 @@ class Evidence:
     def shown(self) -> frozenset[str]:
         """The folders that readers look into."""
         return frozenset(self.homes.values())
-
-    @cached_property
-    def unregistered(self) -> Sequence[Unregistered]:
-        """Partitions whose parts wait among the staged files until they are registered."""
-        names = {part.path.rpartition("/")[2] for part in self.staged}
-        gaps: dict[PartitionKey, Unregistered] = {}
-        for manifest, part in live_parts(self.log.open):
-            if part.partition and is_aside(part.staged.rpartition("/")[0]) and part.hidden in names:
-                # A part's name says who wrote it; a move may have taken it on.
-                wrote = PartName.parse(part.name)
-                since = Epoch(wrote.epoch) if wrote else manifest.epoch
-                gaps.setdefault(part.key, Unregistered(*part.key, part.folder, since))
-        return [gaps[place] for place in sorted(gaps)]
 
     @cached_property
     def places(self) -> Mapping[str, str]:

@@ -215,7 +215,7 @@ def footers(evidence: Evidence) -> Iterator[Finding]:
 
 def registered(evidence: Evidence) -> Iterator[Finding]:
     """Each partition that holds published parts is in the metastore, at their folder, where no other is."""
-    waiting = {(gap.table, gap.partition) for gap in evidence.unregistered}
+    waiting = {part.key for part in evidence.log.waiting}
     newest = {
         (part.key, dirname(path)): manifest.epoch
         for manifest, part in evidence.log.parts

@@ -10,7 +10,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.partfile import Stage
 from hivesink.core.rolling import segment_epoch
 from hivesink.errors import HiveSinkError
-from hivesink.sink.inspect.evidence import Unregistered, gather
+from hivesink.sink.inspect.evidence import gather
 from hivesink.sink.inspect.findings import CHECKS, Finding, Level
 
 if TYPE_CHECKING:
@@ -155,7 +155,6 @@ class WriterStatus:
     unsettled: tuple[Epoch, ...]
     last_batch: LastBatch | None
     files: FileCounts | None = None
-    unregistered: tuple[Unregistered, ...] = ()
 
 
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
@@ -171,9 +170,7 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
         finished=len(evidence.finished),
         finished_bytes=sum(evidence.visible[part.path] for part in evidence.finished),
     )
-    # Rows wait for a registered partition too, until the metastore was looked at.
-    gaps = (gap for gap in evidence.unregistered if (gap.table, gap.partition) not in evidence.live)
-    return replace(log_status(log, writer, table), files=files, unregistered=tuple(gaps))
+    return replace(log_status(log, writer, table), files=files)
 
 
 def log_status(log: LogFacts, writer: str, table: str) -> WriterStatus:

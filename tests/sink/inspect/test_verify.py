@@ -362,7 +362,8 @@ def test_status_and_clean_look_into_a_partition_that_was_moved_away(site: Writte
 
 
 def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Written) -> None:
-    part, status = site.decide(), site.status()
+    site.decide()
+    status = site.status()
     assert status.unsettled == (4,)
     assert status.files is not None
     assert status.files.pending > 0
@@ -371,11 +372,6 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Written) -> None:
     assert status.last_batch.epoch == 4
     site.require([])
     assert all("waits" in finding.text for finding in site.verify().findings)
-    # Their rows wait, but the metastore has these partitions; and then one of them no more.
-    assert status.unregistered == ()
-    site.metastore.drop_partition(TABLE, part.partition)
-    (waiting,) = site.status().unregistered
-    assert (waiting.partition, waiting.since) == (part.partition, 4)
 
 
 def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Written, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,7 +388,7 @@ def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Written, mon
         site.job().step()
     monkeypatch.undo()
     status = site.status()
-    assert (status.epoch, status.unsettled, status.unregistered) == (4, (4,), ())
+    assert (status.epoch, status.unsettled) == (4, (4,))
     site.by_hand()
     assert site.status().unsettled == ()
 
