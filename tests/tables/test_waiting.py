@@ -146,8 +146,8 @@ def test_a_name_that_does_not_fit_or_that_no_time_has_is_refused(uri: str, tmp_p
             "day=2024-01-02/hour=noon": "expected a whole number",
             "day=2024-01-02": "is no partition of",
             "dt=2024-01-02/hour=3": "is no partition of",
-            "2024-01-02": "",
-            "day=/hour=3": "",
+            "2024-01-02": "2024-01-02",
+            "day=/hour=3": "day=/hour=3",
         }.items():
             refused(hourly, uri, partition, told)
         # As Hive writes it.
