@@ -49,17 +49,16 @@ def run_task(
     A record that stops the query is reported, not raised, so that its line isn't buried in Spark's stack trace.
     Nothing is left of the attempt then.
     """
-    router, to, rows = TableRouter(plan, tools, task, task_attempt), targets(plan, tools), Counter[str]()
+    router, rows = TableRouter(plan, tools, task, task_attempt), Counter[str]()
     waits = not plan.config["sink.rolling-policy.on-epoch"]
     name = segment_name(plan.epoch, plan.attempt, task_attempt, task)
-    memory: int = plan.config["sink.task-memory"]
-    segment = SegmentWriter(store=tools.segments, name=name, memory=memory)
     parts = open_parts(plan, tools, task, task_attempt)
+    segment = SegmentWriter(store=tools.segments, name=name, memory=parts.memory, targets=parts.targets)
     try:
         with segment if waits else parts as files:
             for batch in batches:
                 if batch.num_rows:
-                    rows += files.write(to, router.route(batch))
+                    rows += files.write(router.route(batch))
             opened, done = segment.finish(), parts.finish()
     except StopError as stop:
         return TaskReport(task, task_attempt, Rows(), bad=stop.bad, unplaced=stop.bad is None)
@@ -89,20 +88,15 @@ def run_encoding(
 ) -> TaskReport:
     """Write rows that wait as pending parts and report them, and the slices that were left. Their epochs count rows."""
     with open_parts(plan, tools, task, task_attempt) as parts:
-        left = encode(work, targets(plan, tools), tools.segments, tools.refit, parts)
+        left = encode(work, tools.segments, tools.refit, parts)
         return TaskReport(task, task_attempt, Rows(), parts.finish(), left=left)
 
 
 def check_input(schema: pa.Schema, plan: TaskPlan, tools: TaskTools) -> None:
     """Take a batch without rows, as every task may have to. Raises ColumnsDontFit, InvalidOption."""
-    targets(plan, tools)
+    open_parts(plan, tools)
     for _ in TableRouter(plan, tools).route(pa.RecordBatch.from_pylist([], schema=schema)):
         """Nothing goes anywhere."""
-
-
-def targets(plan: TaskPlan, tools: TaskTools) -> dict[str, Target]:
-    """What a router may name, by table."""
-    return {table.name: Target(table, tools.format(table), plan.order(table)) for table in plan.tables}
 
 
 def open_parts(plan: TaskPlan, tools: TaskTools, task: int = 0, task_attempt: int = 0) -> Parts:
@@ -125,6 +119,7 @@ def open_parts(plan: TaskPlan, tools: TaskTools, task: int = 0, task_attempt: in
         name=name,
         touch=touch,
         memory=config["sink.task-memory"],
+        targets={table.name: Target(table, tools.format(table), plan.order(table)) for table in plan.tables},
         file_size=config["sink.rolling-policy.file-size"],
     )
 
@@ -208,10 +203,10 @@ class ReplayRouter:
 
 def run_replay(letters: Iterable[Letters], plan: TaskPlan, tools: TaskTools, router: ReplayRouter) -> TaskReport:
     """Write the rows of `letters`, and those that are dead letters still, as pending parts."""
-    to, rows, replaced = targets(plan, tools), Counter[str](), dict[str, PartEntry]()
+    rows, replaced = Counter[str](), dict[str, PartEntry]()
     with open_parts(plan, tools) as files:
         for some in letters:
-            rows += files.write(to, router.route(some))
+            rows += files.write(router.route(some))
             before = replaced.get(some.part.name, some.part)
             replaced[some.part.name] = replace(before, rows=before.rows + some.rows.num_rows)
         written, read = rows[plan.target.name], rows.total()

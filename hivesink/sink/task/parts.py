@@ -85,6 +85,8 @@ class InMemory(ABC):
     in_groups: ClassVar[bool] = False
     """Whether full row groups are written out while there is memory left."""
     memory: int
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    """What a router may name, by table."""
     _buckets: dict[tuple[str, str, str], Bucket] = field(default_factory=dict)
     """By table, partition and the columns that are gone: rows without the same columns don't fit into one file."""
     _held: int = 0
@@ -96,11 +98,11 @@ class InMemory(ABC):
         if kind is not None:
             self.abort()
 
-    def write(self, targets: Mapping[str, Target], routed: Iterable[Routed]) -> Counter[str]:
+    def write(self, routed: Iterable[Routed]) -> Counter[str]:
         """Add what a router gives to the targets, by their names. Returns how many rows each got."""
         rows = Counter[str]()
         for table, partition, some in routed:
-            self.add(targets[table], partition, some)
+            self.add(self.targets[table], partition, some)
             rows[table] += some.num_rows
         return rows
 

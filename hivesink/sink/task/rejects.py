@@ -19,7 +19,7 @@ from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.messages import InputShape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hivesink.config.options import SinkConfig
     from hivesink.ports.rows import BadRow
@@ -29,7 +29,8 @@ _SHOWN = 80
 """Bytes of a record that an error shows."""
 
 _POSITION = ("topic", "partition", "offset")
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_HEADERS = Array(Struct((("key", Primitive.STRING), ("value", Primitive.BINARY))))
+_HEADERS_IN_ARROW = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _COLUMNS = (
     ("value", Primitive.BINARY, pa.binary(), "the record as it came"),
     ("field", Primitive.STRING, pa.string(), "the column that it doesn't fit, null for the whole record"),
@@ -42,12 +43,7 @@ _COLUMNS = (
     ("id", Primitive.STRING, pa.string(), "names the record"),
     ("record_key", Primitive.BINARY, pa.binary(), "Kafka's key, where the table has a column of it"),
     ("record_time", Primitive.TIMESTAMP, pa.timestamp("us"), "Kafka's timestamp, UTC, where the table needs it"),
-    (
-        "headers",
-        Array(Struct((("key", Primitive.STRING), ("value", Primitive.BINARY)))),
-        _HEADERS,
-        "Kafka's headers, where the table has a column of them",
-    ),
+    ("headers", _HEADERS, _HEADERS_IN_ARROW, "Kafka's headers, where the table has a column of them"),
     ("line", Primitive.BIGINT, pa.int64(), "its line in the file, from 1, where that is known"),
 )
 STREAM = InputShape("value", "timestamp", "topic", "partition", "offset", PATH, LINE)
@@ -83,18 +79,14 @@ def rejected_spec(table: TableName, location: str | None, *, external: bool) -> 
 def columns_of(table: TableSpec) -> tuple[Column, ...]:
     """The columns of dead letters. Raises Unsupported for a table that has not all of them, so is none."""
     own = rejected_spec(table.name, None, external=False)
-    missing = [*_missing(own.columns, table.columns), *_missing(own.partition_columns, table.partition_columns)]
-    if missing or len(table.partition_columns) != len(own.partition_columns):
+    there = {(column.name, column.type) for column in table.columns}
+    missing = [f"{column.name} {column.type}" for column in own.columns if (column.name, column.type) not in there]
+    if missing or [(column.name, column.type) for column in table.partition_columns] != [("dt", Primitive.STRING)]:
         why = f"it lacks {', '.join(missing)}" if missing else "it isn't partitioned by dt alone"
         what = f"{table.name}, which exists and is no dead-letter table of hivesink's ({why}),"
         way = "rename it (ALTER TABLE … RENAME TO …): the job's start, or `hivesink recover`, creates it again and "
         raise Unsupported(what, "bad records are written there", f"{way}publishes what waits for it")
     return own.columns
-
-
-def _missing(needed: Iterable[Column], there: Iterable[Column]) -> list[str]:
-    kinds = {column.name: column.type for column in there}
-    return [f"{column.name} {column.type}" for column in needed if kinds.get(column.name) != column.type]
 
 
 def position(row: pa.RecordBatch, shape: InputShape, line: int | None) -> str:

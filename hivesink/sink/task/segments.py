@@ -21,7 +21,7 @@ from hivesink.sink.task.messages import LeftSlice
 from hivesink.sink.task.parts import InMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.rolling import Encoding, OpenRows
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hivesink.errors import HiveSinkError
     from hivesink.ports import SegmentFile, SegmentStore
     from hivesink.ports.rows import Refit
-    from hivesink.sink.task.parts import Bucket, Parts, Target
+    from hivesink.sink.task.parts import Bucket, Parts
 
 # Threads for each buffer cost more than they bring: executors run a task on each core.
 _PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)
@@ -107,16 +107,14 @@ class _Summed:
         """Whoever has the file makes it durable."""
 
 
-def encode(
-    work: Iterable[Encoding], targets: Mapping[str, Target], store: SegmentStore, refit: Refit, parts: Parts
-) -> tuple[LeftSlice, ...]:
+def encode(work: Iterable[Encoding], store: SegmentStore, refit: Refit, parts: Parts) -> tuple[LeftSlice, ...]:
     """Add the rows of slices to `parts`. Returns the slices of which it has added none, since some can't be.
 
     Raises StoreUnavailable.
     """
     left = []
     for piece in work:
-        target, key = targets[piece.table], (piece.table, piece.partition)
+        target, key = parts.targets[piece.table], (piece.table, piece.partition)
         columns = target.table.spec.columns
         for span in piece.slices:
             try:

@@ -531,22 +531,6 @@ def test_a_dead_letter_table_that_vanishes_is_made_again_whenever_it_does(monkey
     assert sorted(set(remade)) == list(range(1, calls + 1))
 
 
-# Success files.
-
-
-def test_success_files_stand_where_partitions_were_written(site: Site) -> None:
-    site.options = {"sink.partition-commit.policy.kind": "metastore,success-file"}
-    job = site.job()
-    job.step()
-    assert all(site.store.find(f"{folder}/_SUCCESS") for folder in site.places(TABLE).values())
-    site.metastore.go_down()
-    job.step()
-    job.step()
-    site.metastore.come_up()
-    job.run()
-    assert all(site.store.find(f"{folder}/_SUCCESS") for folder in site.places(TABLE).values())
-
-
 # Clean-up of the log.
 
 

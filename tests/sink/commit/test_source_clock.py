@@ -17,8 +17,7 @@ from hivesink.sink.task.events import EventTimes
 from hivesink.sink.task.messages import InputShape
 from tests.sink.harness import readable
 from tests.sink.inspect.test_partitions import complete, follower
-from tests.sink.scripted import MINUTE, Run
-from tests.sink.timed import HOURLY, Timed, TimedJob, World, at, wall
+from tests.sink.timed import HOURLY, MINUTE, Run, Timed, TimedJob, World, at, wall
 
 if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest

@@ -25,8 +25,7 @@ from tests.crash.site import LOG
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Job, Source, readable
-from tests.sink.scripted import Run
-from tests.sink.timed import HOURLY, TimedJob, World, at, place
+from tests.sink.timed import HOURLY, Run, TimedJob, World, at, place
 
 
 def test_an_hour_is_committed_once_the_watermark_has_passed_it() -> None:
