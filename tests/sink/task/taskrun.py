@@ -84,9 +84,9 @@ class Run:
         reader = RowsReader(columns, self.shape.value, options, plan.arrival, plan.shape.batch)
         return TaskTools(self.store, reader, parquet, self.touched.append, self.segments, refit, self.store.open)
 
-    def __call__(self, *batches: pa.RecordBatch) -> TaskReport:
+    def __call__(self, *batches: pa.RecordBatch, task: int = 0) -> TaskReport:
         plan = self.plan
-        return run_task(batches, plan, self.tools(plan), task=0, task_attempt=7)
+        return run_task(batches, plan, self.tools(plan), task=task, task_attempt=7)
 
 
 def publish(store: FileStore, report: TaskReport) -> list[str]:

@@ -23,7 +23,7 @@ from hivesink.core.typetext import parse_type
 from hivesink.decode.convert import refit
 from hivesink.errors import StoreUnavailable
 from hivesink.formats.parquet import ParquetFormat
-from hivesink.sink.task.attempt import run_encoding, run_task
+from hivesink.sink.task.attempt import run_encoding
 from hivesink.sink.task.messages import InputShape, LeftSlice, TablePlan, TaskReport
 from hivesink.sink.task.parts import MAX_OPEN_FILES, Parts, Target
 from hivesink.sink.task.segments import held_back, lost_slices
@@ -383,9 +383,8 @@ def wait(folder: Path, kind: str, *values: Any) -> tuple[Opened, ...]:
     """Each of `values` waits in a segment of its own."""
     opened: list[Opened] = []
     for number, value in enumerate(values):
-        task = run(folder, kind)
         batch = pa.RecordBatch.from_pydict({"c": [value]})
-        opened += run_task([batch], task.plan, task.tools(task.plan), number, number).opened
+        opened += run(folder, kind)(batch, task=number).opened
     return tuple(opened)
 
 
@@ -415,10 +414,7 @@ def test_rows_of_the_columns_of_today_are_taken_as_they_are(tmp_path: Path) -> N
 def test_what_the_table_no_longer_has_stays_in_files_of_its_own(tmp_path: Path) -> None:
     before, at = run(tmp_path, "string", d="timestamp"), datetime.fromisoformat("2024-01-02 03:04:05")
     batch = pa.RecordBatch.from_pydict({"c": ["a"], "d": [at]})
-    opened = (
-        *wait(tmp_path, "string", "b", "c"),
-        *run_task([batch], before.plan, before.tools(before.plan), 7, 7).opened,
-    )
+    opened = (*wait(tmp_path, "string", "b", "c"), *before(batch, task=7).opened)
     report = encode(tmp_path, "string", opened)
     files = [pq.read_table(path).to_pylist() for path in publish(STORE, report)]
     # A table that has the column again finds its values.
@@ -435,9 +431,7 @@ def test_a_shorter_varchar_is_another_type_though_arrow_has_one_for_both(tmp_pat
 
 
 def test_nothing_of_a_slice_is_added_if_one_row_does_not_fit(tmp_path: Path) -> None:
-    task = run(tmp_path, "string")
-    batches = [pa.RecordBatch.from_pydict({"c": ["x"] * 70_000 + ["long"]})]
-    report = run_task(batches, task.plan, task.tools(task.plan), 0, 0)
+    report = run(tmp_path, "string")(pa.RecordBatch.from_pydict({"c": ["x"] * 70_000 + ["long"]}))
     done = encode(tmp_path, "varchar(1)", report.opened)
     assert (done.parts, len(done.left)) == ((), 1)
 
@@ -481,8 +475,7 @@ def test_bytes_that_are_no_arrow_are_damage_under_a_right_checksum_too(tmp_path:
 def test_only_what_compresses_well_is_compressed(tmp_path: Path, text: str | None, share: float) -> None:
     # LZ4 would take a third off the second ones.
     values = [text or token_hex(50) + "x" * 60 for _ in range(5_000)]
-    task = run(tmp_path, "string")
-    opened = run_task([pa.RecordBatch.from_pydict({"c": values})], task.plan, task.tools(task.plan), 0, 0).opened
+    opened = run(tmp_path, "string")(pa.RecordBatch.from_pydict({"c": values})).opened
     plain, length = pa.array(values).nbytes, opened[0].slice.length
     assert (length < plain) == (share < 1)
     assert length < share * plain
