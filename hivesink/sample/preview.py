@@ -19,7 +19,7 @@ from hivesink.errors import InvalidOption
 from hivesink.sink.commit.writer import problems_of
 from hivesink.sink.task.assign import assigner_for, row_columns
 from hivesink.sink.task.messages import TablePlan, TaskPlan
-from hivesink.sink.task.route import assign, of_input
+from hivesink.sink.task.route import assign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,9 +67,8 @@ def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
             raise InvalidOption((f"{option} = {config.text(option)!r}: records of this sample have no such thing",))
     target, shape = TablePlan(spec, spec.location or ""), replace(sample.shape, batch=0)
     plan = TaskPlan(target, None, config, shape, uid="", epoch=Epoch(0), attempt="", arrival=arrival)
-    decoded, assigned = assign(sample.batch, plan, wiring.row_reader(plan), assigner_for(spec, config))
+    decoded, assigned, bad = assign(sample.batch, plan, wiring.row_reader(plan), assigner_for(spec, config))
     fit = np.flatnonzero(assigned.codes >= 0)
-    bad = sorted([*decoded.bad, *of_input(assigned.unfit, decoded.good)], key=lambda row: row.index)
     paths = (source for source in config.sources.values() if isinstance(source, JsonPath))
     columns = {column.name for column in row_columns(spec, config)} - config.sources.keys()
     taken = columns | {str(path.steps[0]) for path in paths}

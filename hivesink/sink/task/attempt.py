@@ -25,7 +25,7 @@ from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TaskPlan, TaskReport
 from hivesink.sink.task.parts import Parts, Target
 from hivesink.sink.task.rejects import as_stream
-from hivesink.sink.task.route import StopError, TableRouter, assign, by_partition, of_input
+from hivesink.sink.task.route import StopError, TableRouter, assign, by_partition
 from hivesink.sink.task.segments import SegmentWriter, encode
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -
     """
     router = TableRouter(plan, tools)
     for unfollowed in batches:
-        batch, decoded, assigned = router.assign(unfollowed)
+        batch, decoded, assigned, _ = router.assign(unfollowed)
         codes = np.full(batch.num_rows, -1)
         codes[slice(None) if decoded.good is None else decoded.good.to_numpy()] = assigned.codes
         paths = pa.array(assigned.paths, pa.string()).take(pa.array(codes, mask=codes < 0))
@@ -171,8 +171,8 @@ class ReplayRouter:
         for arrival, places in self._by_arrival(letters):
             some = letters.rows.take(pa.array(places))
             then = replace(self.plan, arrival=arrival.replace(tzinfo=timezone.utc))
-            decoded, assigned = assign(as_stream(some, self.mended), then, self.reader(then), assigner)
-            for row in (*decoded.bad, *of_input(assigned.unfit, decoded.good)):
+            decoded, assigned, bad = assign(as_stream(some, self.mended), then, self.reader(then), assigner)
+            for row in bad:
                 why = row.field, row.reason
                 replayed.failing[why] += 1
                 replayed.examples.setdefault(why, some.column("id")[row.index].as_py())

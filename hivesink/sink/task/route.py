@@ -59,10 +59,10 @@ class TableRouter:
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
         """Raises ColumnsDontFit, InvalidOption, StopError."""
-        batch, decoded, assigned = self.assign(batch)
+        batch, decoded, assigned, bad = self.assign(batch)
         config, shape = self.plan.config, self.plan.shape
         self.events.take(batch, decoded.table, decoded.good)
-        if bad := sorted([*decoded.bad, *of_input(assigned.unfit, decoded.good)], key=lambda row: row.index):
+        if bad:
             match config["sink.on-bad-record"]:
                 case OnBadRecord.FAIL:
                     first = bad[0]
@@ -74,7 +74,7 @@ class TableRouter:
                     yield self._dead_letters(batch, bad)
         if self._late is not None:
             assigned, unnumbered = split_late(assigned, self._late, self.plan.late)
-            late = list(of_input(unnumbered, decoded.good))
+            late = of_input(unnumbered, decoded.good)
             if late and config["sink.late-rows"] is OnLate.DEAD_LETTER:
                 yield self._dead_letters(batch, late)
             else:
@@ -86,7 +86,7 @@ class TableRouter:
             lengths = pc.binary_length(batch.column(batch.schema.get_field_index(shape.value)))
             self.largest = max(self.largest, pc.max(lengths).as_py() or 0)
 
-    def assign(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, DecodedRows, Buckets]:
+    def assign(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, DecodedRows, Buckets, list[BadRow]]:
         """The batch, whose lines are counted where they can be, and what `assign` makes of it."""
         batch = self._lines.follow(batch)
         return batch, *assign(self._lines.numbered(batch), self.plan, self._reader, self._assigner)
@@ -104,19 +104,26 @@ class TableRouter:
         return self.plan.dead_letters(partition, letters(rows, self.plan, bad, lines, self._ids))
 
 
-def assign(batch: pa.RecordBatch, plan: TaskPlan, reader: RowReader, assigner: Assign) -> tuple[DecodedRows, Buckets]:
-    """`batch` as rows of the table, and the partition of each good row. Raises ColumnsDontFit, InvalidOption."""
+def assign(
+    batch: pa.RecordBatch, plan: TaskPlan, reader: RowReader, assigner: Assign
+) -> tuple[DecodedRows, Buckets, list[BadRow]]:
+    """`batch` as rows of the table, the partition of each good row, and the bad rows by their place in `batch`.
+
+    Raises ColumnsDontFit, InvalidOption.
+    """
     decoded = reader.read(batch)
     time = plan.config["sink.bucket.time-column"] or plan.shape.timestamp
     moment = Moment(column_of(batch, time, decoded.good), plan.arrival)
     values, bad = assigner(decoded.table, moment)
     columns, on_null = plan.target.spec.partition_columns, plan.config["sink.bucket.on-null"]
-    return decoded, buckets(columns, values, decoded.table.num_rows, on_null, bad)
+    assigned = buckets(columns, values, decoded.table.num_rows, on_null, bad)
+    unfit = [*decoded.bad, *of_input(assigned.unfit, decoded.good)]
+    return decoded, assigned, sorted(unfit, key=lambda row: row.index)
 
 
-def of_input(rows: Iterable[BadRow], good: pa.Array | None) -> Iterator[BadRow]:
+def of_input(rows: Iterable[BadRow], good: pa.Array | None) -> list[BadRow]:
     """Rows that are numbered among the `good` ones of a batch, with their numbers in it."""
-    return (row if good is None else replace(row, index=good[row.index].as_py()) for row in rows)
+    return [row if good is None else replace(row, index=good[row.index].as_py()) for row in rows]
 
 
 def by_partition(table: TablePlan, decoded: pa.Table, assigned: Buckets) -> Iterator[Routed]:
