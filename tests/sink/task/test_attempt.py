@@ -74,17 +74,15 @@ def test_rows_go_to_their_partitions_and_partition_columns_stay_out_of_the_files
     assert sorted((part.partition, part.rows) for part in report.parts) == [("dt=a", 2), ("dt=b", 1)]
     assert rows_of(made, report) == [{"id": 1}, {"id": 1}, {"id": 2}]
     assert [touched.folders for touched in made.touched] == [("/w/t/dt=a", "/w/t/dt=b", *ASIDES)]
-
-
-def test_parts_are_pending_and_named_after_the_attempt() -> None:
-    _, report = run([GOOD])
-    (part,) = report.parts
-    assert part.staged == "/w/t/dt=a/.part-0123456789ab-1-00ff00ff00t7-0-0.snappy.parquet.pending"
-    assert part.target == "/w/t/dt=a/part-0123456789ab-1-00ff00ff00t7-0-0.snappy.parquet"
+    # Pending, and named after the attempt.
+    assert report.parts[0].staged == "/w/t/dt=a/.part-0123456789ab-1-00ff00ff00t7-0-0.snappy.parquet.pending"
+    assert report.parts[0].target == "/w/t/dt=a/part-0123456789ab-1-00ff00ff00t7-0-0.snappy.parquet"
 
 
 @pytest.mark.parametrize(("value", "field"), [(BAD, "id"), (b"{", None), (UNFIT, "dt")])
-def test_a_bad_record_stops_the_task_and_leaves_nothing(tmp_path: Path, value: bytes, field: str | None) -> None:
+def test_the_first_bad_record_stops_the_task_and_leaves_nothing(
+    tmp_path: Path, value: bytes, field: str | None
+) -> None:
     made = make(RenameFileStore(LocalFileSystem()), on_bad_record="fail", task_memory="1")
     made.location = str(tmp_path / "t")
     made.shape = KAFKA
@@ -120,13 +118,6 @@ def test_a_dropped_record_needs_no_place() -> None:
     made.places = False
     report = made(raw([GOOD, BAD, UNFIT]))
     assert (report.unplaced, report.rows.dropped, rows_of(made, report)) == (False, 2, [{"id": 1}])
-
-
-def test_the_first_bad_record_of_a_batch_is_the_one_that_is_told() -> None:
-    """An unfit partition value before a record that can't be decoded."""
-    _, report = run([GOOD, UNFIT, BAD])
-    assert report.bad is not None
-    assert report.bad.field == "dt"
 
 
 def test_dead_letters_keep_the_bytes_the_reason_and_the_place() -> None:
