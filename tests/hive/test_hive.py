@@ -64,15 +64,19 @@ def test_what_python_has_no_value_for_is_the_servers_text(server: tuple[str, hiv
     assert found.rows == (("[1,2]", '{"a":1}', '{"d":1.5}', None),)
 
 
-def test_a_timestamp_beyond_pythons_years_fails_by_name(server: tuple[str, hive.Hive]) -> None:
-    with pytest.raises(QueryFailed, match=r"10000|year"):
-        server[1].query("SELECT CAST(date_add(DATE '9999-12-31', 1) AS TIMESTAMP)")
-    assert server[1].query("SELECT 1").rows == ((1,),)
-
-
-def test_a_refused_statement_has_the_servers_words(server: tuple[str, hive.Hive]) -> None:
-    with pytest.raises(QueryFailed, match=r"(?is)no_such_table.*HiveServer2 at 127\.0\.0\.1:\d+") as caught:
-        server[1].query("SELECT * FROM no_such_table")
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        # Python has no such year.
+        ("SELECT CAST(date_add(DATE '9999-12-31', 1) AS TIMESTAMP)", r"10000|year"),
+        ("SELECT * FROM no_such_table", r"(?is)no_such_table.*HiveServer2 at 127\.0\.0\.1:\d+"),
+    ],
+)
+def test_what_fails_says_so_in_a_line_and_the_session_goes_on(
+    server: tuple[str, hive.Hive], sql: str, told: str
+) -> None:
+    with pytest.raises(QueryFailed, match=told) as caught:
+        server[1].query(sql)
     assert "\n" not in str(caught.value)
     assert server[1].query("SELECT 1 AS one").rows == ((1,),)
 

@@ -56,17 +56,13 @@ def entry(path: str, batch: int) -> str:
     return json.dumps({"path": path, "timestamp": 1, "batchId": batch})
 
 
-def files_end(path: str = "b") -> dict[str, bytes]:
-    """A batch 1 of file log offsets 1 and 2, which begins with this path."""
-    return {
-        "offsets/0": offsets('{"logOffset":0}'),
-        "offsets/1": offsets('{"logOffset":2}'),
-        "sources/0/1": f"v1\n{entry(path, 1)}".encode(),
-        "sources/0/2": f"v1\n{entry('c', 2)}\n{entry('d', 2)}".encode(),
-    }
-
-
-COMPACT = {**files_end(), "sources/0/2.compact": "\n".join(["v1", *map(entry, "abcd", (0, 1, 2, 2))]).encode()}
+READ = {
+    "offsets/0": offsets('{"logOffset":0}'),
+    "offsets/1": offsets('{"logOffset":2}'),
+    "sources/0/1": f"v1\n{entry('b', 1)}".encode(),
+    "sources/0/2": f"v1\n{entry('c', 2)}\n{entry('d', 2)}".encode(),
+}
+COMPACT = {**READ, "sources/0/2.compact": "\n".join(["v1", *map(entry, "abcd", (0, 1, 2, 2))]).encode()}
 del COMPACT["sources/0/1"], COMPACT["sources/0/2"]
 PATHS = FilesOffset.of(2, ((1, "b"), (2, "c"), (2, "d")))
 
@@ -88,17 +84,13 @@ PATHS = FilesOffset.of(2, ((1, "b"), (2, "c"), (2, "d")))
         (0, {"offsets/0": offsets('{"b": 1, "a": 2}')}, NoOffset(), OtherOffset('{"a":2,"b":1}')),
         (0, {"offsets/0": offsets("-")}, NoOffset(), NoOffset()),
         # Files are known by their paths, compacted or not.
-        (1, files_end(), FilesOffset(0, "", 0), PATHS),
+        (1, READ, FilesOffset(0, "", 0), PATHS),
         (1, COMPACT, FilesOffset(0, "", 0), PATHS),
     ],
 )
 def test_what_a_batch_covers(batch: int, files: Mapping[str, bytes], start: SourceOffset, end: SourceOffset) -> None:
     ref = batch_ref("q", BatchId(batch), stored(files))
     assert (ref.start, ref.end) == ((start,), (end,))
-
-
-def test_other_files_are_another_batch() -> None:
-    assert batch_ref("q", BatchId(1), stored(files_end("a"))).end != (PATHS,)
 
 
 @pytest.mark.parametrize(
