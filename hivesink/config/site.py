@@ -44,9 +44,11 @@ class Site:
                 raise SiteInvalid(str(folder), f"{name} names it, but it isn't a folder")
         conf = named.get("HADOOP_CONF_DIR")
         files = [conf / name for name in ("core-site.xml", "hdfs-site.xml")] if conf else []
-        hadoop = _merged(entry for file in files if file.exists() for entry in _read(file))
+        hadoop = _merged(entry for file in files if file.exists() for entry in _entries(str(file)))
         files = [folder / "hive-site.xml" for folder in named.values()]
-        hive = _merged(entry for file in [file for file in files if file.is_file()][:1] for entry in _read(file))
+        hive = _merged(
+            entry for file in [file for file in files if file.is_file()][:1] for entry in _entries(str(file))
+        )
         return cls(_expanded(hadoop, hadoop, environ), _expanded(hive, {**hadoop, **hive}, environ))
 
     def overlaid(self, written: str) -> Site:
@@ -54,7 +56,7 @@ class Site:
 
         Hadoop's built-in defaults in it, which any file replaces, are left out. Raises SiteInvalid.
         """
-        entries = _entries(written, "the session's Hadoop configuration")
+        entries = _entries("the session's Hadoop configuration", written)
         own = _merged(entry for entry in entries if not entry.is_default)
         properties = _expanded(own, own, {})
         return Site(
@@ -121,20 +123,14 @@ def _expanded(values: Mapping[str, str], known: Mapping[str, str], environ: Mapp
     return {name: expand(value) for name, value in values.items()}
 
 
-def _read(file: Path) -> Iterator[_Entry]:
+def _entries(file: str, written: str | None = None) -> Iterator[_Entry]:
+    """The entries of a file, or of what a client has `written`."""
     try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise SiteInvalid(str(file), f"it can't be read: {error.strerror}") from error
-    return _entries(text, str(file))
-
-
-def _entries(text: bytes | str, file: str) -> Iterator[_Entry]:
-    try:
-        root = ET.fromstring(text)  # noqa: S314  the site's own files, or the session's own configuration
+        root = ET.fromstring(written or Path(file).read_bytes())  # noqa: S314  the site's own, or the session's
         ElementInclude.include(root, base_url=file)
     except (SyntaxError, OSError) as error:
-        raise SiteInvalid(file, f"it is not well-formed XML, or includes what can't be read: {error}") from error
+        problem = f"it is not well-formed XML, or can't be read, or what it includes: {error}"
+        raise SiteInvalid(file, problem) from error
     if root.tag != "configuration":
         raise SiteInvalid(file, f"its outermost element is <{root.tag}>, where Hadoop has <configuration>")
     # What is included is a configuration, too.
