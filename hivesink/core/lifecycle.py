@@ -212,12 +212,27 @@ class History:
         return paths
 
     def following(self, kind: str, stamp: Stamp) -> Manifest:
-        """The manifest of the next epoch, with nothing of its own yet."""
+        """The next epoch's manifest, with what is carried forward and nothing of its own yet."""
         own = self.identity
         # Epoch 0 stands for what is before the first.
         zero = Manifest(own.writer, own.uid, Epoch(0), "", "", stamp.at, Epoch(0), tables=own.tables, zones=own.zones)
-        following = (self.head or zero).follow(kind=kind, attempt=stamp.attempt, at=stamp.at, settled=self.settled)
-        return replace(following, log=own.log, options=own.options, settings=own.settings)
+        head = self.head or zero
+        return Manifest(
+            head.writer,
+            head.uid,
+            Epoch(head.epoch + 1),
+            stamp.attempt,
+            kind,
+            max(stamp.at, head.at),
+            self.settled,
+            last_batch=head.last_batch,
+            tables=head.tables,
+            zones=head.zones,
+            log=own.log,
+            options=own.options,
+            settings=own.settings,
+            watermark=head.watermark,
+        )
 
     def decided(self, manifest: Manifest) -> History:
         """The history once `manifest` has been created."""

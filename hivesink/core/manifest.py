@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from operator import add
 from typing import TYPE_CHECKING
 
@@ -139,26 +139,6 @@ class Manifest:
     def is_bare(self) -> bool:
         """It changes no part and commits no partition."""
         return not (self.add or self.remove or self.commits)
-
-    def follow(self, *, kind: str, attempt: str, at: datetime, settled: Epoch) -> Manifest:
-        """The next epoch's manifest, with what is carried forward and nothing of its own yet."""
-        return replace(
-            self,
-            epoch=Epoch(self.epoch + 1),
-            kind=kind,
-            attempt=attempt,
-            at=max(at, self.at),
-            settled=settled,
-            rows=NO_ROWS,
-            add=(),
-            remove=(),
-            replaces=(),
-            forgotten=0,
-            opened=(),
-            rolled=(),
-            waiting=None,
-            commits=(),
-        )
 
 
 @dataclass(frozen=True, slots=True)

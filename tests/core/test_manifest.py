@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import History, Identity, Stamp
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, floor_over, live_parts
 from hivesink.core.manifest_json import decode, decode_floor, decode_records, encode, encode_floor, encode_records
 from hivesink.core.offsets import FilesOffset, KafkaOffset
@@ -69,12 +70,6 @@ def manifests(draw: st.DrawFn) -> Manifest:
 @given(manifests())
 def test_a_manifest_round_trips(manifest: Manifest) -> None:
     assert decode(encode(manifest), "m") == manifest
-
-
-@given(st.integers(1, 10**12), counts, st.integers(0, 10**12), st.integers(0, 10**12))
-def test_a_floor_round_trips(epoch: int, rows: Rows, files: int, forgotten: int) -> None:
-    floor = Floor(Epoch(epoch), rows, files, forgotten)
-    assert decode_floor(encode_floor(floor), "f") == floor
 
 
 def test_the_bytes_are_pinned() -> None:
@@ -153,11 +148,11 @@ def test_a_torn_manifest_is_damaged(length: int) -> None:
 
 
 def test_what_is_carried_forward_and_what_is_not() -> None:
-    base = full()
-    following = base.follow(kind="fence", attempt="ccccdddd", at=AT - timedelta(days=1), settled=Epoch(12))
-    assert (following.epoch, following.at, following.last_batch) == (13, base.at, base.last_batch)
-    assert following.log == base.log
-    assert (following.rows, following.add, following.remove) == (Rows(), (), ())
+    base, own = full(), Identity("w", "aa", (), (), "/log")
+    following = History(own, base).following("fence", Stamp(AT - timedelta(days=1), "ccccdddd"))
+    bare = Manifest(base.writer, base.uid, Epoch(13), "ccccdddd", "fence", base.at, Epoch(12))
+    carried = {name: getattr(base, name) for name in ("last_batch", "tables", "zones", "watermark")}
+    assert following == replace(bare, log="/log", **carried)
 
 
 def at(place: str, name: str = "x") -> PartEntry:
