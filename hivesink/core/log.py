@@ -71,9 +71,8 @@ def missing(view: LogView) -> tuple[Epoch, ...]:
 
     A listing isn't a snapshot: a manifest that a listing lacks may have been created or deleted meanwhile.
     """
-    newest = max((view.floor, *view.manifests, *view.marks))
-    present = set(view.manifests)
-    return tuple(Epoch(number) for number in range(view.floor + 1, newest + 1) if number not in present)
+    decided = set(range(view.floor + 1, max((view.floor, *view.manifests, *view.marks)) + 1))
+    return tuple(map(Epoch, sorted(decided - set(view.manifests))))
 
 
 def require_whole(location: str, view: LogView, settled: Epoch) -> None:
@@ -107,11 +106,11 @@ def stray_floor(location: str, view: LogView) -> LogDamaged | None:
 def require_own(file: str, manifest: Manifest, uid: str) -> None:
     """Raise LogDamaged if the manifest belongs to another log than that of `uid`, as after a copy."""
     if manifest.uid != uid:
-        reason = (
-            f"its uid is {manifest.uid}, this log's is {uid}: it is another log's; if none belongs here, move it away; "
-            "but if all manifests here have that uid, the file `uid` of this log is damaged: delete that file"
+        advice = (
+            "if it doesn't belong here, move it away; but if all manifests here have that uid, the file `uid` of this "
+            "log is damaged: delete that file"
         )
-        raise LogDamaged(file, reason)
+        raise LogDamaged(file, f"its uid is {manifest.uid}, this log's is {uid}: it is another log's", advice)
 
 
 def reset_name(writer: str, at: datetime) -> str:
@@ -128,12 +127,11 @@ def reset_writer(name: str) -> str | None:
 def require_writer_name(name: str) -> None:
     """Raise InvalidOption if no writer can be called `name`: its log's folder and files beside it have this name."""
     if len(name) > LONGEST_NAME or not _NAME.fullmatch(name) or _RESET.search(name):
-        rule = (
-            f"up to {LONGEST_NAME} letters (a-z, A-Z), digits, `_` and `-`, with `.` only inside, `-` not first, and "
+        problem = (
+            f"the writer's name {name!r} can't be used: use up to {LONGEST_NAME} letters (a-z, A-Z), digits, `_` and "
+            "`-`, with `.` only inside, `-` not first, and not the form of a log that `hivesink reset` put aside"
         )
-        rule += "not the form of a log that `hivesink reset` put aside"
-        way = 'to keep a log of an older name, rename its folder: see "Renaming a writer" in docs/operations.md'
-        raise InvalidOption((f"the writer's name {name!r} can't be used: use {rule}; {way}",))
+        raise InvalidOption((problem,))
 
 
 PROPERTY = "hivesink_log"
