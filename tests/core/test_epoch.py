@@ -24,6 +24,7 @@ from hivesink.core.epoch import (
     read_before,
 )
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
+from tests.core.tables import cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -115,7 +116,6 @@ def test_a_run_notices_another_id_whenever_it_asks_and_keeps_those_of_topics_tha
     assert topics.ids == ({"t": "1"}, {"t": "2", "u": "3"})
 
 
-TABLE = Path(__file__).with_name("fixtures") / "judge.txt"
 BATCH = re.compile(r"(?P<query>\w+) (?P<number>\d+) (?P<columns>columns )?(?:\((?P<read>[^)]*)\) )?(?P<sources>.+)")
 PLACE = r'\?|-|"[^"]*"|#\d+(?: \w+)*?|[\w:/,]+'
 SOURCE = re.compile(rf"({PLACE})\.\.({PLACE})(?= \S+\.\.| #\d+(?: \w+)*\.\.|$)")
@@ -180,13 +180,7 @@ class Batch:
         return LastBatch(Epoch(int(epoch)), ref, raw=self.raw)
 
 
-def cases() -> list[tuple[str, str, str, str]]:
-    lines = TABLE.read_text().splitlines()
-    rows = [line.split("|") for line in lines if "|" in line and not line.startswith(("#", "log's"))]
-    return [(log.strip(), batch.strip(), append.strip(), verdict.strip()) for log, batch, append, verdict in rows]
-
-
-@pytest.mark.parametrize(("log", "batch", "append", "verdict"), cases())
+@pytest.mark.parametrize(("log", "batch", "append", "verdict"), cases("judge.txt"))
 def test_what_judge_says(log: str, batch: str, append: str, verdict: str) -> None:
     epoch, _, known = log.partition(" ")
     last = None if log == "none" else Batch.parse(known).logged(epoch)
@@ -205,5 +199,5 @@ def words(said: New | Replay) -> str:
 
 
 def test_the_table_has_every_verdict_that_judge_gives() -> None:
-    said = {verdict for *_, verdict in cases()}
+    said = {case.values[-1] for case in cases("judge.txt")}
     assert set(re.findall(r"raise errors\.(\w+)", Path(judge.__code__.co_filename).read_text())) <= said

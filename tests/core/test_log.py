@@ -32,6 +32,7 @@ from hivesink.core.log import (
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, LogDamaged, NewerFormat
 from tests.contracts.manifests import small
+from tests.core.tables import cases
 
 ODD = ["", "team/a", ".h", "..", ".", "../demo.other/w", "a b", "-x", "flüge", "a.", "a\n", "é", "a\x00b"]
 ODD += ["x" * (LONGEST_NAME + 1), "w.reset-20260101T000000Z", "a\\b", "a:b", "٣"]
@@ -124,63 +125,15 @@ def test_a_manifest_of_another_log_is_damage_that_names_both_uids() -> None:
 
 
 RECORD = RootRecord("1d", "thrift://a:9083", "demo.t", "/w/t")
-OURS, AGAIN, COPY, MADE = Verdict.OURS, Verdict.SET_AGAIN, Verdict.COPY, Verdict.MADE_AGAIN
-HERE, GONE, NONE = Parts.IN_PLACE, Parts.GONE, Parts.NONE
-OTHER = ("demo.other",)
-
-# What happened; the id that the table states; its name and location; parts; pending; left behind; named by; verdict.
-CASES: list[tuple[str, str | None, str, str, Parts, bool, bool, tuple[str, ...], Verdict]] = [
-    ("nothing", "1d", "demo.t", "/w/t", HERE, True, True, (), OURS),
-    ("TRUNCATE, or INSERT OVERWRITE of all that was new", "1d", "demo.t", "/w/t", GONE, True, True, (), OURS),
-    ("an external table was renamed", "1d", "demo.u", "/w/t", HERE, True, True, (), OURS),
-    ("the same, and a user has compacted the newest files", "1d", "demo.u", "/w/t", GONE, True, True, (), OURS),
-    ("a managed table was renamed", "1d", "demo.u", "/w/u", HERE, True, False, (), OURS),
-    ("the same, before its first file", "1d", "demo.u", "/w/u", NONE, True, False, (), OURS),
-    ("the same, and a user has compacted the newest files", "1d", "demo.u", "/w/u", GONE, True, False, (), OURS),
-    ("the same, and a new table of the old name is there", "1d", "demo.u", "/w/u", HERE, True, True, (), OURS),
-    (
-        "SET LOCATION, and the newest files are found",
-        "1d",
-        "demo.t",
-        "/x",
-        HERE,
-        True,
-        True,
-        (),
-        OURS,
-    ),
-    ("DROP, and CREATE from the text of SHOW CREATE TABLE", "1d", "demo.t", "/w/t", GONE, True, True, (), OURS),
-    ("CREATE under another name from that text", "1d", "demo.u", "/w/u", GONE, False, True, OTHER, COPY),
-    ("the same over the same files", "1d", "demo.u", "/w/t", HERE, False, True, OTHER, COPY),
-    ("the same, after the original was dropped; external", "1d", "demo.u", "/w/u", GONE, True, True, (), COPY),
-    ("the text in a second metastore", "1d", "demo.t", "/dev/t", GONE, True, True, (), COPY),
-    ("the same, before the first file", "1d", "demo.t", "/dev/t", NONE, True, True, (), COPY),
-    ("the same, with the files copied there", "1d", "demo.t", "/dev/t", HERE, True, True, (), OURS),
-    ("a lost update", None, "demo.t", "/w/t", HERE, True, True, (), AGAIN),
-    ("a metastore restored from before the first start", None, "demo.t", "/w/t", HERE, True, True, (), AGAIN),
-    ("the same, from before a reset", "2e", "demo.t", "/w/t", HERE, True, True, (), AGAIN),
-    ("DROP and CREATE of an external table over its files", None, "demo.t", "/w/t", HERE, True, True, (), AGAIN),
-    ("the same under another name", None, "demo.u", "/w/t", HERE, True, True, (), AGAIN),
-    ("a kill between the root's record and the ALTER", None, "demo.t", "/w/t", NONE, False, True, (), AGAIN),
-    ("the same, and the table was renamed since", None, "demo.u", "/w/u", NONE, False, False, (), AGAIN),
-    ("DROP and CREATE before any file, while rows wait", None, "demo.t", "/w/t", NONE, True, True, (), MADE),
-    ("DROP and CREATE", None, "demo.t", "/w/t", GONE, False, True, (), MADE),
-    ("the same by `ddl apply`, which sets an id", "2e", "demo.t", "/w/t", GONE, False, True, (), MADE),
-    ("the same, while rows wait", None, "demo.t", "/w/t", GONE, True, True, (), MADE),
-    ("the table was renamed, and a new one has its name", None, "demo.t", "/w/t", GONE, True, True, OTHER, COPY),
-    ("the same, before the first file", None, "demo.t", "/w/t", NONE, False, True, OTHER, COPY),
-    ("two tables with one sink.log-location", None, "demo.u", "/w/u", GONE, False, True, OTHER, COPY),
-    ("the same, over the same files", None, "demo.u", "/w/t", HERE, False, True, OTHER, COPY),
-    ("DDL with sink.log-location in a second metastore", None, "demo.t", "/dev/t", GONE, True, True, (), MADE),
-    ("the same, before the first file", None, "demo.t", "/dev/t", NONE, False, True, (), MADE),
-]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_whose_log_it_is(case: tuple[str, str | None, str, str, Parts, bool, bool, tuple[str, ...], Verdict]) -> None:
-    _, stated, name, location, parts, pending, behind, named, want = case
-    evidence = Evidence(parts, pending=pending, left_behind=behind, named_by=named)
-    assert same_table(stated, RECORD, name, location, lambda: evidence) is want
+@pytest.mark.parametrize(("happened", "table", "files", "besides", "verdict"), cases("ownership.txt"))
+def test_whose_log_it_is(happened: str, table: str, files: str, besides: str, verdict: str) -> None:
+    stated, name, location = table.split()
+    named = ("demo.other",) if "named" in besides else ()
+    evidence = Evidence(Parts(files), pending="pending" in besides, left_behind="left" in besides, named_by=named)
+    said = same_table(None if stated == "-" else stated, RECORD, name, location, lambda: evidence)
+    assert said is Verdict(verdict), happened
 
 
 def test_nothing_is_looked_at_where_id_name_and_location_agree() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,6 +21,7 @@ from hivesink.core.records import OpenBucket, Slice
 from hivesink.core.rolling import OpenRows, segment_name
 from hivesink.core.snapshot import Snapshot, StagingArea
 from tests.contracts.manifests import AT, small
+from tests.core.tables import cases
 
 if TYPE_CHECKING:
     from hivesink.core.actions import Action
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 
 TABLE, HOME, LENGTH = "demo.events", "/w/events", 7
 IDENTITY = Identity("w", "0a1b2c3d", (TABLE,), (), "/w/.hivesink/w")
-
-
-def cases(name: str) -> list[Any]:
-    lines = (line for line in Path(__file__).with_name(name).read_text().splitlines() if line.strip())
-    rows = [[cell.strip() for cell in line.split("|")] for line in lines if not line.startswith("#")]
-    return [pytest.param(*row, id=" | ".join(row)) for row in rows[1:]]
 
 
 @dataclass
