@@ -5,64 +5,46 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.partition_commit import Watermark, WatermarkPolicy
 
 NOON = datetime(2024, 1, 2, 12, tzinfo=timezone.utc)
-MINUTE = timedelta(minutes=1)
+MINUTE, NONE = timedelta(minutes=1), timedelta(0)
 POLICY = WatermarkPolicy(delay=MINUTE, idle=5 * MINUTE)
-FRESH = {"t-0": timedelta(0), "t-1": timedelta(0)}
 
 
-def seen(**minutes: int | None) -> Watermark:
-    newest = {name.replace("_", "-"): None if past is None else NOON + past * MINUTE for name, past in minutes.items()}
-    return Watermark().saw(newest, NOON + timedelta(days=1))
+def seen(clock: int | None = None, **minutes: int | None) -> Watermark:
+    newest = {name: None if past is None else NOON + past * MINUTE for name, past in minutes.items()}
+    mark = Watermark().saw(newest, NOON + timedelta(days=1))
+    return replace(mark, clock=None if clock is None else NOON + clock * MINUTE)
 
 
-def test_the_slowest_partition_decides() -> None:
-    assert seen(t_0=10, t_1=3).reached(FRESH, POLICY).at == NOON + 2 * MINUTE
-
-
-def test_a_partition_without_rows_holds_it_back_until_it_is_idle() -> None:
-    mark = seen(t_0=10, t_1=None)
-    assert mark.reached(FRESH, POLICY).at is None
-    assert mark.reached(FRESH | {"t-1": 5 * MINUTE}, POLICY).at == NOON + 9 * MINUTE
-
-
-def test_a_stopped_input_goes_on_from_its_newest_time() -> None:
-    mark = seen(t_0=10, t_1=3)
-    idle = {"t-0": 7 * MINUTE, "t-1": 9 * MINUTE}
-    assert mark.reached(idle, POLICY).at == NOON + (10 - 1 + 7 - 5) * MINUTE
-
-
-def test_it_never_goes_back() -> None:
-    mark = seen(t_0=10, t_1=10).reached(FRESH, POLICY)
-    assert mark.saw({"t-2": NOON}, NOON).reached(FRESH | {"t-2": timedelta(0)}, POLICY).at == NOON + 9 * MINUTE
-
-
-def test_a_time_in_the_future_counts_as_now() -> None:
-    mark = Watermark().saw({"t-0": NOON + timedelta(days=9000)}, NOON)
-    assert mark.reached({"t-0": timedelta(0)}, POLICY).at == NOON - MINUTE
-
-
-def test_sparks_own_goes_on_too() -> None:
-    mark = Watermark().at_least(NOON)
-    mark = replace(mark, clock=mark.at)
-    assert mark.reached({"": 4 * MINUTE}, POLICY).at == NOON
-    assert mark.reached({"": 8 * MINUTE}, POLICY).at == NOON + 3 * MINUTE
-    assert Watermark().reached({"": 8 * MINUTE}, POLICY).at is None
-
-
-def test_the_clock_goes_on_from_where_it_was_in_silence_only() -> None:
-    mark = replace(seen(t_0=10, t_1=3), clock=NOON + 30 * MINUTE)
-    assert mark.reached(FRESH, POLICY).at == NOON + 2 * MINUTE
-    assert mark.reached(FRESH | {"t-1": 5 * MINUTE}, POLICY).at == NOON + 9 * MINUTE
-    silent = {"t-0": 7 * MINUTE, "t-1": 9 * MINUTE}
-    assert mark.reached(silent, POLICY).at == NOON + (30 + 7 - 5) * MINUTE
-    # Records still come, though none of them is a row.
-    assert mark.reached(silent | {"": MINUTE}, POLICY).at == NOON + 9 * MINUTE
+@pytest.mark.parametrize(
+    ("mark", "silence", "reached"),
+    [
+        (seen(a=10, b=3), {"a": 0, "b": 0}, 2),  # the slowest decides
+        (seen(a=10, b=None), {"a": 0, "b": 0}, None),  # one without rows holds it back until it is idle
+        (seen(a=10, b=None), {"a": 0, "b": 5}, 9),
+        (seen(a=10, b=3), {"a": 7, "b": 9}, 10 - 1 + 7 - 5),  # a stopped input goes on from its newest time
+        (seen(a=10, b=10).reached({"a": NONE, "b": NONE}, POLICY).saw({"c": NOON}, NOON), {"a": 0, "b": 0, "c": 0}, 9),
+        (Watermark().saw({"a": NOON + timedelta(days=9000)}, NOON), {"a": 0}, -1),  # a time in the future counts as now
+        # Spark's own goes on too.
+        (Watermark(NOON, clock=NOON), {"": 4}, 0),
+        (Watermark(NOON, clock=NOON), {"": 8}, 3),
+        (Watermark(), {"": 8}, None),
+        # The clock goes on from where it was in silence only, and not while records come that are no rows.
+        (seen(clock=30, a=10, b=3), {"a": 0, "b": 0}, 2),
+        (seen(clock=30, a=10, b=3), {"a": 0, "b": 5}, 9),
+        (seen(clock=30, a=10, b=3), {"a": 7, "b": 9}, 30 + 7 - 5),
+        (seen(clock=30, a=10, b=3), {"a": 7, "b": 9, "": 1}, 9),
+    ],
+)
+def test_where_the_watermark_is(mark: Watermark, silence: dict[str, int], reached: int | None) -> None:
+    at = mark.reached({name: minutes * MINUTE for name, minutes in silence.items()}, POLICY).at
+    assert at == (None if reached is None else NOON + reached * MINUTE)
 
 
 Times = st.dictionaries(st.sampled_from("abc"), st.none() | st.integers(0, 100).map(lambda past: NOON + past * MINUTE))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -126,45 +126,8 @@ POLICY = RollingPolicy(file_size=1000, rollover=HOUR, inactivity=MINUTE, open_by
 YOUNG = Ages(timedelta(seconds=1), timedelta(seconds=1))
 
 
-@pytest.mark.parametrize(
-    ("length", "rows", "ages", "is_due"),
-    [
-        (10, 1, YOUNG, False),
-        (2000, 1, YOUNG, True),
-        (1999, 1, YOUNG, False),
-        (10, 1, Ages(HOUR, timedelta(0)), True),
-        (10, 1, Ages(MINUTE, MINUTE), True),
-    ],
-)
-def test_a_bucket_is_due_by_size_age_or_silence(length: int, rows: int, ages: Ages, is_due: bool) -> None:
-    state = OpenRows().after(replace(small(1), opened=(opened(1, "a", length, rows),)))
-    assert due(state, {(TABLE, "a"): ages}, POLICY, ratio=0.5) == ({(TABLE, "a")} if is_due else set())
-
-
-def test_where_every_epoch_publishes_whatever_still_waits_is_due() -> None:
-    state = OpenRows().after(replace(small(1), opened=(opened(1, "a"), opened(1, "b"))))
-    ages = {(TABLE, "a"): YOUNG, (TABLE, "b"): YOUNG}
-    assert due(state, ages, replace(POLICY, at_once=True), ratio=0.5) == {(TABLE, "a"), (TABLE, "b")}
-    assert due(OpenRows(), {}, replace(POLICY, at_once=True), ratio=0.5) == set()
-
-
-def test_of_a_bucket_without_rows_that_wait_nothing_is_due() -> None:
-    state = OpenRows({(TABLE, "a"): OpenBucket((), AT, AT, 0, 0, published=7, files=1)})
-    assert due(state, {(TABLE, "a"): Ages(HOUR, HOUR)}, POLICY, 0.5) == set()
-
-
-def test_beyond_the_limit_the_oldest_buckets_are_due() -> None:
-    state = OpenRows().after(replace(small(1), opened=tuple(opened(1, day, 1900) for day in "abcd")))
-    ages = {(TABLE, day): replace(YOUNG, open=timedelta(seconds=n)) for n, day in enumerate("bdac")}
-    assert due(state, ages, POLICY, ratio=0.5) == {(TABLE, "a"), (TABLE, "c")}
-    assert due(state, ages, replace(POLICY, open_bytes=7600), ratio=0.5) == set()
-
-
-def test_a_held_bucket_waits_unless_too_much_does() -> None:
-    state = OpenRows().after(replace(small(1), opened=(opened(1, "a", 1900), opened(1, "b", 1900))))
-    ages = {(TABLE, "a"): Ages(2 * HOUR, HOUR), (TABLE, "b"): YOUNG}
-    assert due(state, ages, POLICY, 0.5, held={(TABLE, "a")}) == set()
-    assert due(state, ages, replace(POLICY, open_bytes=1900), 0.5, held={(TABLE, "a")}) == {(TABLE, "a")}
+OLD = Ages(2 * HOUR, HOUR)
+NINE, TEN = (10, 9), (10, 10)
 
 
 class Fullest:
@@ -174,11 +137,46 @@ class Fullest:
         return partition == "a" and rows >= 10 and size == 5 and (open_for, idle_for) == (HOUR, MINUTE)
 
 
-@pytest.mark.parametrize(("rows", "is_due"), [(9, False), (10, True)])
-def test_an_own_class_decides_alone(rows: int, is_due: bool) -> None:
-    state = OpenRows().after(replace(small(1), opened=(opened(1, "a", 10, rows),)))
-    policy = replace(POLICY, own=Fullest())
-    assert due(state, {(TABLE, "a"): Ages(HOUR, MINUTE)}, policy, 0.5) == ({(TABLE, "a")} if is_due else set())
+@pytest.mark.parametrize(
+    ("waiting", "ages", "policy", "held", "wanted"),
+    [
+        # By size, age or silence.
+        ({"a": (10, 1)}, {}, {}, "", ""),
+        ({"a": (2000, 1)}, {}, {}, "", "a"),
+        ({"a": (1999, 1)}, {}, {}, "", ""),
+        ({"a": (10, 1)}, {"a": Ages(HOUR, timedelta(0))}, {}, "", "a"),
+        ({"a": (10, 1)}, {"a": Ages(MINUTE, MINUTE)}, {}, "", "a"),
+        # Where every epoch publishes, whatever still waits.
+        ({"a": (10, 1), "b": (10, 1)}, {}, {"at_once": True}, "", "ab"),
+        ({}, {}, {"at_once": True}, "", ""),
+        # The oldest ones beyond the limit, though they are held.
+        (
+            dict.fromkeys("abcd", (1900, 1)),
+            {"a": OLD, "c": OLD},
+            {"rollover": 9 * HOUR, "inactivity": 9 * HOUR},
+            "",
+            "ac",
+        ),
+        (dict.fromkeys("abcd", (1900, 1)), {}, {"open_bytes": 7600}, "", ""),
+        ({"a": (1900, 1), "b": (1900, 1)}, {"a": OLD}, {}, "a", ""),
+        ({"a": (1900, 1), "b": (1900, 1)}, {"a": OLD}, {"open_bytes": 1900}, "a", "a"),
+        # The user's own class decides alone.
+        ({"a": NINE}, {"a": Ages(HOUR, MINUTE)}, {"own": Fullest()}, "", ""),
+        ({"a": TEN}, {"a": Ages(HOUR, MINUTE)}, {"own": Fullest()}, "", "a"),
+    ],
+)
+def test_what_is_due(
+    waiting: dict[str, tuple[int, int]], ages: dict[str, Ages], policy: dict[str, Any], held: str, wanted: str
+) -> None:
+    state = OpenRows().after(replace(small(1), opened=tuple(opened(1, day, *size) for day, size in waiting.items())))
+    now = {(TABLE, day): ages.get(day, YOUNG) for day in waiting}
+    found = due(state, now, replace(POLICY, **policy), 0.5, held={(TABLE, day) for day in held})
+    assert {day for _, day in found} == set(wanted)
+
+
+def test_of_a_bucket_without_rows_that_wait_nothing_is_due() -> None:
+    state = OpenRows({(TABLE, "a"): OpenBucket((), AT, AT, 0, 0, published=7, files=1)})
+    assert due(state, {(TABLE, "a"): OLD}, POLICY, 0.5) == set()
 
 
 BUCKETS = st.dictionaries(
