@@ -41,10 +41,11 @@ def encode(manifest: Manifest) -> bytes:
             "zones": dict(manifest.zones),
             "options": dict(manifest.options),
             "settings": dict(manifest.settings),
+            "opened": [
+                {"table": own.table, "partition": own.partition, **_fields(own.slice)} for own in manifest.opened
+            ],
             "rolled": [{"table": table, "partition": partition} for table, partition in manifest.rolled],
-            "waiting": None
-            if waiting is None
-            else [{"table": key[0], "partition": key[1], **_plain(bucket)} for key, bucket in waiting],
+            "waiting": waiting and [{"table": key[0], "partition": key[1], **_bucket(own)} for key, own in waiting],
         }
     )
 
@@ -70,25 +71,9 @@ def _bytes(value: dict[str, Any]) -> bytes:
     return b'{\n "crc32": %d,' % zlib.crc32(plain) + plain[1:]
 
 
-def _plain(value: Any) -> Any:  # noqa: PLR0911  one for each type
-    match value:
-        case datetime():
-            return value.astimezone(timezone.utc).isoformat(timespec="microseconds")
-        case LastBatch():
-            return last_batch_fields(value)
-        case PartEntry() | Rows() | Commit():
-            return _fields(value)
-        case Opened():
-            return {"table": value.table, "partition": value.partition, **_fields(value.slice)}
-        case OpenBucket():
-            # A snapshot may hold thousands of slices: each is a line.
-            slices = [f"{s.segment} {s.offset} {s.length} {s.rows} {s.crc32}" for s in value.slices]
-            times = {"first": value.first, "last": value.last}
-            return {**times, "published": value.published, "files": value.files, "slices": slices}
-        case Watermark():
-            fields = _fields(value) | {"newest": dict(value.newest), "quiet": dict(value.quiet)}
-            return {name: own for name, own in fields.items() if name in {"at", "newest"} or own != _SILENT[name]}
-    return offsets.to_json(value)
+def _plain(value: Any) -> Any:
+    write: Callable[[Any], Any] = _PLAIN.get(type(value), offsets.to_json)
+    return write(value)
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -100,6 +85,33 @@ def last_batch_fields(last: LastBatch) -> dict[str, Any]:
     start, end = (list(map(offsets.to_json, side)) for side in (last.ref.start, last.ref.end))
     own = {"epoch": last.epoch, "appended": last.appended, "raw": last.raw}
     return {**_fields(last.ref), **own, "start": start, "end": end}
+
+
+def _utc(at: datetime) -> str:
+    return at.astimezone(timezone.utc).isoformat(timespec="microseconds")
+
+
+def _bucket(bucket: OpenBucket) -> dict[str, Any]:
+    # A snapshot may hold thousands of slices: each is a line.
+    slices = [f"{s.segment} {s.offset} {s.length} {s.rows} {s.crc32}" for s in bucket.slices]
+    times = {"first": bucket.first, "last": bucket.last}
+    return {**times, "published": bucket.published, "files": bucket.files, "slices": slices}
+
+
+def _watermark(mark: Watermark) -> dict[str, Any]:
+    fields = _fields(mark) | {"newest": dict(mark.newest), "quiet": dict(mark.quiet)}
+    return {name: own for name, own in fields.items() if name in {"at", "newest"} or own != _SILENT[name]}
+
+
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    PartEntry: _fields,
+    datetime: _utc,
+    Commit: _fields,
+    Rows: _fields,
+    LastBatch: last_batch_fields,
+    Watermark: _watermark,
+}
+"""How each kind of value is written; the others are offsets."""
 
 
 def decode(data: bytes, file: str) -> Manifest:
