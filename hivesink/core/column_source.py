@@ -77,16 +77,32 @@ ColumnSource = JsonPath | Header | Metadata
 def parse_source(text: str) -> ColumnSource:
     """A JSON path, or the name of metadata. Raises ValueError with what to write instead."""
     text = text.strip()
-    if text.startswith("$"):
-        return JsonPath(_steps(text))
     if text.startswith(_HEADER) and text != _HEADER:
         return Header(text.removeprefix(_HEADER))
-    try:
-        return Metadata(text)
-    except ValueError:
-        names = ", ".join(source.value for source in Metadata)
-        message = f"write a JSON path such as $.user.id, {_HEADER}<name>, or one of {names}"
-        raise ValueError(message) from None
+    if not text.startswith("$"):
+        names = {source.value: source for source in Metadata}
+        if text in names:
+            return names[text]
+        message = f"write a JSON path such as $.user.id, {_HEADER}<name>, or one of {', '.join(names)}"
+        raise ValueError(message)
+    steps: list[str | int] = []
+    at = 1
+    while at < len(text):
+        match = _STEP.match(text, at)
+        if match is None:
+            message = f"not a path from {text[at:]!r} on: {_PATHS}"
+            raise ValueError(message)
+        quoted = match["single"] if match["double"] is None else match["double"]
+        name = match["name"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+        steps.append(int(match["index"]) if match["index"] else name.lower())
+        at = match.end()
+    if not steps or isinstance(steps[0], int):
+        message = f"a record is an object, so a path begins with a name: {_PATHS}"
+        raise ValueError(message)
+    if len(steps) > _MOST_STEPS:
+        message = f"a path of {len(steps)} steps; write {_MOST_STEPS} at most"
+        raise ValueError(message)
+    return JsonPath(tuple(steps))
 
 
 def json_path(field: str) -> str:
@@ -105,27 +121,6 @@ def stream_column(source: ColumnSource) -> tuple[str, tuple[str, ...]] | None:
 def named_file(uri: str) -> str:
     """The file of a `file.path` as people write it: `/in/a b.json` for `file:///in/a%20b.json`."""
     return re.sub("^file:/+", "/", unquote(uri))
-
-
-def _steps(text: str) -> tuple[str | int, ...]:
-    steps: list[str | int] = []
-    at = 1
-    while at < len(text):
-        match = _STEP.match(text, at)
-        if match is None:
-            message = f"not a path from {text[at:]!r} on: {_PATHS}"
-            raise ValueError(message)
-        quoted = match["single"] if match["double"] is None else match["double"]
-        name = match["name"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
-        steps.append(int(match["index"]) if match["index"] else name.lower())
-        at = match.end()
-    if not steps or isinstance(steps[0], int):
-        message = f"a record is an object, so a path begins with a name: {_PATHS}"
-        raise ValueError(message)
-    if len(steps) > _MOST_STEPS:
-        message = f"a path of {len(steps)} steps; write {_MOST_STEPS} at most"
-        raise ValueError(message)
-    return tuple(steps)
 
 
 def misfit(source: ColumnSource, kind: HiveType) -> str | None:
@@ -147,9 +142,8 @@ def misfit(source: ColumnSource, kind: HiveType) -> str | None:
             return None if is_text or kind in INTEGERS else "BIGINT, INT, SMALLINT, TINYINT, STRING, VARCHAR or CHAR"
 
 
-def _headers(value: Primitive) -> tuple[HiveType, HiveType]:
-    fields = (("key", Primitive.STRING), ("value", value))
-    return Map(Primitive.STRING, value), Array(Struct(fields))
-
-
-_HEADERS = frozenset((*_headers(Primitive.BINARY), *_headers(Primitive.STRING)))
+_HEADERS = frozenset(
+    kind
+    for value in (Primitive.BINARY, Primitive.STRING)
+    for kind in (Map(Primitive.STRING, value), Array(Struct((("key", Primitive.STRING), ("value", value)))))
+)

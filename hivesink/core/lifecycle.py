@@ -198,10 +198,6 @@ class History:
         """The partitions of live parts."""
         return frozenset(part.key for _, part in self.live_parts)
 
-    def folders(self) -> dict[PartitionKey, str]:
-        """The partition of each live part, with the folder that was chosen for it last."""
-        return {part.key: part.folder for _, part in self.live_parts}
-
     @cached_property
     def earlier_paths(self) -> dict[str, tuple[str, ...]]:
         """Where parts may be from before open epochs moved them, by the parts' names, which never change."""

@@ -103,19 +103,17 @@ def _floating(value: object, *, single: bool) -> str:
         _unfit("out of range")
     if not math.isfinite(exact) or exact == 0:
         return repr(exact).replace("nan", "NaN").replace("inf", "Infinity")
-    number = Number(_shortest_float(exact) if single else repr(exact)).normalize()
+    shortest = repr(exact)
+    if single:
+        # In native order, unlike "<f", numbers rounded beyond the largest float become infinite.
+        texts = (f"{exact:.{digits}e}" for digits in range(9))
+        shortest = next(text for text in texts if struct.pack("f", float(text)) == struct.pack("f", exact))
+    number = Number(shortest).normalize()
     if 1e-3 <= abs(exact) < 1e7:  # noqa: PLR2004  Java's own bounds
         plain = f"{number:f}"
         return plain if "." in plain else f"{plain}.0"
     digits, _, power = f"{number:e}".partition("e")
     return f"{digits if '.' in digits else f'{digits}.0'}E{int(power)}"
-
-
-def _shortest_float(value: float) -> str:
-    """The fewest digits that read back as `value`."""
-    texts = (f"{value:.{digits}e}" for digits in range(9))
-    # In native order, unlike "<f", numbers rounded beyond the largest float become infinite.
-    return next(text for text in texts if struct.pack("f", float(text)) == struct.pack("f", value))
 
 
 def _date(value: object) -> str:

@@ -180,7 +180,7 @@ class _Open:
         missing = [step for step in steps if isinstance(step, actions.PartMissing) and step.key not in self.held]
         # A published part's partition that a user has dropped since isn't registered again until all is published.
         unready = {step.key for step in steps if step.key not in self.live or self.live[step.key].columns_behind}
-        folders = self.history.folders()
+        folders = {part.key: part.folder for _, part in self.history.live_parts}
         yield from _register({key: folders[key] for key in unready - self.snapshot.refused})
         for epoch in self.history.unpublished:
             number, own = epoch.manifest.epoch, self.located.get(epoch.manifest.epoch, [])
