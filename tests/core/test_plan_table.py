@@ -76,7 +76,7 @@ class World:
         files = {}
         for word in text.split():
             part = self.parts[word.rstrip("!~")]
-            files[part.target if word.endswith("!") else part.staged] = LENGTH - word.endswith("~")
+            files[part.target if "!" in word else part.staged] = LENGTH - word.endswith("~")
         return files
 
     def rolled(self) -> dict[tuple[Epoch, PartitionKey], OpenBucket]:

@@ -259,15 +259,6 @@ def test_while_a_policy_of_the_users_own_fails_the_files_are_theirs(monkeypatch:
     assert (life.read(3), life.has_success(3), REQUEUE in kinds(life)) == ([1, 2], True, False)
 
 
-def test_a_file_that_was_torn_is_no_lost_one() -> None:
-    life = Life(WAYS["held"])
-    (part,) = unpublished(life)
-    life.fs.delete(part.staged)
-    life.fs.write_new(part.target, b"torn by somebody")
-    with pytest.raises(PartLost):
-        life.started()
-
-
 @pytest.mark.parametrize("way", ["at once", "held"])
 def test_what_is_left_of_a_partition_is_announced(way: str) -> None:
     life = Life({**WAYS[way], "sink.rolling-policy.on-epoch": "true"})

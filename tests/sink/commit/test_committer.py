@@ -594,18 +594,6 @@ def test_clean_up_that_fails_stops_no_job_and_is_told(damaged: str, caplog: pyte
     assert all((harmless in message) == damaged.startswith("floor") for message in told)
 
 
-def test_nothing_is_let_go_while_registrations_wait() -> None:
-    site = Site(Source(events(20)), options={"sink.log.retained-epochs": "1"})
-    job = site.job()
-    site.metastore.go_down()
-    while job.step(2):
-        pass
-    assert site.log.view().manifests == tuple(range(1, 11))
-    site.metastore.come_up()
-    site.job().run()
-    site.check(range(20))
-
-
 def test_two_first_runs_agree_on_one_uid_and_one_of_them_wins(site: Site) -> None:
     first, second = site.job(), site.job(source=Source(list(EVENTS)))
     assert first.committer.spec.identity.uid == second.committer.spec.identity.uid
