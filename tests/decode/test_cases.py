@@ -17,7 +17,7 @@ from hivesink.config.options import SinkConfig, check
 from hivesink.core.table import Column, HiveType, Primitive
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.json.columns import JsonColumns
-from hivesink.decode.json.decoder import JsonDecoder, exact_batch, keyed
+from hivesink.decode.json.decoder import JsonDecoder, KeyedDecoder, exact_batch
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.shaped import ShapedDecoder
 from hivesink.decode.values import DecodeOptions, InvalidValue
@@ -119,9 +119,9 @@ def test_exact(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_keyed(name: str) -> None:
     case = CASES[name]
-    columns = JsonColumns(case.exact)
+    keyed = KeyedDecoder(JsonColumns(case.exact))
     for before in ([], [b"{}"] * 2, [case.record] * 2):
-        batch, doubt = keyed(columns, pa.array([*before, case.record], pa.binary()).view(pa.string()))
+        batch, doubt = keyed.decode(pa.array([*before, case.record], pa.binary()).view(pa.string()))
         assert doubt[-1] or row(batch, len(before)) == case.expected
 
 

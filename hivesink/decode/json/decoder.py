@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,7 @@ from hivesink.decode.clocks import REFUSED, Mask, each, mask_of, not_utf8, nulls
 from hivesink.decode.json.columns import JsonColumns
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.shaped import ShapedDecoder
-from hivesink.decode.json.spans import Spans, joined
+from hivesink.decode.json.spans import QUOTE, SPACE, Spans, Text, joined
 from hivesink.decode.values import DecodeOptions, InvalidValue
 from hivesink.ports.rows import BadRow, DecodedRows
 
@@ -31,8 +32,14 @@ if TYPE_CHECKING:
 _MOST_ROWS, _FEW_ROWS = 16384, 8192
 _CACHE_BYTES, _MOST_BYTES = 2 << 20, 8 << 20
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ABSENT = msgspec.Raw(b"null")
-"""In place of a field that a record lacks."""
+_SLICE = 500
+"""Records whose values fit into a core's cache."""
+_SAMPLE = 16
+"""Records to learn from."""
+_EXTRA_NAMES = 100
+"""Beyond this a stream's field names are data rather than a schema, and its records go to the exact decoder."""
+_ABSENT = b"null "
+"""In place of a field that a record lacks. No value ends with a space."""
 
 
 class JsonDecoder:
@@ -49,9 +56,9 @@ class JsonDecoder:
         self._skips = options.tombstone is OnTombstone.SKIP
         self._exact = ExactDecoder(columns, options)
         self._columns = JsonColumns(self._exact)
-        self._shaped = ShapedDecoder(self._columns)
+        self._shaped, self._keyed = ShapedDecoder(self._columns), KeyedDecoder(self._columns)
         self._mostly_bad = False
-        """Whether of the last records without a shape most were bad: `keyed` would read such ones in vain."""
+        """Whether of the last records without a shape most were bad: the keyed decoder would read such ones in vain."""
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """`records` are binary, string or their large forms; null is a tombstone. Raises TypeError for other types."""
@@ -95,7 +102,7 @@ class JsonDecoder:
         records, rows = records.filter(pa.array(left)), rows[left]
         doubt = np.ones(len(records), dtype=np.bool_)
         if not self._mostly_bad:
-            batch, doubt = keyed(self._columns, records)
+            batch, doubt = self._keyed.decode(records)
             if not doubt.all():
                 yield rows[~doubt], batch.filter(pa.array(~doubt))
         exact: list[list[Any]] = []
@@ -118,11 +125,11 @@ def exact_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def keyed(columns: JsonColumns, records: pa.StringArray) -> tuple[pa.RecordBatch, Mask]:
-    """The columns of `records` of any shape, which may hold any bytes but no nulls, and the records in doubt.
+class KeyedDecoder:
+    """Records of any shape, a chunk at once: msgspec finds the values of each record's fields.
 
-    msgspec finds the values of each record's fields. A record without doubt has the values that the exact decoder gives
-    it. Two things need proof, since msgspec reports neither.
+    It learns the names of a stream's fields, which changes its speed, never its results. A record without doubt has the
+    values that the exact decoder gives it. Two things need proof, since msgspec reports neither.
 
     *Each record is one value.* The records are joined by line feeds and decoded as one text. Each begins with `{` and
     ends with `}`. No string spans a line feed, so at each boundary an opening brace follows a closing one, which JSON
@@ -132,42 +139,79 @@ def keyed(columns: JsonColumns, records: pa.StringArray) -> tuple[pa.RecordBatch
     *No field is lost.* msgspec silently keeps the last of two fields of one name. So quotes are counted: two for each
     field, and those within values. A lost field leaves more in the text.
     """
-    doubt = not_utf8(records)
-    if doubt.any():
-        records = pc.if_else(pa.array(doubt), "{}", records)
-    records = pc.utf8_trim(records, characters=" \t\r\n")
-    braced = pc.and_(pc.starts_with(records, "{"), pc.ends_with(records, "}"))
-    doubt |= mask_of(pc.invert(braced))
-    records = pc.if_else(braced, records, "{}")
-    rows: list[dict[str, msgspec.Raw]] = []
-    with suppress(*REFUSED):
-        rows = _FIELDS.decode_lines(joined(records, "\n"))
-    if len(rows) != len(records):
-        singly, refused = each(records.view(pa.binary()).to_pylist(), _FIELDS.decode)
-        rows, doubt = [row or {} for row in singly], doubt | refused
-    within = pa.array([b"".join(row.values()) for row in rows], pa.binary())
-    quotes = (pc.count_substring(text, '"').to_numpy() for text in (records, within))
-    doubt |= np.subtract(*quotes) != 2 * np.fromiter(map(len, rows), np.int64, len(rows))
-    spelled: dict[str, list[str]] = {}
-    for name in set[str]().union(*rows):
-        spelled.setdefault(name.lower(), []).append(name)
-    values: dict[str, Spans] = {}
-    for field, names in spelled.items():
-        if field in columns.readers:
-            values[field] = _field(rows, names, doubt)
-        elif not columns.ignore_unknown:
-            doubt |= [any(name in row for name in names) for row in rows]
-    batch, unfit = columns.read(values, len(records))
-    return batch, doubt | unfit
+
+    def __init__(self, columns: JsonColumns) -> None:
+        self._columns = columns
+        self._names: list[str] = []
+        self._learn([])
+
+    def decode(self, records: pa.StringArray) -> tuple[pa.RecordBatch, Mask]:
+        """The columns of `records`, which may hold any bytes but no nulls, and the records in doubt."""
+        doubt = not_utf8(records)
+        if doubt.any():
+            records = pc.if_else(pa.array(doubt), "{}", records)
+        if not (braced := _braced(records)).all():
+            records = pc.utf8_trim(records, characters=" \t\r\n")
+            braced = _braced(records)
+            records = pc.if_else(pa.array(braced), records, "{}")
+            doubt |= ~braced
+        parts, refused = self._values(records)
+        while refused.any() and self._learn(records.filter(pa.array(refused)).view(pa.binary())[:_SAMPLE].to_pylist()):
+            parts, refused = self._values(records)
+        shape = len(records), len(self._names)
+        text, begins, ends = Text.joined(parts, len(records) * len(self._names))
+        absent = text.octets[ends - 1] == SPACE
+        begins, ends, present = begins.reshape(shape), (ends - absent).reshape(shape), ~absent.reshape(shape)
+        quotes = pc.count_substring(records, '"').to_numpy() - 2 * present.sum(axis=1)
+        if self._names:
+            edges = np.append(begins[:, 0], text.length)
+            quotes -= np.diff(np.searchsorted(np.flatnonzero(text.octets == QUOTE), edges))
+        doubt |= refused | (quotes != 0)
+        fields: dict[str, Spans] = {}
+        for field in {name.lower() for name in self._names} & self._columns.readers.keys():
+            places = np.array([place for place, name in enumerate(self._names) if name.lower() == field])
+            if len(places) == 1:
+                fields[field] = Spans.of(text, begins[:, places[0]], ends[:, places[0]])
+                continue
+            # The place of the spelling that each record has; with two it has the field twice.
+            has = present[:, places]
+            doubt |= has.sum(axis=1) > 1
+            spelled = np.arange(len(records)), places[np.argmax(has, axis=1)]
+            fields[field] = Spans.of(text, begins[spelled], ends[spelled])
+        batch, unfit = self._columns.read(fields, len(records))
+        return batch, doubt | unfit
+
+    def _values(self, records: pa.StringArray) -> tuple[list[bytes], Mask]:
+        """The values of all fields, row by row with zeros between them, and the records that msgspec refuses."""
+        refused = np.zeros(len(records), dtype=np.bool_)
+        parts: list[bytes] = []
+        for at in range(0, len(records), _SLICE):
+            part = records.slice(at, _SLICE)
+            rows: list[Any] = []
+            with suppress(*REFUSED):
+                rows = self._decoder.decode_lines(joined(part, "\n"))
+            if len(rows) != len(part):
+                rows, refused[at : at + _SLICE] = each(part.view(pa.binary()).to_pylist(), self._decoder.decode)
+                blank = self._decoder.decode(b"{}")
+                rows = [blank if row is None else row for row in rows]
+            parts.append(b"\0".join(chain.from_iterable(map(msgspec.structs.astuple, rows))))
+        return parts, refused
+
+    def _learn(self, records: list[bytes]) -> bool:
+        """Add the names of the fields of `records`; return whether any is new."""
+        given = dict.fromkeys(chain.from_iterable(row or () for row in each(records, _FIELDS.decode)[0]))
+        # A Struct's names are UTF-8 without quotes and backslashes.
+        plain = [name for name in given if name.isprintable() and not {*'"\\'} & {*name}]
+        readers, ignore_unknown = self._columns.readers, self._columns.ignore_unknown
+        new = [name for name in plain if name not in self._names and (ignore_unknown or name.lower() in readers)]
+        before = len(self._names)
+        self._names = [*self._names, *new][: len(readers) + _EXTRA_NAMES]
+        renamed = {f"f{place}": name for place, name in enumerate(self._names)}
+        fields = [(field, msgspec.Raw, _ABSENT) for field in renamed]
+        record = msgspec.defstruct("Record", fields, rename=renamed, gc=False, forbid_unknown_fields=True)
+        self._decoder = msgspec.json.Decoder(record)
+        return len(self._names) > before
 
 
-def _field(rows: list[dict[str, msgspec.Raw]], names: list[str], doubt: Mask) -> Spans:
-    """The values of the field with these `names`, which differ in case; `doubt` has those that have it twice, too."""
-    first, *others = names
-    values = [row.get(first, _ABSENT) for row in rows]
-    for name in others:
-        for at, row in enumerate(rows):
-            if name in row:
-                doubt[at] |= values[at] is not _ABSENT
-                values[at] = row[name]
-    return Spans.of(values)
+def _braced(records: pa.StringArray) -> Mask:
+    return mask_of(pc.and_(pc.starts_with(records, "{"), pc.ends_with(records, "}")))

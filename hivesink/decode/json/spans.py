@@ -20,8 +20,6 @@ from hivesink.decode.clocks import REFUSED, Mask, each, mask_of, parse_each
 from hivesink.decode.values import InvalidValue, decimal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hivesink.core.table import Decimal
 
 Places = NDArray[np.int64]
@@ -57,6 +55,13 @@ class Text:
         if length:
             octets[:length] = np.frombuffer(content, np.uint8, length, first)
         return cls(octets, length), offsets - first
+
+    @classmethod
+    def joined(cls, parts: list[bytes], count: int) -> tuple[Text, Places, Places]:
+        """The first `count` JSON values in `parts`, which have zeros between them, and where each begins and ends."""
+        octets = np.frombuffer(b"\0".join([*parts, bytes(LONGEST + _WORD)]), np.uint8)
+        ends = np.flatnonzero(octets == 0)[:count]
+        return cls(octets, len(octets) - LONGEST - _WORD), np.append(0, ends + 1)[:-1], ends
 
     @cached_property
     def odd(self) -> Places:
@@ -118,13 +123,9 @@ class Spans:
     keys: int | None
 
     @classmethod
-    def of(cls, values: Sequence[msgspec.Raw]) -> Spans:
-        """Of JSON values, which hold no zeros, without white space around them."""
-        octets = np.frombuffer(b"\0".join([*values, bytes(LONGEST + _WORD)]), np.uint8)
-        ends = np.flatnonzero(octets == 0)[: len(values)]
-        begins = np.concatenate([[0], ends + 1])[:-1]
-        texts = (octets[begins] == QUOTE).astype(np.int64)
-        return cls(Text(octets, len(octets) - LONGEST - _WORD), begins, ends, texts, None)
+    def of(cls, text: Text, begins: Places, ends: Places) -> Spans:
+        """Of JSON values, without white space around them."""
+        return cls(text, begins, ends, (text.octets[begins] == QUOTE).astype(np.int64), None)
 
     def __len__(self) -> int:
         return len(self.begins)
