@@ -132,6 +132,8 @@ def gather(
     # A file that is missing by now was published meanwhile.
     torn = {file.path for file in listed if file and file.length != lengths[file.path.rpartition("/")[2]]}
     lost = {} if measure is None else lost_slices(log.open_rows, context.log.segments)
+    segments = context.log.segments.lengths()
+    # After the segments: a job that has rolled them since, and deleted them, has moved the head on.
     after = read_log(context.log, log.manifests)
     evidence = Evidence(
         log=log,
@@ -142,7 +144,7 @@ def gather(
         staged=[part for part in staged if part.path not in torn],
         visible=visible,
         canonical=canonical,
-        segments=context.log.segments.lengths(),
+        segments=segments,
         damaged={waiting.slice.segment: error.reason for waiting, error in lost.items()},
         replaced=replaced,
     )
