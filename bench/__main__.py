@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING
 
 from bench import cases, flink
 from bench.contenders import BEFORE
-from bench.ground import Ground
+from bench.ground import Ground, prepare
 from bench.race import Place, race
-from bench.report import markdown, ratios
-from bench.series import Run, Series, fingerprint
-from bench.tables import prepare
+from bench.report import Run, Series, fingerprint, markdown, ratios
 from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.jvm import archive
 from jobs.cluster import Cluster

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any
+
+from hive_metastore.ttypes import AlreadyExistsException, Database, NoSuchObjectException
 
 from hivesink.config.site import NO_SITE, Site
+from hivesink.metastore.thrift_connection import Connection
 from hivesink.spark.session import session
 from hivesink.spark.settings import LOCAL
+from hivesink.storage.local import posix
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,3 +54,34 @@ class Ground:
         settings |= {"spark.sql.warehouse.dir": self.tables} if self.master is None else ON_A_CLUSTER
         master = self.master or LOCAL
         return session("hivesink bench", metastore=self.metastore, master=master, kafka=True, extra=settings)
+
+
+def prepare(ground: Ground) -> None:
+    def create(client: Any) -> None:
+        with contextlib.suppress(AlreadyExistsException):
+            client.create_database(Database(name=DATABASE, locationUri=f"{ground.tables}/{DATABASE}.db"))
+
+    with closing(_connection(ground)) as connection:
+        connection.read(create)
+
+
+def clear(ground: Ground, name: str) -> None:
+    """Drop the table, with its dead letters, and what a local run leaves beside it."""
+
+    def drop(client: Any) -> None:
+        for table in (name, f"{name}__rejected"):
+            # Not every contender makes them.
+            with contextlib.suppress(NoSuchObjectException):
+                client.drop_table(DATABASE, table, True)
+
+    with closing(_connection(ground)) as connection:
+        connection.read(drop)
+    if ground.master is None:
+        tables = Path(posix(ground.tables), f"{DATABASE}.db")
+        logs = tables / ".hivesink" / f"{DATABASE}.{name}"
+        for folder in (tables / name, tables / f"{name}__rejected", logs, Path(posix(ground.checkpoints), name)):
+            rmtree(folder, ignore_errors=True)
+
+
+def _connection(ground: Ground) -> Connection:
+    return Connection(ground.metastore, ground.site().hive)

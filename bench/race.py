@@ -13,12 +13,10 @@ from bench import flink
 from bench.cases import REGISTERED as REGISTERS
 from bench.cases import WRITERS, Case
 from bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, OWN, Drain, Drained
-from bench.content import Landed, differences, land
-from bench.meter import Meter, executors
-from bench.processes import Flink, Process, Python
-from bench.series import Run, Series
-from bench.tables import clear
-from bench.topics import Topic, topic
+from bench.ground import clear
+from bench.processes import Flink, Meter, Process, Python, executors
+from bench.records import Landed, Topic, differences, land, topic
+from bench.report import Run, Series
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

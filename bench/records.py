@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import re
+import sys
+import tempfile
+from collections import Counter
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
+from shutil import copyfileobj
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from bench.content import figures, total
-from bench.dialects import duckdb_type
-from bench.workloads import ALL_FLIGHTS, FLIGHTS, SEED, Workload
+from bench.ground import DATABASE
+from bench.workloads import ALL_FLIGHTS, FLIGHTS, SEED, Workload, duckdb_type
+from hivesink import wiring
+from hivesink.core.table import TableName
 from hivesink.core.typetext import parse_type
+from hivesink.errors import UnknownTable
+from hivesink.logs import file_store
+from hivesink.storage.local import posix
+from jobs.cluster.kafka import create_topic, end_offsets
 from jobs.demo.flights import MONTHS, Flights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from bench.content import Figures
+    from bench.ground import Ground
+    from hivesink.core.partfile import Finished
+    from hivesink.ports import FileStore, Metastore
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +114,158 @@ def _flights(connection: duckdb.DuckDBPyConnection, workload: Workload) -> Chunk
     rows = connection.sql(f"SELECT *, {workload.partition.duckdb} AS dt FROM (SELECT {listed} FROM flown)")
     values = [line.encode() for month in MONTHS for line in flights.events(month)]
     return Chunk(values, rows.to_arrow_table())
+
+
+PARTITIONS = 4
+CLIENT = {"linger.ms": 50, "batch.size": 1 << 20, "queue.buffering.max.messages": 2_000_000, "log_level": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`rows` records, of which `figures` are due in the table."""
+
+    name: str
+    rows: int
+    figures: Figures
+
+    def rejected(self) -> int:
+        return self.rows - self.figures["rows"]
+
+
+def topic(servers: str, folder: Path, workload: Workload, rows: int) -> Topic:
+    """The topic of the workload's first `rows` records; `folder` remembers what is in it.
+
+    One that was not filled to its end (its making was stopped) is made anew.
+    """
+    name = f"{workload.topic}-{rows}"
+    note = folder / f"{name}.json"
+    if note.exists() and not create_topic(servers, name, PARTITIONS):
+        return Topic(**json.loads(note.read_text()))
+    if not note.exists():
+        _delete(servers, name)
+        create_topic(servers, name, PARTITIONS)
+    print(f"making the topic {name}", file=sys.stderr, flush=True)
+    made = Topic(name, rows, total(_produce(servers, name, workload, rows)))
+    found = sum(end_offsets(servers, name, PARTITIONS).values())
+    if found != rows:
+        message = f"the topic {name} has {found} records where {rows} were sent; see the broker's log"
+        raise SystemExit(message)
+    folder.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(asdict(made)))
+    return made
+
+
+def partitions(workload: Workload, start: int, count: int) -> list[int]:
+    """Which partition of the topic each of `count` records goes to, the first being number `start` of all."""
+    others = PARTITIONS - 1
+    if workload.skew is None:
+        return [number % PARTITIONS for number in range(start, start + count)]
+    every = round(1 / (1 - workload.skew))
+    return [1 + number // every % others if number % every == 0 else 0 for number in range(start, start + count)]
+
+
+def _produce(servers: str, name: str, workload: Workload, rows: int) -> Iterator[Figures]:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": servers, **CLIENT})
+    start = 0
+    for chunk in chunks(workload, rows):
+        for value, partition in zip(chunk.texts, partitions(workload, start, len(chunk.texts)), strict=True):
+            producer.produce(name, value, partition=partition)
+        start += len(chunk.texts)
+        yield due(chunk, workload)
+        producer.flush()
+
+
+def _delete(servers: str, name: str) -> None:
+    """Delete the topic, if there is one, and wait until its name is free."""
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
+    if name in admin.list_topics(timeout=30).topics:
+        admin.delete_topics([name], operation_timeout=30)[name].result()
+
+
+Figures = dict[str, int]
+_WHOLE = ("int", "bigint")
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Visible files, their bytes, the figures of their rows, and how many rows are in the table of dead letters."""
+
+    files: int
+    bytes: int
+    figures: Figures
+    rejected: int = 0
+
+
+def figures(connection: duckdb.DuckDBPyConnection, relation: str, workload: Workload) -> Figures:
+    """Of the table's columns and its partition column, in `relation`."""
+    wanted = {"rows": "count(*)"}
+    for name, value in workload.compared().items():
+        wanted[f"{name} hash"] = f"sum(hash({value})::HUGEINT)"
+        wanted[f"{name} values"] = f'count("{name}")'
+        if workload.columns.get(name) in _WHOLE:
+            wanted[f"{name} sum"] = f'sum("{name}"::HUGEINT)'
+    found = connection.execute(f"SELECT {', '.join(wanted.values())} FROM {relation}").fetchone() or ()
+    return {name: int(value or 0) for name, value in zip(wanted, found, strict=True)}
+
+
+def total(parts: Iterable[Figures]) -> Figures:
+    added: Counter[str] = Counter()
+    for part in parts:
+        added.update(part)
+    return dict(added)
+
+
+def differences(found: Figures, due: Figures) -> list[str]:
+    wrong = {name: value for name, value in due.items() if found.get(name) != value}
+    return [f"{name} is {found.get(name)} where {value} is due" for name, value in wrong.items()]
+
+
+def land(ground: Ground, name: str, workload: Workload, *, registered: bool) -> Landed:
+    """What is in the table or folder `name`: if `registered`, in the partitions that the metastore knows, no others."""
+    site = ground.site()
+    location = f"{ground.tables}/{DATABASE}.db/{name}"
+    store = file_store(location, site)
+    with closing(wiring.MetastoreAddress.at("thrift", ground.metastore, site).registrar) as registrar:
+        files = _registered(registrar, store, name) if registered else _below(store, location)
+        dead = _registered(registrar, store, f"{name}__rejected") if workload.bad and registered else []
+    size = sum(file.length for file in files)
+    with _connection(store, files) as (connection, rows):
+        found = figures(connection, rows, workload) if files else {}
+    with _connection(store, dead) as (connection, rows):
+        rejected = connection.execute(f"SELECT count(*) FROM {rows}").fetchone() if dead else None
+    return Landed(len(files), size, found, rejected[0] if rejected else 0)
+
+
+def _registered(registrar: Metastore, store: FileStore, name: str) -> list[Finished]:
+    try:
+        partitions = registrar.lookup(registrar.table(TableName(DATABASE, name)), None)
+    except UnknownTable:
+        return []
+    return [file for partition in partitions.values() for file in store.visible(partition.location)]
+
+
+def _below(store: FileStore, location: str) -> list[Finished]:
+    folders = (folder for folder in store.walk(location) if not re.search("/[._]", folder[len(location) :]))
+    return [file for folder in folders for file in store.visible(folder)]
+
+
+@contextmanager
+def _connection(store: FileStore, files: Sequence[Finished]) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+    """DuckDB, and the relation that has the rows of `files`; those that aren't on this machine are copied to it."""
+    with tempfile.TemporaryDirectory(prefix="hivesink-bench-") as scratch, closing(duckdb.connect()) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        paths = []
+        for file in files:
+            path = file.path
+            if path.startswith("hdfs:"):
+                path = f"{scratch}/{urlsplit(path).path}"
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                with store.open(file.path) as source, Path(path).open("wb") as target:
+                    copyfileobj(source, target)
+            paths.append(posix(path))
+        listed = ", ".join(f"'{path}'" for path in paths)
+        yield (connection, f"read_parquet([{listed}], hive_partitioning = true, hive_types_autocast = false)")

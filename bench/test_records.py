@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyarrow import parquet
 
-from bench.content import differences
-from bench.records import all_due, chunks, due
-from bench.topics import partitions
+from bench.ground import DATABASE, Ground
+from bench.records import all_due, chunks, differences, due, land, partitions
 from bench.workloads import WORKLOADS, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 GENERATED = [one for one in WORKLOADS.values() if one.name != "flights"]
 ROWS = 3_000
@@ -71,3 +72,23 @@ def test_nine_tenths_of_a_skewed_topic_are_in_one_partition() -> None:
     assert whole[1_000:] == partitions(WORKLOADS["skewed"], 1_000, 2_000)
     even = partitions(WORKLOADS["narrow"], 0, 4_000)
     assert [even.count(number) for number in range(4)] == [1_000] * 4
+
+
+@pytest.mark.parametrize("name", ["narrow", "wide", "flights", "many-partitions", "dirty"])
+def test_rows_written_from_memory_pass_the_check_and_missing_ones_do_not(tmp_path: Path, name: str) -> None:
+    workload = WORKLOADS[name]
+    # No contender that registers: nobody calls this metastore.
+    ground = Ground("thrift://127.0.0.1:1", tmp_path.as_uri(), (tmp_path / "checkpoints").as_uri())
+    folder = tmp_path / f"{DATABASE}.db" / "t"
+    for chunk in chunks(workload, ROWS):
+        parquet.write_to_dataset(chunk.rows, folder, partition_cols=[workload.partition.column])
+    due = all_due(workload, ROWS)
+    landed = land(ground, "t", workload, registered=False)
+    files = sorted(folder.rglob("*.parquet"))
+    assert differences(landed.figures, due) == []
+    assert (landed.files, landed.bytes) == (len(files), sum(file.stat().st_size for file in files))
+    # A hidden file is none of readers' business; one that is gone is missed.
+    files[0].rename(files[0].with_name(".hidden"))
+    fewer = differences(land(ground, "t", workload, registered=False).figures, due)
+    assert any(found.startswith("rows is ") for found in fewer)
+    assert len(fewer) > len(workload.columns)

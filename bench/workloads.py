@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from bench.dialects import duckdb_type, flink_type, unordered
+from hivesink.core.table import Array, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from hivesink.core.table import HiveType
 
 SEED = 11
 START = "TIMESTAMP '2026-11-20 00:00:00'"
@@ -239,3 +241,33 @@ WORKLOADS: Mapping[str, Workload] = {
     )
 }
 """`clean` is what `dirty` would be without its bad records."""
+
+
+_DUCKDB = {Primitive.INT: "INTEGER", Primitive.STRING: "VARCHAR"}
+_FLINK = {Primitive.TIMESTAMP: "TIMESTAMP(3)"}
+
+
+def _spelled(kind: HiveType, primitives: Mapping[Primitive, str], *nested: str) -> str:
+    """`nested` are how a struct, a field of it, an array and a map are written."""
+    struct, field_, array, pairs = nested
+    if isinstance(kind, Struct):
+        fields = (field_.format(name, _spelled(each, primitives, *nested)) for name, each in kind.fields)
+        return struct.format(", ".join(fields))
+    if isinstance(kind, Array):
+        return array.format(_spelled(kind.element, primitives, *nested))
+    if isinstance(kind, Map):
+        return pairs.format(*(_spelled(each, primitives, *nested) for each in (kind.key, kind.value)))
+    return primitives.get(kind, str(kind).upper()) if isinstance(kind, Primitive) else str(kind)
+
+
+def duckdb_type(kind: HiveType) -> str:
+    return _spelled(kind, _DUCKDB, "STRUCT({})", "{} {}", "{}[]", "MAP({}, {})")
+
+
+def flink_type(kind: HiveType) -> str:
+    return _spelled(kind, _FLINK, "ROW<{}>", "`{}` {}", "ARRAY<{}>", "MAP<{}, {}>")
+
+
+def unordered(value: str, kind: HiveType) -> str:
+    """SQL of DuckDB that is the same for two equal maps: engines keep their entries in any order."""
+    return f"list_sort(map_entries({value}))" if isinstance(kind, Map) else value

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.config.site import Site
-from tests.cluster.hive import Hive
-from tests.cluster.ingest import Addresses
+from tests.cluster.ingest import Addresses, Hive
 from tests.integration.conftest import own_name
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def addresses(cluster: Cluster) -> Addresses:
 @pytest.fixture(scope="module")
 def hive(addresses: Addresses) -> Iterator[Hive]:
     """A session of HiveServer2 for one file's tests: another file kills the server, and a session dies with it."""
-    with Hive(addresses.hiveserver2) as session:
+    with closing(Hive(addresses.hiveserver2)) as session:
         session.ask(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
         yield session
 

@@ -1,4 +1,4 @@
-"""A job in a process of its own that stands at gates (see gated_job), and is killed there."""
+"""Jobs in processes of their own that stand at gates (see gated_job), and are killed there."""
 
 from __future__ import annotations
 
@@ -16,17 +16,26 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from hivesink.config.site import Site
 from hivesink.core.lifecycle import Mark
+from hivesink.core.table import TableName
 from hivesink.embedded.server import wait_until
 from hivesink.jvm.java import find_java
+from hivesink.logs import table_root
+from hivesink.metastore import connect
+from tests.cluster.target import DATABASE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from hivesink.ports import CommitLog
+    from jobs.cluster import Cluster
+    from tests.cluster.target import Feed, Target
 
 REPOSITORY = Path(__file__).parents[2]
 JOB = Path(__file__).with_name("gated_job.py")
+GONE = suppress(psutil.NoSuchProcess)
+"""For what may have ended by itself."""
 LONGEST = 300.0
 """Seconds that anything may take that must come by itself."""
 WRITER = "gated"
@@ -50,6 +59,7 @@ class Gates:
     """One job's world in `folder`. `running` starts its process; gates are shut and opened by name."""
 
     folder: Path
+    writer: str = field(default=WRITER, kw_only=True)
 
     def __post_init__(self) -> None:
         self.gates.mkdir(parents=True, exist_ok=True)
@@ -82,7 +92,7 @@ class Gates:
 
     def start(self, *flags: str) -> subprocess.Popen[bytes]:
         """`hivesink run` of the job. Its group is its own."""
-        command = [sys.executable, "-m", "hivesink.cli", "run", *flags, "--writer", WRITER, str(JOB), "--"]
+        command = [sys.executable, "-m", "hivesink.cli", "run", *flags, "--writer", self.writer, str(JOB), "--"]
         with (self.folder / "output").open("a") as output:
             return subprocess.Popen(
                 [*command, json.dumps(self.order())],
@@ -151,15 +161,10 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
         below = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         for child in below:
-            with suppress_gone():
+            with GONE:
                 child.kill()
         psutil.wait_procs(below, timeout=30)
     process.wait()
-
-
-def suppress_gone() -> suppress:
-    """For what may have ended by itself."""
-    return suppress(psutil.NoSuchProcess)
 
 
 @dataclass
@@ -199,3 +204,69 @@ class Kills:
         head = log.manifest(view.head)
         waits = not marks >= {Mark.PUBLISHED, Mark.SETTLED}
         return bool(head.add and waits)
+
+
+def on_cluster(cluster: Cluster) -> dict[str, str]:
+    """Spark settings for two executors of one core, one on each worker."""
+    return {
+        **local(),
+        "spark.master": cluster.spark_master,
+        "spark.cores.max": "2",
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "512m",
+        "spark.executorEnv.PYTHONPATH": str(REPOSITORY),
+    }
+
+
+@dataclass
+class Stage(Gates):
+    """From a feed's topic into a target on the cluster."""
+
+    cluster: Cluster
+    target: Target
+    source: Feed
+    spark: Mapping[str, str]
+    batch: int = 400
+    trigger: Mapping[str, Any] = field(default_factory=lambda: {"availableNow": True})
+    options: Mapping[str, str] = field(default_factory=dict)
+    slow: bool = False
+
+    def order(self) -> dict[str, Any]:
+        return {
+            "servers": self.source.servers,
+            "topic": self.source.topic,
+            "batch": self.batch,
+            "table": self.target.name,
+            "metastore": self.cluster.metastore_uri,
+            "options": {"sink.rolling-policy.on-epoch": "true", **self.options},
+            "checkpoint": f"{self.cluster.filesystem}/{DATABASE}/checkpoints/{self.target.name}-{self.writer}",
+            "trigger": self.trigger,
+            "gates": str(self.gates),
+            "slow": self.slow,
+            "spark": {**self.spark, "spark.local.dir": str(self.folder / "scratch")},
+        }
+
+    def environment(self) -> dict[str, str]:
+        return {"HADOOP_CONF_DIR": str(self.cluster.conf), "HIVE_CONF_DIR": str(self.cluster.conf)}
+
+    def log(self) -> CommitLog:
+        live = connect("thrift", self.cluster.metastore_uri).table(TableName.parse(self.target.name))
+        return table_root(live, None, Site.load({"HADOOP_CONF_DIR": str(self.cluster.conf)})).log(self.writer)
+
+    def check(self, rows: int) -> None:
+        """Each of the rows once, no leftovers, and nothing that `hivesink verify` finds wrong."""
+        self.target.check_once(rows)
+        assert self.target.staged() == []
+        verified = self.command("verify", self.target.name)
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The command line, with the site's files for all that it must know."""
+        return subprocess.run(
+            [sys.executable, "-m", "hivesink.cli", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            env={**os.environ, **self.environment(), "PYTHONPATH": str(REPOSITORY)},
+        )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pyhive import hive
+
 from hivesink import wiring
 from hivesink.config.site import NO_SITE
 from hivesink.core.epoch import BatchId, BatchRef
@@ -29,6 +31,36 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.inspect.verify import Verdict
     from hivesink.sink.task.messages import TaskPlan, TaskReport
+
+
+FROM_STATISTICS = {"hive.compute.query.using.stats": "true"}
+BY_SCAN = {"hive.compute.query.using.stats": "false"}
+
+
+class Hive:
+    """`server` is host:port of a HiveServer2 without SASL; `settings` hold for the session."""
+
+    def __init__(self, server: str, settings: Mapping[str, str] | None = None) -> None:
+        host, _, port = server.rpartition(":")
+        self._connection = hive.connect(host, port=int(port), auth="NOSASL", configuration=dict(settings or {}))
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a query; none for a statement."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def one(self, sql: str) -> Any:
+        """The only value of the only row."""
+        ((value,),) = self.ask(sql)
+        return value
+
+    def explain(self, sql: str) -> str:
+        """The plan, a line an operator."""
+        return "\n".join(line for (line,) in self.ask(f"EXPLAIN {sql}"))
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 @dataclass(frozen=True)

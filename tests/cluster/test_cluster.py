@@ -15,6 +15,7 @@ import pytest
 from hdfs_native import Client
 
 from hivesink.embedded.server import identity_of, wait_until
+from hivesink.jvm.java import find_java
 from jobs.cluster import Cluster
 from jobs.cluster.__main__ import main, start
 
@@ -144,3 +145,15 @@ def test_the_detached_cluster_comes_up_once_mends_itself_and_goes_down(
         assert command("down", "--folder", folder) == 0
     assert running() == {}
     assert command("down", "--folder", folder) == 0, "stopping twice is harmless"
+
+
+@pytest.mark.long
+def test_a_master_that_is_away_is_named_and_tried_again(cluster: Cluster, tmp_path: Path) -> None:
+    """Spark itself asks for a minute."""
+    job = tmp_path / "job.py"
+    job.write_text('from hivesink.spark.session import session\nsession("away", master="spark://127.0.0.1:1")\n')
+    environment = {**os.environ, "JAVA_HOME": str(find_java().home), "HIVE_CONF_DIR": str(cluster.conf)}
+    command = [sys.executable, "-m", "hivesink.cli", "run", str(job)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 75, done.stderr
+    assert "hivesink: the Spark master spark://127.0.0.1:1 does not answer" in done.stderr

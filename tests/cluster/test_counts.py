@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from tests.cluster.hive import BY_SCAN, FROM_STATISTICS, Hive
-from tests.cluster.wire import Wire
+from tests.cluster.ingest import BY_SCAN, FROM_STATISTICS, Hive
 from tests.integration.stage import once
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def sessions(addresses: Addresses) -> Iterator[tuple[Hive, Hive]]:
-    with Hive(addresses.hiveserver2, FROM_STATISTICS) as trusting, Hive(addresses.hiveserver2, BY_SCAN) as scanning:
+    trusting, scanning = (Hive(addresses.hiveserver2, settings) for settings in (FROM_STATISTICS, BY_SCAN))
+    with closing(trusting), closing(scanning):
         yield trusting, scanning
 
 
@@ -95,29 +96,22 @@ def rows(count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"id": pa.array(range(count), pa.int64()), "dt": pa.array([DAY] * count)})
 
 
-def watched(ingest: Ingest, reader: Reader, at: dict[str, Callable[[], Any]] | None = None) -> Ingest:
-    """`reader` looks before and after every step; `at` does something of a user's at a moment, before the look.
+def watched(ingest: Ingest, reader: Reader) -> Ingest:
+    """`reader` looks before and after every step.
 
     Steps that the sink takes side by side are taken one at a time: a look needs the table to stand still.
     """
-    acts = dict(at or {})
     one_at_a_time = RLock()
 
-    def method(port: str, name: str) -> Callable[..., Any]:
-        def call(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            step = f"{port}.{name}"
-            with one_at_a_time:
-                acts.pop(f"before {step}", lambda: None)()
-                reader.look(f"before {step}")
-                done = real(*args, **kwargs)
-                acts.pop(f"after {step}", lambda: None)()
-                reader.look(f"after {step}")
-            return done
-
-        return call
+    def call(step: str, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with one_at_a_time:
+            reader.look(f"before {step}")
+            done = real(*args, **kwargs)
+            reader.look(f"after {step}")
+        return done
 
     for port, names in STEPS.items():
-        ingest.wrap(port, **{name: method(port, name) for name in names})
+        ingest.wrap(port, **{name: partial(call, f"{port}.{name}") for name in names})
     return ingest
 
 
@@ -171,31 +165,3 @@ def test_an_analyze_within_a_commit_is_found_by_its_second_look(addresses: Addre
         ingest.put(rows(4))
         assert not reader.trusts()
     assert reader.scan() == 11
-
-
-@pytest.mark.long
-def test_while_the_metastore_is_down_nothing_shows_and_nothing_is_wrong(addresses: Addresses, reader: Reader) -> None:
-    """Down for the sink, that is: its readers still have it, and answer from the figures that it holds."""
-    with closing(Wire(addresses.metastore)) as wire:
-        ingest = addresses.ingest(reader.table, uri=wire.uri)
-        ingest.put(rows(3))
-        ingest.finish()
-        analyze(reader)
-        assert reader.trusts()
-        ingest = watched(ingest.again(), reader)
-        ingest.put(rows(4))
-        analyze(reader)
-        reader.taken()
-        wire.cut()
-        for count in (5, 6):
-            assert ingest.put(rows(count)).waiting
-        assert {(trusted, real) for _, trusted, real in reader.taken()} == {(True, 7)}
-        wire.mend()
-        ingest.put(rows(1))
-        assert {(trusted, real) for _, trusted, real in reader.taken()} >= {(True, 7), (False, 7), (False, 19)}
-        wire.cut()
-        assert ingest.put(rows(2)).waiting
-        wire.mend()
-        ingest.committer.keep_up()
-        ingest.finish()
-    assert reader.scan() == 21

@@ -6,14 +6,15 @@ HDFS given back. The log then proves where it died.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.feed import Feed
-from tests.cluster.gates import Kills, local
-from tests.cluster.target import Target, own
-from tests.cluster.underfire import Stage, on_cluster
+from tests.cluster.gates import LONGEST, Kills, Stage, local, on_cluster
+from tests.cluster.target import Feed, Target, own
+from tests.cluster.yarn import on_yarn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,20 +22,14 @@ if TYPE_CHECKING:
 
     from jobs.cluster import Cluster
 
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(2400)]
 BATCH = 400
 SETTLED = 3
 """Epochs that are left for the last run."""
 
-STEPS = (
-    "in-task",
-    "before-manifest",
-    "after-manifest",
-    "while-publishing",
-    "before-register",
-    "after-register",
-    "after-publish",
-    "random",
-)
+SHORT = ("after-manifest", "while-publishing", "in-task")
+"""The first two lie between manifest and the end of the publish, of one epoch."""
+STEPS = (*SHORT, "before-manifest", "before-register", "after-register", "after-publish", "random")
 ROLLING = {
     "sink.rolling-policy.on-epoch": "false",
     "sink.rolling-policy.rollover-interval": "1s",
@@ -42,64 +37,58 @@ ROLLING = {
     # Tasks write their segments piece by piece.
     "sink.task-memory": "16KB",
 }
-SHORT = ("after-manifest", "while-publishing", "in-task")
-"""The first two lie between manifest and the end of the publish, of one epoch."""
 
 
-def kill_until_done(
-    cluster: Cluster,
-    folder: Path,
-    name: str,
-    steps: tuple[str, ...],
-    spark: Mapping[str, str],
-    *,
-    options: Mapping[str, str] | None = None,
-) -> Kills:
-    """A kill at each of `steps`, then a run until nothing is left; each row must be there once."""
-    name = own(name)
-    feed = Feed(cluster.kafka, name, pad=400)
-    rows = (len(steps) + SETTLED) * BATCH
-    feed.put(rows)
+@pytest.mark.parametrize(
+    ("where", "kills", "between", "options"),
+    [
+        ("local", len(SHORT), 2, {}),
+        pytest.param("local", len(STEPS), 2, ROLLING, marks=pytest.mark.long),
+        pytest.param("cluster", 25, 9, {}, marks=pytest.mark.long),
+        pytest.param("yarn", len(STEPS), 2, {}, marks=pytest.mark.long),
+    ],
+    ids=["short", "while rows wait", "on the Spark cluster", "on YARN"],
+)
+def test_kills_of_a_job_on_hdfs(  # noqa: PLR0917  a table's columns
+    cluster: Cluster, tmp_path: Path, where: str, kills: int, between: int, options: Mapping[str, str]
+) -> None:
+    name = own("kills")
+    feed, target = Feed(cluster.kafka, name, pad=400), Target.create(cluster, name)
+    feed.put((kills + SETTLED) * BATCH)
+    with ExitStack() as stack:
+        spark = local() if where == "local" else on_cluster(cluster)
+        if where == "yarn":
+            spark = stack.enter_context(on_yarn(cluster, tmp_path))
+        # Several batches of rows in a task, so that it can stand still between two.
+        spark["spark.sql.execution.arrow.maxRecordsPerBatch"] = "15"
+        stage = Stage(tmp_path / "job", cluster, target, feed, spark, BATCH, options=options, slow=True)
+        found = Kills(stage)
+        for step in islice(cycle(STEPS), kills):
+            found.kill_at(step)
+        assert stage.drain() == 0, stage.output[-4000:]
+    stage.check(feed.sent)
+    assert found.between >= between
+    assert stage.log().segments.lengths() == {}
+    print(f"{kills} kills on HDFS, {found.between} of them between manifest and registration")
+
+
+# Each run of the suite has two writers in one process: tests/cli/test_waiting.py, tests/contracts/test_registrar.py.
+@pytest.mark.long
+def test_two_applications_at_once_in_the_same_partitions(cluster: Cluster, tmp_path: Path) -> None:
+    name = own("two_writers")
     target = Target.create(cluster, name)
-    stage = Stage(folder, cluster, target, feed, spark, BATCH, options=options or {}, slow=True)
-    # Several batches of rows in a task, so that it can stand still between two.
-    stage.spark = {**spark, "spark.sql.execution.arrow.maxRecordsPerBatch": "15"}
-    kills = Kills(stage)
-    for step in steps:
-        kills.kill_at(step)
-    assert stage.drain() == 0, stage.output[-4000:]
-    target.check_once(rows)
-    assert target.staged() == []
-    found = stage.verify()
-    assert found.returncode == 0, found.stdout + found.stderr
-    return kills
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-def test_three_kills_of_a_job_on_hdfs(cluster: Cluster, tmp_path: Path) -> None:
-    kills = kill_until_done(cluster, tmp_path, "kills_3", SHORT, local())
-    assert len(kills.died) == 3
-    assert kills.between >= 2
-    print(f"3 kills on HDFS, {kills.between} of them between manifest and registration")
-
-
-@pytest.mark.spark
-@pytest.mark.long
-@pytest.mark.timeout(1200)
-def test_kills_on_hdfs_while_rows_wait(cluster: Cluster, tmp_path: Path) -> None:
-    kills = kill_until_done(cluster, tmp_path, "kills_rolling", STEPS, local(), options=ROLLING)
-    assert len(kills.died) == len(STEPS)
-    assert kills.between >= 2
-    assert kills.stage.log().segments.lengths() == {}
-
-
-@pytest.mark.spark
-@pytest.mark.long
-@pytest.mark.timeout(2400)
-def test_twenty_five_kills_of_a_job_on_the_spark_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    steps = tuple(STEPS[number % len(STEPS)] for number in range(25))
-    kills = kill_until_done(cluster, tmp_path, "kills_25", steps, on_cluster(cluster))
-    assert len(kills.died) == 25
-    assert kills.between >= 9
-    print(f"25 kills on HDFS, {kills.between} of them between manifest and registration")
+    stages, running = [], []
+    for number, writer in enumerate(("left", "right")):
+        feed = Feed(cluster.kafka, f"{name}_{writer}", sent=number * 4 * BATCH)
+        feed.put(4 * BATCH)
+        stage = Stage(tmp_path / writer, cluster, target, feed, local(1), BATCH // 2, writer=writer)
+        stage.shut("before-manifest")
+        stages.append(stage)
+    with ExitStack() as stack:
+        running = [stack.enter_context(stage.running()) for stage in stages]
+        for stage, process in zip(stages, running, strict=True):
+            stage.wait_at(process, "before-manifest")
+        for stage in stages:
+            stage.open("before-manifest")
+        assert [process.wait(LONGEST) for process in running] == [0, 0], [stage.output[-4000:] for stage in stages]
+    stages[0].check(2 * 4 * BATCH)

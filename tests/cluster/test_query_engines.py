@@ -20,8 +20,7 @@ from tests.cli.site import hivesink
 if TYPE_CHECKING:
     from jobs.cluster import Cluster
     from tests.cluster.conftest import Place
-    from tests.cluster.hive import Hive
-    from tests.cluster.ingest import Addresses
+    from tests.cluster.ingest import Addresses, Hive
 
 REPOSITORY = Path(__file__).parents[2]
 NAN, INF = float("nan"), float("inf")

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tests.cluster.conftest import Place
-    from tests.cluster.hive import Hive
-    from tests.cluster.ingest import Addresses
+    from tests.cluster.ingest import Addresses, Hive
 
 DAYS = ("2024-01-01", "2024-01-02")
 ODD = [
@@ -234,73 +233,44 @@ def test_hive_itself_keeps_to_the_same_partitions(addresses: Addresses, place: P
 
 
 @pytest.mark.parametrize("cascade", [pytest.param("", marks=pytest.mark.long), "CASCADE"])
-def test_a_table_after_add_columns(addresses: Addresses, place: Place, hive: Hive, cascade: str) -> None:
-    hive.ask(place.ddl("id BIGINT", "dt STRING"))
-    ingest = addresses.ingest(place.table)
-
-    def put(first: int, **more: Any) -> None:
-        dates = [DAYS[0], DAYS[1]] if first < 20 else [DAYS[1], "2024-01-03"]
-        ids = pa.array([first, first + 1], pa.int64())
-        ingest.put(pa.RecordBatch.from_pydict({"id": ids, **more, "dt": pa.array(dates)}))
-
-    put(0)
-    hive.ask(f"ALTER TABLE {place.table} ADD COLUMNS (name STRING, tags ARRAY<STRING>) {cascade}")
-    # The job that runs goes on with the columns that it knows; the next run knows the new ones.
-    put(10)
-    ingest = ingest.again()
-    more = {"name": pa.array(["é", None]), "tags": pa.array([["a", None], []], pa.list_(pa.string()))}
-    put(20, **more)
-    hive.ask(f"SET {FETCH}=none")
-    (figures,) = hive.ask(f"SELECT count(*), count(name), min(name), max(dt) FROM {place.table}")
-    assert figures == (6, 1, "é", "2024-01-03")
-    # Hive 4.0.1's vectorized reader refuses files without an array that was added later, whoever wrote them.
-    hive.ask(f"SET {VECTORIZED}=false")
-    assert hive.ask(f"SELECT id, dt, name, tags FROM {place.table} ORDER BY id") == [
-        (0, DAYS[0], None, None),
-        (1, DAYS[1], None, None),
-        (10, DAYS[0], None, None),
-        (11, DAYS[1], None, None),
-        # An old partition, whose columns the sink has brought up to the table's.
-        (20, DAYS[1], "é", '["a",null]'),
-        (21, "2024-01-03", None, "[]"),
-    ]
-
-
-@pytest.mark.parametrize("cascade", [pytest.param("", marks=pytest.mark.long), "CASCADE"])
-def test_a_table_after_its_structs_have_got_fields(
-    addresses: Addresses, place: Place, hive: Hive, cascade: str
-) -> None:
+def test_a_table_whose_columns_have_changed(addresses: Addresses, place: Place, hive: Hive, cascade: str) -> None:
+    """A column more, a struct and the structs of an array with a field more, a wider DECIMAL."""
     hive.ask(place.ddl("id BIGINT, s STRUCT<x:INT>, l ARRAY<STRUCT<a:INT>>, m DECIMAL(6,2)", "dt STRING"))
     ingest = addresses.ingest(place.table)
-    old = pa.struct([("x", pa.int32())]), pa.list_(pa.struct([("a", pa.int32())])), pa.decimal128(6, 2)
-    new = (
-        pa.struct([("x", pa.int32()), ("y", pa.string())]),
-        pa.list_(pa.struct([("a", pa.int32()), ("b", pa.string())])),
-        pa.decimal128(10, 2),
-    )
+    x, y = ("x", pa.int32()), ("y", pa.string())
+    old = pa.struct([x]), pa.list_(pa.struct([("a", pa.int32())])), pa.decimal128(6, 2)
+    new_item = pa.struct([("a", pa.int32()), ("b", pa.string())])
+    new = pa.struct([x, y]), pa.list_(new_item), pa.decimal128(10, 2), pa.string(), pa.list_(pa.string())
 
     def put(first: int, kinds: tuple[pa.DataType, ...], *rows: tuple[Any, ...]) -> None:
-        s, items, m = (pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), kinds, strict=True))
+        cells = zip(("s", "l", "m", "name", "tags"), zip(*rows, strict=True), kinds, strict=False)
+        columns = {name: pa.array(values, kind) for name, values, kind in cells}
         ids = pa.array(range(first, first + len(rows)), pa.int64())
-        days = pa.array(DAYS[: len(rows)])
-        ingest.put(pa.RecordBatch.from_pydict({"id": ids, "s": s, "l": items, "m": m, "dt": days}))
+        days = pa.array([DAYS[1], "2024-01-03"] if first == 20 else DAYS[: len(rows)])
+        ingest.put(pa.RecordBatch.from_pydict({"id": ids, **columns, "dt": days}))
 
     put(0, old, ({"x": 1}, [{"a": 1}, None], Number("1.25")), (None, [], None))
     for column in ("s s STRUCT<x:INT,y:STRING>", "l l ARRAY<STRUCT<a:INT,b:STRING>>", "m m DECIMAL(10,2)"):
         hive.ask(f"ALTER TABLE {place.table} CHANGE COLUMN {column} {cascade}")
+    hive.ask(f"ALTER TABLE {place.table} ADD COLUMNS (name STRING, tags ARRAY<STRING>) {cascade}")
     # The job that runs goes on with the columns that it knows; the next run knows the new ones.
     put(10, old, ({"x": 10}, [{"a": 10}], Number("-9999.99")))
     ingest = ingest.again()
-    later = {"x": 2, "y": "new"}, [{"a": 2, "b": "new"}], Number("10000003.25")
-    put(20, new, later, ({"x": None, "y": ""}, None, None))
+    later = {"x": 2, "y": "new"}, [{"a": 2, "b": "new"}], Number("10000003.25"), "é", ["a", None]
+    put(20, new, later, ({"x": None, "y": ""}, None, None, None, []))
     hive.ask(f"SET {FETCH}=none")
+    (figures,) = hive.ask(f"SELECT count(*), count(name), min(name), max(dt) FROM {place.table}")
+    assert figures == (5, 1, "é", "2024-01-03")
     expected = [
-        (0, '{"x":1,"y":null}', '[{"a":1,"b":null},null]', Number("1.25")),
-        (1, None, "[]", None),
-        (10, '{"x":10,"y":null}', '[{"a":10,"b":null}]', Number("-9999.99")),
-        (20, '{"x":2,"y":"new"}', '[{"a":2,"b":"new"}]', Number("10000003.25")),
-        (21, '{"x":null,"y":""}', None, None),
+        (0, DAYS[0], None, '{"x":1,"y":null}', '[{"a":1,"b":null},null]', Number("1.25"), None),
+        (1, DAYS[1], None, None, "[]", None, None),
+        (10, DAYS[0], None, '{"x":10,"y":null}', '[{"a":10,"b":null}]', Number("-9999.99"), None),
+        # An old partition, whose columns the sink has brought up to the table's.
+        (20, DAYS[1], "é", '{"x":2,"y":"new"}', '[{"a":2,"b":"new"}]', Number("10000003.25"), '["a",null]'),
+        (21, "2024-01-03", None, '{"x":null,"y":""}', None, None, "[]"),
     ]
-    for vectorized in ("false", "true"):
+    # Hive 4.0.1's vectorized reader refuses files without an array that was added later, whoever wrote them.
+    for vectorized, columns in (("false", "id, dt, name, s, l, m, tags"), ("true", "id, dt, name, s, l, m")):
         hive.ask(f"SET {VECTORIZED}={vectorized}")
-        assert hive.ask(f"SELECT id, s, l, m FROM {place.table} ORDER BY id") == expected, vectorized
+        rows = hive.ask(f"SELECT {columns} FROM {place.table} ORDER BY id")
+        assert rows == [row[: len(columns.split(","))] for row in expected], vectorized

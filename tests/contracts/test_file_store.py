@@ -9,12 +9,14 @@ import pytest
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending, parse_staged
 from hivesink.errors import PartLost, StoreUnavailable, TargetTaken
 from hivesink.logs import file_store
+from hivesink.storage.fs import Entry
 from tests.contracts.storages import PLACES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hivesink.ports import FileStore
+    from hivesink.storage.fs import FileSystem
 
 ROWS = b"rows and rows"
 ODD = ["dt=2026-01-01--00", "with space=a b", "x=a%3Ab", "name=Zürich", "a=1/b=2", "k=__HIVE_DEFAULT_PARTITION__"]
@@ -53,10 +55,11 @@ def test_a_part_is_hidden_until_it_is_published_and_then_whole(store: FileStore,
         assert stream.read() == ROWS
 
 
-def test_publishing_again_changes_nothing(store: FileStore, table: str) -> None:
+def test_publishing_again_changes_nothing_and_an_empty_part_is_one(store: FileStore, table: str) -> None:
     part = stage(store, table)
     assert store.publish(part) == store.publish(part)
     assert store.visible(table) == [Finished(part.target, len(ROWS))]
+    assert store.publish(stage(store, table, 1, data=b"")).length == 0
 
 
 def test_a_part_in_progress_is_staged_and_not_visible(store: FileStore, table: str) -> None:
@@ -66,10 +69,6 @@ def test_a_part_in_progress_is_staged_and_not_visible(store: FileStore, table: s
     assert store.visible(table) == []
     file.abort()
     assert store.staged(table) == []
-
-
-def test_an_empty_part_is_a_part(store: FileStore, table: str) -> None:
-    assert store.publish(stage(store, table, data=b"")).length == 0
 
 
 def test_a_target_in_another_folder(store: FileStore, table: str) -> None:
@@ -126,14 +125,11 @@ def test_removing_is_repeatable_and_takes_only_the_very_file(store: FileStore, t
     assert (store.visible(table), store.staged(table)) == ([other.finish()], [staged.staged])
 
 
-def test_marks_are_created_once_and_are_no_data(store: FileStore, table: str) -> None:
-    store.mark(f"{table}/dt=1/_SUCCESS")
-    store.mark(f"{table}/dt=1/_SUCCESS")
+def test_marks_are_created_once_are_no_data_and_leave_what_is_there(store: FileStore, table: str) -> None:
+    for _ in range(2):
+        store.mark(f"{table}/dt=1/_SUCCESS")
     assert store.find(f"{table}/dt=1/_SUCCESS") == Finished(f"{table}/dt=1/_SUCCESS", 0)
     assert store.visible(f"{table}/dt=1") == []
-
-
-def test_a_mark_leaves_what_is_there(store: FileStore, table: str) -> None:
     part = stage(store, table)
     store.publish(part)
     store.mark(part.target)
@@ -156,18 +152,12 @@ def test_walk_shows_every_folder_and_nothing_where_there_is_none(store: FileStor
     assert sorted(store.walk(table)) == sorted(expected)
 
 
-def test_prune_takes_empty_folders_only(store: FileStore, table: str) -> None:
+def test_prune_takes_empty_folders_only_which_come_back_with_their_next_part(store: FileStore, table: str) -> None:
     part, kept = stage(store, f"{table}/a=1/b=2"), stage(store, f"{table}/a=2")
     store.discard([part.staged])
     store.prune([f"{table}/a=1", f"{table}/a=1/b=2", f"{table}/a=2", f"{table}/none"])
     assert list(store.walk(table)) == [table, f"{table}/a=2"]
     assert store.staged(f"{table}/a=2") == [kept.staged]
-
-
-def test_a_pruned_folder_comes_back_with_its_next_part(store: FileStore, table: str) -> None:
-    part = stage(store, f"{table}/a=1/b=2")
-    store.discard([part.staged])
-    store.prune([f"{table}/a=1/b=2", f"{table}/a=1", table])
     store.publish(stage(store, f"{table}/a=1/b=2", 1))
     assert len(store.visible(f"{table}/a=1/b=2")) == 1
 
@@ -178,3 +168,49 @@ def test_missing_things(store: FileStore, table: str) -> None:
     assert store.find(f"{table}/none") is None
     with pytest.raises(StoreUnavailable, match="not there"):
         store.open(f"{table}/none")
+
+
+def test_rename_neither_overwrites_nor_invents_and_makes_folders(opened: tuple[FileSystem, str]) -> None:
+    fs, place = opened
+    fs.write_new(f"{place}/a", b"a")
+    fs.write_new(f"{place}/b", b"b")
+    with pytest.raises(FileExistsError):
+        fs.rename(f"{place}/a", f"{place}/b")
+    with pytest.raises(FileNotFoundError):
+        fs.rename(f"{place}/none", f"{place}/c/d")
+    fs.rename(f"{place}/a", f"{place}/new/folder/a")
+    assert (fs.read(f"{place}/b"), fs.read(f"{place}/new/folder/a")) == (b"b", b"a")
+    with pytest.raises(FileExistsError):
+        fs.rename(f"{place}/b", f"{place}/new")
+
+
+def test_a_folder_is_renamed_with_all_that_is_in_it_and_never_over_anything(opened: tuple[FileSystem, str]) -> None:
+    fs, place = opened
+    fs.write_new(f"{place}/w/deep/a", b"a")
+    fs.rename_folder(f"{place}/w", f"{place}/aside")
+    assert not fs.list(f"{place}/w")
+    assert fs.read(f"{place}/aside/deep/a") == b"a"
+    with pytest.raises(FileNotFoundError):
+        fs.rename_folder(f"{place}/w", f"{place}/other")
+    fs.write_new(f"{place}/w/deep/a", b"new")
+    with pytest.raises(FileExistsError):
+        fs.rename_folder(f"{place}/w", f"{place}/aside")
+    assert (fs.read(f"{place}/w/deep/a"), fs.read(f"{place}/aside/deep/a")) == (b"new", b"a")
+
+
+def test_a_file_is_no_folder(opened: tuple[FileSystem, str]) -> None:
+    fs, place = opened
+    fs.write_new(f"{place}/f", b"x")
+    assert [list(fs.list(f"{place}/{name}")) for name in ("f", "f/g", "none")] == [[], [], []]
+    assert (fs.length(f"{place}/f/g"), fs.read(f"{place}/f/g"), fs.delete(f"{place}/f/g")) == (None, None, False)
+    assert not fs.remove_empty(f"{place}/f")
+    assert not fs.remove_empty(place)
+    assert list(fs.list(place)) == [Entry("f", 1)]
+
+
+def test_a_folder_that_others_remove_is_made_again(opened: tuple[FileSystem, str]) -> None:
+    fs, place = opened
+    fs.write_new(f"{place}/a=1/b=2/f", b"x")
+    fs.rename_folder(f"{place}/a=1", f"{place}/taken")
+    fs.write_new(f"{place}/a=1/b=2/g", b"x")
+    assert list(fs.list(f"{place}/a=1/b=2")) == [Entry("g", 1)]

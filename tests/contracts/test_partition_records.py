@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.config.site import NO_SITE
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Floor, Rows
 from hivesink.core.manifest_json import encode
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.records import Commit, Recorded, newest
-from hivesink.errors import HiveSinkError, LogDamaged
-from hivesink.logs import storage_of
+from hivesink.errors import LogDamaged
 from hivesink.storage.commit_log import FileCommitLog
 from tests.contracts.manifests import AT, small
-from tests.contracts.storages import WITH_RENAME
 from tests.contracts.test_commit_log import slot
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.crash.faults import FaultyFileSystem, faults
 from tests.inmemory.filesystem import MemoryFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
-    from hivesink.storage.fs import Files, FileSystem
+    from hivesink.storage.fs import Files
+
 
 HEAD = 60
 
@@ -63,34 +59,20 @@ def files(fs: Files, log: FileCommitLog) -> list[str]:
     return sorted(entry.name for entry in fs.list(f"{log.location}/commits"))
 
 
-def test_a_log_without_trims_has_none(log: FileCommitLog) -> None:
+def test_the_newest_record_of_each_partition_stays(kept: tuple[Files, str], log: FileCommitLog) -> None:
     assert list(log.records()) == []
-
-
-def test_records_are_read_back_as_they_were(log: FileCommitLog) -> None:
     given = [record(3, "a"), record(4, "ü %2F"), record(4, "b", 2)]
     trim(log, 5, given)
-    assert held(log) == {one.commit.partition: one for one in given}
-
-
-def test_the_newest_record_of_each_partition_stays(log: FileCommitLog) -> None:
-    trim(log, 5, [record(3, "a"), record(4, "b")])
+    assert held(log) == {each.commit.partition: each for each in given}
     trim(log, 9, [record(8, "a", 2)])
-    assert held(log) == {"dt=a": record(8, "a", 2), "dt=b": record(4, "b")}
-
-
-def test_a_trim_that_is_repeated_or_lower_changes_nothing(log: FileCommitLog) -> None:
-    trim(log, 9, [record(8, "a", 2)])
-    trim(log, 9, [record(8, "a", 2)])
-    trim(log, 5, [record(3, "a")])
-    assert held(log) == {"dt=a": record(8, "a", 2)}
-
-
-def test_a_trim_without_records_keeps_those_before(kept: tuple[Files, str], log: FileCommitLog) -> None:
-    trim(log, 5, [record(3, "a")])
+    newest_of = {"dt=a": record(8, "a", 2), "dt=ü %2F": given[1], "dt=b": given[2]}
+    assert held(log) == newest_of
+    # One that is repeated, one that is lower, and one without records.
     before = files(kept[0], log)
-    trim(log, 9)
-    assert (held(log), files(kept[0], log)) == ({"dt=a": record(3, "a")}, before)
+    trim(log, 9, [record(8, "a", 2)])
+    trim(log, 5, [record(3, "a")])
+    trim(log, 12)
+    assert (held(log), files(kept[0], log)) == (newest_of, before)
 
 
 def test_there_are_few_files_however_often_it_trims(kept: tuple[Files, str], log: FileCommitLog) -> None:
@@ -124,39 +106,31 @@ def story(log: FileCommitLog) -> None:
         trim(log, floor, records)
 
 
-def calls_of_the_story() -> int:
-    fs = MemoryFileSystem()
-    begun(fs, FOLDER)
-    faulty = FaultyFileSystem(fs)
-    story(FileCommitLog(faulty, FOLDER))
-    return len(faulty.calls)
+def test_a_fault_at_every_step_of_a_merge_loses_no_record_that_a_floor_covers() -> None:
+    def make() -> MemoryFileSystem:
+        fs = MemoryFileSystem()
+        begun(fs, FOLDER)
+        return fs
 
+    def merge(_: MemoryFileSystem, faulty: FaultyFileSystem) -> None:
+        story(FileCommitLog(faulty, FOLDER))
 
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("kind", ["memory", "local"])
-def test_a_fault_at_every_step_of_a_merge_loses_no_record_that_a_floor_covers(
-    kind: str, mode: Mode, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    for step in range(1, calls_of_the_story() + 1):
-        root = WITH_RENAME[kind](request, tmp_path)
-        fs = cast("FileSystem", storage_of(root, NO_SITE).logs())
-        folder = f"{root}/{step}{FOLDER}"
-        log = begun(fs, folder)
-        faulty = FaultyFileSystem(fs, Plan(step, mode))
-        with contextlib.suppress(Kill, HiveSinkError):
-            story(FileCommitLog(faulty, folder))
+    for fs, faulty, case in faults(make, FaultyFileSystem, merge):
+        log = FileCommitLog(fs, FOLDER)
         floor = log.view().floor
-        covered = newest(one for upto, records in TRIMS if upto <= floor for one in records)
-        found = held(log)
-        assert all(found[key[1]].epoch >= one.epoch for key, one in covered.items()), (step, mode)
+        covered = newest(each for upto, records in TRIMS if upto <= floor for each in records)
+        kept = held(log)
+        assert all(kept[key[1]].epoch >= each.epoch for key, each in covered.items()), case
         # What the next trim gathers begins above the floor.
         for upto, records in TRIMS:
             if upto > floor:
                 trim(log, upto, records)
         faulty.apply_late()
-        assert held(log) == {one.commit.partition: one for one in newest(r for _, own in TRIMS for r in own).values()}
+        assert held(log) == {
+            each.commit.partition: each for each in newest(r for _, own in TRIMS for r in own).values()
+        }
         trim(log, 20, [record(19, "e")])
-        assert held(log)["dt=e"] == record(19, "e"), (step, mode)
+        assert held(log)["dt=e"] == record(19, "e"), case
 
 
 def test_a_file_that_another_run_merges_meanwhile_is_looked_for_again() -> None:

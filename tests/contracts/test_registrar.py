@@ -106,47 +106,31 @@ def test_many_at_once_and_again(server: LiveMetastore, live: LiveTable) -> None:
     assert not any(place.accurate or place.columns_behind for place in found.values())
 
 
-def test_nothing_to_do_is_nothing(server: LiveMetastore, live: LiveTable) -> None:
+def test_all_of_them(server: LiveMetastore, live: LiveTable) -> None:
     registrar = server.connect()
     registrar.add(live, [])
     registrar.clear_accurate(live, [])
-    assert registrar.lookup(live, []) == {}
-    assert registrar.lookup(live, None) == {}
-
-
-def test_all_of_them(server: LiveMetastore, live: LiveTable) -> None:
-    registrar = server.connect()
+    assert registrar.lookup(live, []) == registrar.lookup(live, None) == {}
     wanted = {partition_path(["dt"], [value]): f"{live.location}/odd-{n}" for n, value in enumerate([None, *ODD[:7]])}
     registrar.add(live, [NewPartition(name, location, 1, 10) for name, location in wanted.items()])
-    elsewhere = f"{live.location}-elsewhere/x"
-    server.register(live, dt(1), elsewhere)
-    assert sorted(registrar.names(live)) == sorted([*wanted, dt(1)])
-    found = registrar.lookup(live, None)
-    assert {name: place.location for name, place in found.items()} == {**wanted, dt(1): elsewhere}
-
-
-def test_one_that_lives_elsewhere_stays_there(server: LiveMetastore, live: LiveTable) -> None:
-    registrar = server.connect()
+    # One that lives elsewhere stays there.
     elsewhere = f"{live.location}-elsewhere/x"
     server.register(live, dt(1), elsewhere)
     registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
-    found = registrar.lookup(live, [dt(1), dt(2)])
-    assert found[dt(1)].location == elsewhere
-    assert found[dt(2)].location == f"{live.location}/{dt(2)}"
-
-
-def test_a_dropped_one_is_gone_and_comes_back(server: LiveMetastore, live: LiveTable) -> None:
-    registrar = server.connect()
-    registrar.add(live, [new(live, dt(1))])
-    server.drop(live, dt(1))
-    assert registrar.lookup(live, [dt(1)]) == {}
-    registrar.add(live, [new(live, dt(1))])
-    assert list(registrar.lookup(live, [dt(1)])) == [dt(1)]
+    wanted |= {dt(1): elsewhere, dt(2): f"{live.location}/{dt(2)}"}
+    assert sorted(registrar.names(live)) == sorted(wanted)
+    assert {name: place.location for name, place in registrar.lookup(live, None).items()} == wanted
+    # One that is dropped is gone, and comes back.
+    server.drop(live, dt(2))
+    assert registrar.lookup(live, [dt(2)]) == {}
+    registrar.add(live, [new(live, dt(2))])
+    assert list(registrar.lookup(live, [dt(2)])) == [dt(2)]
 
 
 def test_odd_values_are_registered_under_their_own_name(server: LiveMetastore, live: LiveTable) -> None:
     registrar = server.connect()
     wanted = [new(live, partition_path(["dt"], [value]), folder=f"odd{n}") for n, value in enumerate(ODD)]
+    wanted.append(new(live, "dt=plain", folder="dt=it's 50%25 of ünïcode ${x}"))
     names = [one.partition for one in wanted]
     for one in wanted[:2]:
         registrar.add(live, [one])
@@ -267,13 +251,6 @@ def test_a_partition_column_of_another_type_is_told(server: LiveMetastore, live:
     assert set(registrar.lookup(registrar.table(live.spec.name), [dt(1)])) == {dt(1)}
 
 
-def test_an_odd_folder_is_kept(server: LiveMetastore, live: LiveTable) -> None:
-    registrar = server.connect()
-    wanted = new(live, dt(1), folder="dt=it's 50%25 of ünïcode ${x}")
-    registrar.add(live, [wanted])
-    assert registrar.lookup(live, [dt(1)])[dt(1)].location == wanted.location
-
-
 def test_the_partition_of_null_by_any_type(server: LiveMetastore, tmp_path: Path) -> None:
     live = made(server, tmp_path, DT, Column("n", Primitive.INT), Column("day", Primitive.DATE))
     registrar = server.connect()
@@ -286,40 +263,30 @@ def test_the_partition_of_null_by_any_type(server: LiveMetastore, tmp_path: Path
     assert sorted(registrar.lookup(live, wanted)) == sorted(wanted)
 
 
-def test_two_that_add_the_same_at_once(server: LiveMetastore, live: LiveTable) -> None:
-    wanted = [new(live, dt(day)) for day in range(1, 13)]
+@pytest.mark.parametrize("shared", [False, True], ids=["each its own", "one for all"])
+def test_many_that_add_at_once(server: LiveMetastore, live: LiveTable, *, shared: bool) -> None:
+    """The same partitions by a registrar each; each its own by one registrar."""
+    wanted = [new(live, dt(day)) for day in range(1, 9)]
     start, failures = threading.Barrier(4), list[HiveSinkError]()
+    single = server.connect()
 
-    def run() -> None:
-        registrar = server.connect()
+    def run(number: int) -> None:
+        registrar = single if shared else server.connect()
         start.wait()
         try:
-            registrar.add(live, wanted)
+            own = wanted[number::4] if shared else wanted
+            registrar.add(live, own)
+            assert set(registrar.lookup(live, [each.partition for each in own])) == {each.partition for each in own}
         except HiveSinkError as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert failures == []
-    assert len(server.connect().lookup(live, [want.partition for want in wanted])) == 12
-
-
-def test_one_registrar_serves_many_threads(server: LiveMetastore, live: LiveTable) -> None:
-    registrar, found = server.connect(), list[str]()
-
-    def run(day: int) -> None:
-        registrar.add(live, [new(live, dt(day))])
-        found.extend(registrar.lookup(live, [dt(day)]))
-
-    threads = [threading.Thread(target=run, args=(day,)) for day in range(1, 9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(found) == [dt(day) for day in range(1, 9)]
+    assert len(server.connect().lookup(live, [want.partition for want in wanted])) == len(wanted)
 
 
 def test_columns_that_came_meanwhile(server: LiveMetastore, live: LiveTable) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.checkout import copy_to, shell
-from tests.docs.pages import ROOT, blocks_run_by
+from tests.docs.pages import ROOT, blocks_run_by, copy_to, shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

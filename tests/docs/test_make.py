@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.checkout import copy_to, shell
-from tests.docs.pages import PAGES, ROOT, block, blocks_run_by, make_commands
+from tests.docs.pages import PAGES, ROOT, block, blocks_run_by, copy_to, make_commands, shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

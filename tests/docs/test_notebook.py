@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.docs.checkout import shell
 from tests.docs.notebook import code_cells
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, shell
 
 if TYPE_CHECKING:
     from pathlib import Path

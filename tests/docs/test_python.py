@@ -52,54 +52,43 @@ def test_a_topic_with_headers(spark: SparkSession, kafka: str) -> None:
 def declared(
     spark: SparkSession, metastore: EmbeddedMetastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> SparkSession:
-    """The session, with docs.userinfo just declared. Whoever else tests with this metastore has demo.userinfo."""
+    """The session, with tables like demo.userinfo in the database docs."""
     monkeypatch.setenv("HIVESINK_METASTORE", metastore.uri)
-    ddl = tmp_path / "userinfo.sql"
-    ddl.write_text((ROOT / "ddl" / "userinfo.sql").read_text(encoding="utf-8").replace("demo.", "docs."))
-    apply(parse_path(ddl, check), catalog(metastore.uri))
+    for table in ("userinfo", "orders", "clicks"):
+        ddl = tmp_path / f"{table}.sql"
+        text = (ROOT / "ddl" / "userinfo.sql").read_text(encoding="utf-8")
+        ddl.write_text(text.replace("demo.userinfo", f"docs.{table}"))
+        apply(parse_path(ddl, check), catalog(metastore.uri))
     return spark
 
 
+def produce(kafka: str, topic: str, *records: str) -> None:
+    create_topic(kafka, topic)
+    producer = Producer({"bootstrap.servers": kafka})
+    for record in records:
+        producer.produce(topic, record.encode())
+    assert producer.flush(60) == 0
+
+
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_a_line_for_each_batch(
+def test_a_line_for_each_batch_and_two_tables_from_one_stream(
     declared: SparkSession, kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    create_topic(kafka, "users-of-the-docs")
-    producer = Producer({"bootstrap.servers": kafka})
-    producer.produce("users-of-the-docs", b'{"userId": 1, "userName": "a"}')
-    assert producer.flush(60) == 0
+    produce(kafka, "users-of-the-docs", '{"userId": 1, "userName": "a"}')
     (one,) = blocks_run_by(__file__, "docs/python.md")
     sink = run(one, spark=declared, HiveSink=HiveSink)["sink"]
-    query = sink.start(
-        sources.kafka(declared, kafka, "users-of-the-docs"),
-        checkpoint=str(tmp_path / "checkpoint"),
-        trigger={"availableNow": True},
-    )
-    query.awaitTermination()
+    users, now = sources.kafka(declared, kafka, "users-of-the-docs"), {"availableNow": True}
+    sink.start(users, checkpoint=str(tmp_path / "checkpoint"), trigger=now).awaitTermination()
     assert capsys.readouterr().out.splitlines()[0].split()[1] == "1"
 
-
-@pytest.mark.spark
-@pytest.mark.kafka
-def test_two_tables_from_one_stream(
-    spark: SparkSession, metastore: EmbeddedMetastore, kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HIVESINK_METASTORE", metastore.uri)
-    ddl = (ROOT / "ddl" / "userinfo.sql").read_text(encoding="utf-8")
-    for table in ("orders", "clicks"):
-        (tmp_path / f"{table}.sql").write_text(ddl.replace("demo.userinfo", f"docs.{table}"))
-        apply(parse_path(tmp_path / f"{table}.sql", check), catalog(metastore.uri))
-    create_topic(kafka, "events")
-    producer = Producer({"bootstrap.servers": kafka})
-    for number, kind in enumerate(("order", "click", "order", "view")):
-        producer.produce("events", f'{{"userId": {number}, "kind": "{kind}"}}'.encode())
-    assert producer.flush(60) == 0
+    kinds = enumerate(("order", "click", "order", "view"))
+    produce(kafka, "events", *(f'{{"userId": {number}, "kind": "{kind}"}}' for number, kind in kinds))
     (one,) = blocks_run_by(__file__, "docs/recipes.md")
     here = replace(one, text=one.text.replace("checkpoints/", f"{tmp_path.as_uri()}/"))
-    run(here, spark=spark, broker=kafka, sources=sources, HiveSink=HiveSink)
+    run(here, spark=declared, broker=kafka, sources=sources, HiveSink=HiveSink)
     for table, ids in (("orders", [0, 2]), ("clicks", [1])):
-        rows = spark.sql(f"SELECT userid FROM docs.{table} ORDER BY userid")
+        rows = declared.sql(f"SELECT userid FROM docs.{table} ORDER BY userid")
         assert [row.userid for row in rows.collect()] == ids
 
 

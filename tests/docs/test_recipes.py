@@ -95,8 +95,14 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
     assert "is gone since it was published" in sh.must(block(PAGE, "FOLDER=file").text)
     assert sh.rows() == day(11, 12)
 
-    sh.put("events", 21, "b.json")
-    sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_compaction(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    sh = Shell(tmp_path, metastore, "recipes_compact")
+    for first in (1, 21):
+        sh.put("events", first, f"{first}.json")
+        sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
     asked = "SELECT COUNT(DISTINCT f), MAX(at) FROM (SELECT input_file_name() f, at FROM demo.events)"
     files = f"hivesink query '{asked}' --engine spark --json"
     assert json.loads(sh(files).stdout)["rows"] == [[2, "2024-01-03T01:00:00"]]
@@ -107,7 +113,7 @@ def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> No
     assert sh.rows() == []
     sh.must(compact)
     assert json.loads(sh(files).stdout)["rows"] == [[1, "2024-01-03T01:00:00"]]
-    assert sh.rows() == day(11, 12, 21, 22)
+    assert sh.rows() == day(1, 2, 21, 22)
     assert "is gone since it was published" in sh.must("hivesink verify demo.events")
 
 
@@ -180,15 +186,9 @@ def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_pat
 def test_cron_tells_of_a_failed_run(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "events.py").write_text("raise SystemExit(65)")
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    ended = subprocess.run(
-        ["sh", "-c", block(PAGE, "# run.sh").text],
-        cwd=tmp_path,
-        env={**environment, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    command = ["sh", "-c", block(PAGE, "# run.sh").text]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 65
     said = ended.stdout.splitlines()
     assert said[0] == "jobs/events.py ended with 65"

@@ -28,8 +28,9 @@ def own_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def stage(request: pytest.FixtureRequest, tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession) -> Stage:
-    """A table's name of the test's own, and its folder; `create` makes the table."""
-    return Stage(spark, metastore.uri, tmp_path, f"stage.{own_name(request)}")
+    """A table's name of the test's own, and its folder; `create` makes the table. A module may have `OPTIONS`."""
+    options = getattr(request.module, "OPTIONS", {})
+    return Stage(spark, metastore.uri, tmp_path, f"stage.{own_name(request)}", options)
 
 
 @pytest.fixture

@@ -7,17 +7,21 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import StreamingQueryException
+import pytest
 
 from hivesink import HiveSink, sources
 from hivesink.config.options import check
 from hivesink.core.table import TableName
 from hivesink.embedded import server
+from hivesink.formats.parquet import ParquetFormat
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog, connect
+from hivesink.sink.inspect.findings import Level
+from hivesink.sink.inspect.verify import verify
 from jobs.cluster.kafka import create_topic, end_offsets
 
 if TYPE_CHECKING:
@@ -89,14 +93,11 @@ class Stage:
         events = [event(number) for number in numbers]
         return self.put_text("".join(json.dumps(found) + "\n" for found in events), name)
 
-    def put_text(self, text: str, name: str | None = None) -> Path:
-        return self.put_bytes(text.encode(), name)
-
-    def put_bytes(self, content: bytes, name: str | None = None) -> Path:
+    def put_text(self, text: str | bytes, name: str | None = None) -> Path:
         self.source.mkdir(exist_ok=True)
         path = self.source / (name or f"{len(list(self.source.iterdir())):04d}.json")
         hidden = path.with_name(f"_{path.name}")
-        hidden.write_bytes(content)
+        hidden.write_bytes(text.encode() if isinstance(text, str) else text)
         return hidden.rename(path)
 
     def lines(self) -> DataFrame:
@@ -107,6 +108,30 @@ class Stage:
     def begin(self, sink: HiveSink, events: DataFrame | None = None, **settings: Any) -> HiveQuery:
         stream = self.lines() if events is None else events
         return sink.start(stream, **{"checkpoint": str(self.checkpoint), "trigger": AVAILABLE_NOW, **settings})
+
+    @contextmanager
+    def running(
+        self, sink: HiveSink | None = None, events: DataFrame | None = None, every: str = "0 seconds"
+    ) -> Iterator[HiveQuery]:
+        """A query while the block runs."""
+        query = self.begin(sink or self.sink(), events, trigger={"processingTime": every})
+        try:
+            yield query
+        finally:
+            query.stop()
+
+    def plain(self, function: Any, events: DataFrame | None = None, checkpoint: str | None = None) -> None:
+        """A query of the job's own, `foreachBatch(function)`, until nothing is left."""
+        writer = (self.lines() if events is None else events).writeStream.foreachBatch(function)
+        place = checkpoint or str(self.checkpoint)
+        writer.option("checkpointLocation", place).trigger(**AVAILABLE_NOW).start().awaitTermination()
+
+    def killed(self, events: DataFrame | None = None, when: Any = None, **settings: Any) -> None:
+        """A run that ends before its first batch is decided, or, by `when=once_after`, right after that."""
+        sink = self.sink(**settings)
+        wrap(sink, "log", create=(when or once)(die))
+        with pytest.raises(Exception, match="it dies here"):
+            self.drain(sink, events)
 
     def drain(self, sink: HiveSink | None = None, events: DataFrame | None = None, **settings: Any) -> HiveSink:
         """Run a query until nothing is left."""
@@ -136,6 +161,12 @@ class Stage:
     def log(self, writer: str = "stage") -> Path:
         place = self.location()
         return place.parent / ".hivesink" / self.table / writer
+
+    def verify(self) -> None:
+        """`hivesink verify` finds nothing wrong, but for files that a SET LOCATION leaves behind."""
+        findings = verify(self.sink().setup.context, "stage", self.table, ParquetFormat.measure).findings
+        told = [finding.text for finding in findings if finding.level is Level.ERROR]
+        assert [text for text in told if "no reader finds them" not in text] == []
 
     def forget_checkpoint(self) -> None:
         shutil.rmtree(self.checkpoint)
@@ -189,43 +220,29 @@ def wrap(sink: HiveSink, port: str, **methods: Any) -> None:
     object.__setattr__(context, port, Wrapped(getattr(context, port), **methods))
 
 
-def once(act: Callable[[], Any]) -> Callable[..., Any]:
-    """Before a port's method: act, at its first call only."""
+def die(*_: object) -> None:
+    message = "it dies here"
+    raise ConnectionError(message)
+
+
+def once(act: Callable[[], Any], *, after: bool = False) -> Callable[..., Any]:
+    """Before a port's method, or after it: act, at its first call only."""
     calls: list[None] = []
 
     def method(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if not calls:
-            calls.append(None)
+        is_first = not calls
+        calls.append(None)
+        if is_first and not after:
             act()
-        return real(*args, **kwargs)
-
-    return method
-
-
-def once_after(act: Callable[[], Any]) -> Callable[..., Any]:
-    """After a port's method: act, at its first call only."""
-    calls: list[None] = []
-
-    def method(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         done = real(*args, **kwargs)
-        if not calls:
-            calls.append(None)
+        if is_first and after:
             act()
         return done
 
     return method
 
 
-def plain(stage: Stage, sink: HiveSink, events: DataFrame) -> BaseException | None:
-    """Run `foreachBatch(sink)` until nothing is left; the sink's error, if it had one."""
-    writer = events.writeStream.foreachBatch(sink).option("checkpointLocation", str(stage.checkpoint))
-    try:
-        writer.trigger(**AVAILABLE_NOW).start().awaitTermination()
-    except StreamingQueryException:
-        if sink._run.failure is None:
-            raise
-        return sink._run.failure
-    return None
+once_after = partial(once, after=True)
 
 
 @dataclass(frozen=True)

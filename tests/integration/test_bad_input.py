@@ -1,31 +1,39 @@
-"""Calls that can't be made exactly once, and places that can't be written: refused before anything is lost."""
+"""Calls that can't be made exactly once, sources and places that can't be used, records that don't fit.
+
+They are refused before anything is lost, named, and done once they are mended.
+"""
 
 from __future__ import annotations
 
+import json
 import subprocess
-from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from hivesink import HiveSink, errors, sources
+from hivesink.core.offsets import KafkaOffset
 from hivesink.sink.commit.committer import Committer
-from tests.integration.stage import ON_EPOCH
+from hivesink.spark.site import driver_jvm
+from jobs.cluster.kafka import end_offsets
+from tests.integration.stage import ON_EPOCH, Topic, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark.sql import DataFrame, SparkSession
+
+    from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.runner import PlanRunner
     from tests.integration.stage import Stage
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
-
-
-@pytest.fixture
-def stage(stage: Stage) -> Stage:
-    """Where every epoch publishes at once."""
-    return replace(stage, options=ON_EPOCH)
+OPTIONS = ON_EPOCH
+SOON = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1000"}
+DROP, LETTERS = ({"sink.on-bad-record": way} for way in ("drop", "dead-letter"))
 
 
 def said(error: BaseException, *parts: str) -> None:
@@ -38,22 +46,25 @@ def said(error: BaseException, *parts: str) -> None:
 
 def test_arguments_of_a_sink(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HIVESINK_WRITER", raising=False)
-    stage.create()
+    location = stage.create().location()
+    (stage.folder / "file").write_text("in the way")
     cases: list[tuple[dict[str, Any], str]] = [
         ({"writer": None}, "writer is missing"),
         ({"writer": "rejects-replay"}, "rejects-replay"),
-        ({"append": -5}, "append"),
-        ({"append": "x"}, "append"),
-        ({"append": True}, "append"),
+        *(({"append": wrong}, "append") for wrong in (-5, "x", True)),
         ({"options": {"sink.bucket.assigner": "json:JSONDecoder"}}, "it gets (spec, config)"),
+        ({"options": {"sink.log-location": str(location / "logs")}}, "own folder"),
+        ({"options": {"sink.log-location": str(stage.folder / "file" / "log")}}, str(stage.folder / "file")),
     ]
     for settings, words in cases:
-        with pytest.raises(errors.InvalidOption) as told:
+        with pytest.raises(errors.HiveSinkError) as told:
             stage.sink(**settings)
         said(told.value, words)
     table: Any = None
     with pytest.raises(errors.InvalidOption):
         HiveSink.for_table(stage.spark, table, writer="stage", metastore=stage.uri)
+    with pytest.raises(errors.InvalidOption, match="nowhere"):
+        sources.lines(stage.spark, f"{stage.folder}/nowhere")
 
 
 def test_arguments_of_a_start(stage: Stage) -> None:
@@ -84,36 +95,6 @@ def test_arguments_of_a_start(stage: Stage) -> None:
     assert stage.ids() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("inside", [True, False], ids=["in the table", "below a file"])
-def test_a_log_location_that_can_not_be(stage: Stage, *, inside: bool) -> None:
-    stage.create()
-    (stage.folder / "file").write_text("in the way")
-    place = stage.location() / "logs" if inside else stage.folder / "file" / "log"
-    with pytest.raises(errors.HiveSinkError) as told:
-        stage.sink(options={"sink.log-location": str(place)})
-    said(told.value, "own folder" if inside else str(place.parent))
-
-
-def test_a_folder_that_is_not_there(stage: Stage) -> None:
-    with pytest.raises(errors.InvalidOption, match="nowhere"):
-        sources.lines(stage.spark, f"{stage.folder}/nowhere")
-
-
-def test_a_file_where_a_partitions_folder_should_be(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(10))
-    blocked = stage.location() / "dt=2024-01-02"
-    blocked.parent.mkdir(exist_ok=True)
-    blocked.write_text("in the way")
-    with pytest.raises(errors.HiveSinkError) as told:
-        stage.drain()
-    said(told.value, str(blocked))
-    assert stage.ids() == []
-    blocked.unlink()
-    stage.drain()
-    assert (stage.ids(), stage.staged()) == (list(range(10)), [])
-
-
 @pytest.fixture
 def disk(stage: Stage) -> Iterator[Path]:
     """A disk of one megabyte, with the table on it, and the log elsewhere."""
@@ -126,7 +107,7 @@ def disk(stage: Stage) -> Iterator[Path]:
     subprocess.run(["umount", place], check=True)
 
 
-def test_a_disk_that_takes_no_more(stage: Stage, disk: Path) -> None:
+def test_a_disk_that_takes_no_more_and_a_file_where_a_folder_should_be(stage: Stage, disk: Path) -> None:
     stage.put(range(10))
     stage.drain()
     filler = disk / "filler"
@@ -141,8 +122,15 @@ def test_a_disk_that_takes_no_more(stage: Stage, disk: Path) -> None:
     assert told.value.retryable
     assert stage.ids() == list(range(10))
     filler.unlink()
+    blocked = disk / "table" / "dt=2024-02-01"
+    blocked.write_text("in the way")
+    stage.put_text('{"id": 20, "dt": "2024-02-01"}\n')
+    with pytest.raises(errors.HiveSinkError) as told:
+        stage.drain()
+    said(told.value, str(blocked))
+    blocked.unlink()
     stage.drain()
-    assert (stage.ids(), stage.staged()) == (list(range(20)), [])
+    assert (stage.ids(), stage.staged()) == (list(range(21)), [])
 
 
 def test_the_checkpoint_of_another_sinks_query_that_runs(
@@ -181,40 +169,135 @@ def test_the_checkpoint_of_another_sinks_query_that_runs(
     assert stage.ids() == list(range(5))
 
 
-def test_two_queries_of_one_sink_and_a_batch_that_no_query_made(stage: Stage) -> None:
+def test_two_queries_of_one_sink_a_batch_that_no_query_made_and_a_function_that_fails(stage: Stage) -> None:
     stage.create()
     stage.put(range(3))
     sink = stage.sink()
     with pytest.raises(errors.Unsupported, match="foreachBatch"):
         sink(stage.spark.createDataFrame([(1, "a", "d")], "id BIGINT, name STRING, dt STRING"), 0)
-    query = stage.begin(sink, trigger={"processingTime": "0 seconds"})
-    try:
+    with stage.running(sink) as query:
         with pytest.raises(errors.Unsupported, match="still runs"):
             stage.begin(sink, checkpoint=str(stage.folder / "other"))
         query.processAllAvailable()
-    finally:
-        query.stop()
     assert stage.ids() == [0, 1, 2]
-
-
-def test_the_continuous_trigger_under_plain_foreach_batch(stage: Stage) -> None:
-    stage.create()
-    events = stage.spark.readStream.format("rate").load().selectExpr("value AS id", "'a' AS name", "'d' AS dt")
-    writer = events.writeStream.foreachBatch(stage.sink()).option("checkpointLocation", str(stage.checkpoint))
-    with pytest.raises(Exception, match=r"(?i)continuous"):
-        writer.trigger(continuous="1 second").start().awaitTermination(30)
-    assert stage.ids() == []
-
-
-def test_whatever_on_commit_raises_ends_the_query(stage: Stage) -> None:
-    stage.create()
-    stage.put(range(10))
 
     def on_commit(_: object) -> None:
         message = "enough"
         raise SystemExit(message)
 
+    stage.put(range(3, 10))
     with pytest.raises(errors.OwnCodeFailed, match="your own function raised SystemExit: enough"):
         stage.drain(stage.sink(on_commit=on_commit))
     stage.drain()
     assert stage.ids() == list(range(10))
+
+
+@pytest.mark.kafka
+def test_a_topic_that_can_not_be_read_is_told_at_once(
+    spark: SparkSession, kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark would ask on without a word."""
+    cases: list[tuple[str, str, dict[str, str], type[errors.HiveSinkError], str]] = [
+        ("127.0.0.1:1", "clicks", SOON, errors.SourceUnreachable, "topic clicks of Kafka at 127.0.0.1:1: no broker"),
+        ("localhost", "clicks", {}, errors.InvalidOption, "write servers as host:port"),
+        ("h:9092", "clicks", {"kafka.request.timeout.ms": "x"}, errors.InvalidOption, "write servers as host:port"),
+        (kafka, "clcks", {}, errors.TopicMissing, f"topic clcks of Kafka at {kafka}: no such topic: "),
+    ]
+    for servers, name, options, error, words in cases:
+        with pytest.raises(error) as told:
+            sources.kafka(spark, servers, name, options=options)
+        said(told.value, words)
+        assert told.value.retryable is (error is errors.SourceUnreachable)
+    # To py4j a class that no jar has is a package, as here each of `org`.
+    jvm = driver_jvm(spark)
+    monkeypatch.setattr("hivesink.spark.sources.driver_jvm", lambda _: SimpleNamespace(java=jvm.java, org=jvm.nowhere))
+    with pytest.raises(errors.Unsupported, match=r"connector isn't loaded.*session\(…, kafka=True\)"):
+        sources.kafka(spark, "127.0.0.1:1", "clicks", options=SOON)
+
+
+@pytest.mark.kafka
+def test_a_bad_record_is_named_and_stops_the_query_or_goes_to_the_dead_letters(stage: Stage, topic: Topic) -> None:
+    stage.create()
+    topic.put(range(0, 20, 2))
+    topic.put_raw([(1, b'{"id": 1, "dt": "2024-01-02"}'), (1, b'{"id": "many", "dt": "2024-01-02"}'), (1, None)])
+    with pytest.raises(errors.BadRecord) as refused:
+        stage.drain(events=topic.stream(stage.spark))
+    said(refused.value, f"topic {topic.name} partition 1 offset 1, field id: ", "text into bigint")
+    said(refused.value, "dead-letter or drop")
+    assert (stage.ids(), stage.staged()) == ([], [])
+    done: list[Committed] = []
+    for _ in range(2):
+        stage.drain(stage.sink(options=LETTERS, on_commit=done.append), topic.stream(stage.spark))
+    (epoch,) = done
+    assert (epoch.rows.read, epoch.rows.written, epoch.rows.rejected, epoch.rows.skipped) == (13, 11, 1, 1)
+    assert stage.ids() == sorted([*range(0, 20, 2), 1])
+    (letter,) = stage.query(f"SELECT * FROM {stage.table}__rejected")
+    assert bytes(letter.value) == b'{"id": "many", "dt": "2024-01-02"}'
+    assert (letter.field, letter.topic, letter.partition_id, letter.record_offset) == ("id", topic.name, 1, 1)
+    assert "text into bigint" in letter.reason
+
+
+@pytest.mark.kafka
+def test_records_of_an_aborted_transaction_are_none_and_a_bad_one_behind_them_has_its_own_offset(
+    stage: Stage, topic: Topic
+) -> None:
+    stage.create()
+    topic.put([0])
+    topic.abort(range(100, 103))
+    # The mark that ends their transaction is the broker's, and comes after the answer.
+    wait_until(lambda: end_offsets(topic.servers, topic.name, 2)[0] == 5)
+    topic.put_raw([(0, b'{"id": "many"}')])
+    with pytest.raises(errors.BadRecord) as refused:
+        stage.drain(events=topic.stream(stage.spark))
+    assert f"topic {topic.name} partition 0 offset 5, field id: " in str(refused.value)
+    stage.drain(stage.sink(options=DROP), topic.stream(stage.spark))
+    assert stage.ids() == [0]
+
+
+def test_a_line_that_is_not_utf_8_is_named_and_kept_byte_by_byte(stage: Stage) -> None:
+    stage.create()
+    line = b'{"id": 2, "name": "J\xfcrgen", "dt": "2024-01-01"}'
+    file = stage.put_text(b"\n".join([b'{"id": 1, "dt": "2024-01-01"}', line, b""]))
+    with pytest.raises(errors.BadRecord) as refused:
+        stage.drain()
+    said(refused.value, f'/{file.name} line 2: {{"id": 2, "name": "J\ufffdrgen", "dt": "2024-01-01"}}: not UTF-8; fix')
+    assert stage.staged() == []
+    stage.drain(stage.sink(options=LETTERS))
+    (letter,) = stage.query(f"SELECT * FROM {stage.table}__rejected")
+    assert (bytes(letter.value), letter.field, letter.reason) == (line, None, "not UTF-8")
+    assert letter.source.endswith(f"/{file.name}")
+    assert stage.ids() == [1]
+
+
+@pytest.mark.kafka
+def test_a_query_with_other_sources_or_state_is_refused_and_goes_on_as_the_docs_say(stage: Stage, topic: Topic) -> None:
+    """By Spark; docs/operations.md says what to do then."""
+    stage.create(properties=ON_EPOCH)
+    other = Topic.create(topic.servers, f"{topic.name}-other")
+    topic.put(range(10))
+    other.put(range(10, 20))
+
+    def distinct(events: DataFrame) -> DataFrame:
+        return events.select("value").dropDuplicates(["value"])
+
+    stage.drain(events=distinct(topic.stream(stage.spark)))
+    topic.put(range(20, 30))
+    for changed in (topic.stream(stage.spark).select("value"), topic.stream(stage.spark).dropDuplicates(["offset"])):
+        with pytest.raises(StreamingQueryException, match=r"(?i)state"):
+            stage.drain(events=changed)
+    both = distinct(topic.stream(stage.spark).union(other.stream(stage.spark)))
+    with pytest.raises(StreamingQueryException, match=r"There are \[1\] sources .* there are \[2\] sources"):
+        stage.drain(events=both)
+    assert stage.ids() == list(range(10))
+
+    last = stage.sink(append=10_000).setup.last_batch()
+    assert last is not None
+    (end,) = last.ref.end
+    assert isinstance(end, KafkaOffset)
+    stage.forget_checkpoint()
+    with pytest.raises(errors.ForeignHistory, match=f"append={last.epoch}"):
+        stage.drain(events=both)
+    starts = json.dumps(end.topics())
+    both = distinct(topic.stream(stage.spark, startingOffsets=starts).union(other.stream(stage.spark)))
+    stage.drain(stage.sink(append=last.epoch), both)
+    assert stage.ids() == list(range(30))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-DOCS = Path(__file__).parents[2] / "docs" / "types.md"
 COLUMNS = """userid INT, first_sku STRING, device STRING, trace STRING, headers MAP<STRING,STRING>,
     record_offset BIGINT, sent_at TIMESTAMP, arrived TIMESTAMP, batch BIGINT"""
 SOURCES = {
@@ -105,16 +103,6 @@ def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: 
     assert row.arrived == arrived[0].arrived
 
 
-def test_the_example_of_the_docs(stage: Stage, topic: Topic) -> None:
-    example = re.search(r"```sql\n(CREATE TABLE demo.orders .*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-    assert example
-    stage.create(example[1].replace("demo.orders", stage.table))
-    send(topic, (b"tv", {"user": {"id": 1}, "items": [{"sku": "a"}], "the region": "eu"}, TRACE))
-    stage.drain(events=topic.stream(stage.spark, includeHeaders="true"))
-    (row,) = stage.query(f"SELECT userid, first_sku, device, trace, headers, region, dt FROM {stage.table}")
-    assert tuple(row) == (1, "a", "tv", "t1", {"trace-id": "t1", "n": "1"}, "eu", "2024-01-02")
-
-
 def test_the_file_of_a_row_is_the_one_that_preview_shows(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,7 +140,7 @@ def put_lines(stage: Stage, name: str) -> None:
     """A file of 100 lines with each end that Hadoop knows; those of `BAD` are no rows, the others have their number."""
     lines = [BAD.get(number, b'{"id": %d}' % number) for number in range(1, 101)]
     ends = [b"\n", b"\r\n", b"\r", b"\n"]
-    stage.put_bytes(b"".join(line + ends[at % 4] for at, line in enumerate(lines)), name)
+    stage.put_text(b"".join(line + ends[at % 4] for at, line in enumerate(lines)), name)
 
 
 @pytest.mark.parametrize("shuffled", ["false", pytest.param("true", marks=pytest.mark.long)])

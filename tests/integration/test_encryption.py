@@ -99,7 +99,8 @@ def test_a_log_in_the_clear_is_refused_and_the_job_goes_on_with_one_in_a_zone(hd
     check_ciphertext(hdfs, stage.table)
 
 
-def test_a_site_without_the_kms_is_told_of_it_and_goes_on_with_it(hdfs: ZonedHdfs, stage: Stage, site: Path) -> None:
+def test_without_the_kms_a_job_says_so_and_goes_on_with_it(hdfs: ZonedHdfs, stage: Stage, site: Path) -> None:
+    """Where the site doesn't name it, and where it is away."""
     in_zone(stage, hdfs)
     stage.put(range(10))
     whole = site.read_text()
@@ -110,13 +111,6 @@ def test_a_site_without_the_kms_is_told_of_it_and_goes_on_with_it(hdfs: ZonedHdf
     site.write_text(whole)
     stage.drain()
     assert stage.ids() == list(range(10))
-
-
-@pytest.mark.usefixtures("site")
-def test_a_kms_that_is_away_is_waited_for_by_the_next_start(hdfs: ZonedHdfs, stage: Stage) -> None:
-    in_zone(stage, hdfs)
-    stage.put(range(10))
-    stage.drain()
     stage.put(range(10, 20))
     hdfs.keys.kill()
     try:

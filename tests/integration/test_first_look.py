@@ -66,16 +66,12 @@ def test_from_a_topic_to_rows(
 
 
 def test_a_sample_has_the_first_and_the_newest_records_of_each_partition(stage: Stage, topic: Topic) -> None:
+    assert sample_topic(stage.spark, topic.servers, topic.name, 11).records() == []
+    with pytest.raises(TopicMissing, match="no such topic"):
+        sample_topic(stage.spark, topic.servers, "never-made", 11)
     at = datetime(2024, 1, 2, 3, 4, 5, 678000, tzinfo=timezone.utc)
     topic.put_raw([(0, b"%d" % number) for number in range(100)] + [(1, b"one")], at)
     sample = sample_topic(stage.spark, topic.servers, topic.name, 11)
     assert sample.records() == [b"0", b"1", b"98", b"99", b"one"]
     assert sample.position(4) == f"topic {topic.name} partition 1 offset 0"
     assert set(sample.batch.column("timestamp").to_pylist()) == {at}
-
-
-def test_an_empty_topic_and_no_topic(stage: Stage, topic: Topic) -> None:
-    sample = sample_topic(stage.spark, topic.servers, topic.name, 11)
-    assert sample.records() == []
-    with pytest.raises(TopicMissing, match="no such topic"):
-        sample_topic(stage.spark, topic.servers, "never-made", 11)

@@ -1,18 +1,25 @@
-"""How rows lie in part files, on real Spark: what Parquet's own metadata says, and that Hive's reader reads it."""
+"""How rows lie in part files, on real Spark, what Parquet's own metadata says of them, and the metastore's figures.
+
+Hive never answers from those figures, nor from a user's own while a job runs.
+"""
 
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import date, datetime, timezone
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from hivesink import errors
+from hivesink.core.table import TableName
 from hivesink.spark import batchjobs
-from tests.integration.stage import ON_EPOCH
+from tests.integration.stage import ON_EPOCH, Stage
+from tests.metastore.live import OverThrift
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from hivesink.sink.commit.committed import Committed
-    from tests.integration.stage import Stage, Topic
+    from tests.integration.stage import Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 
@@ -107,10 +114,6 @@ def test_hives_own_properties_count_and_a_jobs_options_win(stage: Stage) -> None
 SHUFFLED = {"sink.shuffle-by-partition.enable": "true"}
 
 
-def raw(stage: Stage) -> DataFrame:
-    return stage.lines()
-
-
 def decoded(stage: Stage) -> DataFrame:
     from pyspark.sql import functions
 
@@ -121,7 +124,7 @@ def decoded(stage: Stage) -> DataFrame:
     return rows.withColumn("price", functions.col("price").cast("DECIMAL(9,2)"))
 
 
-@pytest.mark.parametrize(("stream", "settings"), [(raw, ROLLED), (decoded, ON_EPOCH)])
+@pytest.mark.parametrize(("stream", "settings"), [(Stage.lines, ROLLED), (decoded, ON_EPOCH)], ids=["raw", "decoded"])
 def test_shuffled_rows_of_a_partition_are_in_one_task_and_all_are_counted(
     stage: Stage, stream: Callable[[Stage], DataFrame], settings: Mapping[str, str]
 ) -> None:
@@ -148,30 +151,22 @@ def test_shuffled_rows_of_a_partition_are_in_one_task_and_all_are_counted(
     assert {*json.loads(bytes(letters[0].value))} == {*record(1)}
 
 
-def test_shuffled_rows_still_name_the_record_that_stops_the_query(stage: Stage) -> None:
-    stage.create(columns=COLUMNS)
-    put(stage, *range(10))
-    stage.drain(stage.sink(options=SHUFFLED))
-    stage.put_text('{"id": "many", "dt": "2024-01-01"}\n')
-    with pytest.raises(errors.BadRecord, match=r'/0001\.json line 1: \{"id": "many", .*field id: '):
-        stage.drain(stage.sink(options=SHUFFLED))
-    assert stage.ids() == list(range(10))
-    assert stage.staged() == []
-
-
 def test_an_error_of_a_task_that_shuffles_is_told_in_a_line(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def route(batches: Iterator[Any], sealed: Any) -> Iterator[Any]:  # noqa: ARG001  Spark's
         raise errors.StoreUnavailable(action="write", path="/w/t", reason="the disk is full")
 
-    stage.create()
+    stage.create(columns=COLUMNS)
     put(stage, *range(10))
-    monkeypatch.setattr(batchjobs, "route_rows", route)
-    with pytest.raises(errors.TaskFailed, match=r"^a task failed: could not write /w/t: the disk is full$") as told:
-        stage.drain(stage.sink(options=SHUFFLED))
+    with monkeypatch.context() as patched:
+        patched.setattr(batchjobs, "route_rows", route)
+        with pytest.raises(errors.TaskFailed, match=r"^a task failed: could not write /w/t: the disk is full$") as told:
+            stage.drain(stage.sink(options=SHUFFLED))
     assert told.value.retryable
-    monkeypatch.undo()
     stage.drain(stage.sink(options=SHUFFLED))
-    assert stage.ids() == list(range(10))
+    stage.put_text('{"id": "many", "dt": "2024-01-01"}\n')
+    with pytest.raises(errors.BadRecord, match=r'/0001\.json line 1: \{"id": "many", .*field id: '):
+        stage.drain(stage.sink(options=SHUFFLED))
+    assert (stage.ids(), stage.staged()) == (list(range(10)), [])
 
 
 @pytest.mark.kafka
@@ -200,6 +195,45 @@ def test_shuffled_records_of_kafka_keep_their_positions_and_times(stage: Stage, 
     assert (letter.partition_id, letter.record_offset) == (1, 10)
 
 
+EXACT = """
+SELECT {user} AS `userId`, TIMESTAMP'2050-07-01 12:00:00Z' AS at, TIMESTAMP_NTZ'2024-03-31 02:30:00' AS wall,
+       CAST(1.5 AS DECIMAL(20,4)) AS PRICE, DATE'1582-10-15' AS day,
+       map('k', array(named_struct('Y', 'é', 'X', 7L))) AS tags, 'ab' AS code, X'00FF' AS raw, '2026-11-21' AS dt
+"""
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    parts = sorted(folder.glob("dt=*/part-*"))
+    return [row for part in parts for row in pq.ParquetFile(part, coerce_int96_timestamp_unit="us").read().to_pylist()]
+
+
+def test_decoded_rows_reach_the_table_exactly(stage: Stage) -> None:
+    columns = """userid INT, at TIMESTAMP, wall TIMESTAMP, price DECIMAL(9,2), day DATE,
+        tags MAP<STRING,ARRAY<STRUCT<x:INT,y:STRING>>>, code CHAR(4), raw BINARY"""
+    settings = {"sink.timestamp-zone": "Europe/Berlin", "sink.on-bad-record": "dead-letter"}
+    location = stage.create(columns=columns, properties=settings).location()
+    for user in ("7L", "3000000000L"):
+        stage.spark.sql(EXACT.format(user=user)).write.mode("append").parquet(str(stage.source))
+    schema = stage.spark.sql(EXACT.format(user="7L")).schema
+    stage.drain(events=stage.spark.readStream.schema(schema).parquet(str(stage.source)))
+    assert rows_of(location) == [
+        {
+            "userid": 7,
+            # The instant in the table's zone, whatever the session's is; summer time also beyond 2037.
+            "at": datetime(2050, 7, 1, 14),  # noqa: DTZ001  a wall clock
+            "wall": datetime(2024, 3, 31, 2, 30),  # noqa: DTZ001
+            "price": Decimal("1.50"),
+            "day": date(1582, 10, 15),
+            "tags": [("k", [{"x": 7, "y": "é"}])],
+            "code": "ab",
+            "raw": b"\x00\xff",
+        }
+    ]
+    (letter,) = rows_of(location.with_name(f"{location.name}__rejected"))
+    assert (letter["field"], letter["reason"]) == ("userid", "out of range for int")
+    assert json.loads(letter["value"])["userId"] == 3_000_000_000
+
+
 @contextmanager
 def _set(stage: Stage, name: str, value: str) -> Iterator[None]:
     before = str(stage.spark.conf.get(name))
@@ -225,3 +259,85 @@ def test_what_spark_cant_read_at_once_it_reads_with_the_setting_that_the_docs_na
         stage.spark.sql(ends).collect()
     with _set(stage, "spark.sql.hive.metastorePartitionPruning", "false"):
         assert [row.id for row in stage.spark.sql(ends).collect()] == [2]
+
+
+THREE_DAYS = (*DAYS, "2024-01-03")
+FLAG = "COLUMN_STATS_ACCURATE"
+
+
+@pytest.fixture
+def over(stage: Stage) -> Iterator[OverThrift]:
+    """The metastore itself: Spark's DESCRIBE hides some of what it holds."""
+    with closing(OverThrift(stage.uri)) as server:
+        yield server
+
+
+def parameters(over: OverThrift, stage: Stage, day: str) -> dict[str, str]:
+    live = over.connect().table(TableName.parse(stage.table))
+    return over.parameters(live, f"dt={day}" if day else "")
+
+
+def check_estimates(over: OverThrift, stage: Stage) -> None:
+    for day in THREE_DAYS:
+        figures = parameters(over, stage, day)
+        files = list((stage.location() / f"dt={day}").glob("*.parquet"))
+        assert int(figures["numRows"]) == len(stage.ids(f"dt = '{day}'"))
+        assert int(figures["numFiles"]) == len(files)
+        assert int(figures["totalSize"]) == sum(file.stat().st_size for file in files)
+        assert FLAG not in figures
+
+
+def test_estimates_are_right_after_available_now_and_again_after_the_next_run(stage: Stage, over: OverThrift) -> None:
+    stage = replace(stage, options=ON_EPOCH).create()
+    for run in range(2):
+        for number in (0, 1):
+            first = (run * 2 + number) * 10
+            stage.put(range(first, first + 10))
+        stage.drain()
+        check_estimates(over, stage)
+    (described,) = [
+        row.data_type
+        for row in stage.query(f"DESCRIBE EXTENDED {stage.table} PARTITION (dt = '2024-01-01')")
+        if row.col_name == "Partition Statistics"
+    ]
+    assert "14 rows" in described
+
+
+def test_a_users_flag_goes_with_the_next_epoch_and_at_the_end(stage: Stage, over: OverThrift) -> None:
+    stage = replace(stage, options=ON_EPOCH).create()
+    stage.put(range(10))
+    with stage.running() as query:
+        query.processAllAvailable()
+        live = over.connect().table(TableName.parse(stage.table))
+        for day in THREE_DAYS:
+            over.analyze(live, f"dt={day}")
+        stage.put(range(10, 20))
+        query.processAllAvailable()
+        assert all(FLAG not in parameters(over, stage, day) for day in THREE_DAYS)
+        over.analyze(live, f"dt={THREE_DAYS[0]}")
+    check_estimates(over, stage)
+
+
+def test_raw_bytes_are_what_hive_2_3_finds(stage: Stage, over: OverThrift) -> None:
+    """ANALYZE sums up what the reader of each file says (StatsNoJobTask); that one is here, the task's jars aren't."""
+    stage = replace(stage, options=ON_EPOCH).create()
+    for number in range(2):
+        stage.put(range(number * 10, number * 10 + 10))
+    stage.drain()
+    jvm: Any = stage.spark._jvm
+    conf = jvm.org.apache.hadoop.mapred.JobConf()
+    conf.set("columns", "id,name")
+    conf.set("columns.types", "bigint,string")
+    gateway: Any = stage.spark.sparkContext._gateway
+    hosts = gateway.new_array(jvm.java.lang.String, 0)
+    source = jvm.org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat()
+    rows = size = 0
+    for file in (stage.location() / f"dt={THREE_DAYS[0]}").glob("*.parquet"):
+        split = jvm.org.apache.hadoop.mapred.FileSplit(
+            jvm.org.apache.hadoop.fs.Path(str(file)), 0, file.stat().st_size, hosts
+        )
+        found = source.getRecordReader(split, conf, jvm.org.apache.hadoop.mapred.Reporter.NULL).getStats()
+        rows, size = rows + found.getRowCount(), size + found.getRawDataSize()
+    figures = parameters(over, stage, THREE_DAYS[0])
+    assert size > 0
+    assert (figures["numRows"], figures["rawDataSize"]) == (str(rows), str(size))

@@ -14,10 +14,11 @@ from hivesink.core.manifest import recorded
 from hivesink.core.records import Recorded, newest
 from hivesink.errors import InvalidOption
 from hivesink.logs import commit_log
-from tests.integration.stage import wait_until
+from tests.integration.stage import die, wait_until
 
 if TYPE_CHECKING:
-    from hivesink.sink.commit.committed import Committed
+    from pyspark.sql import DataFrame
+
     from tests.integration.stage import Stage, Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
@@ -58,8 +59,7 @@ def partitions(stage: Stage) -> list[str]:
 
 def test_an_hour_becomes_a_partition_once_it_is_over(stage: Stage) -> None:
     stage.create(columns=COLUMNS, properties=HOURLY)
-    query = stage.begin(stage.sink(), trigger="100 milliseconds")
-    try:
+    with stage.running(stage.sink(), every="100 milliseconds") as query:
         stage.put_text(line(1, "03:10:00") + line(2, "03:50:00"))
         query.processAllAvailable()
         assert partitions(stage) == []
@@ -72,8 +72,6 @@ def test_an_hour_becomes_a_partition_once_it_is_over(stage: Stage) -> None:
         assert record.watermark == datetime(2024, 1, 2, 4, 0, 1, tzinfo=timezone.utc)
         stage.put_text(line(4, "03:59:00"))
         query.processAllAvailable()
-    finally:
-        query.stop()
     assert stage.ids() == [1, 2, 3, 4]
     assert records(stage)["2024-01-02--03"].commit.revision == 2
     # The stop has published the last hour, which isn't over.
@@ -84,47 +82,40 @@ def test_an_hour_becomes_a_partition_once_it_is_over(stage: Stage) -> None:
 @pytest.mark.parametrize(("on_epoch", "is_sparks"), [("true", False), ("false", True)])
 def test_when_input_stops_every_partition_is_committed(stage: Stage, on_epoch: str, *, is_sparks: bool) -> None:
     stage.create(columns=COLUMNS, properties=BY_SECOND | {"sink.rolling-policy.on-epoch": on_epoch})
-    rows = stage.lines()
-    if is_sparks:
-        # Of one batch alone, Spark's watermark is known only once it has ended.
-        decoded = rows.selectExpr("from_json(value, 'id BIGINT, at TIMESTAMP') AS r").select("r.*")
-        rows = decoded.withWatermark("at", "1 second")
-    query = stage.begin(stage.sink(), rows, trigger="100 milliseconds")
-    try:
+    # Of one batch alone, Spark's watermark is known only once it has ended.
+    rows = timed(stage) if is_sparks else stage.lines()
+    with stage.running(stage.sink(), rows, every="100 milliseconds") as query:
         stage.put_text("".join(line(second, f"03:00:{second:02d}") for second in range(5)))
         wait_until(lambda: len(records(stage)) == 5 and has_success(stage, "2024-01-02--030004"))
         assert query.isActive
-    finally:
-        query.stop()
     assert stage.ids() == [0, 1, 2, 3, 4]
 
 
 def test_sparks_own_watermark_commits_too(stage: Stage) -> None:
     stage.create(columns=COLUMNS, properties=HOURLY)
-    schema = "id BIGINT, at TIMESTAMP"
-    rows = stage.lines().selectExpr(f"from_json(value, '{schema}') AS r").select("r.*")
-    events = rows.withWatermark("at", "10 minutes").dropDuplicates(["id", "at"])
-    query = stage.begin(stage.sink(), events, trigger="100 milliseconds")
-    try:
+    events = timed(stage, "10 minutes").dropDuplicates(["id", "at"])
+    with stage.running(stage.sink(), events, every="100 milliseconds") as query:
         stage.put_text(line(1, "03:10:00") + line(1, "03:10:00"))
         query.processAllAvailable()
         stage.put_text(line(2, "04:10:00"))
         query.processAllAvailable()
         wait_until(lambda: has_success(stage, "2024-01-02--03"))
         assert partitions(stage) == ["2024-01-02--03"]
-    finally:
-        query.stop()
     assert stage.ids() == [1, 2]
+
+
+def timed(stage: Stage, delay: str = "1 second") -> DataFrame:
+    """Decoded rows, with Spark's own watermark."""
+    rows = stage.lines().selectExpr("from_json(value, 'id BIGINT, at TIMESTAMP') AS r").select("r.*")
+    return rows.withWatermark("at", delay)
 
 
 @pytest.mark.long
 def test_windows_that_spark_has_not_closed_are_waited_for(stage: Stage) -> None:
     by_minute = {"sink.bucket.time-pattern": "yyyy-MM-dd--HHmm", "sink.late-rows": "drop"}
     stage.create(columns="at TIMESTAMP, id BIGINT", properties=BY_SECOND | by_minute)
-    rows = stage.lines().selectExpr("from_json(value, 'id BIGINT, at TIMESTAMP') AS r").select("r.*")
-    windows = rows.withWatermark("at", "0 seconds").groupBy(F.window("at", "10 seconds")).agg(F.max("id").alias("id"))
-    query = stage.begin(stage.sink(), windows.selectExpr("window.start AS at", "id"), trigger="100 milliseconds")
-    try:
+    windows = timed(stage, "0 seconds").groupBy(F.window("at", "10 seconds")).agg(F.max("id").alias("id"))
+    with stage.running(stage.sink(), windows.selectExpr("window.start AS at", "id"), every="100 milliseconds") as query:
         for second in (5, 15, 25, 35, 45, 55):
             stage.put_text(line(second, f"03:00:{second}"))
             query.processAllAvailable()
@@ -133,8 +124,6 @@ def test_windows_that_spark_has_not_closed_are_waited_for(stage: Stage) -> None:
         assert records(stage) == {}
         stage.put_text(line(100, "03:01:30"))
         wait_until(lambda: has_success(stage, "2024-01-02--0300"))
-    finally:
-        query.stop()
     assert stage.ids()[:6] == [5, 15, 25, 35, 45, 55]
     assert records(stage)["2024-01-02--0300"].commit.rows == 6
 
@@ -144,8 +133,7 @@ def test_the_slowest_kafka_partition_decides(stage: Stage, topic: Topic) -> None
     stage.create(columns=COLUMNS, properties=HOURLY | {"sink.partition-commit.idle-timeout": "3s"})
     times = [(0, "03:10:00"), (0, "05:00:00"), (1, "03:20:00")]
     topic.put_raw([(number, line(row, time).encode()) for row, (number, time) in enumerate(times, 1)])
-    query = stage.begin(stage.sink(), topic.stream(stage.spark), trigger="100 milliseconds")
-    try:
+    with stage.running(stage.sink(), topic.stream(stage.spark), every="100 milliseconds") as query:
         query.processAllAvailable()
         mark = commit_log(str(stage.log())).manifest(query.run.committer.head).watermark
         assert mark is not None
@@ -161,8 +149,6 @@ def test_the_slowest_kafka_partition_decides(stage: Stage, topic: Topic) -> None
 
         wait_until(goes_on)
         assert partitions(stage) == ["2024-01-02--03"]
-    finally:
-        query.stop()
     assert {1, 2, 3} <= set(stage.ids())
 
 
@@ -177,19 +163,11 @@ def test_a_trigger_that_can_not_be_reached_is_refused_at_the_start(stage: Stage)
 
 def test_a_kill_before_sparks_own_commit_takes_no_watermark_along(stage: Stage) -> None:
     stage.create(columns=COLUMNS, properties=BY_SECOND)
-    rows = stage.lines().selectExpr("from_json(value, 'id BIGINT, at TIMESTAMP') AS r").select("r.*")
-    events = rows.withWatermark("at", "1 second")
+    events = timed(stage)
     stage.put_text(line(1, "03:10:00"))
-
-    def die(_: Committed) -> None:
-        message = "it dies here"
-        raise RuntimeError(message)
 
     with pytest.raises(Exception, match="it dies here"):
         stage.drain(stage.sink(on_commit=die), events)
-    query = stage.begin(stage.sink(), events, trigger="100 milliseconds")
-    try:
+    with stage.running(stage.sink(), events, every="100 milliseconds"):
         wait_until(lambda: has_success(stage, "2024-01-02--031000"))
-    finally:
-        query.stop()
     assert stage.ids() == [1]

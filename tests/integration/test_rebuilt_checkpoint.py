@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from hivesink import errors
 from tests.cli.site import hivesink
-from tests.integration.stage import AVAILABLE_NOW, ON_EPOCH, Stage, Topic, once, once_after, plain, wrap
+from tests.integration.stage import ON_EPOCH, Stage, Topic, die, once_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.cli.site import Said
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.main_path]
+OPTIONS = ON_EPOCH
 
 
 @pytest.fixture
@@ -36,19 +37,6 @@ def recover(stage: Stage, capsys: pytest.CaptureFixture[str]) -> Callable[..., S
     return run
 
 
-def die() -> None:
-    message = "it dies here"
-    raise RuntimeError(message)
-
-
-def killed(stage: Stage, events: DataFrame, **settings: Any) -> None:
-    """A run that ends between the manifest of its first batch and Spark's own commit."""
-    sink = stage.sink(**settings)
-    wrap(sink, "log", create=once_after(die))
-    with pytest.raises(Exception, match="it dies here"):
-        stage.drain(sink, events)
-
-
 def verified(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     assert hivesink(capsys, "recover", stage.table, "--metastore", stage.uri).code == 0
     said = hivesink(capsys, "verify", stage.table, "--metastore", stage.uri)
@@ -56,12 +44,7 @@ def verified(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({}, id="rolled", marks=pytest.mark.long),
-        pytest.param(ON_EPOCH, id="on epoch", marks=pytest.mark.long),
-        pytest.param({"sink.on-stop": "keep"}, id="keep"),
-    ],
+    "options", [pytest.param(ON_EPOCH, marks=pytest.mark.long), {"sink.on-stop": "keep"}], ids=["on epoch", "keep"]
 )
 def test_a_checkpoint_that_is_lost_at_any_moment_is_rebuilt_and_each_row_comes_once(
     stage: Stage,
@@ -87,7 +70,7 @@ def test_a_checkpoint_that_is_lost_at_any_moment_is_rebuilt_and_each_row_comes_o
 
     # Between the manifest of the first batch and Spark's commit of it.
     topic.put(range(20))
-    killed(stage, topic.stream(stage.spark))
+    stage.killed(topic.stream(stage.spark), once_after)
     topic.put(range(20, 40))
     go_on()
     assert len(replayed) > 1
@@ -96,7 +79,7 @@ def test_a_checkpoint_that_is_lost_at_any_moment_is_rebuilt_and_each_row_comes_o
     stage.drain(events=topic.stream(stage.spark))
     topic.grow(3)
     topic.put(range(50, 80), partitions=3)
-    killed(stage, topic.stream(stage.spark))
+    stage.killed(topic.stream(stage.spark), once_after)
     go_on()
     # After Spark's commit, with nothing new, and twice in a row.
     go_on()
@@ -109,7 +92,7 @@ def test_a_checkpoint_that_is_lost_at_any_moment_is_rebuilt_and_each_row_comes_o
 def test_a_checkpoint_in_use_or_what_a_refused_start_has_left_must_be_moved_away(
     stage: Stage, topic: Topic, recover: Callable[..., Said]
 ) -> None:
-    stage.create(properties=ON_EPOCH)
+    stage.create()
     topic.put(range(20))
     stage.drain(events=topic.stream(stage.spark))
     for checkpoint in (stage.checkpoint, stage.source.parent):
@@ -117,22 +100,25 @@ def test_a_checkpoint_in_use_or_what_a_refused_start_has_left_must_be_moved_away
     stage.forget_checkpoint()
     topic.put(range(20, 30))
     # Under plain foreachBatch Spark has planned batch 0, and kept its checksum, when the sink is asked.
-    assert isinstance(plain(stage, stage.sink(), topic.stream(stage.spark)), errors.ForeignHistory)
+    sink = stage.sink()
+    with pytest.raises(StreamingQueryException):
+        stage.plain(sink, topic.stream(stage.spark))
+    assert isinstance(sink._run.failure, errors.ForeignHistory)
     assert (stage.checkpoint / "offsets" / ".0.crc").exists()
     assert recover("--dry-run").code == recover().code == 65
     stage.forget_checkpoint()
     assert recover().code == 0
-    assert plain(stage, stage.sink(), topic.stream(stage.spark)) is None
+    stage.plain(stage.sink(), topic.stream(stage.spark))
     assert stage.ids() == list(range(30))
 
 
 def test_two_sinks_of_one_query_a_batch_apart_share_the_rebuilt_checkpoint(
     stage: Stage, topic: Topic, recover: Callable[..., Said]
 ) -> None:
-    stage.create(properties=ON_EPOCH)
+    stage.create()
     even, odd = (f"partition = {number}" for number in (0, 1))
 
-    def run(*, dies: bool = False) -> BaseException | None:
+    def run(*, dies: bool = False) -> None:
         first, second = stage.sink(writer="first"), stage.sink(writer="second")
 
         def write(batch: DataFrame, number: int) -> None:
@@ -141,25 +127,20 @@ def test_two_sinks_of_one_query_a_batch_apart_share_the_rebuilt_checkpoint(
                 die()
             second(batch.where(odd), number)
 
-        writer = topic.stream(stage.spark, maxOffsetsPerTrigger="10").writeStream.foreachBatch(write)
-        started = writer.option("checkpointLocation", str(stage.checkpoint)).trigger(**AVAILABLE_NOW).start()
-        try:
-            started.awaitTermination()
-        except StreamingQueryException as error:
-            return error
-        return None
+        stage.plain(write, topic.stream(stage.spark, maxOffsetsPerTrigger="10"))
 
     topic.put(range(20))
-    assert run(dies=True) is not None
+    with pytest.raises(StreamingQueryException):
+        run(dies=True)
     stage.forget_checkpoint()
     topic.put(range(20, 40))
     assert recover("--writer", "second").code == 0
-    assert run() is None
+    run()
     assert stage.ids() == list(range(40))
 
 
 def test_what_a_log_cannot_rebuild_is_refused(stage: Stage, topic: Topic, recover: Callable[..., Said]) -> None:
-    stage.create(properties=ON_EPOCH)
+    stage.create()
     topic.put(range(10))
     stage.drain(stage.sink(writer="state"), topic.stream(stage.spark).dropDuplicates(["value"]))
     stage.forget_checkpoint()
@@ -177,8 +158,8 @@ def test_what_a_log_cannot_rebuild_is_refused(stage: Stage, topic: Topic, recove
     assert not stage.checkpoint.exists()
 
 
-def test_sources_that_are_changed_round_are_refused(stage: Stage, topic: Topic) -> None:
-    stage.create(properties=ON_EPOCH)
+def test_topics_and_folders_that_are_changed_round_are_refused(stage: Stage, topic: Topic) -> None:
+    stage.create()
     other = Topic.create(topic.servers, f"{topic.name}-other")
     topic.put(range(10))
     other.put(range(10, 20))
@@ -194,14 +175,13 @@ def test_sources_that_are_changed_round_are_refused(stage: Stage, topic: Topic) 
     stage.drain(events=both(topic, other))
     assert stage.ids() == list(range(30))
 
-
-def test_folders_that_are_changed_round_are_refused(stage: Stage) -> None:
-    stage.create(properties=ON_EPOCH)
-    stage.put(range(10))
-    second = replace(stage, folder=stage.folder / "second")
-    second.folder.mkdir()
-    second.put(range(10, 20))
-    stage.drain(events=stage.lines().union(second.lines()))
+    stage, second = (
+        replace(stage, folder=stage.folder / name, table=f"{stage.table}_f") for name in ("first", "second")
+    )
+    for number, each in enumerate((stage, second)):
+        each.folder.mkdir()
+        each.put(range(number * 10, number * 10 + 10))
+    stage.create().drain(events=stage.lines().union(second.lines()))
     with pytest.raises(errors.SourceChanged):
         stage.drain(events=second.lines().union(stage.lines()))
     assert stage.ids() == list(range(20))
@@ -210,7 +190,7 @@ def test_folders_that_are_changed_round_are_refused(stage: Stage) -> None:
 def test_a_topic_that_was_created_again_is_refused_until_a_new_checkpoint_reads_it_whole(
     stage: Stage, topic: Topic, recover: Callable[..., Said]
 ) -> None:
-    stage.create(properties=ON_EPOCH)
+    stage.create()
     topic.put(range(20))
     stage.drain(events=topic.stream(stage.spark))
     topic.remake()
@@ -240,13 +220,10 @@ def test_a_topic_that_is_created_again_after_a_kill_in_a_querys_first_batch_is_r
     stage: Stage, topic: Topic
 ) -> None:
     """Its plan begins in the middle of the old topic, and no log knows of it yet."""
-    stage.create(properties=ON_EPOCH)
+    stage.create()
     topic.put(range(20))
     middle = json.dumps({topic.name: {"0": 5, "1": 5}})
-    dying = stage.sink()
-    wrap(dying, "log", create=once(die))
-    with pytest.raises(Exception, match="it dies here"):
-        stage.drain(dying, topic.stream(stage.spark, startingOffsets=middle))
+    stage.killed(topic.stream(stage.spark, startingOffsets=middle))
     topic.remake()
     topic.put(range(100, 140))
     for _ in range(2):
@@ -256,7 +233,7 @@ def test_a_topic_that_is_created_again_after_a_kill_in_a_querys_first_batch_is_r
 
 
 def test_a_topic_that_is_created_again_under_a_running_query_stops_it(stage: Stage, topic: Topic) -> None:
-    stage.create(properties=ON_EPOCH)
+    stage.create()
     topic.put(range(10))
 
     def remake(done: Committed) -> None:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.errors import SourceFilesMissing
-from tests.integration.stage import wrap
-from tests.integration.statestores import STORES
+from tests.integration.stage import die, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +20,21 @@ if TYPE_CHECKING:
     from tests.integration.stage import Stage
 
 pytestmark = pytest.mark.spark
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_PACKAGE = "org.apache.spark.sql.execution.streaming.state"
+_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+_ROCKSDB = {_PROVIDER: f"{_PACKAGE}.RocksDBStateStoreProvider", _CHANGELOG: "false"}
+_FORMAT_2 = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "2"}
+
+# Spark 4 has format 2, for RocksDB only; Spark 3.5 passes over the setting.
+STORES: Mapping[str, Mapping[str, str]] = {
+    "files": {_PROVIDER: f"{_PACKAGE}.HDFSBackedStateStoreProvider"},
+    "rocksdb": _ROCKSDB,
+    "rocksdb-changelog": {**_ROCKSDB, _CHANGELOG: "true"},
+    "rocksdb-format-2": {**_ROCKSDB, **_FORMAT_2},
+    "rocksdb-changelog-format-2": {**_ROCKSDB, _CHANGELOG: "true", **_FORMAT_2},
+}
 
 LAST = 100
 """The last feed, late enough to close the windows before it."""
@@ -107,11 +121,6 @@ def keeping(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Non
     yield
     for name in settings:
         spark.conf.unset(name)
-
-
-def die() -> None:
-    message = "it dies here"
-    raise RuntimeError(message)
 
 
 def before(real: Callable[[Manifest], None], manifest: Manifest) -> None:

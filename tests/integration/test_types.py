@@ -122,9 +122,9 @@ class Read(NamedTuple):
     everything: list[list[str | None]]
     copied: list[list[str | None]]
     widened: list[list[str | None]]
-    nested: dict[str, list[list[str | None]]]
-    clocks: dict[str, dict[str, tuple[str, str, str]] | str]
-    micros: dict[str, dict[str, str] | str]
+    nested: list[list[list[str | None]]]
+    clocks: dict[str, dict[str, tuple[str, ...]] | str]
+    micros: dict[str, dict[str, tuple[str, ...]] | str]
 
 
 READERS: dict[str, dict[str, str]] = {
@@ -181,57 +181,58 @@ def zone(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def read(zone: str, location: Path, metastore: EmbeddedMetastore) -> Read:
     """What Spark and Hive's reader in it give, JVM and session in `zone`."""
-    texts = [typed.text.format(name) for name, typed in EVERYTHING.items()]
     skip = "hive.parquet.timestamp.skip.conversion"
-    query = "SELECT k, CAST(ts AS STRING), CAST(inner[0] AS STRING), CAST(d AS STRING) FROM types.clocks"
     every = {"id": "int", **{name: typed.hive for name, typed in EVERYTHING.items()}}
-    wider = {f"c{number}": one.new for number, one in enumerate(WIDER)}
-    steps: list[dict[str, Any]] = [
-        {"sql": "CREATE DATABASE IF NOT EXISTS types"},
-        create("everything", location / "everything", every),
-        create(
-            "clocks", location / "clocks", {"k": "string", "ts": "timestamp", "inner": "array<timestamp>", "d": "date"}
-        ),
-        {"sql": f"SELECT {', '.join(texts)} FROM types.everything ORDER BY id", "conf": HIVE},
-    ]
+    tables = {
+        "everything": every,
+        "copied": every,
+        "clocks": {"k": "string", "ts": "timestamp", "inner": "array<timestamp>", "d": "date"},
+        "micros": {"k": "string", "ts": "timestamp"},
+        "widened": {f"c{number}": change.new for number, change in enumerate(WIDER)},
+        "nested": {f"c{number}": change.new for number, change in enumerate(NESTED)},
+    }
+    texts = ", ".join(typed.text.format(name) for name, typed in EVERYTHING.items())
+    clocks = "SELECT k, CAST(ts AS STRING), CAST(inner[0] AS STRING), CAST(d AS STRING) FROM types.clocks"
+
+    def cast(table: str) -> str:
+        return f"SELECT {', '.join(f'CAST({name} AS STRING)' for name in tables[table])} FROM types.{table}"
+
+    steps: dict[str, dict[str, Any]] = {"database": {"sql": "CREATE DATABASE IF NOT EXISTS types"}}
+    steps |= {f"create {name}": create(name, location / name, columns) for name, columns in tables.items()}
+    steps["everything"] = {"sql": f"SELECT {texts} FROM types.everything ORDER BY id", "conf": HIVE}
     for reader, conf in READERS.items():
-        if reader == "hive, conversion forced":
-            steps += [{"sql": f"SET {skip}=false"}, {"sql": query, "conf": conf}, {"sql": f"SET {skip}=true"}]
-        else:
-            steps.append({"sql": query, "conf": conf})
-    steps += [
-        create("copied", location / "copied", every),
-        {"sql": "INSERT OVERWRITE TABLE types.copied SELECT * FROM types.everything", "conf": SPARK},
-        {"sql": f"SELECT {', '.join(texts)} FROM types.copied ORDER BY id", "conf": HIVE},
-        create("widened", location / "widened", wider),
-        {"sql": f"SELECT {', '.join(f'CAST({name} AS STRING)' for name in wider)} FROM types.widened", "conf": HIVE},
-        create("nested", location / "nested", {f"c{number}": one.new for number, one in enumerate(NESTED)}),
-    ]
-    columns = ", ".join(f"CAST(c{number} AS STRING)" for number in range(len(NESTED)))
-    steps += [{"sql": f"SELECT {columns} FROM types.nested", "conf": conf} for conf in (HIVE, SPARK)]
-    micros = [create("micros", location / "micros", {"k": "string", "ts": "timestamp"})]
-    micros += [
-        {"sql": "SELECT k, CAST(ts AS STRING) FROM types.micros", "conf": {"spark.sql.session.timeZone": zone, **conf}}
-        for conf in READERS_OF_MICROS.values()
-    ]
-    both = in_zone(zone, metastore.uri, metastore.warehouse, [*steps, *micros])
-    answers, of_micros = both[: len(steps)], both[len(steps) + 1 :]
-    clocks = {
-        reader: answer if isinstance(answer, str) else {k: (ts, inner, day) for k, ts, inner, day in answer}
-        for reader, answer in zip(READERS, [answers[4], answers[6], *answers[8:-8]], strict=True)
-    }
-    nested = dict(zip(("hive", "spark"), answers[-2:], strict=True))
-    texts_of = {
-        reader: answer if isinstance(answer, str) else dict(answer)
-        for reader, answer in zip(READERS_OF_MICROS, of_micros, strict=True)
-    }
-    return Read(answers[3], answers[-6], answers[-4], nested, clocks, texts_of)
+        forced = reader == "hive, conversion forced"
+        steps |= {f"force {reader}": {"sql": f"SET {skip}=false"}} if forced else {}
+        steps[reader] = {"sql": clocks, "conf": conf}
+        steps |= {f"unforce {reader}": {"sql": f"SET {skip}=true"}} if forced else {}
+    copy = "INSERT OVERWRITE TABLE types.copied SELECT * FROM types.everything"
+    steps["copy"] = {"sql": copy, "conf": SPARK}
+    steps["copied"] = {"sql": f"SELECT {texts} FROM types.copied ORDER BY id", "conf": HIVE}
+    steps["widened"] = {"sql": cast("widened"), "conf": HIVE}
+    steps |= {f"nested {reader}": {"sql": cast("nested"), "conf": READERS[reader]} for reader in ("hive", "spark")}
+    for reader, conf in READERS_OF_MICROS.items():
+        zoned = {"spark.sql.session.timeZone": zone, **conf}
+        steps[f"micros {reader}"] = {"sql": "SELECT k, CAST(ts AS STRING) FROM types.micros", "conf": zoned}
+    found = dict(zip(steps, in_zone(zone, metastore.uri, metastore.warehouse, [*steps.values()]), strict=True))
+
+    def by_clock(step: str) -> dict[str, Any] | str:
+        answer = found[step]
+        return answer if isinstance(answer, str) else {clock: tuple(rest) for clock, *rest in answer}
+
+    return Read(
+        found["everything"],
+        found["copied"],
+        found["widened"],
+        [found["nested hive"], found["nested spark"]],
+        {reader: by_clock(reader) for reader in READERS},
+        {reader: by_clock(f"micros {reader}") for reader in READERS_OF_MICROS},
+    )
 
 
 def stamps(read: Read, reader: str) -> dict[str, str]:
-    found = read.clocks[reader]
+    found = read.clocks.get(reader) or read.micros[reader.removeprefix("micros, ")]
     assert isinstance(found, dict), found
-    return {clock: ts for clock, (ts, _, _) in found.items()}
+    return {clock: ts for clock, (ts, *_) in found.items()}
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
@@ -254,7 +255,7 @@ def test_old_files_read_right_under_a_wider_type(read: Read) -> None:
 
 
 def test_old_files_read_right_under_a_struct_of_more_fields(read: Read) -> None:
-    for rows in read.nested.values():
+    for rows in read.nested:
         assert isinstance(rows, list), rows
         for number, one in enumerate(NESTED):
             assert [row[number] for row in rows] == [*one.texts, None], one
@@ -284,16 +285,27 @@ def test_before_the_gregorian_calendar_hives_reader_counts_in_the_julian(read: R
     }
 
 
-def test_sparks_own_reader_needs_the_conversion(read: Read, zone: str) -> None:
-    """Without it, an instant in UTC; with it, every wall clock, before 1582 too."""
-    clock = "1970-01-01 00:00:00"
-    assert (
-        stamps(read, "spark")[clock]
-        == {
-            "Europe/Berlin": "1970-01-01 01:00:00",
-            "America/Los_Angeles": "1969-12-31 16:00:00",
-        }[zone]
-    )
+LATER = {"Europe/Berlin": "1970-01-01 01:00:00", "America/Los_Angeles": "1969-12-31 16:00:00"}
+EARLIER = {"Europe/Berlin": "1969-12-31 23:00:00", "America/Los_Angeles": "1970-01-01 08:00:00"}
+
+
+@pytest.mark.parametrize(
+    ("reader", "shown_as"),
+    [
+        # Spark's own reader takes it for an instant in UTC, unless it is told to convert.
+        ("spark", LATER),
+        ("micros, spark", LATER),
+        ("hive, conversion forced", LATER),
+        # In Spark alone: it takes Hive's wall clock as an instant of the JVM's zone.
+        ("hive, session in UTC", EARLIER),
+    ],
+)
+def test_who_shifts_a_wall_clock(read: Read, zone: str, reader: str, shown_as: dict[str, str]) -> None:
+    assert stamps(read, reader)["1970-01-01 00:00:00"] == shown_as[zone]
+
+
+def test_with_the_conversion_sparks_own_reader_gives_every_wall_clock(read: Read, zone: str) -> None:
+    """Before 1582 too."""
     clocks = [clock for clock in CLOCKS if exists(clock, zone)]
     converted = stamps(read, "spark, converted")
     assert {clock: converted[clock] for clock in clocks} == {clock: clock for clock in clocks}
@@ -309,44 +321,11 @@ def test_sparks_rebase_modes(read: Read) -> None:
     assert "READ_ANCIENT_DATETIME" in refused
 
 
-def test_with_conversion_forced_on_hives_reader_shifts(read: Read, zone: str) -> None:
-    clock = "1970-01-01 00:00:00"
-    assert (
-        stamps(read, "hive, conversion forced")[clock]
-        == {
-            "Europe/Berlin": "1970-01-01 01:00:00",
-            "America/Los_Angeles": "1969-12-31 16:00:00",
-        }[zone]
-    )
-
-
-def test_a_session_zone_other_than_the_jvms_shifts_what_hives_reader_gives(read: Read, zone: str) -> None:
-    """In Spark alone: it takes Hive's wall clock as an instant of the JVM's zone."""
-    clock = "1970-01-01 00:00:00"
-    assert (
-        stamps(read, "hive, session in UTC")[clock]
-        == {
-            "Europe/Berlin": "1969-12-31 23:00:00",
-            "America/Los_Angeles": "1970-01-01 08:00:00",
-        }[zone]
-    )
-
-
-def test_int64_timestamps_by_reader(read: Read, zone: str) -> None:
+def test_int64_timestamps_by_reader(read: Read) -> None:
     """Hive 2.3 can't read them (HIVE-21215); Spark takes them for instants, but for TIMESTAMP_NTZ or in UTC."""
     assert isinstance(read.micros["hive"], str)
-    same = {clock: clock for clock in CLOCKS}
-    assert read.micros["spark, as TIMESTAMP_NTZ"] == same
-    assert read.micros["spark, session in UTC"] == same
-    shifted = read.micros["spark"]
-    assert isinstance(shifted, dict)
-    assert (
-        shifted["1970-01-01 00:00:00"]
-        == {
-            "Europe/Berlin": "1970-01-01 01:00:00",
-            "America/Los_Angeles": "1969-12-31 16:00:00",
-        }[zone]
-    )
+    for reader in ("spark, as TIMESTAMP_NTZ", "spark, session in UTC"):
+        assert stamps(read, f"micros, {reader}") == {clock: clock for clock in CLOCKS}
 
 
 def test_pyarrow_gives_back_every_wall_clock_in_microseconds(location: Path) -> None:

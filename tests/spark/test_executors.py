@@ -16,8 +16,7 @@ import pytest
 import hivesink
 from hivesink.jvm.jars import fetch, kafka_connector, spark_home
 from jobs.cluster.spark import SparkWorker
-from tests.cluster.feed import Feed
-from tests.cluster.target import Target, own
+from tests.cluster.target import Feed, Target, own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
