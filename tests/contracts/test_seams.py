@@ -25,7 +25,7 @@ from hivesink.formats import adapter
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
 from hivesink.metastore.thrift_calls import thrift_table
-from hivesink.ports import FileContent
+from hivesink.ports.rows import FileContent
 from hivesink.sink.task.attempt import Letters, ReplayRouter, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 from hivesink.sink.task.rejects import SCHEMA, rejected_spec
