@@ -95,7 +95,7 @@ def test_a_batch_that_comes_again_with_equal_offsets_is_a_replay(stage: Stage, l
 def test_a_damaged_checkpoint_is_refused_before_spark_reads_it(stage: Stage) -> None:
     for number in (20, 21):
         stage.put([number])
-    stage.spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "2")
+    stage.spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "4")
     try:
         stage.drain()
     finally:
