@@ -310,28 +310,6 @@ def test_a_copy_by_the_text_of_show_create_table_is_refused(ready: Stage) -> Non
 
 
 @pytest.mark.main_path
-def test_a_table_made_again_is_refused_until_reset_and_then_the_checkpoint_is(
-    ready: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stage = ready
-    stage.query(f"DROP TABLE {stage.table}")
-    stage.create()
-    stage.put(range(20, 30))
-    for _ in range(2):
-        with pytest.raises(errors.TableMadeAgain):
-            stage.drain()
-    assert stage.ids() == []
-    assert hivesink(capsys, "reset", stage.table, "--yes").code == 0
-    with pytest.raises(errors.LogMissing, match="append=0"):
-        stage.drain()
-    stage.drain(stage.sink(append=0))
-    stage.put(range(30, 40))
-    stage.drain()
-    assert stage.ids() == list(range(20, 40))
-    assert hivesink(capsys, "verify", stage.table).code == 0
-
-
-@pytest.mark.main_path
 def test_rows_go_along_to_a_table_of_a_wider_type(
     stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
