@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from hivesink import errors
-from tests.crash.test_two_runs import ALL
 from tests.integration.stage import once, once_after
-from tests.sink.recoveries import by_hand
+from tests.sink.recoveries import ALL, by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Callable

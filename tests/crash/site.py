@@ -26,7 +26,6 @@ from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, FaultyMetastore, Kill
-from tests.crash.test_two_runs import ALL
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import (
@@ -43,7 +42,7 @@ from tests.sink.harness import (
     as_they_are,
     measure_lines,
 )
-from tests.sink.recoveries import by_hand
+from tests.sink.recoveries import ALL, by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -20,9 +20,8 @@ from hivesink.sink.task.messages import InputShape
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.replay import Replay
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, faults, sampled
-from tests.crash.test_two_runs import ALL
 from tests.sink.harness import LOCATION, TABLE
-from tests.sink.recoveries import by_hand
+from tests.sink.recoveries import ALL, by_hand
 from tests.tables.replays import REJECTED, World
 
 if TYPE_CHECKING:

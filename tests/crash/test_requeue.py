@@ -18,10 +18,9 @@ from hivesink.sink.commit.observe import load
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, faults
 from tests.crash.site import on_files
 from tests.crash.test_commit_steps import WAYS, Life
-from tests.crash.test_two_runs import ALL
 from tests.sink.harness import LOCATION, TABLE
 from tests.sink.inspect.test_partitions import complete, follower, require_true
-from tests.sink.recoveries import by_hand, forget_rows
+from tests.sink.recoveries import ALL, by_hand, forget_rows
 from tests.sink.timed import TimedJob, at, place
 
 if TYPE_CHECKING:
