@@ -159,10 +159,11 @@ def cases(*often: Statement) -> Iterator[ParameterSet]:
         yield pytest.param(PLAIN, statement, "", id=f"{statement.__name__}-table")
 
 
+@sampled(2)
 @pytest.mark.parametrize(("spec", "statement", "day"), list(cases(*STATEMENTS)))
-def test_a_statement_while_the_job_runs(spec: TableSpec, statement: Statement, day: str) -> None:
+def test_a_statement_while_the_job_runs(spec: TableSpec, statement: Statement, day: str, every: int) -> None:
     asked = 0
-    for call in calls_of(partial(rolling, spec), on_files, go):
+    for call in calls_of(partial(rolling, spec), on_files, go)[::every]:
         site = rolling(spec)
         user = User(site, statement, day)
         dies(partial(site.job, Stalling(site.fs, call.number, user)))
@@ -214,9 +215,10 @@ def make_durable(site: Site, case: object) -> None:
     assert site.staged() <= site.waiting(), case
 
 
+@sampled(2)
 @pytest.mark.parametrize("day", DAYS)
-def test_an_insert_while_the_job_runs(day: str) -> None:
-    for call in calls_of(new_site, on_files, run):
+def test_an_insert_while_the_job_runs(day: str, every: int) -> None:
+    for call in calls_of(new_site, on_files, run)[::every]:
         site = new_site()
         dies(start(site, Stalling(site.fs, call.number, partial(insert, site, day))))
         make_durable(site, call)

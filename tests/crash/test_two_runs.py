@@ -67,9 +67,10 @@ def calls(**options: str) -> list[Call]:
     return calls_of(lambda: new_site(**options), on_files, lambda site, fs: site.job(fs).run())
 
 
+@sampled(2)
 @pytest.mark.parametrize("before", [lambda _: None, moves], ids=["alone", "and partitions move"])
-def test_one_run_stalls_while_the_other_goes_on(before: Callable[[Site], None]) -> None:
-    for call in calls():
+def test_one_run_stalls_while_the_other_goes_on(before: Callable[[Site], None], every: int) -> None:
+    for call in calls()[::every]:
         site = new_site()
         other = Other(site, before)
         stalling = Stalling(site.fs, call.number, other)
