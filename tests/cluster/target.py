@@ -1,4 +1,4 @@
-"""A topic of the cluster's Kafka, fed at once or steadily, and a table of its, looked at past hivesink."""
+"""A topic of the cluster's Kafka, fed and a table of its, looked at past hivesink."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import io
 import json
 import random
 import secrets
-import threading
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +22,7 @@ from hivesink.metastore.thrift_connection import Connection
 from jobs.cluster.kafka import create_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from jobs.cluster import Cluster
 
@@ -66,57 +64,14 @@ class Feed:
         settings = {"bootstrap.servers": self.servers, "linger.ms": 5, "enable.idempotence": True}
         # A broker that is down is what these tests are about.
         self._producer = Producer({**settings, "log_level": 0})
-        self._ended = threading.Event()
 
     def put(self, count: int) -> None:
         """`count` more rows, with the broker when this returns."""
-        self._send(count)
-        assert self._producer.flush(60) == 0
-
-    @contextmanager
-    def steadily(self, rows_a_second: int) -> Iterator[None]:
-        """Rows come while the block runs, whatever the broker does; at its end all are with the broker."""
-        thread = threading.Thread(target=self._go_on, args=(rows_a_second,), name="feed")
-        thread.start()
-        try:
-            yield
-        finally:
-            self._ended.set()
-            thread.join()
-            assert self._producer.flush(120) == 0
-
-    def held(self) -> Counter[int]:
-        """The numbers that the broker has, as a consumer reads them."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        settings = {"bootstrap.servers": self.servers, "group.id": "count", "enable.auto.commit": False}
-        consumer = Consumer({**settings, "isolation.level": "read_committed"})
-        found: Counter[int] = Counter()
-        for number in range(3):
-            place = TopicPartition(self.topic, number, 0)
-            _, end = consumer.get_watermark_offsets(place, timeout=30)
-            consumer.assign([place])
-            position = 0
-            while position < end:
-                for message in consumer.consume(1000, 10):
-                    assert message.error() is None, message.error()
-                    value, offset = message.value(), message.offset()
-                    assert value is not None
-                    assert offset is not None
-                    found[json.loads(value)["id"]] += 1
-                    position = offset + 1
-        consumer.close()
-        return found
-
-    def _send(self, count: int) -> None:
         for number in range(self.sent, self.sent + count):
             self._producer.produce(self.topic, json.dumps(record(number, self.pad)), partition=number % 3)
             self._producer.poll(0)
         self.sent += count
-
-    def _go_on(self, rows_a_second: int) -> None:
-        while not self._ended.wait(0.25):
-            self._send(rows_a_second // 4)
+        assert self._producer.flush(60) == 0
 
 
 DATABASE = "underfire"
