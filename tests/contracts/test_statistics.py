@@ -11,14 +11,11 @@ import pytest
 from hivesink.core.partition import Estimate
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import RegistrationFailed
-from tests.metastore.live import KINDS, LiveMetastore, OverThrift, declared, dt, new, world_of
+from tests.metastore.live import KINDS, LiveMetastore, declared, dt, new, world_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
-
-    from hivesink.embedded.metastore import EmbeddedMetastore
     from hivesink.ports import LiveTable
 
 DT = Column("dt", Primitive.STRING)
@@ -124,24 +121,6 @@ def test_columns_that_are_updated_bring_no_flag_back(server: LiveMetastore, live
     registrar.add(live, [new(live, dt(1))])
     if server.kind != "memory":
         assert FLAG not in server.parameters(live, dt(1))
-
-
-@pytest.mark.spark
-def test_an_analyze_by_spark(metastore: EmbeddedMetastore, spark: SparkSession, tmp_path: Path) -> None:
-    over = OverThrift(metastore.uri)
-    spec = declared(tmp_path, DT)
-    over.create(spec)
-    registrar = over.connect()
-    live = registrar.table(spec.name)
-    spark.sql(f"INSERT INTO {spec.name} PARTITION (dt='2024-01-01') VALUES (1, 1.0), (2, 2.0)")
-    for rows in (2, 7):
-        spark.sql(f"ANALYZE TABLE {spec.name} PARTITION (dt='2024-01-01') COMPUTE STATISTICS")
-        registrar.clear_accurate(live, [dt(1)])
-        assert FLAG not in over.parameters(live, dt(1))
-        registrar.estimate(live, [Estimate(dt(1), 1, 1000, rows, 0)])
-        spark.sql(f"REFRESH TABLE {spec.name}")
-        assert spark.table(str(spec.name)).count() == 2
-    over.close()
 
 
 @pytest.mark.parametrize("server", ["hiveserver2-spark", "hiveserver2-4.0.1"])

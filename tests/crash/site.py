@@ -20,8 +20,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.clean import clean, find_leftovers
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify, writer_status
-from hivesink.sink.task.attempt import run_task
-from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport, TaskTools
+from hivesink.sink.task.messages import TablePlan, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
@@ -30,11 +29,9 @@ from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import (
     LOCATION,
-    ROWS,
     SPEC,
     TABLE,
     Clock,
-    Event,
     Job,
     Lines,
     Rows,
@@ -100,14 +97,6 @@ class SiteJob(Job):
             identity = replace(spec.identity, tables=(str(TABLE), str(TABLE.rejected)))
             spec = replace(spec, identity=identity, rejected=TablePlan(live.spec, live.location))
         self.committer = Committer(self.context, spec, self.encode)
-
-    def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
-        reports = []
-        for task in range(self.tasks):
-            own = [{"id": row.id, "dt": row.dt} for row in rows[task :: self.tasks]]
-            batch = pa.RecordBatch.from_pylist(own, schema=ROWS)
-            reports.append(run_task([batch], plan, self.tools(), task, task))
-        return reports
 
     def tools(self) -> TaskTools:
         def lines(table: TablePlan) -> Any:
