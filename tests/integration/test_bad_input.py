@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from hivesink import HiveSink, errors, sources
 from hivesink.core.offsets import KafkaOffset
 from hivesink.sink.commit.committer import Committer
-from hivesink.spark.site import driver_jvm
+from hivesink.spark.running import driver_jvm
 from jobs.cluster.kafka import end_offsets
 from tests.integration.stage import ON_EPOCH, Topic, wait_until
 

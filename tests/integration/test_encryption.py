@@ -14,7 +14,7 @@ from hivesink.embedded.server import HOST, EmbeddedServer, Launch
 from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 from hivesink.jvm.jars import JarSet, fetch
 from hivesink.jvm.java import write_sites
-from hivesink.spark.site import check_encryption
+from hivesink.spark.sink import check_encryption
 from hivesink.storage.hdfs_calls import WINDOW
 from jobs.cluster.hdfs import DataNode, NameNode, _client, _java, log4j1
 from tests.integration.stage import Stage, table_ddl
