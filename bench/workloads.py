@@ -172,23 +172,17 @@ def _wide_fields() -> dict[str, Field]:
         "ts": Field("bigint", f"epoch_ms({START}) + r(1) % {EIGHT_HOURS_MS}"),
         "region": Field("string", "'region-' || r(2) % 16"),
     }
-    for n in range(12):
-        value = f"r({10 + n}) % 100000000000"
-        fields[f"counter{n}"] = Field("bigint", _sometimes(value, 80 + n) if n % 3 == 0 else value)
-    for n in range(8):
-        value = f"r({25 + n}) % 100000"
-        fields[f"size{n}"] = Field("int", _sometimes(value, 95 + n) if n % 3 == 0 else value)
-    for n in range(8):
-        value = f"(r({35 + n}) % 10000000) / 100"
-        fields[f"price{n}"] = Field("double", _sometimes(value, 105 + n) if n % 3 == 0 else value)
-    for n in range(6):
-        fields[f"isFlag{n}"] = Field("boolean", f"r({45 + n}) % 2 = 0")
-    for n in range(8):
-        value = f"'category {n} of ' || r({52 + n}) % 40"
-        fields[f"category{n}"] = Field("string", _sometimes(value, 115 + n) if n % 3 == 0 else value)
-    for n in range(8):
-        value = f"printf('text %x', r({62 + n}))"
-        fields[f"text{n}"] = Field("string", _sometimes(value, 125 + n) if n % 3 == 0 else value)
+    for name, many, kind, value, first, nulls in (
+        ("counter", 12, "bigint", "r({r}) % 100000000000", 10, 80),
+        ("size", 8, "int", "r({r}) % 100000", 25, 95),
+        ("price", 8, "double", "(r({r}) % 10000000) / 100", 35, 105),
+        ("isFlag", 6, "boolean", "r({r}) % 2 = 0", 45, None),
+        ("category", 8, "string", "'category {n} of ' || r({r}) % 40", 52, 115),
+        ("text", 8, "string", "printf('text %x', r({r}))", 62, 125),
+    ):
+        for n in range(many):
+            own = value.format(n=n, r=first + n)
+            fields[f"{name}{n}"] = Field(kind, own if nulls is None or n % 3 else _sometimes(own, nulls + n))
     return {
         **fields,
         "customer": Field(
