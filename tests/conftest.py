@@ -51,7 +51,9 @@ if TYPE_CHECKING:
 # Servers that take long to start, and how the ids of the tests that need them look.
 SHARED = {
     "cluster": re.compile(
-        r"^tests/(cluster/|crash/test_every_step_on_hdfs|metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
+        # Some of its own tests start another one.
+        r"^tests/cluster/(?!test_cluster\.py::test_(a_reader|nothing|the_detached))"
+        r"|^tests/(crash/test_every_step_on_hdfs|metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
         r"|::test_(on_hdfs|hive_4_makes)_|[-\[](hdfs|4\.0\.1)[-\]]"
     ),
     "thrift server": re.compile(
@@ -61,7 +63,10 @@ SHARED = {
 
 
 SERVERS = {"cluster", "kafka", "metastore", "spark", "thrift_server"}
-SLOWEST = ("cluster", "tests/docs/test_recipes.py", "tests/integration/test_kills.py", "thrift server", "tests/jobs/")
+SLOWEST = (
+    *("cluster", "tests/docs/test_recipes.py", "tests/integration/test_kills.py", "thrift server"),
+    *("tests/jobs/", "tests/cluster/"),
+)
 """What takes minutes begins first, then what needs a server; the rest fills the gaps at the end."""
 
 
