@@ -185,9 +185,7 @@ def test_lines_that_a_query_changes_are_not_counted(stage: Stage, small_blocks: 
     with pytest.raises(InvalidOption, match=r"'file\.line': lines can't be counted: the query filters"):
         stage.drain(sink, events=some)
     whole = sources.lines(stage.spark, str(stage.source), options={"lineSep": "\n"})
-    with pytest.raises(
-        InvalidOption, match=r"'file\.line': the stream has no column _line .* without the option lineSep"
-    ):
+    with pytest.raises(InvalidOption, match=r"'file\.line': the stream has no column _line"):
         stage.drain(sink, events=whole)
 
 
