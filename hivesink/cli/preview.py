@@ -188,7 +188,6 @@ def _sample(source: FilesSource | TopicSource, most: int, site: Site) -> Sample:
 
 
 def _checked(sample: Sample, made: Preview) -> tuple[dict[str, Any], list[Line | Grid]]:
-    """What both commands say of a sample and what it becomes, as JSON and as text."""
     bad = [{**sample.places[row.index], "field": row.field, "reason": row.reason} for row in made.bad]
     records, fit = sample.batch.num_rows, made.rows.num_rows
     skipped = f", {count(made.skipped, 'tombstone')} skipped" if made.skipped else ""

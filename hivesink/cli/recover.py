@@ -153,12 +153,10 @@ def _rebuild(out: Output, opened: OpenedTable, writer: str | None, checkpoint: s
     lasts = {name: head.last_batch for name, head in heads.items() if head and head.last_batch}
     chosen = {name: lasts[name] for name in opened.chosen(writer) if name in lasts}
     queries = {last.ref.query for last in chosen.values()}
-    if not queries:
-        problem = f"no log of {opened.name} holds a batch: there is nothing to rebuild; start the job as it is"
-        raise InvalidOption((problem,))
-    if len(queries) > 1:
-        problem = f"{', '.join(chosen)} write {opened.name} by several queries: name one of them with --writer"
-        raise InvalidOption((problem,))
+    if len(queries) != 1:
+        none = f"no log of {opened.name} holds a batch: there is nothing to rebuild; start the job as it is"
+        several = f"{', '.join(chosen)} write {opened.name} by several queries: name one of them with --writer"
+        raise InvalidOption((several if queries else none,))
     logs = {opened.writers[name].log.location: last for name, last in lasts.items() if last.ref.query in queries}
     last = batch_to_rebuild(logs)
     folder = checkpoint_folder(checkpoint, opened.site)

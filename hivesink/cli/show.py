@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hivesink.tables.picture import PartitionPicture, Picture
 
 
-_BAR = 20
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
@@ -94,7 +93,7 @@ def _partition_row(partition: PartitionPicture, most: int) -> dict[str, object]:
 
 def bar(value: int | None, most: int) -> str:
     """`value` as a bar, of 20 characters for `most`; at least one for what isn't 0."""
-    return "█" * max(1, round(value * _BAR / most)) if value and most > 0 else ""
+    return "█" * max(1, round(value * 20 / most)) if value and most > 0 else ""
 
 
 def _size(length: int | None) -> str | None:

@@ -153,7 +153,6 @@ def _why_map(objects: list[dict[str, Any]], fields: dict[str, list[Any]]) -> str
 
 
 def _kind(value: Any) -> str:  # noqa: PLR0911  one for each kind
-    """What a JSON value can become, in the plural."""
     match value:
         case bool():
             return "booleans"
