@@ -119,7 +119,7 @@ def _data(status: WriterStatus) -> dict[str, Any]:
     batch = status.last_batch and last_batch_fields(status.last_batch)
     kept = batch and {name: value for name, value in batch.items() if name not in {"appended", "head"}}
     data = {**asdict(status), "last_batch": kept}
-    return data if status.files else {name: data[name] for name in data.keys() - {"files"}}
+    return {name: value for name, value in data.items() if name != "files" or value}
 
 
 def _grid(data: Mapping[str, Any]) -> Grid:
