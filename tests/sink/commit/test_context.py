@@ -1,4 +1,7 @@
-"""Hive never trusts a figure of the sink's, and a user's ANALYZE at any moment leaves no wrong count."""
+"""Estimates, a table that is made again, and what a run's counters say.
+
+Hive never trusts a figure of the sink's, and a user's ANALYZE at any moment leaves no wrong count.
+"""
 
 from __future__ import annotations
 

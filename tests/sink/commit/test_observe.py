@@ -265,6 +265,7 @@ def test_a_part_that_is_there_again_is_published() -> None:
         job.step(1)
 
 
+# One folder under two spellings: a cluster that got a second NameNode has partitions at both of its names.
 OTHER = "/nn1"
 NAME = str(TABLE)
 

@@ -1,4 +1,4 @@
-"""What counts as silence of the source: only time in which Spark has asked for rows and got none."""
+"""What counts as silence of the source: only time in which Spark has asked for rows and got none; and event times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partition commits on a whole sink in memory: what is held, what commits it, and what the log says of it."""
+"""Partition commits on a whole sink in memory: what is held, what commits it, late rows, and settings that change."""
 
 from __future__ import annotations
 
