@@ -66,7 +66,7 @@ class JsonDecoder:
             message = f"records are bytes or text, not {records.type}"
             raise TypeError(message)
         bad: list[BadRow] = []
-        absent = np.flatnonzero(nulls(records))
+        absent = np.flatnonzero(nulls(records)) if records.null_count else ()
         if not self._skips:
             bad += [BadRow(int(row), None, "no value (tombstone)") for row in absent]
         pieces: list[Piece] = []

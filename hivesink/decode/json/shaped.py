@@ -154,7 +154,7 @@ class ShapedDecoder:
         batch, doubt = self._columns.read(fields, len(rows))
         for name in fields.keys() - self._columns.readers.keys():
             doubt |= ~is_valid(fields[name])
-        return [(rows[~doubt], batch.filter(pa.array(~doubt)) if doubt.any() else batch)]
+        return [(rows[~doubt], batch.filter(pa.array(~doubt)))] if doubt.any() else [(rows, batch)]
 
 
 class _Chunk:

@@ -171,7 +171,9 @@ class Spans:
 
     def inside(self) -> tuple[Places, Places]:
         """Their beginnings and ends, without the quotes of texts."""
-        return (self.begins + self.quoted, self.ends - self.quoted) if self.texts.any() else (self.begins, self.ends)
+        if not (self.texts != 0).any():
+            return self.begins, self.ends
+        return self.begins + self.quoted, self.ends - self.quoted
 
     def numbers(self, pattern: str) -> tuple[pa.StringArray, Mask]:
         """Numbers, also in texts, that match `pattern`; null where they don't."""
