@@ -200,13 +200,13 @@ class KnownTopics:
         if not last or last.ref.query != first.query:
             return
         for offsets in (first.start, first.end):
-            known = list[dict[str, str]]()
+            read_on = list[dict[str, str]]()
             for end, start in zip(last.ref.end, offsets or (), strict=False):
-                known.append({})
+                read_on.append({})
                 if isinstance(end, KafkaOffset) and isinstance(start, KafkaOffset):
                     names = {topic for (topic, _), at in {*end.next} & {*start.next} if at > 0}
-                    known[-1] = {topic: id_ for topic, id_ in end.ids.items() if topic in names}
-            self.learn(tuple(known))
+                    read_on[-1] = {topic: id_ for topic, id_ in end.ids.items() if topic in names}
+            self.learn(tuple(read_on))
 
     def learn(self, now: TopicIds) -> tuple[str, ...]:
         """The topics have these ids now; a topic that isn't there keeps its id. Returns those that had another id."""
@@ -220,8 +220,8 @@ class KnownTopics:
     def lacks(self, end: tuple[SourceOffset, ...]) -> bool:
         """Whether a batch up to `end` reads a topic whose id nobody has asked for."""
         ids = [*self.ids, *({} for _ in end)]
-        kafka = ((offset, known) for offset, known in zip(end, ids, strict=False) if isinstance(offset, KafkaOffset))
-        return any(offset.topics().keys() - known.keys() for offset, known in kafka)
+        kafka = ((offset, asked) for offset, asked in zip(end, ids, strict=False) if isinstance(offset, KafkaOffset))
+        return any(offset.topics().keys() - asked.keys() for offset, asked in kafka)
 
     @property
     def ids(self) -> TopicIds:

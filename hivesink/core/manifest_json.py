@@ -42,10 +42,10 @@ def encode(manifest: Manifest) -> bytes:
             "options": dict(manifest.options),
             "settings": dict(manifest.settings),
             "opened": [
-                {"table": own.table, "partition": own.partition, **_fields(own.slice)} for own in manifest.opened
+                {"table": new.table, "partition": new.partition, **_fields(new.slice)} for new in manifest.opened
             ],
             "rolled": [{"table": table, "partition": partition} for table, partition in manifest.rolled],
-            "waiting": waiting and [{"table": key[0], "partition": key[1], **_bucket(own)} for key, own in waiting],
+            "waiting": waiting and [{"table": key[0], "partition": key[1], **_bucket(rows)} for key, rows in waiting],
         }
     )
 
@@ -83,8 +83,8 @@ def _fields(value: Any) -> dict[str, Any]:
 def last_batch_fields(last: LastBatch) -> dict[str, Any]:
     """As a manifest has them."""
     start, end = (list(map(offsets.to_json, side)) for side in (last.ref.start, last.ref.end))
-    own = {"epoch": last.epoch, "appended": last.appended, "raw": last.raw}
-    return {**_fields(last.ref), **own, "start": start, "end": end}
+    flags = {"epoch": last.epoch, "appended": last.appended, "raw": last.raw}
+    return {**_fields(last.ref), **flags, "start": start, "end": end}
 
 
 def _utc(at: datetime) -> str:
@@ -100,7 +100,7 @@ def _bucket(bucket: OpenBucket) -> dict[str, Any]:
 
 def _watermark(mark: Watermark) -> dict[str, Any]:
     fields = _fields(mark) | {"newest": dict(mark.newest), "quiet": dict(mark.quiet)}
-    return {name: own for name, own in fields.items() if name in {"at", "newest"} or own != _SILENT[name]}
+    return {name: said for name, said in fields.items() if name in {"at", "newest"} or said != _SILENT[name]}
 
 
 _PLAIN: dict[type, Callable[[Any], Any]] = {
@@ -123,7 +123,7 @@ def decode(data: bytes, file: str) -> Manifest:
 def decode_records(data: bytes, file: str) -> tuple[Recorded, ...]:
     """The inverse of `encode_records`. Raises NewerFormat or LogDamaged, both naming `file`."""
     with _reading(data, file) as fields:
-        epochs = {epoch: _to_epoch(own) for epoch, own in fields["epochs"].items()}
+        epochs = {epoch: _to_epoch(shared) for epoch, shared in fields["epochs"].items()}
         return tuple(
             Recorded(_to_commit(item), Epoch(int(item["epoch"])), **epochs[str(item["epoch"])])
             for item in fields["commits"]
@@ -212,7 +212,7 @@ _to_floor = _reader(Floor, epoch=int, totals=_to_rows, files=int, forgotten=int,
 _to_ref = _reader(
     BatchRef, query=str, batch=int, start=_offsets, end=_offsets, sources=_list(str), head=str, keeps_state=bool
 )
-_to_own = _reader(dict[str, Any], epoch=int, appended=bool, raw=bool)
+_to_flags = _reader(dict[str, Any], epoch=int, appended=bool, raw=bool)
 _to_manifest = _reader(
     Manifest,
     writer=str,
@@ -222,7 +222,7 @@ _to_manifest = _reader(
     kind=str,
     at=_time,
     settled=int,
-    last_batch=_or_none(lambda fields: LastBatch(ref=_to_ref(fields), **_to_own(fields))),
+    last_batch=_or_none(lambda fields: LastBatch(ref=_to_ref(fields), **_to_flags(fields))),
     rows=_to_rows,
     add=_list(_to_part),
     remove=_list(str),

@@ -143,10 +143,10 @@ def _follows(end: SourceOffset, start: SourceOffset) -> str | None:
 def with_ids(offsets: tuple[SourceOffset, ...], ids: TopicIds) -> tuple[SourceOffset, ...]:
     """`offsets` with the ids of their topics, as far as they are known."""
     completed = list(offsets)
-    for number, (offset, known) in enumerate(zip(offsets, ids, strict=False)):
+    for number, (offset, topics) in enumerate(zip(offsets, ids, strict=False)):
         if isinstance(offset, KafkaOffset):
-            own = {topic: known[topic] for topic in offset.topics() if topic in known}
-            completed[number] = replace(offset, ids=own)
+            read = {topic: topics[topic] for topic in offset.topics() if topic in topics}
+            completed[number] = replace(offset, ids=read)
     return tuple(completed)
 
 

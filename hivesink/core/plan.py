@@ -109,7 +109,7 @@ class _Open:
     def held(self) -> frozenset[PartitionKey]:
         """The refused partitions whose parts wait."""
         # Readers find a visible part of a taken folder under its new name: it waits for nothing.
-        steps = (step for own in self.located.values() for step in own)
+        steps = (step for group in self.located.values() for step in group)
         hidden = {step.key for step in steps if not isinstance(step, actions.AlreadyPublished)}
         return self.snapshot.refused - self.live.keys() - (self.snapshot.taken - hidden)
 
@@ -142,7 +142,7 @@ class _Open:
         Before the decision, the try is repeated with the right folders. If somebody registers the partition elsewhere
         later, an epoch of its own moves the parts, so that a crash in its middle is recovered like any other.
         """
-        steps = (step for own in self.located.values() for step in own)
+        steps = (step for group in self.located.values() for step in group)
         sources = {step.part.target: step.source for step in steps if isinstance(step, actions.Publish)}
         for epoch, part in self.history.live_parts:
             home = self.live.get(part.key)
@@ -176,24 +176,24 @@ class _Open:
 
     def _publish(self) -> Iterator[actions.Action]:
         """Register the partitions of the parts that wait, then publish epoch by epoch, but for what is `held`."""
-        steps = [step for own in self.located.values() for step in own]
+        steps = [step for group in self.located.values() for step in group]
         missing = [step for step in steps if isinstance(step, actions.PartMissing) and step.key not in self.held]
         # A published part's partition that a user has dropped since isn't registered again until all is published.
         unready = {step.key for step in steps if step.key not in self.live or self.live[step.key].columns_behind}
         folders = {part.key: part.folder for _, part in self.history.live_parts}
         yield from _register({key: folders[key] for key in unready - self.snapshot.refused})
         for epoch in self.history.unpublished:
-            number, own = epoch.manifest.epoch, self.located.get(epoch.manifest.epoch, [])
-            ready = [step for step in own if step.key not in self.held and not isinstance(step, actions.PartMissing)]
+            number, group = epoch.manifest.epoch, self.located.get(epoch.manifest.epoch, [])
+            ready = [step for step in group if step.key not in self.held and not isinstance(step, actions.PartMissing)]
             is_marked = epoch.state is not EpochState.DECIDED or not epoch.may_go_back
             if not is_marked and any(isinstance(step, actions.Publish) for step in ready):
                 yield actions.SetMark(Mark.PUBLISHING, number)
             yield from ready
-            yield from (step for step in own if step in missing)
-            if any(step in missing for step in own):
+            yield from (step for step in group if step in missing)
+            if any(step in missing for step in group):
                 return
-            if len(ready) == len(own):
-                waited = {step.part.staged.rpartition("/")[0] for step in own}
+            if len(ready) == len(group):
+                waited = {step.part.staged.rpartition("/")[0] for step in group}
                 yield actions.SetMark(Mark.PUBLISHED, number, tuple(sorted(filter(is_aside, waited))))
         yield actions.LookAgain()
 

@@ -49,7 +49,7 @@ class Progress:
 
     def _repr_html_(self) -> str:
         """A table for notebooks, without what isn't known."""
-        known = []
+        rows = []
         for figure in fields(self):
             match getattr(self, figure.name):
                 case None:
@@ -58,8 +58,8 @@ class Progress:
                     text = f"{length.total_seconds():.0f} s"
                 case number:
                     text = f"{number:,.1f}" if isinstance(number, float) else f"{number:,}"
-            known.append(f"<tr><th>{figure.name.replace('_', ' ')}</th><td>{text}</td></tr>")
-        return f"<table>{''.join(known)}</table>"
+            rows.append(f"<tr><th>{figure.name.replace('_', ' ')}</th><td>{text}</td></tr>")
+        return f"<table>{''.join(rows)}</table>"
 
 
 def count(number: int, noun: str) -> str:
@@ -96,8 +96,8 @@ def why_open(  # noqa: PLR0911  a sentence each
     if end is not None and not (has_record and mark is not None and mark.has_passed(end)):
         if mark is None or mark.at is None or not mark.has_passed(end):
             reason = _reason(mark, end, now, policies, at=at, is_empty=not (bucket or has_record))
-            known = "not known yet" if mark is None or mark.at is None else _time(mark.at)
-            return f"it is over at {_time(end)}, the watermark is {known}; {reason}"
+            reached = "not known yet" if mark is None or mark.at is None else _time(mark.at)
+            return f"it is over at {_time(end)}, the watermark is {reached}; {reason}"
         return f"the watermark ({_time(mark.at)}) has passed its end: the job commits it next"
     if rule.is_unknown(key):
         return "no time can be read from its values by the table's partition.time-extractor settings: never committed"
