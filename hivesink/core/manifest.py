@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch, LastBatch
 from hivesink.core.partfile import Pending
+from hivesink.core.partition import is_aside
 from hivesink.core.records import Recorded
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ class PartEntry:
     def hidden(self) -> str:
         """The name under which it waits."""
         return self.staged.rpartition("/")[2]
+
+    @property
+    def was_set_aside(self) -> bool:
+        """Its partition was new, so no user statement may remove it by right before its epoch is settled."""
+        return is_aside(self.staged.rpartition("/")[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from hivesink.core.actions import Action, AlreadyPublished, Discard, DropSegment
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.partfile import parse_staged
-from hivesink.core.partition import PartitionKey, is_aside, same_location
+from hivesink.core.partition import PartitionKey, same_location
 from hivesink.core.records import OpenBucket
 from hivesink.core.rolling import segment_epoch
 
@@ -83,22 +83,10 @@ def unproven(
     An INSERT that looked for the partition before it was registered deletes the files in its folder, however late. Once
     a look has seen them in place, they are the users' own: who deletes them then may have read them.
     """
-    parts = []
-    for epoch, part in history.live_parts:
-        if epoch.state is EpochState.PUBLISHED and part.partition and part.target not in files:
-            home = live.get(part.key)
-            is_home = home is not None and same_location(home.location, part.folder)
-            parts += [part] if is_unproven(part, is_home=is_home) else []
-    return parts
-
-
-def is_unproven(part: PartEntry, *, is_home: bool) -> bool:
-    """Whether a missing published part of an unsettled epoch is a loss.
-
-    Its partition was new, so no user statement may have removed it by right. `is_home`: whether that partition is
-    listed in the part's folder.
-    """
-    return is_home and is_aside(part.staged.rpartition("/")[0])
+    published = (part for epoch, part in history.live_parts if epoch.state is EpochState.PUBLISHED)
+    gone = (part for part in published if part.partition and part.was_set_aside and part.target not in files)
+    homes = ((part, live.get(part.key)) for part in gone)
+    return [part for part, home in homes if home and same_location(home.location, part.folder)]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from hivesink.core.log import stray_floor
 from hivesink.core.offsets import chain, span
 from hivesink.core.progress import count
 from hivesink.core.rolling import OpenRows, segment_epoch
-from hivesink.core.snapshot import is_unproven
 from hivesink.core.table import TableName, main_table
 from hivesink.sink.commit.recovery import ALL
 
@@ -195,7 +194,7 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
     now = evidence.places.get(part.name)
     is_home = evidence.homes.get(part.key) == evidence.canonical(part.folder)
     is_open = bool(evidence.log.head) and epoch > evidence.log.settled
-    if is_open and state is EpochState.PUBLISHED and is_unproven(part, is_home=is_home):
+    if is_open and state is EpochState.PUBLISHED and is_home and part.was_set_aside:
         elsewhere = f" and is at {now}" if now else ""
         return error(epoch, f"{rows} disappeared before its epoch was settled{elsewhere}; {advice}")
     gone = f"has been moved to {now}" if now else "is gone"
