@@ -8,6 +8,7 @@ import traceback
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from threading import Timer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,6 @@ from hivesink.spark.sources import ids_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -51,7 +51,7 @@ def numbers(one: DataFrame) -> DataFrame:
     return one.sparkSession.range(3)
 
 
-EQUAL = "value = id"
+EQUAL, HERE = "value = id", str(Path(__file__).parent)
 HELD = InputTraits(holds_back=True)
 PLANS: dict[str, tuple[InputTraits, Plan]] = {
     "rows": (InputTraits(), lambda one, _: one),
@@ -73,14 +73,14 @@ PLANS: dict[str, tuple[InputTraits, Plan]] = {
             lambda *_: iter(()), "value BIGINT", "n BIGINT", "append", "NoTimeout"
         ),
     ),
-    "files": (InputTraits(), lambda one, _: one.sparkSession.readStream.text("/")),
+    "files": (InputTraits(), lambda one, _: one.sparkSession.readStream.text(HERE)),
     "limited files": (
         InputTraits(is_piecewise=True),
-        lambda one, _: one.sparkSession.readStream.option("maxFilesPerTrigger", "7").text("/"),
+        lambda one, _: one.sparkSession.readStream.option("maxFilesPerTrigger", "7").text(HERE),
     ),
     "limited bytes": (
         InputTraits(is_piecewise=True),
-        lambda one, _: one.sparkSession.readStream.option("MAXBYTESPERTRIGGER", "7").text("/"),
+        lambda one, _: one.sparkSession.readStream.option("MAXBYTESPERTRIGGER", "7").text(HERE),
     ),
     "kafka": (InputTraits(), lambda one, _: kafka(one.sparkSession, maxOffsetsPerTrigger="7")),
     "deferred": (InputTraits(defers=True), lambda one, _: kafka(one.sparkSession, MINOFFSETSPERTRIGGER="7")),
