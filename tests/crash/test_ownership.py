@@ -299,16 +299,6 @@ def test_dead_letters_stay_in_their_table_or_go_along(
     ]
 
 
-def test_a_table_renamed_under_a_running_job_stops_it(world: World) -> None:
-    _, step = world.start()
-    step()
-    world.rename()
-    with pytest.raises(errors.UnknownTable, match="start the job with that"):
-        step()
-    world.run(1, NEW)
-    world.check(NEW)
-
-
 @pytest.mark.parametrize("options", [WAIT, ON_EPOCH])
 def test_a_table_made_again_is_refused_until_its_log_is_reset(world: World, options: dict[str, str]) -> None:
     world.run(2)

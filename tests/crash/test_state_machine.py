@@ -267,21 +267,11 @@ def _position(offsets: tuple[SourceOffset, ...]) -> int:
 
 
 LONG = int(os.environ.get("HIVESINK_HISTORIES", "1000"))
-
-Histories.TestCase.settings = settings(max_examples=80, stateful_step_count=20, suppress_health_check=list(HealthCheck))
-TestHistories = Histories.TestCase
-
-
-class LongHistories(Histories):
-    """The same, for long; `HIVESINK_HISTORIES` is how many."""
-
-
-LongHistories.TestCase.settings = settings(
-    max_examples=LONG, stateful_step_count=60, suppress_health_check=list(HealthCheck)
+"""How many the long run tries."""
+LongHistories = type("LongHistories", (Histories,), {})
+Histories.TestCase.settings, LongHistories.TestCase.settings = (  # type: ignore[attr-defined]  # Hypothesis makes it
+    settings(max_examples=count, stateful_step_count=steps, suppress_health_check=list(HealthCheck))
+    for count, steps in ((80, 20), (LONG, 60))
 )
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-class TestLongHistories(LongHistories.TestCase):  # type: ignore[misc,valid-type]
-    pass
+TestHistories = Histories.TestCase
+TestLongHistories = pytest.mark.long(pytest.mark.timeout(3600)(LongHistories.TestCase))  # type: ignore[attr-defined]

@@ -134,28 +134,24 @@ KMS = JarSet("kms-3.4.1", ("org.apache.hadoop:hadoop-kms:3.4.1", "org.slf4j:jul-
 KEY = "k"
 PROVIDER = "hadoop.security.key.provider.path"
 # Its own web.xml names the servlet of Jersey 1, which Hadoop 3.5 has left.
-WEB = """<web-app version="2.4" xmlns="http://java.sun.com/xml/ns/j2ee">
-  <listener><listener-class>org.apache.hadoop.crypto.key.kms.server.KMSWebApp</listener-class></listener>
+_CRYPTO = "org.apache.hadoop.crypto.key.kms.server"
+_FILTERS = "".join(
+    f"<filter><filter-name>{name}</filter-name><filter-class>{_CRYPTO}.{name}</filter-class></filter>"
+    f"<filter-mapping><filter-name>{name}</filter-name><url-pattern>/*</url-pattern></filter-mapping>"
+    for name in ("KMSAuthenticationFilter", "KMSMDCFilter")
+)
+WEB = f"""<web-app version="2.4" xmlns="http://java.sun.com/xml/ns/j2ee">
+  <listener><listener-class>{_CRYPTO}.KMSWebApp</listener-class></listener>
   <servlet>
     <servlet-name>kms</servlet-name>
     <servlet-class>org.glassfish.jersey.servlet.ServletContainer</servlet-class>
     <init-param>
-      <param-name>jersey.config.server.provider.packages</param-name>
-      <param-value>org.apache.hadoop.crypto.key.kms.server</param-value>
+      <param-name>jersey.config.server.provider.packages</param-name><param-value>{_CRYPTO}</param-value>
     </init-param>
     <load-on-startup>1</load-on-startup>
   </servlet>
   <servlet-mapping><servlet-name>kms</servlet-name><url-pattern>/kms/*</url-pattern></servlet-mapping>
-  <filter>
-    <filter-name>who</filter-name>
-    <filter-class>org.apache.hadoop.crypto.key.kms.server.KMSAuthenticationFilter</filter-class>
-  </filter>
-  <filter>
-    <filter-name>request</filter-name>
-    <filter-class>org.apache.hadoop.crypto.key.kms.server.KMSMDCFilter</filter-class>
-  </filter>
-  <filter-mapping><filter-name>who</filter-name><url-pattern>/*</url-pattern></filter-mapping>
-  <filter-mapping><filter-name>request</filter-name><url-pattern>/*</url-pattern></filter-mapping>
+  {_FILTERS}
 </web-app>
 """
 ANYBODY = {f"default.key.acl.{right}": "*" for right in ("DECRYPT_EEK", "GENERATE_EEK", "MANAGEMENT", "READ")}
