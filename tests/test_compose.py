@@ -10,6 +10,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
+from packaging.specifiers import SpecifierSet
 
 from jobs.cluster import settings
 from jobs.cluster.cluster import Cluster
@@ -230,3 +232,23 @@ def test_clients_find_every_server_and_the_broker(compose: dict[str, Any]) -> No
     host, inside = published.rsplit(":", 1)
     assert advertised == {"PLAINTEXT": addresses.kafka, "HOST": host}
     assert (listeners["HOST"], listeners["PLAINTEXT"]) == (f":{inside}", f":{settings.PORTS['kafka']}")
+
+
+LOCK = Path(__file__).parents[1] / "requirements.lock"
+OLDEST = "3.11.2"
+"""Debian 12's."""
+
+
+def test_all_that_is_locked_installs_on_debians_python() -> None:
+    pinned = re.findall(r"^([\w.-]+)==(\S+)", LOCK.read_text(), re.MULTILINE)
+    too_new = {}
+    for name, version in pinned:
+        try:
+            found = metadata(name)
+        except PackageNotFoundError:
+            # Of another platform or Python than this one.
+            continue
+        if found["Version"] == version and not SpecifierSet(found["Requires-Python"] or "").contains(OLDEST):
+            too_new[name] = found["Requires-Python"]
+    assert len(pinned) > 50
+    assert too_new == {}
