@@ -50,7 +50,8 @@ from pathlib import Path
 from hivesink import wiring
 query.processAllAvailable()
 down = wiring.MetastoreAddress.at("thrift", "thrift://127.0.0.1:1").registrar
-sink.committer._live.runner.context = replace(sink.committer.context, registrar=down)
+committer = sink._run.committer
+committer._live.runner.context = replace(committer.context, registrar=down)
 Path(folder, "more.json").write_text('{"id": 6, "dt": "2026-01-02"}')
 query.processAllAvailable()
 assert not query.awaitTermination(1)
