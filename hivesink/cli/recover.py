@@ -160,11 +160,12 @@ def _rebuild(out: Output, opened: OpenedTable, writer: str | None, checkpoint: s
     logs = {opened.writers[name].log.location: last for name, last in lasts.items() if last.ref.query in queries}
     last = batch_to_rebuild(logs)
     folder = checkpoint_folder(checkpoint, opened.site)
-    rebuild(last, storage_of(folder, opened.site).logs(), folder, dry_run=dry_run)
+    aside = rebuild(last, storage_of(folder, opened.site).logs(), folder, dry_run=dry_run)
     becomes = "would be" if dry_run else "is"
+    lines = [Line(f"what a refused start left there {becomes} put aside in {aside}")] if aside else []
     told = f"the checkpoint {folder} {becomes} rebuilt at batch {last.ref.batch} (epoch {last.epoch}); start the job"
-    data = {"checkpoint": folder, "query": last.ref.query, "batch": last.ref.batch}
-    out.show({"table": opened.name, "dry_run": dry_run, **data}, [Line(told, "green")])
+    data = {"checkpoint": folder, "query": last.ref.query, "batch": last.ref.batch, "put_aside": aside}
+    out.show({"table": opened.name, "dry_run": dry_run, **data}, [*lines, Line(told, "green")])
 
 
 @command

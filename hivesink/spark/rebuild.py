@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, chain
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import BatchRef, LastBatch
     from hivesink.core.offsets import SourceOffset
     from hivesink.storage.fs import Files
+
+_OF_A_CHECKPOINT = {METADATA, "offsets", "commits", "sources", "state", TOPICS}
+"""What a checkpoint has in its folder, but for hidden files."""
 
 
 def batch_to_rebuild(logs: Mapping[str, LastBatch]) -> LastBatch:
@@ -87,10 +91,22 @@ def checkpoint_folder(text: str, site: Site) -> str:
     return default.rstrip("/") + text
 
 
-def rebuild(last: LastBatch, fs: Files, folder: str, *, dry_run: bool) -> None:
-    """Write the checkpoint into `folder`. Raises InvalidOption where anything is in it, if only hidden checksums."""
+def rebuild(last: LastBatch, fs: Files, folder: str, *, dry_run: bool) -> str | None:
+    """Write the checkpoint into `folder`. Returns where what a refused start has left there is put, if there is any.
+
+    Raises InvalidOption for a folder that holds a checkpoint with committed batches, or anything else.
+    """
     folder = normal(folder)
-    if names := sorted(entry.name for entry in fs.list(folder)):
-        raise InvalidOption((f"{folder} holds {names[0]}: move that folder away first, or name another",))
-    for name, data in ({} if dry_run else files_of(last.ref)).items():
-        fs.put(f"{folder}/{name}", data)
+    names = {entry.name for entry in fs.list(folder)}
+    if others := sorted(name for name in names - _OF_A_CHECKPOINT if not name.startswith(".")):
+        raise InvalidOption((f"{folder} is no checkpoint, but holds {others[0]}: name another folder",))
+    if any(entry.name.isdigit() for entry in fs.list(f"{folder}/commits")):
+        raise InvalidOption((f"{folder} holds a checkpoint with committed batches: move it away first",))
+    aside = f"{folder}.aside-{token_hex(4)}" if names else None
+    if not dry_run:
+        if aside:
+            # The whole folder: Hadoop keeps the checksums of its files beside them.
+            fs.rename_folder(folder, aside)
+        for name, data in files_of(last.ref).items():
+            fs.put(f"{folder}/{name}", data)
+    return aside

@@ -53,19 +53,32 @@ def test_the_batch_at_which_a_checkpoint_is_rebuilt(logs: list[LastBatch], want:
             batch_to_rebuild(named)
 
 
-def test_a_checkpoint_is_rebuilt_only_in_an_empty_folder() -> None:
+@pytest.mark.parametrize(
+    ("there", "refused"),
+    [
+        ([], None),
+        (["metadata", ".metadata.crc", "offsets/0", "offsets/.0.crc", "sources/0/0", "commits/.0.tmp"], None),
+        (["metadata", "offsets/0", "commits/0"], "committed batches"),
+        (["notes.txt"], r"no checkpoint, but holds notes\.txt"),
+    ],
+)
+def test_only_what_a_refused_start_left_is_put_aside(there: list[str], refused: str | None) -> None:
     fs = MemoryFileSystem()
-    rebuild(last(4), fs, "/c", dry_run=True)
-    assert not fs.list("/c")
-    rebuild(last(4), fs, "file:/c/", dry_run=False)
+    for name in there:
+        fs.write_new(f"/c/{name}", b"old")
+    if refused:
+        with pytest.raises(InvalidOption, match=refused):
+            rebuild(last(4), fs, "/c", dry_run=False)
+        assert all(fs.read(f"/c/{name}") == b"old" for name in there)
+        return
+    planned = rebuild(last(4), fs, "/c", dry_run=True)
+    assert (planned is not None, fs.read("/c/offsets/4")) == (bool(there), None)
+    aside = rebuild(last(4), fs, "file:/c/", dry_run=False)
+    assert all(fs.read(f"{aside}/{name}") == b"old" for name in there)
     names = {
         f"{folder}/{entry.name}" for folder in ("offsets", "commits", "sources") for entry in fs.list(f"/c/{folder}")
     }
     assert names == {"offsets/3", "offsets/4", "commits/3"}
-    for dry_run in (True, False):
-        with pytest.raises(InvalidOption, match="/c holds commits: move that folder away"):
-            rebuild(last(5), fs, "/c", dry_run=dry_run)
-    assert not fs.read("/c/offsets/5")
 
 
 def test_a_checkpoint_without_a_scheme_is_where_spark_looks_for_it() -> None:
