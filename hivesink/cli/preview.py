@@ -111,7 +111,7 @@ def init(
     from_: str,
     table: str | None = None,
     time_column: str | None = None,
-    every: Literal["none", "month", "day", "hour"] = "day",
+    every: Literal["none", "month", "day", "hour"] | None = None,
     dry_run: bool = False,
 ) -> None:
     """Look at a sample of a source, and write ddl/<table>.sql and jobs/<table>.py for it. Overwrites nothing.
@@ -123,7 +123,7 @@ def init(
     --from FILE|FOLDER|kafka://HOST:PORT/TOPIC: JSON lines in files, or a topic of JSON records.
     --table TABLE: The table, as database.table. Default: `demo.` and the name of the source.
     --time-column COLUMN: What decides the partition: a column, `timestamp` of Kafka, or `arrival`.
-    --every none|month|day|hour: How long a partition is.
+    --every none|month|day|hour: How long a partition is. Default: by the sample's rate.
     """
     from hivesink.sample.proposal import job_text, propose
     from hivesink.sample.source import FilesSource, source_of

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from contextlib import suppress
-from itertools import chain, count
+from functools import cache
+from itertools import chain, count, product
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import json_path
 from hivesink.core.table import Array, Column, HiveType, Map, Primitive, Struct
-from hivesink.core.time_format import EpochUnit
+from hivesink.core.time_format import EpochUnit, TextPattern
 from hivesink.decode.values import InvalidValue, TimeRules, date_of, timestamp_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _DEEPEST = 20
 """Levels of nested types; what is deeper is text."""
 _LONGEST_COMMENT = 255
 """Characters that a metastore keeps."""
+_MANY_KEYS = 20
 _FIELD = re.compile(r"[a-z_][a-z0-9_]*")
 """Names of STRUCT fields: Spark reads no others in the type's text that the metastore keeps."""
 _LARGE = 1 << 53
@@ -43,6 +45,12 @@ _TIMELY = re.compile(
 )
 _DAILY = re.compile(r"date|created|modified|(?:^|_)(?:at|days?)(?:_|$)")
 """Not `time`, which may be a duration of as many milliseconds."""
+_DATES = (
+    *("yyyy/MM/dd", "yyyy-MM-dd", "dd/MM/yyyy", "MM/dd/yyyy", "dd.MM.yyyy"),
+    *("dd/MMM/yyyy", "dd MMM yyyy", "dd-MMM-yyyy"),
+)
+_CLOCKS = ("", " HH:mm", *("".join(form) for form in product((" ", ":", "'T'"), ["HH:mm:ss"], ("", ".SSS", "','SSS"))))
+_OFFSETS = ("", " Z", "Z")
 
 
 def infer(records: Iterable[dict[str, Any]]) -> tuple[tuple[Column, ...], dict[str, str]]:
@@ -68,11 +76,11 @@ def infer(records: Iterable[dict[str, Any]]) -> tuple[tuple[Column, ...], dict[s
             column = next(other for other in likely if other not in taken and other != name)
             taken.add(column)
             properties[f"sink.column.{column}.from"] = json_path(name)
-        kind: HiveType
-        if unit := _unit(name, [value for value in values if value is not None]):
-            notes.append(unit.value)
-            formats.append(f"{column}={unit.value}")
-            kind = Primitive.DATE if unit is EpochUnit.DAYS else Primitive.TIMESTAMP
+        if form := _time_form(name, [value for value in values if value is not None]):
+            notes.append(form.value if isinstance(form, EpochUnit) else form.pattern)
+            formats.append(f"{column}={notes[0]}")
+            is_day = form is EpochUnit.DAYS or (isinstance(form, TextPattern) and "hour" not in form.fields)
+            kind: HiveType = Primitive.DATE if is_day else Primitive.TIMESTAMP
         else:
             kind = _type(values, "", 1, notes)
         if column != name:
@@ -97,17 +105,32 @@ def _can_be_column(name: str) -> bool:
     return bool(name) and all(letter in "_$-" or letter.isalpha() or letter.isdecimal() for letter in name)
 
 
-def _unit(name: str, values: list[Any]) -> EpochUnit | None:
-    """The unit by which all numbers lie in the years 2000 to 2099, if the field's name is that of a time."""
+def _time_form(name: str, values: list[Any]) -> EpochUnit | TextPattern | None:
+    """How times are written that aren't ISO 8601.
+
+    Numbers are times if all lie in the years 2000 to 2099 by one unit, and the field's name is that of a time. Of
+    texts one form must fit all; if several do, as for 03/04/2024, none is sure.
+    """
     kinds = set(map(_kind, values))
-    for unit in EpochUnit if kinds and kinds <= {"whole numbers", "fractions"} else ():
-        is_days = unit is EpochUnit.DAYS
-        scale = 1 / 86_400 if is_days else 10**unit.digits
-        fits = _YEARS[0] * scale <= min(values) and max(values) < _YEARS[1] * scale
-        fits &= not is_days or kinds == {"whole numbers"}
-        if fits and (_DAILY if is_days else _TIMELY).search(name):
-            return unit
+    if kinds and kinds <= {"whole numbers", "fractions"}:
+        for unit in EpochUnit:
+            is_days = unit is EpochUnit.DAYS
+            scale = 1 / 86_400 if is_days else 10**unit.digits
+            fits = _YEARS[0] * scale <= min(values) and max(values) < _YEARS[1] * scale
+            fits &= not is_days or kinds == {"whole numbers"}
+            if fits and (_DAILY if is_days else _TIMELY).search(name):
+                return unit
+    if kinds == {"texts"}:
+        forms = [form for form in _patterns() if form.iso(values[0])]
+        forms = [form for form in forms if all(_is_timestamp(form.iso(text) or "") for text in values)]
+        return forms[0] if len(forms) == 1 else None
     return None
+
+
+@cache
+def _patterns() -> tuple[TextPattern, ...]:
+    forms = product(_DATES, _CLOCKS, _OFFSETS)
+    return tuple(TextPattern.parse("".join(form)) for form in forms if form[1] or not form[2])
 
 
 def _type(values: list[Any], path: str, depth: int, notes: list[str]) -> HiveType:  # noqa: PLR0911  one for each kind
@@ -149,7 +172,9 @@ def _why_map(objects: list[dict[str, Any]], fields: dict[str, list[Any]]) -> str
         return "keys of an object differ only in case"
     if odd := [name for name in fields if not _FIELD.fullmatch(name)]:
         return f"{odd[0]} can't be a STRUCT's field"
-    return None
+    values = [value for field in fields.values() for value in field if value is not None]
+    is_seldom = len(fields) > _MANY_KEYS and 4 * len(values) <= len(fields) * len(objects)
+    return f"{len(fields):,} keys come seldom" if is_seldom and len(set(map(_kind, values))) == 1 else None
 
 
 def _kind(value: Any) -> str:  # noqa: PLR0911  one for each kind
@@ -166,10 +191,17 @@ def _kind(value: Any) -> str:  # noqa: PLR0911  one for each kind
             return "objects"
         case list():
             return "arrays"
-    with suppress(InvalidValue):
-        timestamp_of(value, TimeRules())
+    if _is_timestamp(value):
         return "timestamps"
     with suppress(InvalidValue):
         date_of(value)
         return "dates"
     return "texts"
+
+
+def _is_timestamp(text: str) -> bool:
+    """Whether a text is ISO 8601 or SQL, which needs no format."""
+    with suppress(InvalidValue):
+        timestamp_of(text, TimeRules())
+        return True
+    return False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from itertools import chain, count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hivesink.core.partition import with_scheme
 from hivesink.core.table import Column, Primitive, TableSpec
@@ -17,7 +18,6 @@ from hivesink.sample.source import TopicSource
 from hivesink.spark.input import columns_to_drop
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from pathlib import Path
 
     from hivesink.core.table import TableName
@@ -27,7 +27,20 @@ ARRIVAL = "arrival"
 RECORD = "timestamp"
 """What decides the partition where no column does: the time of arrival, or of the Kafka record."""
 _PATTERNS = {"hour": "yyyy-MM-dd--HH", "day": "yyyy-MM-dd", "month": "yyyy-MM"}
+_PERIODS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "month": timedelta(days=30)}
+_FULL = 256 << 20
+"""Bytes of JSON that are worth a partition: tens of megabytes as Parquet."""
 _LIKELIEST = re.compile(r"^(?:ts|time|timestamp)$|event|occurred")
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """What can decide the partition: a column, RECORD or ARRIVAL; and from the first time to the last."""
+
+    name: str
+    span: timedelta = timedelta(days=1)
+    missing: int = 0
+    is_day: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +53,17 @@ class Proposal:
     notes: tuple[str, ...]
 
 
+def granularity(size: int, span: timedelta) -> str:
+    """`hour`, `day` or `month`, the shortest that brings 256 MB of JSON; `none` if not even a month does.
+
+    `size` is that of the whole source, `span` from its first to its last time. All that arrives is taken for a day's.
+    """
+    span = max(span, _PERIODS["hour"])
+    return next((name for name, period in _PERIODS.items() if size * (period / span) >= _FULL), "none")
+
+
 def propose(
-    sample: Sample, table: TableName, source: str, arrival: datetime, *, time: str | None, every: str
+    sample: Sample, table: TableName, source: str, arrival: datetime, *, time: str | None, every: str | None
 ) -> Proposal:
     """A table that the sample has been decoded with; `time` and `every` are the user's, if any.
 
@@ -56,14 +78,22 @@ def propose(
         raise InvalidOption((f"{problem}. Write one JSON object a line",))
     spec = TableSpec(table, columns, properties=tuple(sorted(properties.items())))
     times = _times(sample, spec, arrival)
-    chosen = (time or next(iter(times))).lower()
-    if chosen not in times:
-        raise WrongUsage((f"--time-column {time}: write one of {', '.join(times)}",))
-    spec = _partitioned(spec, chosen, every)
+    chosen = next((each for each in times if each.name == (time or times[0].name).lower()), None)
+    if chosen is None:
+        names = ", ".join(each.name for each in times)
+        raise WrongUsage((f"--time-column {time}: write one of {names}",))
+    rate = granularity(sample.size, chosen.span * sample.stretch)
+    if chosen.is_day and rate == "hour":
+        rate = "day"
+    # Who names the time wants partitions.
+    period = every or ("month" if time and rate == "none" else rate)
+    spec = _partitioned(spec, chosen, period)
     checked = preview(sample, spec, arrival)
     notes = [f"{name} is left out: its name doesn't print" for name in checked.unknown]
-    if times[chosen] and every != "none":
-        notes.append(f"{times[chosen]:,} of {len(checked.rows):,} records have no {chosen}: partition of nulls")
+    if every is None and period == "none":
+        notes.append(f"Not partitioned: a month brings less than {_FULL >> 20} MB of JSON (--every says otherwise)")
+    elif chosen.missing and period != "none":
+        notes.append(f"{chosen.missing:,} of {len(checked.rows):,} records have no {chosen.name}: partition of nulls")
     if checked.bad:
         options = {**spec.options, "sink.on-bad-record": "dead-letter"}
         spec = replace(spec, properties=tuple(sorted(options.items())))
@@ -77,40 +107,46 @@ def propose(
     return Proposal(spec, "".join(f"-- {line}\n" for line in lines) + f"{render(spec)}\n", checked, tuple(notes))
 
 
-def _times(sample: Sample, spec: TableSpec, arrival: datetime) -> dict[str, int]:
-    """What can decide the partition, the likeliest first, and how many records lack it.
-
-    Columns that most records have, RECORD, ARRIVAL, other columns.
-    """
+def _times(sample: Sample, spec: TableSpec, arrival: datetime) -> list[_Time]:
+    """What can decide the partition, the likeliest first: columns that most records have, RECORD, ARRIVAL, others."""
     rows = preview(sample, spec, arrival).rows
-    kinds = {column.name: column.type for column in spec.columns}
-    missing = {name: rows.column(name).null_count for name in kinds}
-
-    times = {Primitive.TIMESTAMP, Primitive.DATE}
-    columns = [name for name, kind in kinds.items() if kind in times and missing[name] < len(rows)]
+    columns = []
+    for column in spec.columns:
+        values = rows.column(column.name)
+        if column.type in {Primitive.TIMESTAMP, Primitive.DATE} and values.null_count < len(values):
+            is_day = column.type is Primitive.DATE
+            columns.append(_Time(column.name, _span(values.to_pylist()), values.null_count, is_day))
     # Sorting is stable: of two alike the first column is the likelier.
-    day = Primitive.DATE
-    columns.sort(key=lambda name: (20 * missing[name] > len(rows), not _LIKELIEST.search(name), kinds[name] is day))
+    columns.sort(key=lambda time: (20 * time.missing > len(rows), not _LIKELIEST.search(time.name), time.is_day))
+    usual = [time for time in columns if 2 * time.missing <= len(rows)]
     # A column that is called as Kafka's time hides it.
-    others = [RECORD] if sample.shape.timestamp and RECORD not in kinds else []
-    usual = [name for name in columns if 2 * missing[name] <= len(rows)]
-    return {name: missing.get(name, 0) for name in (*usual, *others, ARRIVAL, *columns)}
+    if sample.shape.timestamp and RECORD not in {column.name for column in spec.columns}:
+        usual.append(_Time(RECORD, _span(sample.batch.column(RECORD).to_pylist())))
+    return [*usual, _Time(ARRIVAL), *(time for time in columns if time not in usual)]
 
 
-def _partitioned(spec: TableSpec, time: str, every: str) -> TableSpec:
+def _span(values: list[Any]) -> timedelta:
+    """Of dates, datetimes and None. The first and last twentieth don't count: some times lie far from all others."""
+    times = sorted(value for value in values if value is not None)
+    cut = len(times) // 20
+    span: timedelta = times[-1 - cut] - times[cut]
+    return span
+
+
+def _partitioned(spec: TableSpec, time: _Time, every: str) -> TableSpec:
     if every == "none":
         return spec
     names = {column.name for column in spec.columns}
     name = next(name for name in chain(["dt", "event_dt"], map("dt_{}".format, count(2))) if name not in names)
-    what = "the Kafka record's timestamp" if time == RECORD and RECORD not in names else time
+    what = "the Kafka record's timestamp" if time.name == RECORD and RECORD not in names else time.name
     properties = {
         **spec.options,
         "sink.bucket.assigner": "date-time",
         "sink.bucket.time-pattern": _PATTERNS[every],
         "sink.bucket.time-zone": "UTC",
     }
-    if time != ARRIVAL or ARRIVAL in names:
-        properties["sink.bucket.time-column"] = time
+    if time.name != ARRIVAL or ARRIVAL in names:
+        properties["sink.bucket.time-column"] = time.name
     partition = Column(name, Primitive.STRING, f"{every} of {what} in UTC, {_PATTERNS[every]}")
     return replace(spec, partition_columns=(partition,), properties=tuple(sorted(properties.items())))
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/\s]+)/(?P<topic>[A-Za-z0-9._-]+)/?")
 _MOST_FILES = 100
+_INFLATES = 5
+"""How much longer JSON is than the same compressed."""
 _BOM = b"\xef\xbb\xbf"
 _ESCAPED = re.compile(r"""[\x00-\x20"#%<>?\[\\\]^`{|}\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]""")
 """What Java escapes in a path."""
@@ -60,11 +62,17 @@ Place = dict[str, "str | int"]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records of a source, in the columns in which Spark reads them (`shape`), and where each came from."""
+    """Records of a source, in the columns in which Spark reads them (`shape`), and where each came from.
+
+    `size` estimates how many bytes of JSON the whole source holds, `stretch` how many times longer its
+    times last than the sample's.
+    """
 
     batch: pa.RecordBatch
     shape: InputShape
     places: tuple[Place, ...]
+    size: int
+    stretch: float = 1.0
 
     def records(self) -> list[bytes | None]:
         """The raw records; None is a tombstone."""
@@ -129,8 +137,12 @@ class FilesSource:
             LINE: pa.array([number for _, number, _ in taken], pa.int64()),
         }
         places = tuple[Place, ...]({"file": path, "line": number} for path, number, _ in taken)
+        inflates = {name: _INFLATES if PurePosixPath(name).suffix in _UNPACK else 1 for name in names}
+        size = sum(length * inflates[name] for name, length in self.lengths.items())
+        read = sum(len(line) + 1 for *_, line in taken)
+        stretch = max(1.0, size / read) if read and len(names) == 1 else 1.0
         shape = InputShape(value="value", path=PATH, line=LINE)
-        return Sample(pa.RecordBatch.from_pydict(columns), shape, places)
+        return Sample(pa.RecordBatch.from_pydict(columns), shape, places, size, stretch)
 
 
 def source_of(text: str, site: Site) -> FilesSource | TopicSource:
@@ -200,4 +212,6 @@ def sample_topic(spark: SparkSession, servers: str, topic: str, most: int) -> Sa
     rows.sort(key=lambda row: (row.partition, row.offset))
     columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in _COLUMNS.items()}
     places = tuple[Place, ...]({"topic": topic, "partition": row.partition, "offset": row.offset} for row in rows)
-    return Sample(pa.RecordBatch.from_pydict(columns), _SHAPE, places)
+    mean = sum(len(row.value or b"") for row in rows) / max(1, len(rows))
+    size = round(mean * sum(end - first for first, end in ranges.values()))
+    return Sample(pa.RecordBatch.from_pydict(columns), _SHAPE, places, size)

@@ -1,11 +1,11 @@
-"""The tables that samples give: golden DDL, partitions by the likeliest time, and whatever JSON comes."""
+"""The tables that samples give: golden DDL, partitions by size and span, and whatever JSON comes."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
 import json
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
 from hivesink.sample.infer import infer
 from hivesink.sample.preview import objects, preview
-from hivesink.sample.proposal import ARRIVAL, RECORD, Proposal, propose
+from hivesink.sample.proposal import ARRIVAL, RECORD, Proposal, granularity, propose
 from hivesink.sample.source import FilesSource, Place, Sample, TopicSource, source_of
 from hivesink.sink.task.messages import InputShape
 
@@ -30,18 +30,21 @@ NAME = TableName("demo", "events")
 AT = "2024-01-02T03:04:05Z"
 TABLES = Path(__file__).with_name("tables.txt").read_text(encoding="utf-8")
 CASES = dict(block.split("\n", 1) for block in TABLES.removeprefix("=== ").split("\n=== "))
+GB = 1 << 30
+YEAR = timedelta(days=365)
 
 
-def _of_lines(lines: list[bytes]) -> Sample:
+def _of_lines(lines: list[bytes], size: int = 0) -> Sample:
     places = tuple[Place, ...]({"file": "f", "line": number} for number in range(1, len(lines) + 1))
     batch = pa.RecordBatch.from_pydict({"value": pa.array(lines, pa.binary())})
-    return Sample(batch, InputShape(value="value"), places)
+    return Sample(batch, InputShape(value="value"), places, size)
 
 
-def _proposed(*records: dict[str, object], time: str | None = None) -> Proposal:
-    return propose(
-        _of_lines([json.dumps(record).encode() for record in records]), NAME, "f", NOW, time=time, every="day"
-    )
+def _proposed(
+    *records: dict[str, object], time: str | None = None, every: str | None = None, size: int = 0
+) -> Proposal:
+    sample = _of_lines([json.dumps(record).encode() for record in records], size)
+    return propose(sample, NAME, "f", NOW, time=time, every=every)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -53,6 +56,27 @@ def test_golden(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("size", "span", "expected"),
+    [
+        (13_492 * 300, 13 * YEAR, "none"),
+        (GB, 13 * YEAR, "none"),
+        (50 * GB, 13 * YEAR, "month"),
+        (500 << 20, timedelta(days=30), "month"),
+        (10 * GB, timedelta(days=30), "day"),
+        (5 * GB, timedelta(days=1), "day"),
+        (10 * GB, timedelta(days=1), "hour"),
+        (1000 * GB, timedelta(hours=1), "hour"),
+        # Less than an hour says nothing about a rate: it counts as an hour.
+        (1000, timedelta(0), "none"),
+        (100 << 20, timedelta(seconds=1), "day"),
+        (300 << 20, timedelta(minutes=1), "hour"),
+    ],
+)
+def test_a_partition_holds_megabytes(size: int, span: timedelta, expected: str) -> None:
+    assert granularity(size, span) == expected
+
+
+@pytest.mark.parametrize(
     ("record", "time"),
     [
         ({"id": 1, "created_at": AT, "ts": AT}, "ts"),
@@ -61,10 +85,11 @@ def test_golden(name: str) -> None:
         ({"runtime": 17, "day": "2024-01-02"}, "day"),
         ({"id": 1704150000000}, ARRIVAL),
         ({"at": "2024-03-05T06:07:08.123456789Z"}, "at"),
+        ({"at": "05/Mar/2024:06:07:08 +0000"}, "at"),
     ],
 )
 def test_the_likeliest_time_decides(record: dict[str, object], time: str) -> None:
-    made = _proposed(record)
+    made = _proposed(record, every="day")
     assert made.spec.options.get("sink.bucket.time-column", ARRIVAL) == time
     assert made.checked.partitions[0] in {"dt=2024-01-02", "dt=2024-03-05", "dt=2026-11-23"}
 
@@ -72,17 +97,24 @@ def test_the_likeliest_time_decides(record: dict[str, object], time: str) -> Non
 def test_a_time_that_few_records_have_is_less_likely() -> None:
     records: list[dict[str, object]] = [{"ts": AT}, {"at": AT}, {"at": AT}]
     records += [{"ts": AT, "at": AT}] * 20
-    assert _proposed(*records).spec.options["sink.bucket.time-column"] == "at"
+    assert _proposed(*records, every="day").spec.options["sink.bucket.time-column"] == "at"
     named = _proposed(*records, time="TS")
+    assert named.spec.options["sink.bucket.time-pattern"] == "yyyy-MM"
     assert "2 of 23 records have no ts: partition of nulls" in named.notes
 
 
 def test_a_time_that_most_records_lack_decides_nothing() -> None:
-    assert "sink.bucket.time-column" not in _proposed({"ts": AT}, {"a": 1}, {"a": 2}).spec.options
+    assert "sink.bucket.time-column" not in _proposed({"ts": AT}, {"a": 1}, {"a": 2}, every="day").spec.options
 
 
-def test_fields_keep_their_names() -> None:
-    made = _proposed({"day": "2024-01-02", "dt": 1})
+def test_a_few_times_far_away_change_no_rate() -> None:
+    records: list[dict[str, object]] = [{"ts": f"2024-01-02T03:{minute:02}:00Z"} for minute in range(40)]
+    far: list[dict[str, object]] = [{"ts": "9999-12-31T00:00:00Z"}, {"ts": "1970-01-01T00:00:00Z"}]
+    assert _proposed(*records, *far, size=GB).spec.options["sink.bucket.time-pattern"] == "yyyy-MM-dd--HH"
+
+
+def test_days_are_no_hours_and_fields_keep_their_names() -> None:
+    made = _proposed({"day": "2024-01-02", "dt": 1}, size=1000 * GB)
     (partition,) = made.spec.partition_columns
     assert (partition.name, partition.comment) == ("event_dt", "day of day in UTC, yyyy-MM-dd")
 
@@ -90,13 +122,13 @@ def test_fields_keep_their_names() -> None:
 def test_the_records_own_time_of_kafka() -> None:
     batch = pa.RecordBatch.from_pydict({"value": pa.array([b'{"a": 1}', None]), "timestamp": pa.array([NOW, NOW])})
     places: tuple[Place, ...] = tuple({"topic": "t", "partition": 0, "offset": offset} for offset in (7, 8))
-    sample = Sample(batch, InputShape(value="value", timestamp="timestamp"), places)
-    made = propose(sample, NAME, "kafka://h/t", NOW, time=None, every="hour")
+    sample = Sample(batch, InputShape(value="value", timestamp="timestamp"), places, GB)
+    made = propose(sample, NAME, "kafka://h/t", NOW, time=None, every=None)
     assert made.spec.partition_columns[0].comment == "hour of the Kafka record's timestamp in UTC, yyyy-MM-dd--HH"
     assert (made.checked.partitions, made.checked.skipped) == (("dt=2026-11-23--00",), 1)
     assert made.spec.options["sink.bucket.time-column"] == RECORD
     # A column of that name hides it, also where it holds no time.
-    hidden = Sample(batch.set_column(0, "value", pa.array([b'{"timestamp": "soon"}', None])), sample.shape, places)
+    hidden = Sample(batch.set_column(0, "value", pa.array([b'{"timestamp": "soon"}', None])), sample.shape, places, GB)
     assert "sink.bucket.time-column" not in propose(hidden, NAME, "t", NOW, time=None, every="day").spec.options
 
 
@@ -109,7 +141,7 @@ def test_the_records_own_time_of_kafka() -> None:
 )
 def test_what_holds_no_records_gives_no_table(lines: list[bytes], problem: str) -> None:
     with pytest.raises(InvalidOption, match=problem.replace("[", "\\[")):
-        propose(_of_lines(lines), NAME, "f", NOW, time=None, every="day")
+        propose(_of_lines(lines), NAME, "f", NOW, time=None, every=None)
 
 
 _texts = st.text(max_size=8) | st.sampled_from(
@@ -174,6 +206,21 @@ def test_of_many_files_some_of_each_part_are_opened(tmp_path: Path) -> None:
         (tmp_path / f"{number:03}").write_text("{}\n{}\n")
     names = [place.split()[0] for place in _places(_sample(tmp_path))]
     assert (len(names), names[-1]) == (168, "249")
+
+
+@pytest.mark.parametrize(
+    ("files", "size", "stretch"),
+    [
+        ({"a": b"12345678\n" * 100}, 900, 10),
+        ({"a": b"12345678\n" * 10}, 90, 1),
+        ({"a": b"1\n", "b.gz": gzip.compress(b"2\n")}, 2 + 5 * len(gzip.compress(b"2\n")), 1),
+    ],
+)
+def test_the_size_of_the_whole_input(tmp_path: Path, files: dict[str, bytes], size: int, stretch: float) -> None:
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    sample = _sample(tmp_path, 10)
+    assert (sample.size, sample.stretch) == (size, stretch)
 
 
 def test_a_folder_of_folders_is_read_to_its_depths_and_a_file_alone(tmp_path: Path) -> None:
