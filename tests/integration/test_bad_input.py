@@ -63,8 +63,6 @@ def test_arguments_of_a_sink(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> N
     table: Any = None
     with pytest.raises(errors.InvalidOption):
         HiveSink.for_table(stage.spark, table, writer="stage", metastore=stage.uri)
-    with pytest.raises(errors.InvalidOption, match="nowhere"):
-        sources.lines(stage.spark, f"{stage.folder}/nowhere")
 
 
 def test_arguments_of_a_start(stage: Stage) -> None:
