@@ -71,7 +71,7 @@ def _blocks(picture: Picture) -> Iterator[Line | Grid]:
 def _partition_row(partition: PartitionPicture, most: int) -> dict[str, object]:
     marks = []
     if not partition.registered:
-        marks.append("not registered yet")
+        marks.append("not registered")
     elif partition.files == 0:
         marks.append("no files")
     if partition.waiting_rows:

@@ -144,13 +144,11 @@ class UnknownTable(HiveSinkError, code="HS080"):
     def __init__(self, table: str, metastore: str, *, gone: bool = False) -> None:
         self.table = table
         owner = table.removesuffix("__rejected")
-        fix = "create it with `hivesink ddl apply PATH`"
+        fix = "if it was renamed, give its new name; else create it with `hivesink ddl apply PATH`"
         if table.startswith("default.") and not gone:
-            fix = f"if it is in another database, write database.table; else {fix}"
+            fix = f"if it is in another database, write database.table; {fix}"
         if owner != table:
             fix = f"if dead letters wait for it, the job's next start or `hivesink recover {owner}` creates it again"
-        elif gone:
-            fix = f"if it has another name now, start the job with that; if it was dropped, {fix}"
         state = "is no longer" if gone else "is not"
         super().__init__(f"table {table} {state} in the metastore at {metastore}; {fix}")
 

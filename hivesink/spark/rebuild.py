@@ -34,7 +34,7 @@ def batch_to_rebuild(logs: Mapping[str, LastBatch]) -> LastBatch:
     """
     ends = sorted(logs.items(), key=lambda item: item[1].ref.batch)
     (low, first), (high, last) = ends[0], ends[-1]
-    offsets = (*last.ref.start, *last.ref.end)
+    reads_files = any(isinstance(offset, FilesOffset) for offset in (*last.ref.start, *last.ref.end))
     reason = None
     if last.ref.batch > first.ref.batch + 1:
         reason = f"it ends at batch {last.ref.batch} of the query, and {low} at batch {first.ref.batch}"
@@ -47,12 +47,14 @@ def batch_to_rebuild(logs: Mapping[str, LastBatch]) -> LastBatch:
         reason = f"{low} holds other offsets of the same query"
     elif last.ref.keeps_state:
         reason = "the query keeps state (dropDuplicates, a window, a join), which was only there"
-    elif any(isinstance(offset, FilesOffset) for offset in offsets):
+    elif reads_files:
         reason = "of a file source, the log holds no more than a digest of the files that were read"
     elif not last.ref.head:
         reason = "its last batch wasn't run by a Spark query"
     if reason:
-        way = f"restore it from a backup, or start with a new checkpoint and {appending(last.epoch)}"
+        # Such a source reads all its files again.
+        before = "move away the files that were read, then " if reads_files else ""
+        way = f"restore it from a backup, or {before}start with a new checkpoint and {appending(last.epoch)}"
         msg = f"the checkpoint of {high}"
         raise Unsupported(msg, f"the log can't rebuild it: {reason}", way)
     return last

@@ -414,7 +414,7 @@ def test_a_table_that_vanishes_stops_the_job_which_goes_on_once_it_is_back(
 
     with monkeypatch.context() as patch:
         patch.setattr(site.metastore, "lookup", lookup)
-        with pytest.raises(UnknownTable, match=r"no longer in the metastore at memory; .*start the job with that"):
+        with pytest.raises(UnknownTable, match=r"no longer in the metastore at memory; .*give its new name"):
             job.run()
         with pytest.raises(UnknownTable):
             site.job().run()
