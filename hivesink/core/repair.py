@@ -68,7 +68,9 @@ def take_back(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | 
     live = {part.name: part for _, part in history.live_parts}
     for replay in replays:
         names = {part.name for part in replay.created}
-        if names & missing and not names & begun:
+        # A user may have dropped the letters since: then only the replay has their records.
+        are_left = all(snapshot.files.get(part.target) == part.length for part in replay.replaces)
+        if are_left and names & missing and not names & begun:
             parts = [live[name] for name in sorted(names & live.keys())]
             return replace(_removing(history, stamp, REQUEUE, parts), replaces=replay.replaces)
     return None

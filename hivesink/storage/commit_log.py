@@ -168,6 +168,7 @@ class FileCommitLog:
         names = [entry.name for entry in self._files.list(self._manifests)]
         view = log_layout.parse_view(names)
         if floor.epoch >= view.head:
+            self._require_manifests()
             message = f"epoch {floor.epoch} can't be the floor of {self.location}: its head is {view.head}"
             raise ValueError(message)
         # First: what the floor covers is no longer in manifests.
@@ -176,6 +177,7 @@ class FileCommitLog:
         if floor.epoch > view.floor:
             path = join(self._manifests, log_layout.floor_name(floor.epoch))
             put_once(self._files, path, manifest_json.encode_floor(floor))
+            self._require_manifests(path, self._ledger.path(floor.epoch))
         for name in names:
             if log_layout.is_dead(name, lowest, view.head):
                 delete(self._files, join(self._manifests, name))
@@ -190,6 +192,13 @@ class FileCommitLog:
         """Raise LogMissing for a task's new file at `path` where nothing else is left of the log."""
         if self._files.length(self._uid) is None and not self._files.list(self._manifests):
             self._refuse_anew(path)
+
+    def _require_manifests(self, *anew: str) -> None:
+        """Raise LogMissing after a reset beside this run, whose files `anew` have made the log's folder again."""
+        if self._files.length(self._uid) is None and not self.view().manifests:
+            for path in anew:
+                drop(self._files, path)
+            raise errors.LogMissing.gone(self.location)
 
     def _refuse_anew(self, path: str) -> NoReturn:
         """Take back a file that has made the log's folder anew, after a reset beside this run. Raises LogMissing."""

@@ -175,9 +175,9 @@ class Ledger:
                     break
                 merged = list(newest([*before, *merged]).values())
                 taken.append(epoch)
-            put_once(self.files, self._path(floor), manifest_json.encode_records(merged))
+            put_once(self.files, self.path(floor), manifest_json.encode_records(merged))
             for epoch in taken:
-                delete(self.files, self._path(epoch))
+                delete(self.files, self.path(epoch))
 
         retry_unknown("merge the partition commits of", self.folder, merge)
 
@@ -187,8 +187,8 @@ class Ledger:
 
     def _records(self, epoch: Epoch) -> Sequence[Recorded]:
         """Raises FileNotFoundError if another has merged it since the listing."""
-        path = self._path(epoch)
+        path = self.path(epoch)
         return manifest_json.decode_records(read_listed(self.files, path), path)
 
-    def _path(self, epoch: Epoch) -> str:
+    def path(self, epoch: Epoch) -> str:
         return join(self.folder, epoch_name(epoch))

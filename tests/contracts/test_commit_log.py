@@ -14,6 +14,8 @@ from hivesink.core.lifecycle import Mark
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Floor, Rows
 from hivesink.core.manifest_json import encode
+from hivesink.core.offsets import KafkaOffset
+from hivesink.core.records import Commit, Recorded
 from hivesink.core.table import TableName
 from hivesink.errors import (
     EpochTaken,
@@ -27,7 +29,7 @@ from hivesink.errors import (
 from hivesink.logs import commit_log
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.local import LocalFileSystem
-from tests.contracts.manifests import full, small
+from tests.contracts.manifests import AT, full, small
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
 
@@ -399,3 +401,28 @@ def test_a_fault_at_every_step_and_then_a_second_run(tmp_path: Path, mode: Mode)
         assert view.marks == {3: frozenset({Mark.PUBLISHED})}
         assert log.uid(None) == "0a1b2c3d"
         assert temporaries(fs, log) == []
+
+
+@pytest.mark.parametrize("moment", ["before it", "after its first listing", "after its second listing"])
+def test_a_reset_beside_a_trim_leaves_nothing_of_it(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = MemoryFileSystem()
+    log = FileCommitLog(fs, "/w/log")
+    log.uid("0a1b2c3d")
+    for epoch in range(1, 4):
+        log.create(small(epoch))
+    lists, resets = fs.list, iter([False, True] if "second" in moment else [moment != "before it"])
+
+    def list_and_reset(path: str) -> Sequence[Entry]:
+        entries = lists(path)
+        if next(resets, False):
+            fs.rename_folder("/w/log", "/w/log.reset")
+        return entries
+
+    if moment == "before it":
+        fs.rename_folder("/w/log", "/w/log.reset")
+    monkeypatch.setattr(fs, "list", list_and_reset)
+    commit = Commit("demo.flights", "dt=1", 1, 10, 1)
+    records = [Recorded(commit, Epoch(1), AT, AT, (KafkaOffset.of({"t": {"0": 10}}),))]
+    with pytest.raises(LogMissing):
+        log.trim(Floor(Epoch(2), Rows()), records)
+    assert (fs.list("/w/log/manifests"), fs.list("/w/log/commits")) == ([], [])
