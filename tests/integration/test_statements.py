@@ -269,7 +269,7 @@ def test_a_job_goes_on_under_its_tables_new_name(ready: Stage, capsys: pytest.Ca
     query.processAllAvailable()
     new = replace(stage, table=f"{stage.table}_renamed")
     stage.query(f"ALTER TABLE {stage.table} RENAME TO {new.table}")
-    with pytest.raises(errors.UnknownTable, match="start the job with that"):
+    with pytest.raises(errors.UnknownTable, match="give its new name"):
         query.stop()
     with pytest.raises(errors.UnknownTable):
         stage.sink()
