@@ -16,7 +16,7 @@ from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import FORGET, REQUEUE
 from hivesink.core.records import commit_after
 from hivesink.core.rolling import open_rows
-from hivesink.core.snapshot import missing_parts
+from hivesink.core.snapshot import homes_of, missing_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -69,7 +69,8 @@ def take_back(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | 
     for replay in replays:
         names = {part.name for part in replay.created}
         # A user may have dropped the letters since: then only the replay has their records.
-        are_left = all(snapshot.files.get(part.target) == part.length for part in replay.replaces)
+        letters = ((part.length, homes_of(part, snapshot.partitions)) for part in replay.replaces)
+        are_left = all(length in map(snapshot.files.get, paths) for length, paths in letters)
         if are_left and names & missing and not names & begun:
             parts = [live[name] for name in sorted(names & live.keys())]
             return replace(_removing(history, stamp, REQUEUE, parts), replaces=replay.replaces)

@@ -121,7 +121,8 @@ class PartLocator:
 
 def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], *, far: bool = False) -> set[str]:
     """The paths whose lengths `plan` needs; with `far` also those from before parts were moved."""
-    paths = {part.target for part in (*unproven(history, live), *history.replaced)}
+    paths = {part.target for part in unproven(history, live)}
+    paths |= {path for part in history.replaced for path in homes_of(part, live)}
     for epoch, part in history.live_parts:
         home = live.get(part.key)
         if not epoch.is_published:
@@ -132,6 +133,12 @@ def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], 
             # A user has dropped the partition, with or without its files, or has moved it.
             paths.add(part.target)
     return paths
+
+
+def homes_of(part: PartEntry, live: Mapping[PartitionKey, LivePartition]) -> tuple[str, ...]:
+    """Where a published part may be: at its target, and where its partition lives now."""
+    home = live.get(part.key)
+    return (part.target, f"{home.location}/{part.name}") if home else (part.target,)
 
 
 def newest(touched: Iterable[StagingIntent]) -> Epoch:
