@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import threading
 from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -234,14 +235,15 @@ def hiveserver2_of(version: str, request: pytest.FixtureRequest) -> tuple[str, i
     return str(host), int(port)
 
 
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """What goes over the wire from now on, by the name of the call."""
+def counted(monkeypatch: pytest.MonkeyPatch, thread: int | None = None) -> Counter[str]:
+    """What goes over the wire from now on, by the name of the call; of one thread, if it is given."""
     calls: Counter[str] = Counter()
     for name in [name for name in dir(ThriftHiveMetastore.Client) if name.startswith("send_")]:
         send = getattr(ThriftHiveMetastore.Client, name)
 
         def counting(client: Any, *arguments: Any, send: Any = send, name: str = name) -> None:
-            calls[name.removeprefix("send_")] += 1
+            if thread in {None, threading.get_ident()}:
+                calls[name.removeprefix("send_")] += 1
             send(client, *arguments)
 
         monkeypatch.setattr(ThriftHiveMetastore.Client, name, counting)

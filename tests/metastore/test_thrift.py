@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def live(over: OverThrift, tmp_path: Path) -> LiveTable:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    return counted(monkeypatch)
+    return counted(monkeypatch, threading.get_ident())
 
 
 def test_many_partitions_are_a_few_calls(over: OverThrift, live: LiveTable, calls: Counter[str]) -> None:
