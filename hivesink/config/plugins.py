@@ -57,10 +57,10 @@ def modules_for_tasks(config: SinkConfig) -> dict[str, bytes]:
     named = {text.partition(":")[0] for option in _MADE_IN_TASKS if ":" in (text := str(config[option]))}
     if not named:
         return {}
-    found = {name: place for name in list(sys.modules) if (place := _place(name))}
-    roots = {found[name][0] for name in named & found.keys() if str(found[name][0]) in _folders()}
+    places = {name: place for name in list(sys.modules) if (place := _place(name))}
+    roots = {places[name][0] for name in named & places.keys() if str(places[name][0]) in _folders()}
     entries: dict[str, bytes] = {}
-    for root, source in found.values():
+    for root, source in places.values():
         if root in roots:
             path = source.relative_to(str(root))
             entries[path.as_posix()] = source.read_bytes()

@@ -186,10 +186,10 @@ class HiveServer2Metastore:
         shows = [f"SHOW PARTITIONS {spec.name.quoted}"]
         if partitions is not None and len(partitions) <= ASK_ONE_BY_ONE:
             shows = [f"{shows[0]} {self._clause(spec, partition)}" for partition in partitions]
-        found = {str(row[0]) for show in shows for row in self._read(show)}
+        listed = {str(row[0]) for show in shows for row in self._read(show)}
         if partitions is None:
-            return list(found)
-        return [each for each in partitions if common.name_of(spec, values_of(spec, each)) in found]
+            return list(listed)
+        return [each for each in partitions if common.name_of(spec, values_of(spec, each)) in listed]
 
     def _describe(self, name: TableName) -> Description:
         # The error for an unknown table differs between the servers; the list of tables doesn't.

@@ -199,7 +199,7 @@ class ThriftMetastore(ThriftTables):
                 self.alter(table.spec.name, action, partial(_write, estimate))
             return
         wanted = {values_of(table.spec, estimate.partition): estimate for estimate in estimates}
-        self._alter(table, action, list(wanted), lambda values, found: _write(wanted[values], found.parameters))
+        self._alter(table, action, list(wanted), lambda values, partition: _write(wanted[values], partition.parameters))
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
         name = table.spec.name

@@ -57,9 +57,9 @@ def endpoints(uris: str) -> tuple[tuple[str, int], ...]:
     """Hosts and ports of `thrift://host:port[,thrift://host2:port2]`. Raises InvalidOption."""
     with suppress(ValueError):
         parts = [urlsplit(uri.strip()) for uri in uris.split(",") if uri.strip()]
-        found = [(part.hostname, part.port or DEFAULT_PORT) for part in parts if part.scheme == "thrift"]
-        if found and len(found) == len(parts) and all(host for host, _ in found):
-            return tuple((str(host), port) for host, port in found)
+        addresses = [(part.hostname, part.port or DEFAULT_PORT) for part in parts if part.scheme == "thrift"]
+        if addresses and len(addresses) == len(parts) and all(host for host, _ in addresses):
+            return tuple((str(host), port) for host, port in addresses)
     # Don't repeat the text: it may hold a password.
     problem = (
         "the metastore's address (--metastore, HIVESINK_METASTORE, or hive.metastore.uris of hive-site.xml): write "

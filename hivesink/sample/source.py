@@ -130,7 +130,7 @@ class FilesSource:
                 raise InvalidOption((f"{path} can't be read: {error}",)) from error
         taken.sort(key=lambda line: line[0])
         # Paths are as Spark's `_metadata.file_path` has them: `file:/in/a%20b.json`.
-        addresses = [with_scheme(_ESCAPED.sub(lambda found: quote(found[0]), path)) for path, *_ in taken]
+        addresses = [with_scheme(_ESCAPED.sub(lambda match: quote(match[0]), path)) for path, *_ in taken]
         columns = {
             "value": pa.array([line for *_, line in taken], pa.binary()),
             PATH: pa.array(addresses, pa.string()),

@@ -74,10 +74,10 @@ class Checkpoint:
     def parsed(self, name: str, line: str) -> dict[str, Any]:
         """A line of the file, which holds a JSON object."""
         try:
-            found: dict[str, Any] = {**json.loads(line)}
+            fields: dict[str, Any] = {**json.loads(line)}
         except (ValueError, TypeError) as error:
             raise self.unreadable(name, f"its line {line[:20]!r}…: {error}") from error
-        return found
+        return fields
 
     def unreadable(self, name: str, why: object) -> CheckpointUnreadable:
         return CheckpointUnreadable(self.location, name, str(why))

@@ -145,21 +145,21 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: Sequence
         described = _described(asked, topics)
         if missing := [topic for topic in topics if topic not in described]:
             raise TopicMissing(_text(client, missing))
-        return {topic: sorted(place.partition() for place in found.partitions()) for topic, found in described.items()}
+        return {topic: sorted(place.partition() for place in now.partitions()) for topic, now in described.items()}
 
 
 def _described(client: Any, names: Sequence[str]) -> dict[str, Any]:
     """What Kafka's AdminClient says of each topic that there is."""
     from py4j.protocol import Py4JJavaError
 
-    answers, found = client.describeTopics(names).topicNameValues(), dict[str, Any]()
+    answers, descriptions = client.describeTopics(names).topicNameValues(), dict[str, Any]()
     for name in names:
         try:
-            found[name] = answers.get(name).get()
+            descriptions[name] = answers.get(name).get()
         except Py4JJavaError as error:  # noqa: PERF203  each topic may be missing by itself
             if "UnknownTopicOrPartition" not in str(error.java_exception):
                 raise
-    return found
+    return descriptions
 
 
 def _ids_of(client: Any, names: Sequence[str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from hivesink.errors import (
     UnknownTable,
     Unsupported,
 )
-from tests.metastore.live import KINDS, LiveMetastore, declared, dt, new, world_of
+from tests.metastore.live import DT, KINDS, LiveMetastore, declared, dt, new, world_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from hivesink.ports import LiveTable
 
-DT = Column("dt", Primitive.STRING)
 ODD = [
     "it's",
     'a "quoted" one',

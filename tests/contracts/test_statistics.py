@@ -11,14 +11,13 @@ import pytest
 from hivesink.core.partition import Estimate
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import RegistrationFailed
-from tests.metastore.live import KINDS, LiveMetastore, declared, dt, new, world_of
+from tests.metastore.live import DT, KINDS, LiveMetastore, declared, dt, new, world_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hivesink.ports import LiveTable
 
-DT = Column("dt", Primitive.STRING)
 FLAG = "COLUMN_STATS_ACCURATE"
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _RUN = secrets.token_hex(3)
 _NUMBERS = itertools.count()
 DATABASE = "contracts"
+DT = Column("dt", Primitive.STRING)
 ACCURATE = '{"BASIC_STATS":"true","COLUMN_STATS":{"id":"true"}}'
 
 

@@ -9,20 +9,18 @@ import pytest
 from hive_metastore import ttypes
 
 from hivesink import hive
-from hivesink.core.table import Column, Primitive
 from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
 from hivesink.hiveql.apply import Plan, apply
 from hivesink.metastore.thrift import ThriftCatalog
 from hivesink.metastore.thrift_calls import thrift_table
 from hivesink.metastore.thrift_connection import Connection
-from tests.metastore.live import NOSASL, OverThrift, declared, dt, hiveserver2_of, metastore_of, new
+from tests.metastore.live import DT, NOSASL, OverThrift, declared, dt, hiveserver2_of, metastore_of, new
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
-DT = Column("dt", Primitive.STRING)
 ACID = ["HIVEFULLACIDREAD", "HIVEFULLACIDWRITE", "HIVEMANAGEDINSERTREAD", "HIVEMANAGEDINSERTWRITE"]
 
 

@@ -16,7 +16,7 @@ from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, 
 from hivesink.metastore import catalog, thrift_calls
 from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
-from tests.metastore.live import OverThrift, counted, declared, dt, metastore_of, new
+from tests.metastore.live import DT, OverThrift, counted, declared, dt, metastore_of, new
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -26,21 +26,12 @@ if TYPE_CHECKING:
     from hivesink.embedded.metastore import EmbeddedMetastore
     from hivesink.ports import LiveTable
 
-DT = Column("dt", Primitive.STRING)
-
 
 @pytest.fixture(params=["2.3", "4.0.1"])
 def over(request: pytest.FixtureRequest) -> Iterator[OverThrift]:
     server = OverThrift(metastore_of(request.param, request), kind=request.param)
     yield server
     server.close()
-
-
-@pytest.fixture
-def live(over: OverThrift, tmp_path: Path) -> LiveTable:
-    spec = declared(tmp_path, DT)
-    over.create(spec)
-    return over.connect().table(spec.name)
 
 
 @pytest.fixture

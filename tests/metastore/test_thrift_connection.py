@@ -20,7 +20,6 @@ from thrift.transport.TSocket import TServerSocket
 from thrift.transport.TTransport import TBufferedTransportFactory, TMemoryBuffer
 
 from hivesink.config.site import Site
-from hivesink.core.table import Column, Primitive
 from hivesink.errors import (
     InvalidOption,
     MetastoreNotUnderstood,
@@ -31,7 +30,7 @@ from hivesink.errors import (
 from hivesink.metastore import catalog, connect
 from hivesink.metastore.thrift_calls import newest
 from hivesink.metastore.thrift_connection import Connection, MetastoreLogin
-from tests.metastore.live import OverThrift, declared, dt, metastore_of, new
+from tests.metastore.live import DT, OverThrift, declared, dt, metastore_of, new
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
     from hivesink.embedded.metastore import EmbeddedMetastore
     from hivesink.ports import LiveTable, Metastore
-
-DT = Column("dt", Primitive.STRING)
 
 
 def free_port() -> int:
@@ -127,13 +124,6 @@ def over(metastore: EmbeddedMetastore) -> Iterator[OverThrift]:
     server = OverThrift(metastore.uri)
     yield server
     server.close()
-
-
-@pytest.fixture
-def live(over: OverThrift, tmp_path: Path) -> LiveTable:
-    spec = declared(tmp_path, DT)
-    over.create(spec)
-    return over.connect().table(spec.name)
 
 
 @pytest.fixture

@@ -221,9 +221,10 @@ class Committer:
 
     def _roll_due(self, runner: PlanRunner) -> None:
         self._writer.require_table()
-        at_rest, mark = self._open.at_rest(), self.clock.mark(runner.history.head)
-        rolled = self._roll(runner, self._open.due(self._fresh(runner), mark))
-        if rolled:
+        due = self._open.due(self._fresh(runner), self.clock.mark(runner.history.head))
+        # Before the roll: a rolled bucket has no age. Most epochs have nothing due.
+        at_rest = self._open.at_rest() if due else ()
+        if rolled := self._roll(runner, due):
             self._estimate(rolled, at_rest)
         self._blocked.require_none(self.context.tick())
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from hivesink.ports import CommitLog, FileStore, LiveTable, Metastore
     from hivesink.ports.rows import Measure
 
+logger = logging.getLogger("hivesink")
+
 
 @dataclass(frozen=True, slots=True)
 class CommitContext:
@@ -186,9 +188,6 @@ class CommitContext:
                 self.store.prune([folder])
 
 
-logger = logging.getLogger("hivesink")
-
-
 def announce(
     context: CommitContext, policy: Policy, kind: PolicyKind, partitions: Sequence[CommittedPartition]
 ) -> None:
@@ -235,6 +234,6 @@ def write_estimates(context: CommitContext, places: Iterable[PartitionKey], meas
     for table, partitions in by_table(key for key, home in live.items() if home.accurate).items():
         context.registrar.clear_accurate(context.table(table), partitions)
     counted = context.store.run_parallel(partial(estimate, home) for home in live.values())
-    estimates = {key: found for key, found in zip(live, counted, strict=True) if found}
+    estimates = {key: counts for key, counts in zip(live, counted, strict=True) if counts}
     for table, partitions in by_table(estimates).items():
         context.registrar.estimate(context.table(table), [estimates[table, name] for name in partitions])

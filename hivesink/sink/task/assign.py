@@ -115,11 +115,11 @@ def _own(made: BucketAssigner, setting: str, columns: int, rows: pa.Table, momen
     given: Any = made.assign(rows, moment)
     values = list(given) if isinstance(given, Iterable) else [given]
     kinds = pa.Array | pa.ChunkedArray
-    found = [f"{len(array)} values" if isinstance(array, kinds) else type(array).__name__ for array in values]
+    shapes = [f"{len(array)} values" if isinstance(array, kinds) else type(array).__name__ for array in values]
     # The start tries it with no rows.
-    if found != [f"{rows.num_rows} values"] * columns:
+    if shapes != [f"{rows.num_rows} values"] * columns:
         way = f"return a list of {columns} pyarrow arrays, with a value of each partition column for each of the "
-        told = ", ".join(found) or "nothing"
+        told = ", ".join(shapes) or "nothing"
         raise InvalidOption((f"{setting}: your own assign made {told}; {way}{rows.num_rows} rows",))
     return values
 
