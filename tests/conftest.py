@@ -21,6 +21,7 @@ from hivesink.spark.session import session
 from hivesink.spark.settings import LOCAL
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
+from jobs.cluster.s3 import S3Server
 from tests.embedded.thriftserver import EmbeddedThriftServer
 
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
@@ -59,10 +60,11 @@ SHARED = {
     "thrift server": re.compile(
         r"^tests/(cli/test_run_spark|spark/test_neighbours|metastore/test_hiveserver2)|[-\[]spark[-\]]"
     ),
+    "s3": re.compile(r"^tests/storage/test_s3|::test_on_s3_|[-\[]s3[-\]]"),
 }
 
 
-SERVERS = {"cluster", "kafka", "metastore", "spark", "thrift_server"}
+SERVERS = {"cluster", "kafka", "metastore", "s3", "spark", "thrift_server"}
 SLOWEST = (
     *("cluster", "tests/docs/test_recipes.py", "tests/integration/test_kills.py", "thrift server"),
     *("tests/jobs/", "tests/cluster/"),
@@ -160,3 +162,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The whole real cluster. A test that stops one of its servers starts it again."""
     with Cluster(tmp_path_factory.mktemp("cluster")) as servers:
         yield servers
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 server: `endpoint`, `properties` for a site, `environment` for boto3, `make_bucket`."""
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
