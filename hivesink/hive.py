@@ -56,9 +56,9 @@ class Login:
     kerberos_service_name: str | None = None
 
     @classmethod
-    def of(cls, site: Mapping[str, str], auth: Auth | None = None) -> Login:
-        """The login for the HiveServer2 that `hive-site.xml` describes, by its `auth` or another."""
-        kind = auth.value if auth else site.get("hive.server2.authentication", "NONE").strip().upper()
+    def of(cls, site: Mapping[str, str]) -> Login:
+        """The login for the HiveServer2 that `hive-site.xml` describes."""
+        kind = site.get("hive.server2.authentication", "NONE").strip().upper()
         service = site.get("hive.server2.authentication.kerberos.principal", "").partition("/")[0]
         return cls(kind, kerberos_service_name=(service or "hive") if kind == "KERBEROS" else None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import time
 from dataclasses import replace
@@ -42,8 +43,6 @@ def query(
     *,
     engine: Literal["duckdb", "spark", "hiveserver2"] | None = None,
     hiveserver2: str | None = None,
-    auth: Auth | None = None,
-    user: str | None = None,
     limit: int = 1000,
     metastore: Metastore = None,
 ) -> None:
@@ -55,20 +54,19 @@ def query(
     Example: hivesink query "SELECT count(*) FROM demo.flights"
 
     --engine duckdb|spark|hiveserver2: Who answers. Default: duckdb, and spark for what duckdb can't answer.
-    --hiveserver2 HOST:PORT: Ask this HiveServer2, also without --engine.
-    --auth AUTH: HiveServer2's authentication. Default: hive-site.xml's, or NONE.
-    --user NAME: The user name for HiveServer2. Default: this user.
+    --hiveserver2 HOST:PORT: Ask this HiveServer2, also without --engine; hive-site.xml has its authentication.
     --limit N: How many rows to fetch at most.
     """
     if engine is not None and (engine == "hiveserver2") != (hiveserver2 is not None):
         raise WrongUsage(("--engine hiveserver2 and --hiveserver2 HOST:PORT go together: add or leave out one",))
     by, site = engine or "duckdb", Site.load(os.environ)
     if hiveserver2 is not None:
-        login = Login.of(site.hive, auth)
+        login = Login.of(site.hive)
         if login.auth in {Auth.LDAP.value, Auth.CUSTOM.value}:
-            login = replace(login, password=os.environ.get("HIVESINK_HIVESERVER2_PASSWORD"))
+            password = os.environ.get("HIVESINK_HIVESERVER2_PASSWORD")
+            login = replace(login, username=getpass.getuser(), password=password)
         with given():
-            hive = connect(hiveserver2, replace(login, username=user))
+            hive = connect(hiveserver2, login)
         with hive:
             result = hive.query(sql, most=limit + 1)
         types = [known_type(column.type) for column in result.columns]

@@ -43,7 +43,6 @@ def run(
     arguments: Arguments = None,
     *,
     restart: bool = False,
-    max_restarts: int | None = None,
     writer: str | None = None,
     metastore: Metastore = None,
 ) -> None:
@@ -56,7 +55,6 @@ def run(
     Example: hivesink run jobs/flights.py --restart
 
     --restart: Start the job again after exit code 75 and a death by signal: after 1 s, 2 s … 60 s.
-    --max-restarts N: With --restart: how many at most. Default: no limit.
     --writer NAME: The writer's name, for a job that names none. Default: the file's, without .py.
     """
     if job.suffix != ".py":
@@ -74,7 +72,7 @@ def run(
     child = _Child([sys.executable, "-c", program, *flags, str(job), *(arguments or ())], environment, out)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, child.pass_on)
-    code, restarts = child.supervise(max_restarts if restart else 0)
+    code, restarts = child.supervise(restart=restart)
     if child.killed_by is not None and not child.stop_asked.is_set():
         text = f"signal {child.killed_by} ({signal.strsignal(child.killed_by)}) killed the job's process: somebody"
         text += " sent it, or the kernel for lack of memory" if child.killed_by == signal.SIGKILL else " sent it"
@@ -107,17 +105,17 @@ class _Child:
     """The signal that killed it last, so that it could report nothing itself."""
     _process: subprocess.Popen[bytes] | None = None
 
-    def supervise(self, most: int | None) -> tuple[int, int]:
+    def supervise(self, *, restart: bool) -> tuple[int, int]:
         """Run the job until it is done, needs a person or was asked to end. Returns its exit code, and the restarts.
 
-        Restarts it at most `most` times, after exit code 75 and after a death by signal; None means no limit.
+        `restart`: again after exit code 75 and after a death by signal.
         """
         failures = restarts = 0
         while True:
             began = time.monotonic()
             code = self._run()
             may_pass = code == ExitCode.RETRY or is_by_signal(code)
-            if self.stop_asked.is_set() or not may_pass or restarts == most:
+            if self.stop_asked.is_set() or not (restart and may_pass):
                 return code, restarts
             failures = 1 if time.monotonic() - began >= _LASTED else failures + 1
             delay = backoff(failures) * random.uniform(0.5, 1)  # noqa: S311  nobody gains by guessing it

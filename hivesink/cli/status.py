@@ -15,9 +15,9 @@ from hivesink.cli.command import Metastore, Table, command
 from hivesink.cli.output import Grid, Line, Output, cell_text, first, tell
 from hivesink.config.options import interval
 from hivesink.core.manifest_json import last_batch_fields
-from hivesink.errors import HiveSinkError, InvalidOption, MetastoreUnreachable, WrongUsage
-from hivesink.sink.inspect.verify import WriterStatus, log_status, writer_status
-from hivesink.tables.opened import OpenedTable, logs_without_metastore, open_table
+from hivesink.errors import HiveSinkError, InvalidOption, WrongUsage
+from hivesink.sink.inspect.verify import WriterStatus, writer_status
+from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import not_dead_letters
 from hivesink.tables.waiting import PartitionWait
 
@@ -28,44 +28,13 @@ Partition = Annotated[str, typer.Argument(help="One partition, such as dt=2024-0
 
 
 @command
-def status(out: Output, table: Table, *, log: str | None = None, metastore: Metastore = None) -> None:
+def status(out: Output, opened: OpenedTable) -> None:
     """Show a table's writers: last epoch, rows, files by state, partitions that are not registered yet.
 
-    Read-only: safe to run while a job is writing. While the metastore is away, shows what the logs say.
+    Read-only: safe to run while a job is writing.
 
     Example: hivesink status demo.flights
-
-    --log FOLDER: The root of the table's log, to read it while the metastore is away.
     """
-    try:
-        with open_table(table, metastore) as opened:
-            _show_status(out, opened)
-    except MetastoreUnreachable as error:
-        if log is None:
-            error.args = (f"{error} To read the logs alone, name their root: hivesink status {table} --log FOLDER",)
-        else:
-            _show_logs(out, table, log)
-        raise
-
-
-def _show_logs(out: Output, table: str, root: str) -> None:
-    about = f"the metastore doesn't answer: this is what the logs in {root} say"
-    blocks: list[Line | Grid] = [Line(f"{about}; files and partitions weren't looked at", "bold yellow")]
-    writers = []
-    for name, log in logs_without_metastore(root).items():
-        waiting = [
-            {"table": table, "partition": partition, "rows": bucket.rows, "newest": bucket.last}
-            for (table, partition), bucket in sorted(log.open_rows.buckets.items())
-        ]
-        data = _data(log_status(log, name, table))
-        writers.append({**data, "waiting_in": waiting})
-        blocks += [_grid(data), *first("rows that wait", waiting, "rows; --json has them all", "rows")]
-    if not writers:
-        blocks.append(Line(f"no writer has a log in {root}"))
-    out.show({"table": table, "log": root, "metastore_away": True, "writers": writers}, blocks)
-
-
-def _show_status(out: Output, opened: OpenedTable) -> None:
     writers = []
     blocks: list[Line | Grid] = [Line(f"{opened.name} at {opened.live.location}", "bold")]
     if not opened.writers:
@@ -118,8 +87,7 @@ def _data(status: WriterStatus) -> dict[str, Any]:
     """As JSON, with the last batch's offsets as in the manifest."""
     batch = status.last_batch and last_batch_fields(status.last_batch)
     kept = batch and {name: value for name, value in batch.items() if name not in {"appended", "head"}}
-    data = {**asdict(status), "last_batch": kept}
-    return {name: value for name, value in data.items() if name != "files" or value}
+    return {**asdict(status), "last_batch": kept}
 
 
 def _grid(data: Mapping[str, Any]) -> Grid:
@@ -158,6 +126,10 @@ def partitions(out: Output, opened: OpenedTable, *, writer: str | None = None) -
     out.show({"table": opened.name, "partitions": [state.data for state in states]}, blocks)
 
 
+_PAUSE = 2.0
+"""Seconds between two looks at a partition."""
+
+
 @command
 def wait(
     out: Output,
@@ -166,7 +138,6 @@ def wait(
     *,
     writer: str | None = None,
     timeout: str | None = None,
-    every: str = "2s",
     metastore: Metastore = None,
 ) -> None:
     """Wait until every writer of the table has committed a partition; say meanwhile what it waits for.
@@ -176,10 +147,9 @@ def wait(
     Example: hivesink wait demo.flights dt=2024-01-02--03 --timeout 2h
 
     --timeout TIME: Give up after this long, such as 2h. Default: never.
-    --every TIME: How often to look.
     """
     limit = None if timeout is None else time.monotonic() + _seconds(timeout, "--timeout")
-    pause, awaited = _seconds(every, "--every"), PartitionWait(table, partition, writer, metastore)
+    awaited = PartitionWait(table, partition, writer, metastore)
     while (look := awaited.look()).waits_for is not None:
         if limit is not None and time.monotonic() >= limit:
             line = Line(f"{look.partition}: timed out: {look.waits_for}", "red")
@@ -187,7 +157,7 @@ def wait(
             raise typer.Exit(ExitCode.RETRY)
         if look.is_news:
             tell(str(look))
-        time.sleep(pause if limit is None else max(0.0, min(pause, limit - time.monotonic())))
+        time.sleep(_PAUSE if limit is None else max(0.0, min(_PAUSE, limit - time.monotonic())))
     out.show(look.commits, [Line(str(look), "green")])
 
 

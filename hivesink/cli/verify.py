@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 
 @command
-def verify(
-    out: Output, opened: OpenedTable, *, writer: str | None = None, quick: bool = False, epochs: int = 20
-) -> None:
+def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick: bool = False) -> None:
     """Check every epoch: offsets are gapless, rows add up, files are there, readable, registered and not doubled.
 
     Begins at the floor, which holds the totals of older epochs. Read-only: safe to run while a job is writing.
@@ -37,7 +35,6 @@ def verify(
     Example: hivesink verify demo.flights
 
     --quick: Read neither footers nor segments: only see that they are there, with their lengths.
-    --epochs N: How many epochs to print; all are checked.
     """
     if gone := opened.folder_gone:
         raise gone
@@ -49,7 +46,7 @@ def verify(
     ]
     unknown, foreign = strangers(opened.owner, opened.live), not_dead_letters(opened)
     errors = sum(verdict.errors for verdict in verdicts) + sum(bool(stranger.finished) for stranger in unknown)
-    blocks = [block for verdict in verdicts for block in _blocks(verdict, epochs)]
+    blocks = [block for verdict in verdicts for block in _blocks(verdict)]
     for stranger in unknown:
         files = f"{count(len(stranger.finished), 'finished file')} and {count(len(stranger.staged), 'staged one')} of "
         files += f"uid {stranger.uid}, of which there is no log, such as {stranger.paths[0]}"
@@ -76,11 +73,11 @@ def verify(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _blocks(verdict: Verdict, last: int) -> Iterator[Line | Grid]:
+def _blocks(verdict: Verdict) -> Iterator[Line | Grid]:
     totals = asdict(verdict.totals)
     rows = [
         {**{name: value for name, value in asdict(epoch).items() if name != "rows"}, **asdict(epoch.rows)}
-        for epoch in verdict.epochs[max(0, len(verdict.epochs) - last) :]
+        for epoch in verdict.epochs[-MOST:]
     ]
     title = f"writer {verdict.writer}: epochs {verdict.floor + 1} to {verdict.head} (times in UTC)"
     yield Grid.of(title, rows, "epoch", "files", "present", "errors", *totals)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -46,20 +46,6 @@ class Progress:
         if self.behind_records:
             parts.append(f"behind {self.behind_records:,} records")
         return " · ".join(parts)
-
-    def _repr_html_(self) -> str:
-        """A table for notebooks, without what isn't known."""
-        rows = []
-        for figure in fields(self):
-            match getattr(self, figure.name):
-                case None:
-                    continue
-                case timedelta() as length:
-                    text = f"{length.total_seconds():.0f} s"
-                case number:
-                    text = f"{number:,.1f}" if isinstance(number, float) else f"{number:,}"
-            rows.append(f"<tr><th>{figure.name.replace('_', ' ')}</th><td>{text}</td></tr>")
-        return f"<table>{''.join(rows)}</table>"
 
 
 def count(number: int, noun: str) -> str:

@@ -21,7 +21,7 @@ from hivesink.decode.convert import refit
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NoMetastore, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
 from hivesink.hiveql.render import declared
-from hivesink.logs import file_store, log_root, table_root
+from hivesink.logs import file_store, table_root
 from hivesink.metastore.thrift_connection import endpoints
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
@@ -209,11 +209,6 @@ def table_spec(table: str, metastore: str | None) -> TableSpec:
     """The columns, partitions and settings of `table`. Raises what `open_table` raises; reads no log."""
     with _connected(table, metastore) as (live, _, _):
         return declared(live.spec)
-
-
-def logs_without_metastore(root: str) -> dict[str, LogFacts]:
-    """Each writer's log in the folder `root`. Raises InvalidOption, SiteInvalid, StoreUnavailable."""
-    return {writer: read_log(log) for writer, log in log_root(root, Site.load(os.environ)).logs().items()}
 
 
 @contextmanager

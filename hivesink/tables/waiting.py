@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from hivesink.core.table import Column
     from hivesink.tables.opened import OpenedTable
 
+_FIGURES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|(\d+ days?, )?\d+:\d\d:\d\d|[\d,]+ rows?")
+"""What changes in a reason with each batch and each look."""
 _EXAMPLE = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001  a wall clock
 
 
@@ -29,7 +32,7 @@ class Look:
     """What one look found: `states` has one for each writer, `waits_for` says in words what is missing.
 
     `waits_for` is None once each of them has committed the partition, or has no rows of it though it is over.
-    `is_news`: the look before found something else.
+    `is_news`: the look before found something else than other times, durations and numbers of rows.
     """
 
     partition: str
@@ -102,7 +105,8 @@ class PartitionWait:
             if not (self.tolerant and error.retryable):
                 raise
             states, reason = [], str(error)
-        is_news, self._told = reason != self._told, reason
+        about = _FIGURES.sub("", reason)
+        is_news, self._told = about != self._told, about
         return Look(name, tuple(states), reason or None, is_news)
 
     def _follow(self, opened: OpenedTable) -> None:

@@ -18,6 +18,7 @@ from hivesink.cli import main
 from hivesink.core.epoch import BatchId, BatchRef, Epoch
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
+from hivesink.jvm.java import write_sites
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.sink.commit.committed import Deadline
 from hivesink.sink.task.attempt import run_task
@@ -70,6 +71,12 @@ def hivesink(capsys: Capsys, *arguments: str | Path) -> Said:
     code = ended.value.code
     assert isinstance(code, int)
     return Said(code, printed.out, printed.err)
+
+
+def hive_site(folder: Path, name: str, value: str) -> Path:
+    """`folder`, with a hive-site.xml of this property."""
+    write_sites(folder, {"hive-site": {name: value}})
+    return folder
 
 
 @dataclass

@@ -16,7 +16,7 @@ import typer.main
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import app, reporting
 from hivesink.cli.output import Output
-from tests.cli.site import Capsys, Ingest, hivesink
+from tests.cli.site import Capsys, Ingest, hive_site, hivesink
 from tests.contracts.manifests import edited
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -103,7 +103,7 @@ def test_version_and_help(capsys: Capsys) -> None:
         (["run", "/no/such/job.py"], "does not exist"),
         (["ddl", "plan", "none/"], "'none/' does not exist"),
         (["status", "a.b.c"], "'a.b.c' is not a table name"),
-        (["wait", "a.b", "dt=2024-01-02", "--every", "no"], "--every = 'no': write a duration"),
+        (["wait", "a.b", "dt=2024-01-02", "--timeout", "no"], "--timeout = 'no': write a duration"),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(arguments: list[str], expected: str, capsys: Capsys) -> None:
@@ -185,9 +185,7 @@ def test_an_address_that_is_none_is_wrong_usage_only_where_it_was_given(
     assert uri
     said = hivesink(capsys, "status", "a.b", "--metastore", "localhost:9083")
     assert (said.code, "HIVESINK_METASTORE, or hive.metastore.uris" in said.error) == (2, True)
-    site = "<configuration><property><name>hive.metastore.uris</name><value>nowhere</value></property></configuration>"
-    (tmp_path / "hive-site.xml").write_text(site)
-    monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("HIVE_CONF_DIR", str(hive_site(tmp_path, "hive.metastore.uris", "nowhere")))
     monkeypatch.delenv("HIVESINK_METASTORE")
     said = hivesink(capsys, "status", "a.b")
     assert (said.code, "it as thrift://host:port" in said.error) == (65, True)
@@ -229,8 +227,9 @@ def test_debug_has_spark_log_in_this_process_and_in_a_jobs(monkeypatch: pytest.M
         assert os.environ["HIVESINK_DEBUG"] == "1"
 
 
-def test_a_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, capsys: Capsys) -> None:
-    ldap = ["query", "SELECT 1", "--hiveserver2", "127.0.0.1:1", "--auth", "LDAP", "--user", "me"]
+def test_a_password_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys) -> None:
+    ldap = ["query", "SELECT 1", "--hiveserver2", "127.0.0.1:1"]
+    monkeypatch.setenv("HIVE_CONF_DIR", str(hive_site(tmp_path, "hive.server2.authentication", "LDAP")))
     said = hivesink(capsys, *ldap)
     assert said.code == 2
     assert "LDAP and CUSTOM, and only they, need a user and a password" in said.error

@@ -37,7 +37,8 @@ def writer(days: str, uri: str) -> Iterator[Daily]:
 @contextmanager
 def waiting(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """`hivesink wait` as a process of its own, which is read and written for meanwhile."""
-    command = [sys.executable, "-m", "hivesink.cli", "wait", *arguments, "--every", "50ms"]
+    quick = "from hivesink.cli import main, status; status._PAUSE = 0.05; main()"
+    command = [sys.executable, "-c", quick, "wait", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process

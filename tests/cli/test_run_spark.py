@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.cli.site import Capsys, hivesink
+from tests.cli.site import Capsys, hive_site, hivesink
 
 if TYPE_CHECKING:
     from tests.cli.site import Said
@@ -250,9 +250,13 @@ def test_query_by_spark(table: str, tmp_path: Path, java_home: str) -> None:
     assert not [*tmp_path.glob("*_resources")]
 
 
-def test_query_through_hiveserver2(table: str, thrift_server: tuple[str, int], capsys: Capsys) -> None:
+def test_query_through_hiveserver2(
+    table: str, thrift_server: tuple[str, int], capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIVE_CONF_DIR", str(hive_site(tmp_path, "hive.server2.authentication", "NOSASL")))
+
     def ask(sql: str, *options: str) -> Said:
-        where = ("--hiveserver2", f"{thrift_server[0]}:{thrift_server[1]}", "--auth", "NOSASL")
+        where = ("--hiveserver2", f"{thrift_server[0]}:{thrift_server[1]}")
         return hivesink(capsys, "query", sql, *where, *options)
 
     said = ask(f"SELECT count(*) AS n FROM {table}", "--json")

@@ -15,7 +15,6 @@ from hive_metastore.ttypes import FieldSchema, NoSuchObjectException
 from hivesink.cli import verify
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
-from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import root_folder
 from hivesink.metastore.thrift_connection import Connection
@@ -238,30 +237,6 @@ class Answer:
 
     def isatty(self) -> bool:
         return True
-
-
-def test_status_while_the_metastore_is_away_says_what_the_logs_know(
-    ddl: Path, capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with EmbeddedMetastore(tmp_path / "away", tmp_path / "warehouse", durable=False) as server:
-        monkeypatch.setenv("HIVESINK_METASTORE", server.uri)
-        table = hivesink(capsys, "ddl", "apply", ddl, "--json").data["tables"][0]["table"]
-        with closing(Ingest(table, server.uri, options={"sink.rolling-policy.on-epoch": "false"})) as writer:
-            writer.commit()
-            writer.commit()
-            root = writer.log.parent
-    unknown = hivesink(capsys, "status", table)
-    assert (unknown.code, unknown.out) == (75, "")
-    assert f"name their root: hivesink status {table} --log FOLDER" in unknown.error
-    said = hivesink(capsys, "status", table, "--log", root)
-    assert said.code == 75
-    assert said.out.startswith(f"the metastore doesn't answer: this is what the logs in {root} say")
-    assert re.search(r"dt=2026-01-02 │ +4 ", said.out)
-    assert "waiting │ rows 8, bytes " in re.sub(" +", " ", said.out)
-    assert server.uri in said.error
-    (one,) = hivesink(capsys, "status", table, "--log", root, "--json").data["writers"]
-    assert (one["epoch"], "files" in one) == (2, False)
-    assert [place["rows"] for place in one["waiting_in"]] == [4, 4]
 
 
 def test_a_log_is_on_hdfs_only_beside_a_table_on_hdfs(table: str, uri: str) -> None:

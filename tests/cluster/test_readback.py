@@ -335,7 +335,7 @@ def _check(table: str, hiveserver2: str, capsys: pytest.CaptureFixture[str]) -> 
     statement = ["query", f"SELECT {', '.join(ALL)}, dt FROM {table}", "--json"]
     by_duckdb = hivesink(capsys, *statement)
     assert by_duckdb.err == "engine: duckdb\n"
-    by_hive = hivesink(capsys, *statement, "--hiveserver2", hiveserver2, "--auth", "NOSASL")
+    by_hive = hivesink(capsys, *statement, "--hiveserver2", hiveserver2)
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAVA_HOME": str(find_java().home)}
     command = [sys.executable, "-m", "hivesink.cli", *statement, "--engine", "spark"]
     by_spark = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -39,8 +39,7 @@ def run(source: str, names: dict[str, Any]) -> str:
             shown = eval(compile(ast.Expression(last.value), "cell", "eval"), names)  # noqa: S307  as above
         else:
             exec(compile(tree, "cell", "exec"), names)  # noqa: S102  as above
-    table = getattr(shown, "_repr_html_", lambda: None)()
-    return printed.getvalue() + (table or ("" if shown is None else repr(shown)))
+    return printed.getvalue() + ("" if shown is None else repr(shown))
 
 
 if __name__ == "__main__":

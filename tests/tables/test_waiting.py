@@ -62,11 +62,12 @@ def test_each_reason_is_news_once(table: str, uri: str) -> None:
         assert str(seen).startswith(
             f"{DAY}: writer ingest: it is over at 2024-01-03 00:00:00 UTC, the watermark is 2024-01-02 00:00:00 UTC"
         )
+        writer.read(2, 2, mark=2)
         assert not wait.look().is_news
         writer.read(3, mark=3)
         seen = wait.look()
         assert (seen.waits_for, seen.is_news) == (None, True)
-        assert str(seen) == f"{DAY}: committed: revision 1 of writer ingest (1 row)"
+        assert str(seen) == f"{DAY}: committed: revision 1 of writer ingest (3 rows)"
 
 
 def test_a_commit_is_told_in_values_that_json_has(table: str, uri: str, writer: Daily) -> None:

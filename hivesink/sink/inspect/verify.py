@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hivesink.core.rolling import OpenRows
     from hivesink.ports.rows import Measure
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.inspect.facts import LogFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +153,14 @@ class WriterStatus:
     waiting: Waiting
     unsettled: tuple[Epoch, ...]
     last_batch: LastBatch | None
-    files: FileCounts | None = None
+    files: FileCounts
 
 
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
     """One of those that write `table`. Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable."""
     evidence = gather(context, table)
     log, names = evidence.log, {part.name for part in evidence.finished}
+    log.require_readable()
     # On local disks a part has both names for a moment, and after a kill in it until the next start.
     staged = (part for part in evidence.staged if part.name.uid == log.uid and part.name not in names)
     stages = Counter(part.stage for part in staged)
@@ -170,12 +170,6 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
         finished=len(evidence.finished),
         finished_bytes=sum(evidence.visible[part.path] for part in evidence.finished),
     )
-    return replace(log_status(log, writer, table), files=files)
-
-
-def log_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
-    """What its log alone says. Raises LogDamaged, NewerFormat."""
-    log.require_readable()
     head, forgotten = log.head, sum(manifest.forgotten for manifest in log.manifests)
     return WriterStatus(
         writer=writer,
@@ -192,4 +186,5 @@ def log_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
         # An epoch without parts has nothing to publish.
         unsettled=tuple(manifest.epoch for manifest in log.open if not manifest.is_bare),
         last_batch=head.last_batch if head else None,
+        files=files,
     )
