@@ -166,10 +166,8 @@ def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_pat
     sh = Shell(tmp_path, metastore, "recipes_kafka", KAFKA_SERVERS=kafka)
     job = block(PAGE, "# jobs/backfill.py").text.replace('SERVERS, "events"', f'SERVERS, "{topic}"')
     job = job.replace("demo.", "recipes_kafka.")
-    by_record, commands = block(PAGE, 'AT = "try_cast').text, block(PAGE, "BEGIN=2024").text
-    own = job.replace('AT = "timestamp"  # Kafka\'s\nREAD_FROM = BEGIN\n', by_record)
-    assert own != job
-    (tmp_path / "jobs" / "backfill.py").write_text(own)
+    commands = block(PAGE, "BEGIN=2024").text
+    (tmp_path / "jobs" / "backfill.py").write_text(job)
     drop = block(PAGE, "# drop_day.sh").text
     sh.must("TRIGGER=availableNow hivesink run jobs/events.py")
     sh.must(drop)
@@ -177,7 +175,9 @@ def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_pat
     assert sh.rows() == day(21, 22, 31, 41, 51)
 
     # By Kafka's time, as the page says, one of another day by its own comes along.
-    (tmp_path / "jobs" / "backfill.py").write_text(job)
+    by_kafka, times = re.subn(r"AT = .*\nREAD_FROM = .*\n", 'AT = "timestamp"\nREAD_FROM = BEGIN\n', job)
+    assert times == 1
+    (tmp_path / "jobs" / "backfill.py").write_text(by_kafka)
     sh.must(drop)
     sh.must(commands.replace("backfill-events-2024-01-03", "by-kafka"))
     assert sh.rows() == [*day(31, 41), [61, "2024-01-04"]]
