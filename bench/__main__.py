@@ -20,10 +20,10 @@ from bench.contenders import BEFORE
 from bench.ground import Ground, prepare
 from bench.race import Place, race
 from bench.report import Run, Series, fingerprint, markdown, ratios
-from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.jvm import archive
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
+from jobs.cluster.server import OwnMetastore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,7 +101,7 @@ def selected(told: argparse.Namespace) -> list[Case]:
 
 def on_this_machine(stack: ExitStack) -> Place:
     """A process for each contender, so that its CPU and its memory are its own."""
-    server = stack.enter_context(EmbeddedMetastore(DATA / "metastore", DATA / "warehouse"))
+    server = stack.enter_context(OwnMetastore(DATA / "metastore", DATA / "warehouse"))
     servers = stack.enter_context(EmbeddedKafka(DATA / "broker")).bootstrap
     ground = Ground(server.uri, server.warehouse.as_uri(), (DATA / "checkpoints").as_uri())
     return Place(ground, servers, DATA)

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.jvm import archive
 from hivesink.spark.session import session
 from hivesink.spark.settings import LOCAL
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
 from jobs.cluster.s3 import S3Server
+from jobs.cluster.server import OwnMetastore
 from tests.embedded.thriftserver import EmbeddedThriftServer
 
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
+
+    from hivesink.embedded.metastore import EmbeddedMetastore
 
 # Servers that take long to start, and how the ids of the tests that need them look.
 SHARED = {
@@ -118,7 +120,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMetastore]:
     """A real Hive Metastore: `uri`, `warehouse` (a folder)."""
     folder = tmp_path_factory.mktemp("metastore")
-    with EmbeddedMetastore(folder / "server", folder / "warehouse", durable=False) as server:
+    with OwnMetastore(folder / "server", folder / "warehouse", durable=False) as server:
         yield server
 
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from hivesink.config.cache import local_location, made_once, state_folder
-from hivesink.embedded.server import HOST, EmbeddedServer, Launch, locked
+from hivesink.embedded.server import HOST, DetachedServer, Launch, locked
 from hivesink.errors import MetastoreUnreachable
 from hivesink.jvm.jars import all_jars, jar
 from hivesink.jvm.java import LOCAL_FILES, find_java
@@ -16,18 +16,18 @@ from hivesink.jvm.java import LOCAL_FILES, find_java
 LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
 
 
-class EmbeddedMetastore(EmbeddedServer):
+class EmbeddedMetastore(DetachedServer):
     """A server whose `folder` holds the database, `warehouse` the databases' folders and managed tables.
 
-    Without `durable` a power cut may lose the last commits, which tests don't mind; the process's death never does.
+    `options` are more options of its Java.
     """
 
     name = "the embedded Hive Metastore"
+    options: tuple[str, ...] = ()
 
-    def __init__(self, folder: Path, warehouse: Path, *, durable: bool = True) -> None:
+    def __init__(self, folder: Path, warehouse: Path) -> None:
         super().__init__(folder)
         self.warehouse = warehouse.absolute()
-        self._durable = durable
 
     @property
     def uri(self) -> str:
@@ -53,7 +53,8 @@ class EmbeddedMetastore(EmbeddedServer):
         java = self._java(
             f"{loopback_classes()}:{all_jars()}",
             "512m",
-            *derby_options(self.folder, durable=self._durable),
+            *derby_options(self.folder),
+            *self.options,
             sites={"hive-site": site, **LOCAL_FILES},
         )
         return Launch(
@@ -72,11 +73,10 @@ def derby_site(folder: Path) -> dict[str, str]:
     }
 
 
-def derby_options(folder: Path, *, durable: bool) -> tuple[str, ...]:
+def derby_options(folder: Path) -> tuple[str, ...]:
     """The Java options of such a metastore."""
     # Derby parses a bulk add of partitions recursively.
-    options = ("-Xss16m", f"-Dderby.stream.error.file={folder / 'derby.log'}")
-    return options if durable else (*options, "-Dderby.system.durability=test")
+    return "-Xss16m", f"-Dderby.stream.error.file={folder / 'derby.log'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,6 @@ def stop(home: Path | None = None) -> MetastoreStatus:
 
 def _detached(home: Path) -> EmbeddedMetastore:
     server = EmbeddedMetastore(home / "metastore", home / "warehouse")
-    server.detached = True
     server.resume()
     return server
 

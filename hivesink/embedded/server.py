@@ -1,4 +1,4 @@
-"""What all embedded servers share: a process at a port, started and stopped as often as wanted."""
+"""A server as a process at a port, started and stopped as often as wanted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -23,11 +22,9 @@ from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from typing_extensions import Self
+    from typing import IO
 
 HOST = "127.0.0.1"
-GUARD = Path(__file__).with_name("guard.py")
 POLL_SECONDS = 0.05
 FREE_PORTS = range(20000, 32768)
 """Above well-known servers', and below what Linux gives to outgoing connections: a client that keeps connecting to a
@@ -96,18 +93,15 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-class EmbeddedServer(ABC):
-    """A server for the length of a `with` block; what it holds stays in `folder` for the next start.
+class DetachedServer(ABC):
+    """A server that outlives whoever starts it; what it holds stays in `folder`, with a record for `resume`.
 
-    It ends with this process, or, `detached`, goes on without it and leaves a record in its folder for `resume`.
-    `keeps_port`: others know it by its port, so a restart takes this port or fails. `first_port` is what the first
-    start tries before any free port. Raises ServerFailed, JavaFailed.
+    `first_port` is what the first start tries before any free port. Raises ServerFailed, JavaFailed.
     """
 
     host = HOST
     name: str
-    keeps_port = False
-    detached = False
+    detached = True
     first_port: int | None = None
 
     def __init__(self, folder: Path) -> None:
@@ -115,7 +109,6 @@ class EmbeddedServer(ABC):
         self.port: int | None = None
         self._number: int | None = None
         self._identity = ""
-        self._guard: subprocess.Popen[bytes] | None = None
         self._grace = 10.0
 
     @property
@@ -137,75 +130,70 @@ class EmbeddedServer(ABC):
         """Start the server and return when it takes connections; harmless if it runs."""
         if self.alive:
             return
-        keeps = self.keeps_port and self.port is not None
         port = self.port or self.first_port
         for tries in (3, 2, 1, 0):
             if port is None or not port_is_free(port):
-                if keeps:
-                    msg = f"port {port} of {self.name}"
-                    raise NotWritable(msg, "another program uses it", "stop it, then start again")
-                port = free_port()
+                port = self._another_port()
             try:
                 self._start_at(port)
                 break
             except ServerFailed as error:
                 # Another program may have taken the port meanwhile.
-                if keeps or not tries or not PORT_TAKEN.search(Path(error.log).read_text(errors="replace")):
+                if not tries or not PORT_TAKEN.search(Path(error.log).read_text(errors="replace")):
                     raise
                 port = None
         self.port = port
 
+    def _another_port(self) -> int:
+        return free_port()
+
     def _start_at(self, port: int) -> None:
         launch = self._launch(port)
         launch.log.parent.mkdir(parents=True, exist_ok=True)
-        guard = () if self.detached else (sys.executable, "-I", "-S", GUARD, str(launch.grace))
         with launch.log.open("wb") as log:
             try:
-                child = subprocess.Popen(
-                    [*guard, *launch.command],
-                    stdin=subprocess.PIPE if guard else subprocess.DEVNULL,
-                    stdout=subprocess.PIPE if guard else log,
-                    stderr=log,
-                    env={**os.environ, **launch.env},
-                    cwd=launch.log.parent,
-                    # Ctrl-C is for this process: it stops its servers itself.
-                    start_new_session=True,
-                )
+                pid = self._run(launch, log)
             except OSError as error:
                 raise ServerFailed(launch.name, "could not be started", str(launch.log), str(error)) from error
-        pid = child.pid
-        if child.stdout is not None:
-            with child.stdout as answer:
-                # Nothing comes if the program can't be started; its log says why.
-                pid = int(answer.readline() or pid)
-        else:
-            child.returncode = 0  # Nobody waits for it.
         self._number, self._identity, self._grace = pid, identity_of(pid) or "", launch.grace
-        self._guard = child if guard else None
+
+        def is_ready() -> bool:
+            # The log's line counts, not the port, which another program may have opened.
+            return launch.ready in launch.log.read_text(errors="replace")
+
         try:
             if self.detached:
                 # Before it is ready, since this process may die while it waits.
                 record = {"identity": self._identity, "pid": pid, "port": port}
                 write_atomically(self.folder / RECORD, json.dumps(record) + "\n")
-            self._await_ready(launch)
+            problem = "ended before it was ready"
+            if not wait_until(lambda: not self.alive or is_ready(), launch.timeout):
+                problem = f"was not ready after {launch.timeout:.0f} s"
         except BaseException:
             self.stop()
             raise
-
-    def _await_ready(self, launch: Launch) -> None:
-        def is_ready() -> bool:
-            # The log's line counts, not the port, which another program may have opened.
-            return launch.ready in launch.log.read_text(errors="replace")
-
-        problem = "ended before it was ready"
-        if not wait_until(lambda: not self.alive or is_ready(), launch.timeout):
-            problem = f"was not ready after {launch.timeout:.0f} s"
         # So the last look at the log comes after the end of the process.
         if not is_ready():
+            self.stop()
             raise ServerFailed(launch.name, problem, str(launch.log), tail(launch.log))
 
+    def _run(self, launch: Launch, log: IO[bytes]) -> int:
+        """Begin its process; return the id."""
+        child = subprocess.Popen(
+            launch.command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **launch.env},
+            cwd=launch.log.parent,
+            # Ctrl-C is for this process: it stops its servers itself.
+            start_new_session=True,
+        )
+        child.returncode = 0  # Nobody waits for it.
+        return child.pid
+
     def resume(self) -> None:
-        """Take over a detached server of this folder: its port, and its process if that still runs.
+        """Take over the server of this folder: its port, and its process if that still runs.
 
         A record that makes no sense counts as none. Another process that has its number now is left alone.
         Raises NotWritable if this user may not look.
@@ -220,27 +208,13 @@ class EmbeddedServer(ABC):
         """Stop the server and return when it is gone, by SIGKILL after its grace; harmless if it doesn't run."""
         self._end(signal.SIGTERM, signal.SIGKILL)
 
-    def kill(self) -> None:
-        """Kill the server by SIGKILL, as a crash would, and return when it is gone."""
-        self._end(signal.SIGKILL)
-
     def _end(self, *signals: signal.Signals) -> None:
         for number in signals:
             if (pid := self.pid) is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
                 wait_until(lambda: not self.alive, self._grace)
-        if self._guard is not None and not self.alive:
-            with self._guard:  # Its end also closes the pipe to it.
-                self._guard = None
         self._number = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.stop()
 
     @abstractmethod
     def _launch(self, port: int) -> Launch:

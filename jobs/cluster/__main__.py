@@ -23,7 +23,7 @@ from jobs.cluster.kafka import create_topic
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from hivesink.embedded.server import EmbeddedServer
+    from jobs.cluster.server import EmbeddedServer
 
 
 def default_folder() -> Path:

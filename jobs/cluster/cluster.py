@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hivesink.embedded.server import EmbeddedServer
+    from jobs.cluster.server import EmbeddedServer
 
 PARTS: Mapping[str, frozenset[str]] = {
     "hdfs": frozenset({"hdfs"}),

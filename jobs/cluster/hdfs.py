@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.server import HOST, EmbeddedServer, Launch, java_command, wait_until
+from hivesink.embedded.server import HOST, Launch, java_command, wait_until
 from hivesink.errors import ServerFailed
 from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import write_sites
 from jobs.cluster import settings
+from jobs.cluster.server import EmbeddedServer
 from jobs.cluster.tool import run_once
 
 if TYPE_CHECKING:

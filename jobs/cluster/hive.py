@@ -6,11 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from hivesink.embedded.metastore import derby_options, derby_site
-from hivesink.embedded.server import HOST, EmbeddedServer, Launch
+from hivesink.embedded.server import HOST, Launch
 from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import OPENS, write_sites
 from jobs.cluster import settings
 from jobs.cluster.hdfs import client_sites
+from jobs.cluster.server import NOT_DURABLE, EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,7 +72,9 @@ class HiveMetastore(_HiveServer):
             "metastore.thrift.port": str(port),
             "metastore.thrift.uris": f"thrift://{HOST}:{port}",
         }
-        derby = derby_options(self.folder, durable=self._durable)
+        derby = derby_options(self.folder)
+        if not self._durable:
+            derby += NOT_DURABLE
         java = self._hive("768m", site, "org.apache.hadoop.hive.metastore.HMSHandler", *derby)
         return Launch(
             name=self.name,

@@ -7,10 +7,11 @@ import time
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.server import HOST, POLL_SECONDS, EmbeddedServer, Launch, free_port
+from hivesink.embedded.server import HOST, POLL_SECONDS, Launch, free_port
 from hivesink.errors import SourceUnreachable
 from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import find_java
+from jobs.cluster.server import EmbeddedServer
 from jobs.cluster.settings import KAFKA_JARS
 from jobs.cluster.tool import run_once
 

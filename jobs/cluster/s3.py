@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.server import HOST, EmbeddedServer, Launch, free_port, port_is_free, wait_until
+from hivesink.embedded.server import HOST, Launch, free_port, port_is_free, wait_until
 from hivesink.errors import ServerFailed
+from jobs.cluster.server import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

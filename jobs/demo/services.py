@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from hivesink.config.cache import local_location
 from hivesink.config.options import check
 from hivesink.embedded import metastore
-from hivesink.embedded.metastore import EmbeddedMetastore
 from hivesink.errors import HiveSinkError
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
 from hivesink.spark.session import session
 from hivesink.spark.settings import LOCAL
+from jobs.cluster.server import OwnMetastore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ def running_metastore(home: Path) -> Iterator[str]:
     if found.uri is not None:
         yield found.uri
         return
-    with EmbeddedMetastore(home / "metastore", home / "warehouse") as own:
+    with OwnMetastore(home / "metastore", home / "warehouse") as own:
         yield own.uri
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
-from hivesink.embedded.server import HOST, EmbeddedServer, Launch, free_port, java_command
+from hivesink.embedded.server import HOST, Launch, free_port, java_command
 from hivesink.jvm.jars import JarSet, all_jars, fetch
 from hivesink.jvm.java import find_java, write_sites
 from jobs.cluster.hdfs import log4j1
+from jobs.cluster.server import EmbeddedServer
 from tests.cluster.gates import local
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.embedded.server import HOST, RECORD, EmbeddedServer, Launch, identity_of, port_is_free, wait_until
+from hivesink.embedded.server import HOST, RECORD, Launch, identity_of, port_is_free, wait_until
 from hivesink.errors import NotWritable, ServerFailed
+from jobs.cluster.server import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hivesink.embedded.server import HOST, EmbeddedServer, Launch
+from hivesink.embedded.server import HOST, Launch
 from hivesink.jvm.jars import all_jars, spark_home
 from hivesink.jvm.java import LOCAL_FILES
+from jobs.cluster.server import EmbeddedServer
 
 if TYPE_CHECKING:
     from pathlib import Path

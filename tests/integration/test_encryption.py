@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.embedded.server import HOST, EmbeddedServer, Launch
+from hivesink.embedded.server import HOST, Launch
 from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 from hivesink.jvm.jars import JarSet, fetch
 from hivesink.jvm.java import write_sites
 from hivesink.spark.sink import check_encryption
 from hivesink.storage.hdfs_calls import WINDOW
 from jobs.cluster.hdfs import DataNode, NameNode, _client, _java, log4j1
+from jobs.cluster.server import EmbeddedServer
 from tests.integration.stage import Stage, table_ddl
 
 if TYPE_CHECKING:

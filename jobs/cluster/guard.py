@@ -26,7 +26,7 @@ def run(grace: float, command: list[str]) -> int:
         # The kernel kills the server of a killed guard. A single thread runs here, so this is safe after a fork.
         preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
     )
-    print(child.pid, flush=True)  # noqa: T201 - the answer to the parent
+    print(child.pid, flush=True)
 
     def wait_for_parent() -> None:
         # Not `sys.stdin`, whose lock would be held when the interpreter ends.
