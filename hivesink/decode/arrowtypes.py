@@ -100,7 +100,14 @@ def mismatches(
             keys = mismatches(f"{path}.key", given.key_type, kind.key, **more)
             return keys + mismatches(f"{path}.value", given.item_type, kind.value, **more)
         case Struct() if types.is_struct(given):
-            return _struct_mismatches(path, given, kind, **more)
+            problems: list[str] = []
+            for name, field in kind.fields:
+                indexes = field_indexes(given, name)
+                if len(indexes) == 1:
+                    problems += mismatches(f"{path}.{name}", given.field(indexes[0]).type, field, **more)
+                elif indexes or not refits:
+                    problems.append(f"{path}.{name}: {'two fields differ only in case' if indexes else 'missing'}")
+            return problems
         case Array() | Map() | Struct():
             fits = False
         case Primitive.STRING if refits and types.is_integer(given):
@@ -108,17 +115,6 @@ def mismatches(
         case _:
             fits = _fits(given, kind, epoch=epoch)
     return [] if fits else [f"{path}: {spark_name(given)} can't be {kind}; cast it in the query"]
-
-
-def _struct_mismatches(path: str, given: pa.StructType, kind: Struct, **more: bool) -> list[str]:
-    problems = []
-    for name, field in kind.fields:
-        indexes = field_indexes(given, name)
-        if len(indexes) == 1:
-            problems += mismatches(f"{path}.{name}", given.field(indexes[0]).type, field, **more)
-        elif indexes or not more["refits"]:
-            problems.append(f"{path}.{name}: {'two fields differ only in case' if indexes else 'missing'}")
-    return problems
 
 
 def field_indexes(struct: pa.StructType, name: str) -> list[int]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hivesink.core.table import Column
 
 _MICROS_PER = {"s": 1_000_000, "ms": 1000, "us": 1}
+_WHOLE = pa.decimal128(38, 0)
 
 Converted: TypeAlias = tuple[pa.Array, dict[int, InvalidValue]]
 """Values, and why those of some rows don't fit; what stands in their place means nothing."""
@@ -57,7 +58,11 @@ def convert(array: pa.Array, kind: HiveType, times: TimeRules) -> Converted:  # 
         case Primitive.TIMESTAMP | Primitive.DATE:
             return _clocks(array, times, kind)
         case _ if kind in INTEGER_BITS:
-            return _integers(array, kind)
+            numbers, bad = (
+                (array, {}) if types.is_integer(array.type) else _exactly(array, _WHOLE, "not a whole number")
+            )
+            numbers, beyond = _exactly(numbers, wanted, f"out of range for {kind}")
+            return numbers, beyond | bad
     return array.cast(wanted), {}
 
 
@@ -76,14 +81,6 @@ def _exactly(array: pa.Array, wanted: pa.DataType, reason: str) -> Converted:
         back = array.cast(wanted, safe=False).cast(array.type, safe=False)
     fitting, bad = _without(array, mask_of(pc.not_equal(back, array)), reason)
     return fitting.cast(wanted), bad
-
-
-def _integers(array: pa.Array, kind: HiveType) -> Converted:
-    bad: dict[int, InvalidValue] = {}
-    if types.is_decimal(array.type):
-        array, bad = _exactly(array, pa.decimal128(38, 0), "not a whole number")
-    numbers, beyond = _exactly(array, arrow_type(kind), f"out of range for {kind}")
-    return numbers, beyond | bad
 
 
 def _decimals(array: pa.Array, kind: Decimal) -> Converted:

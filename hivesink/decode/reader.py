@@ -109,7 +109,13 @@ class RowsReader:
     def _surrounding(self, column: Column, source: ColumnSource, given: pa.Array) -> Converted:
         kind, times = column.type, self._options.times(column.name)
         if isinstance(source, Header):
-            given = _last_header(given, source.name)
+            rows = pc.list_parent_indices(given).to_numpy()
+            names, values = pc.list_flatten(given).flatten()
+            places = np.flatnonzero(mask_of(pc.equal(names, source.name)))
+            # Of several headers of that name the last counts, which has the largest number.
+            last = np.full(len(given), -1, dtype=np.int64)
+            np.maximum.at(last, rows[places], places)
+            given = values.take(pa.array(last, mask=last < 0))
         if isinstance(source, Header) or source is Metadata.KEY:
             return _text(given.cast(pa.binary()), kind, times)
         if source is Metadata.HEADERS:
@@ -141,17 +147,6 @@ def _text(octets: pa.BinaryArray, kind: HiveType, times: TimeRules) -> Converted
 
 def _is_text(kind: HiveType) -> bool:
     return kind is Primitive.STRING or isinstance(kind, Varchar | Char)
-
-
-def _last_header(given: pa.Array, name: str) -> pa.Array:
-    """The value of the last header of that name in each row."""
-    rows = pc.list_parent_indices(given).to_numpy()
-    names, values = pc.list_flatten(given).flatten()
-    places = np.flatnonzero(mask_of(pc.equal(names, name)))
-    last = np.full(len(given), -1, dtype=np.int64)
-    # The largest number of a header, that is the last one.
-    np.maximum.at(last, rows[places], places)
-    return values.take(pa.array(last, mask=last < 0))
 
 
 def _headers(given: pa.Array, kind: HiveType) -> pa.Array:

@@ -267,27 +267,18 @@ def timestamp_of(text: str, rules: TimeRules) -> datetime:
         raise InvalidValue(reason="finer than microseconds")
     try:
         clock = datetime.fromisoformat(f"{match['minute']}:{match['second'] or '00'}.{fraction[:_MICROS]}")
-        offset = _offset(match["offset"])
+        if (offset := match["offset"]) is None:
+            return clock
+        # A `time` refuses more than 23:59.
+        ahead = time(int(offset[1:3] or 0), int(offset[3:].lstrip(":") or 0))
     except ValueError:
         raise InvalidValue(reason="not a timestamp") from None
-    if offset is None:
-        return clock
+    shift = timedelta(hours=ahead.hour, minutes=ahead.minute)
     try:
-        instant = clock.replace(tzinfo=timezone.utc) - offset
+        instant = clock.replace(tzinfo=timezone.utc) - (-shift if offset[0] == "-" else shift)
     except OverflowError:
         raise InvalidValue(reason="out of range for timestamp") from None
     return wall_clock(instant, rules.zone)
-
-
-def _offset(text: str | None) -> timedelta | None:
-    """ValueError for more than 23:59."""
-    if text is None or text == "Z":
-        return None if text is None else timedelta()
-    hours, minutes = int(text[1:3]), int(text[3:].lstrip(":") or 0)
-    if hours > 23 or minutes > 59:  # noqa: PLR2004 -- the hours and minutes of a clock
-        raise ValueError
-    offset = timedelta(hours=hours, minutes=minutes)
-    return -offset if text[0] == "-" else offset
 
 
 def date_of(text: str) -> date:

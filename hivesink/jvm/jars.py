@@ -104,7 +104,13 @@ def fetch(jars: JarSet) -> tuple[Path, ...]:
         path = f"{group.replace('.', '/')}/{name}/{version}/{'-'.join([name, version, *classifier])}.jar"
         local = Path.home() / ".m2" / "repository" / path
         try:
-            data = local.read_bytes() if local.is_file() else _downloaded(f"{repository}/{path}")
+            if local.is_file():
+                data = local.read_bytes()
+            else:
+                data, sums = _read(f"{repository}/{path}"), _read(f"{repository}/{path}.sha1")
+                if sha1(data, usedforsecurity=False).hexdigest() not in sums.decode("ascii", "replace").lower():
+                    message = "it has another checksum than its .sha1"
+                    raise ValueError(message)  # noqa: TRY301  as any other trouble with it
         except (OSError, HTTPException, ValueError) as error:
             way = "set HIVESINK_MAVEN_URL to a mirror, or copy the cache from a machine that has a network"
             msg = f"the jars of {jars.name}"
@@ -130,15 +136,6 @@ def fetched(jars: JarSet) -> tuple[Path, ...]:
 def _folder(jars: JarSet) -> str:
     key = sha256("\n".join(jars.coordinates).encode()).hexdigest()[:12]
     return f"jars/{jars.name}-{key}"
-
-
-def _downloaded(url: str) -> bytes:
-    """A file of the repository whose checksum is right. Raises OSError, HTTPException, ValueError."""
-    data, sums = _read(url), _read(f"{url}.sha1")
-    if sha1(data, usedforsecurity=False).hexdigest() not in sums.decode("ascii", "replace").lower():
-        message = "it has another checksum than its .sha1"
-        raise ValueError(message)
-    return data
 
 
 def _read(url: str) -> bytes:

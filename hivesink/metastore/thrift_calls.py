@@ -9,6 +9,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
+from thrift.protocol.TBase import TBase
 from thrift.Thrift import TApplicationException, TType
 
 from hivesink.config.formats import FORMATS
@@ -97,19 +98,13 @@ states = newest(_states, partitions)
 """As `partitions`, with what LivePartition needs."""
 
 
-class _InsertOfHive2(ttypes.InsertEventRequestData):  # type: ignore[misc]  # the bindings have no types
-    """Hive 2.3's `struct InsertEventRequestData { 1: required list<string> filesAdded, … }`."""
+class _InsertOfHive2(TBase):  # type: ignore[misc]  # thrift has no types
+    """Hive 2.3's `InsertEventRequestData`, whose files are the first field."""
 
-    def write(self, oprot: Any) -> None:
-        oprot.writeStructBegin("InsertEventRequestData")
-        oprot.writeFieldBegin("filesAdded", TType.LIST, 1)
-        oprot.writeListBegin(TType.STRING, len(self.filesAdded))
-        for file in self.filesAdded:
-            oprot.writeString(file)
-        oprot.writeListEnd()
-        oprot.writeFieldEnd()
-        oprot.writeFieldStop()
-        oprot.writeStructEnd()
+    thrift_spec = (None, (1, TType.LIST, "filesAdded", (TType.STRING, "UTF8", False), None))
+
+    def __init__(self, files: Sequence[str]) -> None:
+        self.filesAdded = files
 
 
 def _insert_event(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
@@ -119,10 +114,10 @@ def _insert_event(client: Client, name: TableName, values: list[str] | None, fil
 
 
 def _insert_event_of_hive_2(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
-    protocol = client._oprot  # noqa: SLF001  the bindings have no other way to write a struct by hand
+    protocol = client._oprot  # noqa: SLF001  the fast way knows the bindings' structs only
     fast, protocol._fast_encode = protocol._fast_encode, None  # noqa: SLF001  the same
     try:
-        _fire(client, name, values, _InsertOfHive2(filesAdded=list(files)))
+        _fire(client, name, values, _InsertOfHive2(files))
     finally:
         protocol._fast_encode = fast  # noqa: SLF001  the same
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from hive_metastore import ThriftHiveMetastore
 from hive_metastore.ttypes import NoSuchObjectException
-from puresasl.client import SASLClient, SASLError
+from pyhive.sasl_compat import PureSASLClient, error_catcher
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException
@@ -48,9 +48,7 @@ _ONLY = {
     "metastore.client.thrift.transport.mode": "binary",
     "metastore.client.auth.mode": "nosasl",
 }
-_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_UNITS = {"day": "d", "days": "d", "hour": "h", "hours": "h", "min": "m", "minute": "m", "minutes": "m"}
-_UNITS |= {"sec": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "nsec": "ns"}
+_SECONDS = {"": 1.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def endpoints(uris: str) -> tuple[tuple[str, int], ...]:
@@ -220,12 +218,13 @@ class MetastoreLogin:
             if not re.fullmatch(r"[^/@\s]+/[^/@\s]+(?:@[^/@\s]+)?", principal):
                 problem = f"hive.{_PRINCIPAL} = {principal or None!r}: Kerberos needs it as service/_HOST@REALM"
                 raise InvalidOption((problem,))
-        # `600`, `600s`, `10 min`: as Hive's `TimeValidator` reads it.
+        # `600`, `600s`, `10 min`, `5 minutes`: as Hive's `TimeValidator` reads it.
         timeout = value(_TIMEOUT, "600s")
-        parts = re.fullmatch(r"(\d+)\s*([a-z]*)", timeout.lower())
-        unit = parts and _UNITS.get(parts[2], parts[2] or "s")
-        if parts is None or unit not in _SECONDS or not int(parts[1]):
+        units = "d(?:ays?)?|h(?:ours?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?|[mun]s(?:ec)?|"
+        parts = re.fullmatch(rf"(\d+)\s*({units})", timeout.lower())
+        if parts is None or not int(parts[1]):
             raise InvalidOption((f"hive.{_TIMEOUT} = {timeout!r}: write it as a number with s, m, h or ms",))
+        unit = parts[2][:2] if parts[2][1:2] == "s" else parts[2][:1]
         return cls(principal, int(parts[1]) * _SECONDS[unit])
 
     def transport(self, socket: Any, host: str) -> Any:
@@ -254,40 +253,19 @@ class MetastoreLogin:
         return transport
 
 
-class _Sasl(SASLClient):  # type: ignore[misc]  # puresasl has no types
-    """puresasl's client with the method names of the C library's, which thrift_sasl calls.
+class _Sasl(PureSASLClient):  # type: ignore[misc]  # PyHive has no types
+    """PyHive's client with what it gets wrong: its `encode` unwraps, its `decode` wraps."""
 
-    PyHive's class for it works only without signing and encryption: its `encode` unwraps.
-    """
-
-    def __init__(self, host: str, service: str) -> None:
-        super().__init__(host, service)
-        self._failure = ""
-
-    def start(self, mechanism: str) -> tuple[bool, str, bytes | None]:
-        try:
-            self.choose_mechanism([mechanism])
-            return True, mechanism, self.process()
-        except SASLError as error:
-            self._failure = str(error)
-            return False, mechanism, None
-
-    def step(self, challenge: bytes | str) -> tuple[bool, bytes | None]:
+    def step(self, challenge: bytes | str | None = None) -> Any:
         # thrift_sasl hands out an empty challenge as text.
-        return self._try(lambda: self.process(challenge or b""))
+        return super().step(challenge or b"")
 
-    def encode(self, plain: bytes) -> tuple[bool, bytes | None]:
-        return self._try(lambda: self.wrap(plain))
+    def encode(self, incoming: bytes) -> tuple[bool, bytes | None]:
+        with error_catcher(self):
+            return True, self.wrap(incoming)
+        return False, None  # type: ignore[unreachable]  # the error is caught
 
-    def decode(self, received: bytes) -> tuple[bool, bytes | None]:
-        return self._try(lambda: self.unwrap(received))
-
-    def getError(self) -> str:  # noqa: N802  the C library's name
-        return self._failure
-
-    def _try(self, call: Any) -> tuple[bool, bytes | None]:
-        try:
-            return True, call()
-        except Exception as error:  # noqa: BLE001  its text goes into thrift_sasl's error
-            self._failure = str(error)
-            return False, None
+    def decode(self, outgoing: bytes) -> tuple[bool, bytes | None]:
+        with error_catcher(self):
+            return True, self.unwrap(outgoing)
+        return False, None  # type: ignore[unreachable]  # the error is caught

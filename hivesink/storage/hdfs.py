@@ -22,8 +22,7 @@ from hdfs_native import WriteOptions
 from hivesink.errors import OutcomeUnknown, StoreUnavailable
 from hivesink.storage.fs import TRIES, Entry, FileSystem, Storage, apart, folder_permission
 from hivesink.storage.hdfs_address import Address, quantity, resolve, umask
-from hivesink.storage.hdfs_calls import HdfsCalls, shared
-from hivesink.storage.hdfs_failures import ABSENT, Failed, Kind
+from hivesink.storage.hdfs_calls import ABSENT, Failed, HdfsCalls, Kind, shared
 from hivesink.storage.hdfs_files import NewFile, Place, StoredFile, open_whole
 from hivesink.storage.rename_store import RenameFileStore
 

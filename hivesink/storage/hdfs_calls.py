@@ -2,6 +2,11 @@
 
 hdfs-native has no time-out for a NameNode that took a request and doesn't answer. So each call runs on a thread of its
 own, which is abandoned together with its client, and the next call asks another NameNode first.
+
+hdfs-native says most things as text: `RPCError("<Java class>", "<message>")`. Seen in 0.14.7: a changing call is handed
+to the next NameNode only where it was surely not taken (no connection, StandbyException); where a connection breaks
+after the request, the call ends in just one way, `OSError("RPC listener disconnected")`. So every other OSError of a
+NameNode call came before the request.
 """
 
 from __future__ import annotations
@@ -10,23 +15,23 @@ import itertools
 import logging
 import os
 import random
+import re
 import threading
 import time
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from hdfs_native import Client
 
 from hivesink.errors import FileSystemUnknown, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage.hdfs_address import Address, accepts, client_properties, is_named, nameservices
-from hivesink.storage.hdfs_failures import PASSING, UNCERTAIN, Failed, Kind, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _T = TypeVar("_T")
-
 
 logger = logging.getLogger("hivesink")
 
@@ -41,23 +46,101 @@ _SHORTEST, _LONGEST = 0.1, 3.0
 _PAUSE = 2.0
 """The longest wait between hdfs-native's own tries, in seconds."""
 
-_DATANODES = "{reason}; are the DataNodes of {server} running, and is there room on them?"
-_ADVICE = {
-    Kind.NOT_TAKEN: "{server} accepted no call for {window:g} s ({reason}); is it running, and active?",
-    Kind.UNANSWERED: "{server} gave no answer ({reason}); is it running, and active?",
-    Kind.SAFE_MODE: "{server} is in safe mode and changes nothing; see why with `hdfs dfsadmin -safemode get`, "
-    "end it with `hdfs dfsadmin -safemode leave` ({reason})",
-    Kind.QUOTA: "{reason} at {server}; free some of it, or raise it with `hdfs dfsadmin -setQuota` or "
-    "`-setSpaceQuota`: a new file counts as a whole block for each replica",
-    Kind.NO_ROOM: _DATANODES,
-    Kind.NO_DATA: _DATANODES,
-}
-_UNSUPPORTED = {
-    "KMS": "set hadoop.security.key.provider.path in core-site.xml and give this user the zone's key",
-    "ncryption zone": "keep a table's partitions and their staged files in one encryption zone",
-    "": "hdfs-native can't do this; keep the table in a folder without the feature that the reason names",
-}
-"""What to do instead, by what the reason holds."""
+
+class Kind(Enum):
+    """What a failure says about the call."""
+
+    EXISTS = "something is there"
+    MISSING = "it is not there"
+    NO_PARENT = "the target's folder is not there"
+    NOT_A_FOLDER = "a file is in the way"
+    DENIED = "no permission"
+    NOT_TAKEN = "no NameNode took the call"
+    SAFE_MODE = "the NameNode is in safe mode"
+    UNANSWERED = "done or not"
+    NO_DATA = "no DataNode gives or takes the data"
+    UNKNOWN_HOST = "no such host"
+    UNSUPPORTED = "the client can't"
+    REFUSED = "refused for another reason"
+
+
+class Failed(Exception):
+    """A call that failed. `reason` is one line, in the server's own words where it had any."""
+
+    def __init__(self, kind: Kind, reason: str) -> None:
+        self.kind = kind
+        self.reason = reason
+        super().__init__(reason)
+
+
+PASSING = frozenset({Kind.NOT_TAKEN, Kind.SAFE_MODE})
+"""Not done, and the same call may succeed soon."""
+UNCERTAIN = frozenset({Kind.UNANSWERED, Kind.NO_DATA})
+"""Only repeatable calls are tried again after these."""
+ABSENT = frozenset({Kind.MISSING, Kind.NOT_A_FOLDER})
+"""There is nothing of that name."""
+
+
+_VARIANT = re.compile(r'(?P<variant>\w+)\((?:"(?P<first>(?:[^"\\]|\\.)*)")?(?:, "(?P<second>.*)")?', re.DOTALL)
+_PARENT = ("rename destination parent", "Parent directory")
+_DATA = frozenset({"DataTransferError", "BlocksNotFound", "ChecksumError", "OperationFailed", "ErasureCodingError"})
+_OF_THE_SERVER = (
+    ("AccessControlException", r"\(is not a directory\)", Kind.NOT_A_FOLDER),
+    ("AccessControlException", "", Kind.DENIED),
+    ("ParentNotDirectoryException", "", Kind.NOT_A_FOLDER),
+    ("SafeModeException", "", Kind.SAFE_MODE),
+    ("RetriableException", "[Ss]afe ?[Mm]ode", Kind.SAFE_MODE),
+    ("RetriableException|StandbyException|ObserverRetryOnActiveException", "", Kind.NOT_TAKEN),
+    ("PathIsNotEmptyDirectoryException", "", Kind.EXISTS),
+    ("LeaseExpiredException", "", Kind.MISSING),
+    ("IOException", "must both be directories", Kind.EXISTS),
+    (r"\w+", "encryption zone", Kind.UNSUPPORTED),
+)
+"""The class of an exception, a part of its text, and what they say; the first that fits."""
+
+
+def judge(error: BaseException) -> Failed:
+    """What `error` means. Only for what hdfs-native and `HdfsCalls` raise; an unknown text is REFUSED."""
+    text, kind = str(error), Kind.NOT_TAKEN
+    match error:
+        case Failed():
+            return Failed(error.kind, error.reason)
+        case FileExistsError():
+            kind = Kind.EXISTS
+        case FileNotFoundError():
+            kind = Kind.NO_PARENT if text.startswith(_PARENT) else Kind.MISSING
+        case NotImplementedError():
+            kind = Kind.UNSUPPORTED
+        case OSError() if text.startswith("RPC listener disconnected"):
+            kind = Kind.UNANSWERED
+        case OSError() if text.startswith("failed to lookup address") and "emporary" not in text:
+            kind = Kind.UNKNOWN_HOST
+        case OSError():
+            pass
+        case _:
+            return _of_variant(text)
+    return Failed(kind, _line(text))
+
+
+def _of_variant(text: str) -> Failed:
+    parts = _VARIANT.match(text)
+    if parts is None:
+        return Failed(Kind.REFUSED, _line(text))
+    if parts["variant"] in {"RPCError", "FatalRPCError"}:
+        java, reason = (parts["first"] or "").rpartition(".")[2], _line(parts["second"] or "")
+        for classes, pattern, kind in _OF_THE_SERVER:
+            if re.fullmatch(classes, java) and re.search(pattern, reason):
+                return Failed(kind, reason)
+        return Failed(Kind.REFUSED, f"{java}: {reason}")
+    kind = Kind.NO_DATA if parts["variant"] in _DATA else Kind.REFUSED
+    if "no KMS provider is configured" in text:
+        kind = Kind.UNSUPPORTED
+    return Failed(kind, f"{parts['variant']}: {_line(parts['first'] or text)}")
+
+
+def _line(text: str) -> str:
+    """The first line: what follows is the server's stack trace."""
+    return re.split(r"\n|\\n", text, maxsplit=1)[0].replace('\\"', '"')
 
 
 @dataclass(eq=False)
@@ -153,24 +236,22 @@ class HdfsCalls:
         return failure
 
     def refusal(self, action: str, path: str, failure: Failed, *, changing: bool) -> Exception:
-        """The error for a call that failed, with what to do. Only `changing` ones are OutcomeUnknown."""
-        server, reason = self.address, failure.reason
+        """The error for a call that failed. Only `changing` ones are OutcomeUnknown."""
+        reason = f"{self.address}: {failure.reason}"
         match failure.kind:
             case Kind.EXISTS | Kind.MISSING | Kind.NO_PARENT as kind:
                 return FileExistsError(path) if kind is Kind.EXISTS else FileNotFoundError(path)
             case Kind.DENIED:
-                return NotWritable(path, reason)
+                return NotWritable(path, failure.reason)
             case Kind.UNSUPPORTED:
-                instead = next(way for text, way in _UNSUPPORTED.items() if text in reason)
-                return Unsupported(f"to {action} {path}", reason, instead)
+                instead = "keep a table in one encryption zone, with hadoop.security.key.provider.path set, or in none"
+                return Unsupported(f"to {action} {path}", failure.reason, instead)
             case Kind.UNKNOWN_HOST:
                 known = ", ".join(nameservices(self.properties)) or "none"
-                return FileSystemUnknown(path, f"{server}: {reason}; nameservices of this site: {known}")
+                return FileSystemUnknown(path, f"{reason}; nameservices of this site: {known}")
             case Kind.UNANSWERED if changing:
-                return OutcomeUnknown(action, path, f"{server}: {reason}")
-        advice = _ADVICE.get(failure.kind, "{server} says: {reason}")
-        advice = advice.format(server=server, reason=reason, window=self.window)
-        return StoreUnavailable(action, path, advice)
+                return OutcomeUnknown(action, path, reason)
+        return StoreUnavailable(action, path, reason)
 
     def _new(self, rounds: int) -> Client:
         order = self.address.namenodes

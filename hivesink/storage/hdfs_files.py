@@ -9,7 +9,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.errors import HiveSinkError, StoreUnavailable
-from hivesink.storage.hdfs_failures import ABSENT, Failed, Kind
+from hivesink.storage.hdfs_calls import ABSENT, Failed, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,8 +17,8 @@ from hivesink.config.options import check
 from hivesink.config.site import NO_SITE
 from hivesink.core.table import TableName, TableSpec
 from hivesink.errors import InvalidOption, WrongUsage
+from hivesink.hiveql.ddltext import render
 from hivesink.hiveql.parse import parse_ddl
-from hivesink.hiveql.render import render
 from hivesink.sample.infer import infer
 from hivesink.sample.preview import objects, preview
 from hivesink.sample.proposal import ARRIVAL, RECORD, Proposal, granularity, propose

@@ -11,8 +11,7 @@ import pytest
 from hivesink.errors import FileSystemUnknown, OutcomeUnknown, StoreUnavailable
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_address import Address
-from hivesink.storage.hdfs_calls import HdfsCalls
-from hivesink.storage.hdfs_failures import Failed, Kind, judge
+from hivesink.storage.hdfs_calls import Failed, HdfsCalls, Kind, judge
 from hivesink.storage.hdfs_files import NewFile, Place
 from tests.storage.realhdfs import apart, hdfs_folder
 
@@ -68,9 +67,9 @@ def test_a_namenode_that_is_down_is_waited_for_and_named(refusing: str, caplog: 
 
 def test_a_refused_connection_is_surely_not_done(refusing: str) -> None:
     fs = file_system({}, Clock())
-    with pytest.raises(StoreUnavailable, match="is it running"):
+    with pytest.raises(StoreUnavailable, match="Connection refused"):
         fs.rename(f"hdfs://{refusing}/a", f"hdfs://{refusing}/b")
-    with pytest.raises(StoreUnavailable, match="is it running"):
+    with pytest.raises(StoreUnavailable, match="Connection refused"):
         fs.delete(f"hdfs://{refusing}/a")
 
 
@@ -121,7 +120,7 @@ def test_a_host_that_is_surely_one_may_lose_its_name_for_a_while(site: Mapping[s
     assert clock.sleeps
     # In a write it is a DataNode's.
     place = Place("hdfs://nohost:8020/a", "/a", calls)
-    with pytest.raises(StoreUnavailable, match="DataNodes"):
+    with pytest.raises(StoreUnavailable, match="nohost"):
         NewFile(place, object, 1 << 20)._step(look_up)  # type: ignore[arg-type]
 
 
@@ -155,7 +154,7 @@ def test_a_file_is_begun_anew_only_until_its_first_packet_is_written() -> None:
     file.write(b"rows" * (1 << 16))
     assert [len(writer.data) for writer in made] == [0, 0, 1 << 18]
     made[2].fails = True
-    with pytest.raises(StoreUnavailable, match="DataNodes"):
+    with pytest.raises(StoreUnavailable, match="nn:8020"):
         file.write(b"more" * (1 << 16))
     # hdfs-native would complete the file without the lost block.
     with pytest.raises(ValueError, match="an earlier write"):
@@ -225,7 +224,6 @@ def rpc(java: str, message: str) -> RuntimeError:
 
 DENIED = r"Permission denied: user=alice, access=WRITE, inode=\"/w\":root:hive:drwxr-xr-x"
 NO_KMS = "File is in an HDFS encryption zone but no KMS provider is configured"
-NO_NODES = "File /w/a could only be written to 0 of the 1 minReplication nodes. There are 0 datanode(s) running"
 NO_NAME = "failed to lookup address information: "
 SAFE_MODE = "org.apache.hadoop.hdfs.server.namenode.SafeModeException: Name node is in safe mode."
 
@@ -240,10 +238,11 @@ SAFE_MODE = "org.apache.hadoop.hdfs.server.namenode.SafeModeException: Name node
         (rpc("security.AccessControlException", DENIED), Kind.DENIED, DENIED.replace("\\", "")),
         (rpc("security.AccessControlException", "/w/t (is not a directory)"), Kind.NOT_A_FOLDER, None),
         (rpc("fs.ParentNotDirectoryException", "/w/t (is not a directory)"), Kind.NOT_A_FOLDER, None),
-        (rpc("hdfs.protocol.NSQuotaExceededException", "The quota of /q"), Kind.QUOTA, "The quota of /q"),
-        (rpc("hdfs.protocol.DSQuotaExceededException", "The DiskSpace quota"), Kind.QUOTA, None),
-        (rpc("hdfs.protocol.QuotaByStorageTypeExceededException", "Quota by type"), Kind.QUOTA, None),
-        (rpc("java.io.IOException", NO_NODES), Kind.NO_ROOM, None),
+        (
+            rpc("hdfs.protocol.NSQuotaExceededException", "The quota"),
+            Kind.REFUSED,
+            "NSQuotaExceededException: The quota",
+        ),
         (rpc("java.io.IOException", "Source /a and destination /b must both be directories"), Kind.EXISTS, None),
         (rpc("java.io.IOException", "/z/a can't be moved from an encryption zone."), Kind.UNSUPPORTED, None),
         (rpc("hdfs.server.namenode.SafeModeException", "Cannot create file /w. Name node"), Kind.SAFE_MODE, None),

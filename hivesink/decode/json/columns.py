@@ -206,15 +206,16 @@ class PathsReader:
     def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
         """As `ColumnReader.read`."""
         raws, doubt = raw_values(spans)
-        rows, unfit = each([raw or b"null" for raw in raws], self._row)
+
+        def row(raw: bytes) -> list[Any]:
+            texts: dict[int, str] = {}
+            self._branch.pick(raw.decode(), texts)
+            return [self._exact.value(index, texts.get(index)) for index in self.indexes]
+
+        rows, unfit = each([raw or b"null" for raw in raws], row)
         kinds = [arrow_type(self._exact.columns[index].type) for index in self.indexes]
         cells = enumerate(kinds)
         return [pa.array([row and row[place] for row in rows], kind) for place, kind in cells], doubt | unfit
-
-    def _row(self, raw: bytes) -> list[Any]:
-        texts: dict[int, str] = {}
-        self._branch.pick(raw.decode(), texts)
-        return [self._exact.value(index, texts.get(index)) for index in self.indexes]
 
 
 class JsonColumns:
