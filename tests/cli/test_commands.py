@@ -50,28 +50,43 @@ def test_help_says_what_it_does_with_an_example(name: str, capsys: Capsys) -> No
         assert word in said.out
 
 
-def _options(command: Any) -> str:
-    """The table of a command's own options."""
+def _options(command: Any) -> list[tuple[str, str]]:
+    """A command's own options: each with its value, and what it means."""
     rows = []
     for option in command.params:
         if (flag := option.opts[0]).startswith("--") and flag not in SHARED:
             value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
             default = "" if option.default in (None, False) else f" Default: {option.default}."
-            rows.append(f"| `{flag}{value.replace('|', chr(92) + '|')}` | {option.help}{default} |\n")
-    return "".join(["| option | meaning |\n|---|---|\n", *rows]) if rows else ""
+            rows.append((f"`{flag}{value.replace('|', chr(92) + '|')}`", f"{option.help}{default}"))
+    return rows
+
+
+def _tables() -> dict[str, str]:
+    """The tables of options by heading: what several commands have is in a table of its own."""
+    commands: dict[tuple[str, str], list[str]] = {}
+    for name, command in COMMANDS.items():
+        for row in _options(command):
+            commands.setdefault(row, []).append(f"`{name}`")
+    several = [f"| {row[0]} | {', '.join(names)} | {row[1]} |\n" for row, names in commands.items() if names[1:]]
+    tables = {"## Options of several commands": "".join(["| option | of | meaning |\n|---|---|---|\n", *several])}
+    for name, command in COMMANDS.items():
+        rows = [
+            f"| {option} | {meaning} |\n" for option, meaning in _options(command) if not commands[option, meaning][1:]
+        ]
+        tables[f"### `hivesink {name}"] = "".join(["| option | meaning |\n|---|---|\n", *rows]) if rows else ""
+    return tables
 
 
 def test_the_page_has_each_command_with_its_options() -> None:
     """`REWRITE=1 pytest` writes the tables anew; where one is to be stands `| option`."""
     text = page = PAGE.read_text(encoding="utf-8")
-    for name, command in COMMANDS.items():
-        head, heading, rest = page.partition(f"### `hivesink {name}")
-        assert heading, name
+    for title, table in _tables().items():
+        head, heading, rest = page.partition(title)
+        assert heading, title
         end = re.search(r"\n##|\Z", rest)
         assert end
-        section, table = rest[: end.start()], _options(command)
-        section, places = re.subn(r"(?m)(^\| option.*\n(\|.*\n)*)", lambda _: table, section)  # noqa: B023
-        assert places == bool(table), name
+        section, places = re.subn(r"(?m)(^\| option.*\n(\|.*\n)*)", lambda _: table, rest[: end.start()])  # noqa: B023
+        assert places == bool(table), title
         page = f"{head}{heading}{section}{rest[end.start() :]}"
     if os.environ.get("REWRITE"):
         PAGE.write_text(page, encoding="utf-8")
