@@ -5,6 +5,7 @@ A guess from what the sample shows; decoding finds what doesn't fit it after all
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from contextlib import suppress
@@ -51,44 +52,47 @@ _DATES = (
 )
 _CLOCKS = ("", " HH:mm", *("".join(form) for form in product((" ", ":", "'T'"), ["HH:mm:ss"], ("", ".SSS", "','SSS"))))
 _OFFSETS = ("", " Z", "Z")
+_FEW = 20
+"""Values by which patterns are looked for."""
 
 
-def infer(records: Iterable[dict[str, Any]]) -> tuple[tuple[Column, ...], dict[str, str]]:
-    """The columns of JSON objects, in the order in which their fields first come, and the properties that they need.
+def infer(records: Iterable[dict[str, Any]]) -> tuple[tuple[Column, ...], dict[str, str], list[str]]:
+    """The columns of JSON objects, in the order in which their fields first come, the properties that they need, notes.
 
     A column's comment says what isn't certain. The properties are `sink.timestamp-format`, and
     `sink.column.<name>.from` of columns that can't be called as their fields. Fields whose names don't print get none.
+    The notes name columns that would be times but for a few values.
     """
     fields = {name: values for name, values in _fields(records).items() if name.isprintable()}
     # If a table has nothing but `value`, a job takes each line for the column's text, not for JSON.
     taken = {name for name in fields if _can_be_column(name) and list(fields) != ["value"]}
-    columns: list[Column] = []
-    properties: dict[str, str] = {}
-    formats: list[str] = []
-    for name, values in fields.items():
-        notes: list[str] = []
-        column = name
-        if name not in taken:
+    columns, properties, formats, notes = list[Column](), dict[str, str](), list[str](), list[str]()
+    for field, values in fields.items():
+        name, comments = field, list[str]()
+        if field not in taken:
             # `host_name` for `host.name`.
-            plain = "".join(letter if _can_be_column(letter) else " " for letter in name)
+            plain = "".join(letter if _can_be_column(letter) else " " for letter in field)
             plain = "_".join(plain.split()) or "field"
             likely = chain([plain], (f"{plain}_{number}" for number in count(2)))
-            column = next(other for other in likely if other not in taken and other != name)
-            taken.add(column)
-            properties[f"sink.column.{column}.from"] = json_path(name)
-        if form := _time_form(name, [value for value in values if value is not None]):
-            notes.append(form.value if isinstance(form, EpochUnit) else form.pattern)
-            formats.append(f"{column}={notes[0]}")
+            name = next(other for other in likely if other not in taken and other != field)
+            taken.add(name)
+            properties[f"sink.column.{name}.from"] = json_path(field)
+        form, odd = _time_form(field, [value for value in values if value is not None])
+        if odd:
+            notes.append(f"{name} would be a time, but for {odd}")
+        if form:
+            comments.append(form.value if isinstance(form, EpochUnit) else form.pattern)
+            formats.append(f"{name}={comments[0]}")
             is_day = form is EpochUnit.DAYS or (isinstance(form, TextPattern) and "hour" not in form.fields)
             kind: HiveType = Primitive.DATE if is_day else Primitive.TIMESTAMP
         else:
-            kind = _type(values, "", 1, notes)
-        if column != name:
-            notes.append(f"of the field {name}")
-        columns.append(Column(column, kind, "; ".join(notes)[:_LONGEST_COMMENT] or None))
+            kind = _type(values, "", 1, comments)
+        if name != field:
+            comments.append(f"of the field {field}")
+        columns.append(Column(name, kind, "; ".join(comments)[:_LONGEST_COMMENT] or None))
     if formats:
         properties["sink.timestamp-format"] = ",".join(formats)
-    return tuple(columns), properties
+    return tuple(columns), properties, notes
 
 
 def _fields(objects: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -105,26 +109,36 @@ def _can_be_column(name: str) -> bool:
     return bool(name) and all(letter in "_$-" or letter.isalpha() or letter.isdecimal() for letter in name)
 
 
-def _time_form(name: str, values: list[Any]) -> EpochUnit | TextPattern | None:
-    """How times are written that aren't ISO 8601.
+def _time_form(name: str, values: list[Any]) -> tuple[EpochUnit | TextPattern | None, str]:
+    """How times are written that aren't ISO 8601, and which few values are no times where all others are.
 
     Numbers are times if all lie in the years 2000 to 2099 by one unit, and the field's name is that of a time. Of
     texts one form must fit all; if several do, as for 03/04/2024, none is sure.
     """
-    kinds = set(map(_kind, values))
-    if kinds and kinds <= {"whole numbers", "fractions"}:
-        for unit in EpochUnit:
-            is_days = unit is EpochUnit.DAYS
-            scale = 1 / 86_400 if is_days else 10**unit.digits
-            fits = _YEARS[0] * scale <= min(values) and max(values) < _YEARS[1] * scale
-            fits &= not is_days or kinds == {"whole numbers"}
-            if fits and (_DAILY if is_days else _TIMELY).search(name):
-                return unit
-    if kinds == {"texts"}:
-        forms = [form for form in _patterns() if form.iso(values[0])]
-        forms = [form for form in forms if all(_is_timestamp(form.iso(text) or "") for text in values)]
-        return forms[0] if len(forms) == 1 else None
-    return None
+    kinds = [_kind(value) for value in values]
+    fits: dict[EpochUnit | TextPattern | str, list[bool]] = {
+        kind: [each == kind for each in kinds] for kind in ("timestamps", "dates")
+    }
+    for unit in EpochUnit:
+        is_days = unit is EpochUnit.DAYS
+        least, end = (year // 86_400 if is_days else year * 10**unit.digits for year in _YEARS)
+        if (_DAILY if is_days else _TIMELY).search(name):
+            numbers = {"whole numbers"} if is_days else {"whole numbers", "fractions"}
+            pairs = zip(kinds, values, strict=True)
+            fits[unit] = [kind in numbers and least <= value < end for kind, value in pairs]
+    texts = [value for kind, value in zip(kinds, values, strict=True) if kind == "texts"]
+    for form in _patterns():
+        if any(form.iso(text) for text in texts[:_FEW]):
+            fits[form] = [isinstance(value, str) and _is_timestamp(form.iso(value) or "") for value in values]
+    most = max(map(sum, fits.values()))
+    likely = [form for form, each in fits.items() if sum(each) == most]
+    if most == len(values):
+        sure = likely[0] if len(likely) == 1 else None
+        return (None if isinstance(sure, str) else sure), ""
+    if 10 * most < 9 * len(values):
+        return None, ""
+    odd = next(value for value, is_time in zip(values, fits[likely[0]], strict=True) if not is_time)
+    return None, f"{len(values) - most:,} of {len(values):,} values, such as {json.dumps(odd)[:40]}"
 
 
 @cache

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hivesink.core.partition import with_scheme
 from hivesink.core.table import Column, Primitive, TableSpec
@@ -33,8 +33,7 @@ _FULL = 256 << 20
 _LIKELIEST = re.compile(r"^(?:ts|time|timestamp)$|event|occurred")
 
 
-@dataclass(frozen=True, slots=True)
-class _Time:
+class _Time(NamedTuple):
     """What can decide the partition: a column, RECORD or ARRIVAL; and from the first time to the last."""
 
     name: str
@@ -69,7 +68,7 @@ def propose(
 
     Raises InvalidOption if the sample has nothing to make a table of, WrongUsage for a `time` that isn't among its.
     """
-    columns, properties = infer(objects(sample))
+    columns, properties, notes = infer(objects(sample))
     if not columns:
         first = "it holds no records"
         if sample.batch.num_rows:
@@ -82,14 +81,14 @@ def propose(
     if chosen is None:
         names = ", ".join(each.name for each in times)
         raise WrongUsage((f"--time-column {time}: write one of {names}",))
-    rate = granularity(sample.size, chosen.span * sample.stretch)
+    rate = granularity(sample.size, chosen.span)
     if chosen.is_day and rate == "hour":
         rate = "day"
     # Who names the time wants partitions.
     period = every or ("month" if time and rate == "none" else rate)
     spec = _partitioned(spec, chosen, period)
     checked = preview(sample, spec, arrival)
-    notes = [f"{name} is left out: its name doesn't print" for name in checked.unknown]
+    notes += [f"{name} is left out: its name doesn't print" for name in checked.unknown]
     if every is None and period == "none":
         notes.append(f"Not partitioned: a month brings less than {_FULL >> 20} MB of JSON (--every says otherwise)")
     elif chosen.missing and period != "none":
@@ -151,12 +150,12 @@ def _partitioned(spec: TableSpec, time: _Time, every: str) -> TableSpec:
     return replace(spec, partition_columns=(partition,), properties=tuple(sorted(properties.items())))
 
 
-_JOB = '''"""Writes {what} to {table}.
+_JOB = '''"""Writes {source} to {table}.
 
     hivesink run {path}
 
-Environment variables: {variables}; WRITER; CHECKPOINT; TRIGGER
-("5 seconds", or "availableNow" to commit what has arrived and end).
+The environment may set what is named below in capitals; TRIGGER is "5 seconds", or "availableNow" to commit what has
+arrived and end.
 """
 
 from __future__ import annotations
@@ -192,22 +191,18 @@ _DROP = """
 def job_text(job: Path, source: FilesSource | TopicSource, spec: TableSpec) -> str:
     """The text for the file `job`, whose stem is the writer; as those in `jobs/`."""
     if isinstance(source, TopicSource):
-        names = ", ".join(f'"{name}"' for name in columns_to_drop(spec, settings_of(spec)))
-        servers = f'SERVERS = environ.get("KAFKA_SERVERS", {source.servers!r})'
-        ways = {
-            "what": "the JSON records of a Kafka topic",
-            "variables": "KAFKA_SERVERS, KAFKA_TOPIC",
-            "settings": f'{servers}\nTOPIC = environ.get("KAFKA_TOPIC", "{source.topic}")',
-            "kafka": ", kafka=True",
-            "events": "sources.kafka(spark, SERVERS, TOPIC)" + (_DROP.format(names=names) if names else ""),
-        }
+        what, kafka, events = (
+            "the JSON records of a Kafka topic",
+            ", kafka=True",
+            "sources.kafka(spark, SERVERS, TOPIC)",
+        )
+        settings = f'SERVERS = environ.get("KAFKA_SERVERS", {source.servers!r})\n'
+        settings += f'TOPIC = environ.get("KAFKA_TOPIC", "{source.topic}")'
+        if names := ", ".join(f'"{name}"' for name in columns_to_drop(spec, settings_of(spec))):
+            events += _DROP.format(names=names)
     else:
         deep = ', options={"recursiveFileLookup": "true"}' if source.is_deep else ""
-        ways = {
-            "what": "the JSON lines of a folder's files",
-            "variables": "FOLDER (where the files arrive)",
-            "settings": f'FOLDER = environ.get("FOLDER", {with_scheme(source.folder)!r})',
-            "kafka": "",
-            "events": f"sources.lines(spark, FOLDER{deep})",
-        }
-    return _JOB.format(table=str(spec.name), path=str(job), writer=job.stem, **ways)
+        what, kafka, events = "the JSON lines of a folder's files", "", f"sources.lines(spark, FOLDER{deep})"
+        settings = f'FOLDER = environ.get("FOLDER", {with_scheme(source.folder)!r})'
+    texts = {"source": what, "kafka": kafka, "events": events, "settings": settings}
+    return _JOB.format(table=str(spec.name), path=str(job), writer=job.stem, **texts)

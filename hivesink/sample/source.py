@@ -64,15 +64,13 @@ Place = dict[str, "str | int"]
 class Sample:
     """Records of a source, in the columns in which Spark reads them (`shape`), and where each came from.
 
-    `size` estimates how many bytes of JSON the whole source holds, `stretch` how many times longer its
-    times last than the sample's.
+    `size` estimates the bytes of JSON that the sample is spread over: the whole source, or the lines of a single file.
     """
 
     batch: pa.RecordBatch
     shape: InputShape
     places: tuple[Place, ...]
     size: int
-    stretch: float = 1.0
 
     def records(self) -> list[bytes | None]:
         """The raw records; None is a tombstone."""
@@ -139,10 +137,10 @@ class FilesSource:
         places = tuple[Place, ...]({"file": path, "line": number} for path, number, _ in taken)
         inflates = {name: _INFLATES if PurePosixPath(name).suffix in _UNPACK else 1 for name in names}
         size = sum(length * inflates[name] for name, length in self.lengths.items())
-        read = sum(len(line) + 1 for *_, line in taken)
-        stretch = max(1.0, size / read) if read and len(names) == 1 else 1.0
+        if len(names) == 1:
+            size = min(size, sum(len(line) + 1 for *_, line in taken))
         shape = InputShape(value="value", path=PATH, line=LINE)
-        return Sample(pa.RecordBatch.from_pydict(columns), shape, places, size, stretch)
+        return Sample(pa.RecordBatch.from_pydict(columns), shape, places, size)
 
 
 def source_of(text: str, site: Site) -> FilesSource | TopicSource:
