@@ -19,7 +19,7 @@ from hivesink import errors
 from hivesink.errors import HiveSinkError, WrongUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -32,24 +32,11 @@ class ExitCode(IntEnum):
     USAGE = 2
     NEEDS_PERSON = 65
     RETRY = 75
+    """Worth another try."""
 
 
 BY_SIGNAL = 128
 """The shell's rule: 128 + n is a death by signal n."""
-
-_MEANING: Mapping[int, str] = {
-    ExitCode.DONE: "done; every committed row can be read, but for those that sink.on-stop = keep keeps",
-    ExitCode.FAILED: "the job itself failed; it needs a person",
-    ExitCode.USAGE: "wrong usage; it needs a person",
-    ExitCode.NEEDS_PERSON: "it needs a person",
-    ExitCode.RETRY: "worth another try",
-}
-
-
-def meaning(code: int) -> str:
-    """A few words about a child's exit code."""
-    ended = f"ended by signal {code - BY_SIGNAL}" if is_by_signal(code) else "the job's own code"
-    return _MEANING.get(code, ended)
 
 
 def is_by_signal(code: int) -> bool:

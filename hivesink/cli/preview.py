@@ -61,45 +61,35 @@ def preview(
     --limit N: How many records to read at most.
     """
     from hivesink.sample.preview import preview as decoded
-    from hivesink.sample.source import source_of
     from hivesink.tables.opened import table_spec
 
     if (table_name(table) is None) == (ddl is None):
         raise WrongUsage(("name the table with either --table database.table or --ddl FILE.sql",))
     spec = table_spec(table, metastore) if table is not None else declared_in(ddl or Path())[0]
-    site = Site.load(os.environ)
     # The user's own classes are where `ddl plan` looks for them.
     with also_in(Path(ddl or "").parent):
-        sample = _sample(source_of(from_, site), limit, site)
+        _, sample = _sampled(from_, limit)
         made = decoded(sample, spec, datetime.now(timezone.utc))
-    ends = made.config["sink.on-bad-record"].value
-    checked, told = _checked(sample, made)
     kinds = {column.name: column.type for column in spec.columns}
     shows: list[dict[str, Any]] = [
         {"partition": partition, "row": {name: plain(cell, kinds[name]) for name, cell in row.items()}}
         for partition, row in zip(made.partitions, made.rows.slice(0, MOST).to_pylist(), strict=False)
     ]
+    cells = [[row["partition"], *map(shown, row["row"].values())] for row in shows]
     partitions = dict(sorted(Counter(made.partitions).items()))
-    unknown = dict(Counter(made.unknown).most_common())
-    fields = [{"field": name, "records": records} for name, records in unknown.items()]
-    data = {
-        "table": str(spec.name),
-        "source": from_,
-        **checked,
-        "bad": len(made.bad),
-        "partitions": partitions,
-        "rows": shows,
-        "unknown_fields": unknown,
-    }
-    rows = [[row["partition"], *(shown(row["row"][name]) for name in kinds)] for row in shows]
+    checked, told = _checked(sample, made)
     blocks: list[Line | Grid] = [
-        Grid(f"Rows of {spec.name}", ["partition", *kinds], rows),
+        Grid(f"Rows of {spec.name}", ["partition", *kinds], cells),
         *first("Partitions", [{"partition": name, "rows": n} for name, n in partitions.items()], "partitions", "rows"),
         *told,
-        *first("Fields that the table doesn't have", fields, "fields", "records"),
-        *([Line(f"a job does with bad records as sink.on-bad-record = {ends} says")] if made.bad else []),
     ]
-    out.show(data, blocks)
+    fields = [{"field": name, "records": records} for name, records in made.unknown.items()]
+    blocks += first("Fields that the table doesn't have", fields, "fields", "records")
+    if made.bad:
+        ends = made.config["sink.on-bad-record"].value
+        blocks.append(Line(f"a job does with bad records as sink.on-bad-record = {ends} says"))
+    data = {"table": str(spec.name), "source": from_, **checked, "bad": len(made.bad), "partitions": partitions}
+    out.show({**data, "rows": shows, "unknown_fields": made.unknown}, blocks)
     if made.bad:
         raise typer.Exit(ExitCode.NEEDS_PERSON)
 
@@ -126,10 +116,8 @@ def init(
     --every none|month|day|hour: How long a partition is. Default: by the sample's rate.
     """
     from hivesink.sample.proposal import job_text, propose
-    from hivesink.sample.source import FilesSource, source_of
+    from hivesink.sample.source import FilesSource
 
-    site = Site.load(os.environ)
-    origin = source_of(from_, site)
     with given():
         name = TableName.parse(table or _table_of(from_))
     # A job named as one of Python's own modules would be imported in its place.
@@ -137,7 +125,7 @@ def init(
     ddl = Path("ddl", f"{name.table}.sql")
     if taken := [str(path) for path in (ddl, job) if path.exists()]:
         raise WrongUsage((f"{' and '.join(taken)}: init overwrites nothing; move it away, or name another table",))
-    sample = _sample(origin, 1000, site)
+    origin, sample = _sampled(from_, 1000)
     proposal = propose(sample, name, from_, datetime.now(timezone.utc), time=time_column, every=every)
     files = {ddl: proposal.ddl, job: job_text(job, origin, proposal.spec)}
     blocks: list[Line | Grid] = []
@@ -162,14 +150,8 @@ def init(
         f"hivesink query {shlex.quote(sql)}",
     ]
     blocks += [Line("Next:", "bold"), *(Line(f"  {line}") for line in following)]
-    data = {
-        "table": str(name),
-        "files": {str(path): content for path, content in files.items()},
-        "written": not dry_run,
-        **checked,
-        "notes": proposal.notes,
-        "next": following,
-    }
+    data: dict[str, Any] = {"table": str(name), "files": {str(path): content for path, content in files.items()}}
+    data |= {"written": not dry_run, **checked, "notes": proposal.notes, "next": following}
     out.show(data, blocks)
 
 
@@ -178,13 +160,15 @@ def _table_of(source: str) -> str:
     return f"demo.{re.sub(r'[^a-z0-9]+', '_', last).strip('_') or 'events'}"
 
 
-def _sample(source: FilesSource | TopicSource, most: int, site: Site) -> Sample:
-    """In a terminal a line says before it that Spark starts for a topic."""
-    from hivesink.sample.source import TopicSource
+def _sampled(text: str, most: int) -> tuple[FilesSource | TopicSource, Sample]:
+    """What `--from` names, and up to so many of its records."""
+    from hivesink.sample.source import source_of
 
-    if isinstance(source, TopicSource) and sys.stderr.isatty():
+    site = Site.load(os.environ)
+    source = source_of(text, site)
+    if text.startswith("kafka:"):
         tell("starting Spark to look at the topic")
-    return source.sample(most, site)
+    return source, source.sample(most, site)
 
 
 def _checked(sample: Sample, made: Preview) -> tuple[dict[str, Any], list[Line | Grid]]:

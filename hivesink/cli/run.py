@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed, is_by_signal, meaning
+from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed, is_by_signal
 from hivesink.cli.command import Metastore, command, given
 from hivesink.cli.job import is_live
 from hivesink.cli.output import Output, tell
@@ -79,7 +79,7 @@ def run(
         text += ". Start the job again, it goes on from its log; --restart does that by itself"
         out.fail(JobFailed(job, text, retryable=True))
     if out.is_json:
-        out.show({"job": str(job), "exit_code": code, "meaning": meaning(code), "restarts": restarts}, ())
+        out.show({"job": str(job), "exit_code": code, "restarts": restarts}, ())
     raise typer.Exit(code)
 
 
@@ -120,7 +120,7 @@ class _Child:
             failures = 1 if time.monotonic() - began >= _LASTED else failures + 1
             delay = backoff(failures) * random.uniform(0.5, 1)  # noqa: S311  nobody gains by guessing it
             restarts += 1
-            tell(f"hivesink: the job ended with {code} ({meaning(code)}); restart {restarts} in {delay:.1f} s")
+            tell(f"hivesink: the job ended with {code}; restart {restarts} in {delay:.1f} s")
             if self.stop_asked.wait(delay):
                 return code, restarts - 1
 

@@ -1,24 +1,39 @@
-"""`hivesink show`: a picture of a table in the terminal."""
+"""`hivesink show`: a picture of a table in the terminal: partitions, files and the last epochs."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import re
+from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rich.filesize import decimal
 
 from hivesink.cli.command import command
 from hivesink.cli.output import Grid, Line, Output
+from hivesink.core.partition_commit import latest
+from hivesink.core.partition_time import start_of
 from hivesink.core.progress import count
+from hivesink.errors import FileSystemUnknown, HiveSinkError, Unsupported
+from hivesink.formats import adapter
+from hivesink.logs import file_store
+from hivesink.sink.inspect.facts import LogFacts, read_log
+from hivesink.sink.task.events import time_extractor
 from hivesink.tables.opened import OpenedTable
-from hivesink.tables.picture import picture_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hivesink.tables.picture import PartitionPicture, Picture
+    from hivesink.core.partfile import Finished
+    from hivesink.core.partition_time import TimeExtractor
+    from hivesink.ports import FileStore
+    from hivesink.sink.inspect.facts import PartitionState
 
-
-_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+_EPOCHS = 10
+"""How many of each writer's epochs are shown."""
+_FOOTERS = 500
+"""The most files whose footers are read: a picture must not take minutes."""
 
 
 @command
@@ -32,51 +47,46 @@ def show(out: Output, opened: OpenedTable, *, limit: int = 50, all_: bool = Fals
     --limit N: How many partitions to show, the newest ones.
     --all: Show all partitions, however many.
     """
-    picture = picture_of(opened, datetime.now(timezone.utc), None if all_ else limit)
-    out.show(asdict(picture), _blocks(picture))
+    picture = _picture(opened, datetime.now(timezone.utc), None if all_ else limit)
+    out.show(picture, _blocks(picture))
 
 
-def _blocks(picture: Picture) -> Iterator[Line | Grid]:
-    partitions = picture.partitions
-    yield Line(f"{picture.table} at {picture.location}", "bold")
+def _blocks(picture: Mapping[str, Any]) -> Iterator[Line | Grid]:
+    partitions = picture["partitions"]
+    yield Line(f"{picture['table']} at {picture['location']}", "bold")
     if not partitions:
         yield Line("it has no partitions yet")
     else:
         which = count(len(partitions), "partition")
-        if len(partitions) < picture.partitions_in_all:
-            which = f"the newest {len(partitions):,} of {picture.partitions_in_all:,} partitions"
-        small = sum(partition.small_files > 0 for partition in partitions)
-        waiting = sum(partition.waits_for is not None for partition in partitions)
+        if len(partitions) < picture["partitions_in_all"]:
+            which = f"the newest {len(partitions):,} of {picture['partitions_in_all']:,} partitions"
+        small = sum(partition["small_files"] > 0 for partition in partitions)
+        waiting = sum(partition["waits_for"] is not None for partition in partitions)
         yield Line(f"{which}, {small:,} with small files, {waiting:,} not complete")
-    most = max((partition.rows or 0 for partition in partitions), default=0)
-    rows = [_partition_row(partition, most) for partition in partitions]
-    yield Grid.of("partitions, the newest last", rows, "rows", "bytes", "files")
-    epochs = [asdict(epoch) for epoch in picture.epochs]
-    yield Grid.of("the last epochs (times in UTC)", epochs, "epoch", "read", "rejected", "files", "lag_seconds")
-    if picture.rejected:
-        yield Line(f"{count(picture.rejected, 'rejected row')}; `hivesink rejects` shows dead letters", "bold red")
+    most = max((partition["rows"] or 0 for partition in partitions), default=0)
+    yield Grid.of("partitions, the newest last", [_row(each, most) for each in partitions], "rows", "bytes", "files")
+    right = ("epoch", "read", "rejected", "files", "lag_seconds")
+    yield Grid.of("the last epochs (times in UTC)", picture["epochs"], *right)
+    if picture["rejected"]:
+        yield Line(f"{count(picture['rejected'], 'rejected row')}; `hivesink rejects` shows dead letters", "bold red")
 
 
-def _partition_row(partition: PartitionPicture, most: int) -> dict[str, object]:
-    marks = []
-    if not partition.registered:
-        marks.append("not registered")
-    elif partition.files == 0:
-        marks.append("no files")
-    if partition.waiting_rows:
-        marks.append(f"{count(partition.waiting_rows, 'row')} not readable yet")
-    if partition.small_files:
-        marks.append(count(partition.small_files, "small file"))
-    if partition.waits_for:
-        marks.append(f"waits: {partition.waits_for}")
-    files = "-" if partition.files is None else f"{partition.files:,}"
+def _row(partition: Mapping[str, Any], most: int) -> dict[str, object]:
+    rows, length, files, small = (partition[name] for name in ("rows", "bytes", "files", "small_files"))
+    marks = {
+        "not registered": not partition["registered"],
+        "no files": partition["registered"] and files == 0,
+        f"{count(partition['waiting_rows'], 'row')} not readable yet": partition["waiting_rows"],
+        count(small, "small file"): small,
+        f"waits: {partition['waits_for']}": partition["waits_for"],
+    }
     return {
-        "partition": partition.partition or "(the whole table)",
-        "rows": None if partition.rows is None else f"{partition.rows:,}",
-        "": Line(bar(partition.rows, most), "cyan"),
-        "bytes": _size(partition.bytes),
-        "files": Line(files, "bold red" if partition.small_files else ""),
-        "marks": Line("; ".join(marks), "yellow"),
+        "partition": partition["partition"] or "(the whole table)",
+        "rows": None if rows is None else f"{rows:,}",
+        "": Line(bar(rows, most), "cyan"),
+        "bytes": None if length is None else decimal(length),
+        "files": Line("-" if files is None else f"{files:,}", "bold red" if small else ""),
+        "marks": Line("; ".join(mark for mark, is_so in marks.items() if is_so), "yellow"),
     }
 
 
@@ -85,11 +95,134 @@ def bar(value: int | None, most: int) -> str:
     return "█" * max(1, round(value * 20 / most)) if value and most > 0 else ""
 
 
-def _size(length: int | None) -> str | None:
-    """`1.5 MB`, in powers of 1000."""
-    if length is None:
+def count_small(lengths: Sequence[int], file_size: int) -> int:
+    """How many files of a partition are small: below a tenth of `file_size` (bytes).
+
+    A single small file counts only if the whole partition is below a hundredth of `file_size`: else it is what was
+    left over when the others were full.
+    """
+    small = sum(length * 10 < file_size for length in lengths)
+    return small if small > 1 or sum(lengths) * 100 < file_size else 0
+
+
+def _picture(opened: OpenedTable, now: datetime, limit: int | None) -> dict[str, Any]:
+    """The JSON document, with the newest `limit` partitions, or all for None. Lists only the folders of these.
+
+    Figures of a partition that aren't known are None. Raises InvalidOption, LogDamaged, NewerFormat, StoreUnavailable,
+    MetastoreUnreachable, OwnCodeFailed.
+    """
+    logs = {writer: read_log(context.log) for writer, context in opened.writers.items()}
+    for log in logs.values():
+        log.require_readable()
+    heads = [log.head for log in logs.values() if log.head]
+    config = opened.of_last_run(max(heads, key=lambda head: head.at, default=None))
+    file_size: int = config["sink.rolling-policy.file-size"]
+    waiting: dict[str, list[PartitionState]] = {}
+    for state in (state for writer in logs for state in opened.states(writer, now) if state.table == opened.name):
+        waiting.setdefault(state.partition, []).append(state)
+    live = opened.metastore.registrar.lookup(opened.live, None)
+    order = _by_time(live.keys() | waiting.keys(), time_extractor(opened.live.spec, config))
+    shown = order if limit is None else order[-limit:]
+    store = file_store(opened.live.location, opened.site)
+    registered = [partition for partition in shown if partition in live]
+    listed = store.run_parallel(partial(_visible, store, live[partition].location) for partition in registered)
+    files = {partition: look for partition, look in zip(registered, listed, strict=True) if look is not None}
+    rows = _rows(opened, logs.values(), store, files)
+
+    def about(partition: str) -> dict[str, Any]:
+        lengths = [file.length for file in files[partition]] if partition in files else None
+        states = waiting.get(partition, [])
+        waits = [f"writer {state.writer}: {state.waits_for}" for state in states if state.waits_for]
+        return {
+            "partition": partition,
+            "registered": partition in live,
+            "rows": rows.get(partition),
+            "bytes": None if lengths is None else sum(lengths),
+            "files": None if lengths is None else len(lengths),
+            "small_files": count_small(lengths, file_size) if lengths else 0,
+            "waiting_rows": sum(state.open_rows + state.decided_rows for state in states),
+            "waits_for": "; ".join(waits) or None,
+        }
+
+    replayed = sum(part.rows for log in logs.values() for part in log.replaced.values())
+    return {
+        "table": opened.name,
+        "location": opened.live.location,
+        "at": now,
+        "file_size": file_size,
+        "partitions_in_all": len(order),
+        "partitions": [*map(about, shown)],
+        "epochs": [epoch for writer, log in logs.items() for epoch in _epochs(writer, log)],
+        # The log that wrote them may have been reset since.
+        "rejected": max(0, sum(log.totals.rejected for log in logs.values()) - replayed),
+    }
+
+
+def _by_time(partitions: Iterable[str], extractor: TimeExtractor | None) -> list[str]:
+    """By their times, those without one first; else by their names, in which 10 comes after 9."""
+
+    def key(partition: str) -> tuple[datetime, list[str | int]]:
+        start = start_of(partition, extractor) if extractor and partition else None
+        if start is None:
+            start = datetime.min.replace(tzinfo=timezone.utc)
+        # An extractor of the user's own may return times with a zone.
+        time = start if start.tzinfo else start.replace(tzinfo=timezone.utc)
+        texts = re.split(r"(\d+)", partition, flags=re.ASCII)
+        return time, [int(text) if number % 2 else text for number, text in enumerate(texts)]
+
+    return sorted(partitions, key=key)
+
+
+def _visible(store: FileStore, location: str) -> Sequence[Finished] | None:
+    """The files that readers see; None of a folder on a file system that can't be listed from here."""
+    try:
+        return store.visible(location)
+    except (Unsupported, FileSystemUnknown):
         return None
-    value, unit = float(length), 0
-    while value >= 999.5 and unit < len(_UNITS) - 1:  # noqa: PLR2004  it would round to 1000
-        value, unit = value / 1000, unit + 1
-    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 99.5 else f"{value:.1f} {_UNITS[unit]}"  # noqa: PLR2004
+
+
+def _rows(
+    opened: OpenedTable, logs: Iterable[LogFacts], store: FileStore, files: dict[str, Sequence[Finished]]
+) -> dict[str, int]:
+    """The rows of each partition: the log knows those of its parts, and the footers of other files are read.
+
+    The newest partitions come first, until `_FOOTERS` is reached. A partition with a file that can't be read is left
+    out.
+    """
+    # A part's name is unique, whichever partition a person has moved it to.
+    parts = {(part.name, part.length): part.rows for log in logs for _, part in log.parts}
+    measure = adapter(opened.live.spec.format).measure
+
+    def footer(file: Finished) -> int:
+        with store.open(file.path) as stream:
+            return measure(stream).rows
+
+    rows: dict[str, int] = {}
+    left = _FOOTERS
+    for partition in reversed(files):
+        visible = files[partition]
+        counts = [parts.get((file.path.rpartition("/")[2], file.length)) for file in visible]
+        unknown = [file for file, count in zip(visible, counts, strict=True) if count is None]
+        left -= len(unknown)
+        if left < 0:
+            break
+        with suppress(HiveSinkError, OSError, ValueError):
+            footers = store.run_parallel(partial(footer, file) for file in unknown)
+            rows[partition] = sum(count for count in (*counts, *footers) if count is not None)
+    return rows
+
+
+def _epochs(writer: str, log: LogFacts) -> Iterator[dict[str, Any]]:
+    """`lag_seconds` are from the newest event time to the decision: None without rows, or without event times."""
+    for manifest in log.manifests[-_EPOCHS:]:
+        newest = latest(*manifest.watermark.newest.values()) if manifest.watermark and manifest.rows.read else None
+        yield {
+            "writer": writer,
+            "epoch": manifest.epoch,
+            "kind": manifest.kind,
+            "at": manifest.at,
+            "read": manifest.rows.read,
+            "rejected": manifest.rows.rejected,
+            "files": len(manifest.created),
+            "lag_seconds": (manifest.at - newest).total_seconds() if newest else None,
+        }

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class Preview:
     """`rows` are those that the table would get, in the sample's order, and `partitions` the partition of each.
 
-    `bad` are sorted by record. `unknown` counts the fields that the table lacks, by their names in lower case.
-    `skipped` are the tombstones.
+    `bad` are sorted by record. `unknown` counts the fields that the table lacks, by their names in lower case, the most
+    first. `skipped` are the tombstones.
     """
 
     config: SinkConfig
@@ -80,7 +80,7 @@ def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
         partitions=tuple(assigned.paths[code] for code in assigned.codes[fit].tolist()),
         bad=tuple(bad),
         skipped=decoded.skipped,
-        unknown=Counter(name for name in fields if name not in taken),
+        unknown=dict(Counter(name for name in fields if name not in taken).most_common()),
     )
 
 

@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -90,11 +90,7 @@ class TopicSource:
     topic: str
 
     def sample(self, most: int, site: Site) -> Sample:  # noqa: ARG002  a topic needs no site
-        """Up to `most` records, a like share of each partition: half of them its first ones, half its newest.
-
-        In a Spark session that ends with it. Raises SourceUnreachable, TopicMissing, InvalidOption, JavaFailed, and
-        what Spark raises while it reads.
-        """
+        """In a Spark session that ends with it. Raises what `sample_topic` raises, JavaFailed."""
         spark = session_for_kafka("hivesink sample")
         try:
             return sample_topic(spark, self.servers, self.topic, most)
@@ -115,32 +111,28 @@ class FilesSource:
 
         Raises InvalidOption for a damaged file, StoreUnavailable.
         """
-        store = file_store(self.folder, site)
-        names = sorted(self.lengths)
+        store, names = file_store(self.folder, site), sorted(self.lengths)
         chosen = names[:: -(-len(names) // _MOST_FILES) or 1]
-        taken: list[tuple[str, int, bytes]] = []
-        # The shortest first: the lines that they lack go to the others.
-        for at, name in enumerate(sorted(chosen, key=lambda name: self.lengths[name])):
-            path, share = join(self.folder, name), (most - len(taken)) // (len(chosen) - at)
+        columns: dict[str, list[Any]] = {"value": [], PATH: [], LINE: []}
+        places = []
+        for name in chosen:
+            path = join(self.folder, name)
+            # As Spark's `_metadata.file_path` has it: `file:/in/a%20b.json`.
+            address = with_scheme(_ESCAPED.sub(lambda match: quote(match[0]), path))
             try:
-                taken += ((path, number, line) for number, line in _read(store, path, share))
+                for number, line in _read(store, path, -(-most // len(chosen))):
+                    for column, value in zip(columns.values(), (line, address, number), strict=True):
+                        column.append(value)
+                    places.append(Place({"file": path, "line": number}))
             except (OSError, EOFError, zlib.error) as error:
                 raise InvalidOption((f"{path} can't be read: {error}",)) from error
-        taken.sort(key=lambda line: line[0])
-        # Paths are as Spark's `_metadata.file_path` has them: `file:/in/a%20b.json`.
-        addresses = [with_scheme(_ESCAPED.sub(lambda match: quote(match[0]), path)) for path, *_ in taken]
-        columns = {
-            "value": pa.array([line for *_, line in taken], pa.binary()),
-            PATH: pa.array(addresses, pa.string()),
-            LINE: pa.array([number for _, number, _ in taken], pa.int64()),
-        }
-        places = tuple[Place, ...]({"file": path, "line": number} for path, number, _ in taken)
         inflates = {name: _INFLATES if PurePosixPath(name).suffix in _UNPACK else 1 for name in names}
         size = sum(length * inflates[name] for name, length in self.lengths.items())
         if len(names) == 1:
-            size = min(size, sum(len(line) + 1 for *_, line in taken))
+            size = min(size, sum(len(line) + 1 for line in columns["value"]))
+        kinds = pa.schema([("value", pa.binary()), (PATH, pa.string()), (LINE, pa.int64())])
         shape = InputShape(value="value", path=PATH, line=LINE)
-        return Sample(pa.RecordBatch.from_pydict(columns), shape, places, size)
+        return Sample(pa.RecordBatch.from_pydict(columns, kinds), shape, tuple(places), size)
 
 
 def source_of(text: str, site: Site) -> FilesSource | TopicSource:
@@ -190,7 +182,10 @@ def _read(store: FileStore, path: str, share: int) -> Iterator[tuple[int, bytes]
 
 
 def sample_topic(spark: SparkSession, servers: str, topic: str, most: int) -> Sample:
-    """As `TopicSource.sample`, in the session `spark`."""
+    """Up to `most` records, a like share of each partition: half of them its first ones, half its newest.
+
+    Raises SourceUnreachable, TopicMissing, InvalidOption, and what Spark raises while it reads.
+    """
     ranges = sources.offsets(spark, servers, topic)
     half = max(1, most // len(ranges) // 2)
     begins = {number: (first, min(first + half, end)) for number, (first, end) in ranges.items()}

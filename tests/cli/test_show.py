@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.cli.show import bar
-from hivesink.tables.picture import count_small
+from hivesink.cli.show import bar, count_small
 from tests.cli.site import Capsys, Ingest, hivesink
 from tests.tables import daily
 from tests.tables.daily import Daily
