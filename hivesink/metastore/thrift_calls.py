@@ -50,11 +50,9 @@ def newest(newer: Callable[..., Any], older: Callable[..., Any]) -> Callable[...
     return call
 
 
-table = newest(
-    lambda client, name: client.get_table_req(ttypes.GetTableRequest(name.database, name.table, _CAPABILITIES)).table,
-    lambda client, name: client.get_table(name.database, name.table),
-)
-"""The table of that name. Raises NoSuchObjectException."""
+def table(client: Client, name: TableName) -> Any:
+    """The table of that name. Raises NoSuchObjectException."""
+    return client.get_table_req(ttypes.GetTableRequest(name.database, name.table, _CAPABILITIES)).table
 
 
 def partitions(client: Client, name: TableName, names: list[str]) -> Any:

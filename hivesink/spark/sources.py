@@ -42,11 +42,6 @@ ANY_AGE = {"maxFileAge": "365000d"}
 """Spark's own default silently passes over files a week older than the newest: `mv`, `cp -p` and `rsync` keep times."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """What stands for no id: Kafka's Uuid.ZERO_UUID, as text."""
-_SAID = {
-    "waiting for a node assignment": "no broker answers; is a broker running there, and open to this machine?",
-    "No resolvable bootstrap urls": "none of these hosts is known; correct the address",
-}
-"""What Kafka's client reports in its own terms, and what it means."""
 
 
 def kafka(spark: SparkSession, servers: str, topics: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
@@ -193,8 +188,7 @@ def _admin(spark: SparkSession, client: Mapping[str, str], topics: Sequence[str]
         if "ConfigException" in reason and "resolvable" not in reason:
             problem = f"{msg}: {reason}; write servers as host:port, separated by commas, or fix the option named"
             raise InvalidOption((problem,)) from error
-        said = next((ours for theirs, ours in _SAID.items() if theirs in reason), reason)
-        raise SourceUnreachable(msg, said) from error
+        raise SourceUnreachable(msg, reason) from error
 
 
 def _text(client: Mapping[str, str], topics: Sequence[str]) -> str:

@@ -95,12 +95,6 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def is_named(address: Address, properties: Mapping[str, str]) -> bool:
-    """Whether a value of the site's files is one of the NameNodes, with its port."""
-    values = {value.strip().removeprefix("hdfs://").rstrip("/") for value in properties.values()}
-    return not values.isdisjoint(address.namenodes)
-
-
 def client_properties(properties: Mapping[str, str], address: Address, rounds: int) -> dict[str, str]:
     """The site's properties with `address` alone, asked again `rounds` times; its active NameNode answers."""
     ns = address.authority

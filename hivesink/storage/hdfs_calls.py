@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hdfs_native import Client
 
 from hivesink.errors import FileSystemUnknown, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
-from hivesink.storage.hdfs_address import Address, accepts, client_properties, is_named, nameservices
+from hivesink.storage.hdfs_address import Address, accepts, client_properties, nameservices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -231,7 +231,9 @@ class HdfsCalls:
         So is a container that restarts. Any other name may be a nameservice whose site's files are missing.
         """
         failure = judge(error)
-        if failure.kind is Kind.UNKNOWN_HOST and (self._answered or is_named(self.address, self.properties)):
+        named = {value.strip().removeprefix("hdfs://").rstrip("/") for value in self.properties.values()}
+        is_known = self._answered or not named.isdisjoint(self.address.namenodes)
+        if failure.kind is Kind.UNKNOWN_HOST and is_known:
             return Failed(Kind.NOT_TAKEN, failure.reason)
         return failure
 

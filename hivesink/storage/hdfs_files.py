@@ -62,10 +62,7 @@ class Place:
         try:
             yield
         except Failed as error:
-            raise self.refusal(error, action, changing=changing) from error
-
-    def refusal(self, failure: Failed, action: str, *, changing: bool = False) -> Exception:
-        return self.calls.refusal(action, self.location, failure, changing=changing)
+            raise self.calls.refusal(action, self.location, error, changing=changing) from error
 
 
 class NewFile(io.RawIOBase):
@@ -174,7 +171,8 @@ class NewFile(io.RawIOBase):
                 # Most likely by a DataNode: the client of a write waits for NameNodes by itself.
                 failure = Failed(Kind.NO_DATA, failure.reason)
             self._broken = failure.kind
-            raise self._place.refusal(failure, "write") from error
+            with self._place.refusing("write"):
+                raise failure from error
         self._broken = None
 
 
