@@ -40,7 +40,7 @@ def test_a_topic_with_headers(spark: SparkSession, kafka: str) -> None:
     assert events.isStreaming
     assert "headers" in events.columns
 
-    producing, _ = blocks_run_by(__file__, "docs/cluster.md")
+    (producing,) = blocks_run_by(__file__, "docs/cluster.md")
     run(producing, broker=kafka)
     options = {"kafka.bootstrap.servers": kafka, "subscribe": "orders", "includeHeaders": "true"}
     (record,) = spark.read.format("kafka").options(**options).load().collect()
@@ -93,6 +93,6 @@ def test_a_line_for_each_batch_and_two_tables_from_one_stream(
 
 
 def test_servers_for_a_test(tmp_path: Path) -> None:
-    _, one = blocks_run_by(__file__, "docs/cluster.md")
+    (one,) = blocks_run_by(__file__, "CONTRIBUTING.md")
     cluster = run(one, folder=tmp_path)["cluster"]
     assert not cluster.servers.namenode.alive
