@@ -42,7 +42,7 @@ _MODULES = {
     "rejects": "rejects",
     "recover": "recover",
     "clean": "verify",
-    "reset": "recover",
+    "reset": "verify",
     "metastore": "metastore",
     "prepare": "metastore",
 }

@@ -1,33 +1,42 @@
-"""`hivesink recover`: finish what was decided, remove what was not; `hivesink reset`: start without a history."""
+"""`hivesink recover`: finish what was decided, remove what was not, and rebuild a lost checkpoint."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
-from datetime import datetime, timezone
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import typer
 
+from hivesink import wiring
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import command, confirm
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.core import actions
+from hivesink.core.lifecycle import Identity
 from hivesink.core.progress import count
-from hivesink.errors import InvalidOption, WrongUsage, few
-from hivesink.logs import storage_of
+from hivesink.core.rolling import OpenRows
+from hivesink.decode.convert import refit
+from hivesink.errors import HiveSinkError, InvalidOption, RowsHeldBack
+from hivesink.logs import file_store, storage_of
+from hivesink.sink.commit import recovery
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.clean import is_made_again, plan_reset, require_free, unknown_uids
-from hivesink.sink.inspect.clean import reset as reset_writers
+from hivesink.sink.commit.recovery import Accepted, Recorder
+from hivesink.sink.commit.runner import PlanRunner
+from hivesink.sink.commit.writer import policy_of, problems_of
+from hivesink.sink.task.segments import held_back
 from hivesink.spark.rebuild import batch_to_rebuild, checkpoint_folder, rebuild
 from hivesink.tables.opened import OpenedTable
-from hivesink.tables.repair import Repair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hivesink.config.options import SinkConfig
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import Manifest
+    from hivesink.core.partition import PartitionKey
+    from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.commit.recovery import Loss
-    from hivesink.sink.inspect.clean import Reset
 
 
 @command
@@ -62,7 +71,7 @@ def recover(
         _rebuild(out, opened, writer, checkpoint, dry_run=dry_run)
         return
     repairs = [
-        Repair(opened, name, frozenset(forget or ()), ask).run(dry_run=dry_run) for name in opened.chosen(writer)
+        _Repair(opened, name, frozenset(forget or ()), ask).run(dry_run=dry_run) for name in opened.chosen(writer)
     ]
     failures = [repair.failure for repair in repairs if repair.failure]
     if not failures or any(repair.epoch is not None for repair in repairs):
@@ -73,7 +82,114 @@ def recover(
         raise typer.Exit(ExitCode.NEEDS_PERSON)
 
 
-def _report(out: Output, table: str, repairs: Sequence[Repair], *, dry_run: bool, forgets: bool) -> None:
+@dataclass(slots=True)
+class _Repair:
+    """Recovers `writer`, forgets what can't be published of `partitions`, and rolls what waits.
+
+    `ask` gets what would be forgotten, and raises if it may not be. The other fields say what was done, or would be:
+    `epoch` is the newest one, None if recovery failed before it; `rolled` are the rows that stop waiting; `held_back`
+    says why rows of a bucket would not.
+    """
+
+    opened: OpenedTable
+    writer: str
+    partitions: frozenset[str]
+    ask: Callable[[Sequence[Loss]], None]
+    epoch: Epoch | None = None
+    actions: list[actions.Action] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    rolled: OpenRows = field(default_factory=OpenRows)
+    held_back: Mapping[PartitionKey, HiveSinkError] = field(default_factory=dict)
+    failure: HiveSinkError | None = None
+
+    def run(self, *, dry_run: bool) -> _Repair:
+        """Recover the writer, or only see what that would do. What prevents it is the `failure`."""
+        opened = self.opened
+        try:
+            opened.require_same(self.writer)
+            config, head = opened.start_of(self.writer)
+            store = file_store(opened.live.location, opened.site, config["sink.file.permission"])
+            context = replace(opened.writers[self.writer], store=store)
+            if dry_run:
+                self._recover(Recorder, context, config, head)
+                if self.rolled.buckets:
+                    self._require_sound(config, head)
+                    self.losses += recovery.unreadable(self.rolled, context.log.segments, self._accepted)
+                    self.held_back = held_back(self.rolled, opened.live.spec, context.log.segments, refit)
+                return self
+            if self.partitions:
+                # What waits couldn't be published afterwards.
+                self._require_sound(config, head)
+            # Its dead letters may wait for a table that somebody has dropped.
+            remaking = replace(context, remake=wiring.remaker(opened.metastore, opened.live))
+            self._recover(PlanRunner, remaking, config, head)
+            if self.rolled.buckets:
+                try:
+                    self._roll(context, config)
+                finally:
+                    history = load(context)
+                    left = {waiting.slice for waiting in history.rows.opened}
+                    self.epoch = history.epoch
+                    self.rolled = self.rolled.beside(left | {loss.slice for loss in self.losses if loss.slice})
+        except HiveSinkError as error:
+            self.failure = error
+        return self
+
+    @property
+    def _accepted(self) -> Accepted:
+        def confirm(lost: Sequence[Loss]) -> None:
+            self.ask(lost)
+            self.losses += lost
+
+        return Accepted(self.partitions, confirm)
+
+    def _recover(
+        self, kind: type[PlanRunner], context: CommitContext, config: SinkConfig, head: Manifest | None
+    ) -> None:
+        identity = None
+        if head is None:
+            # It has decided nothing yet.
+            uid = context.log.uid(None)
+            if uid is None:
+                problem = f"{context.log.location} is no log: it has no uid; restore it, or delete that folder"
+                raise InvalidOption((problem,))
+            name = self.opened.name
+            identity = Identity(
+                self.writer, uid, (name,), ((name, config["sink.bucket.time-zone"].key),), context.log.location
+            )
+        policy = policy_of(self.opened.live.spec, config)
+
+        def finish(runner: PlanRunner) -> None:
+            if self.partitions:
+                recovery.finish_accepting(runner, self._accepted)
+            else:
+                runner.finish()
+
+        history = recovery.recover(lambda: kind.begin(context, identity, policy, self.actions.append), finish).history
+        self.epoch, self.rolled = history.epoch, history.rows
+
+    def _roll(self, context: CommitContext, config: SinkConfig) -> None:
+        """Roll what waits, and forget what can't be rolled of `partitions`."""
+        try:
+            self.opened.writing(self.writer).committer(tolerant=False).finish()
+        except RowsHeldBack:
+            if not self.partitions:
+                raise
+            runner = PlanRunner.begin(context, None, policy_of(self.opened.live.spec, config), lambda _: None)
+            recovery.forget_waiting(runner, self._accepted)
+            runner.clean_up()
+            if runner.history.rows.rows:
+                raise
+
+    def _require_sound(self, config: SinkConfig, head: Manifest | None) -> None:
+        """Raise InvalidOption where what waits couldn't be published."""
+        spec = self.opened.live.spec
+        is_main = head is not None and self.opened.served(head) == spec.name
+        if is_main and (problems := problems_of(spec, config)):
+            raise InvalidOption(problems)
+
+
+def _report(out: Output, table: str, repairs: Sequence[_Repair], *, dry_run: bool, forgets: bool) -> None:
     blocks: list[Line | Grid] = []
     writers = []
     for repair in repairs:
@@ -166,62 +282,3 @@ def _rebuild(out: Output, opened: OpenedTable, writer: str | None, checkpoint: s
     told = f"the checkpoint {folder} {becomes} rebuilt at batch {last.ref.batch} (epoch {last.epoch}); start the job"
     data = {"checkpoint": folder, "query": last.ref.query, "batch": last.ref.batch, "put_aside": aside}
     out.show({"table": opened.name, "dry_run": dry_run, **data}, [*lines, Line(told, "green")])
-
-
-@command
-def reset(
-    out: Output,
-    opened: OpenedTable,
-    *,
-    writer: str | None = None,
-    discard: int = 0,
-    dry_run: bool = False,
-    yes: bool = False,
-) -> None:
-    """Put the logs of a table's writers aside, so that their next start has no history. Finished files stay.
-
-    Stop the jobs first. Shows what it would do, and asks. Refuses while rows wait or parts are unpublished, unless
-    --discard says how many, and while another table names the log. Finished files whose log is gone are the table's
-    own from then on. Deletes nothing: each log is kept beside its old place under another name.
-
-    Example: hivesink reset demo.flights --writer flights
-
-    --discard N: Give up so many rows that wait or aren't published: as many as there are.
-    """
-    owner, live = opened.owner, opened.live
-    logs = owner.root.logs()
-    if writer is not None and writer not in logs:
-        opened.chosen(writer)
-    if writer is not None and is_made_again(owner, live):
-        why = "leave --writer out, since no writer's log is this table's"
-        raise WrongUsage((f"{opened.name} was made again: {why}",))
-    resets = [plan_reset(name, log) for name, log in logs.items() if writer in {None, name}]
-    uids = unknown_uids(owner, live) if writer is None else ()
-    require_free(owner, live, resets, discard)
-    lines = [*map(_about, resets), *(f"the files of uid {uid} are kept as they are" for uid in uids)]
-    lines += [f"{owner.root.location} becomes the log of {opened.name}"] if is_made_again(owner, live) else []
-    end = Line(f"{opened.name}: nothing to reset")
-    if lines and dry_run:
-        end = Line(f"{opened.name}: dry run, nothing was changed")
-    elif lines:
-        if not yes:
-            confirm(out, lines, "Are the jobs stopped, and do you want this?", "; ".join(lines))
-        names = [planned.writer for planned in resets]
-        folders = reset_writers(owner, live, names, uids, datetime.now(timezone.utc))
-        lines += [f"put aside as {folder}" for folder in folders]
-        text = "done; with a new checkpoint a job reads its source from the beginning; with the old one and append=0"
-        end = Line(f"{opened.name}: {text} it reads on where that stands", "bold green")
-    writers = [asdict(planned) for planned in resets]
-    data = {"done": bool(lines) and not dry_run, "writers": writers, "accepted": list(uids)}
-    out.show({"table": opened.name, **data}, [*map(Line, lines), end])
-
-
-def _about(planned: Reset) -> str:
-    text = f"writer {planned.writer}: its log {planned.log}, at epoch {planned.epoch} with "
-    text += f"{count(planned.rows, 'row')} written, is put aside; its finished files stay"
-    if planned.unreadable:
-        gaps = few([str(epoch) for epoch in planned.unreadable], 3)
-        text += f"; the manifests of epoch {gaps} can't be read, and their rows are counted nowhere here"
-    if planned.unpublished:
-        text += f"; {count(planned.unpublished, 'row')} that can't be read yet are given up"
-    return text

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from shlex import quote
@@ -75,14 +74,13 @@ def list_rejects(
         return
     (reasons, unsettled), waiting = letters.reasons(wanted), letters.waiting()
     written = _export(letters, wanted, export) if export else 0
-    rows = [asdict(entry) for entry in reasons]
-    blocks: list[Line | Grid] = [Grid.of(f"{letters.name} (times in UTC)", rows, "records")]
-    blocks.append(Line(f"{opened.name}: {count(sum(entry.records for entry in reasons), 'rejected record')}"))
+    blocks: list[Line | Grid] = [Grid.of(f"{letters.name} (times in UTC)", reasons, "records")]
+    blocks.append(Line(f"{opened.name}: {count(sum(entry['records'] for entry in reasons), 'rejected record')}"))
     blocks += _notes(waiting, None if reasons else wanted, Census(unsettled=unsettled))
     if export:
         way = f"mend `value`, then: hivesink rejects replay {opened.name} --mended {export}"
         blocks.append(Line(f"written to {export}: {way}"))
-    out.show({"table": opened.name, "rejects": rows, "waiting": waiting, "exported": written}, blocks)
+    out.show({"table": opened.name, "rejects": reasons, "waiting": waiting, "exported": written}, blocks)
 
 
 @rejects.command()

@@ -1,20 +1,22 @@
-"""`hivesink verify`: a check of the logs of a table's writers; `hivesink clean`: remove what was never decided."""
+"""`hivesink verify`: check a table's logs; `clean`: remove what was never decided; `reset`: start without a history."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import typer
 
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.command import command
+from hivesink.cli.command import command, confirm
 from hivesink.cli.output import MOST, Grid, Line, Output
 from hivesink.core.progress import count
 from hivesink.core.table import main_table
+from hivesink.errors import WrongUsage, few
 from hivesink.formats import adapter
-from hivesink.sink.inspect.clean import clean as clean_writer
-from hivesink.sink.inspect.clean import find_leftovers, strangers
+from hivesink.sink.inspect import clean as cleaning
+from hivesink.sink.inspect.clean import find_leftovers, is_made_again, plan_reset, require_free, strangers, unknown_uids
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import Verdict
 from hivesink.sink.inspect.verify import verify as verify_writer
@@ -23,6 +25,8 @@ from hivesink.tables.rejects import not_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from hivesink.sink.inspect.clean import Reset
 
 
 @command
@@ -109,10 +113,69 @@ def clean(out: Output, opened: OpenedTable, *, dry_run: bool = False) -> None:
     files, folders = [path for _, staged in leftovers for path in staged], list[str]()
     if not dry_run:
         for context, staged in leftovers:
-            folders += clean_writer(context, staged, opened.name)
+            folders += cleaning.clean(context, staged, opened.name)
     removed = "would remove" if dry_run else "removed"
     blocks = [Line(f"{removed} {path}") for path in (*files, *folders)]
     blocks += [Line(f"kept {path}: its writer has no log here", "yellow") for path in unknown]
     blocks.append(Line(f"{opened.name}: {removed} {count(len(files), 'file')}, {count(len(folders), 'folder')}"))
     data = {"table": opened.name, "removed": not dry_run, "files": files, "folders": folders}
     out.show({**data, "files_of_no_known_writer": unknown}, blocks)
+
+
+@command
+def reset(
+    out: Output,
+    opened: OpenedTable,
+    *,
+    writer: str | None = None,
+    discard: int = 0,
+    dry_run: bool = False,
+    yes: bool = False,
+) -> None:
+    """Put the logs of a table's writers aside, so that their next start has no history. Finished files stay.
+
+    Stop the jobs first. Shows what it would do, and asks. Refuses while rows wait or parts are unpublished, unless
+    --discard says how many, and while another table names the log. Finished files whose log is gone are the table's
+    own from then on. Deletes nothing: each log is kept beside its old place under another name.
+
+    Example: hivesink reset demo.flights --writer flights
+
+    --discard N: Give up so many rows that wait or aren't published: as many as there are.
+    """
+    owner, live = opened.owner, opened.live
+    logs = owner.root.logs()
+    if writer is not None and writer not in logs:
+        opened.chosen(writer)
+    if writer is not None and is_made_again(owner, live):
+        why = "leave --writer out, since no writer's log is this table's"
+        raise WrongUsage((f"{opened.name} was made again: {why}",))
+    resets = [plan_reset(name, log) for name, log in logs.items() if writer in {None, name}]
+    uids = unknown_uids(owner, live) if writer is None else ()
+    require_free(owner, live, resets, discard)
+    lines = [*map(_about, resets), *(f"the files of uid {uid} are kept as they are" for uid in uids)]
+    lines += [f"{owner.root.location} becomes the log of {opened.name}"] if is_made_again(owner, live) else []
+    end = Line(f"{opened.name}: nothing to reset")
+    if lines and dry_run:
+        end = Line(f"{opened.name}: dry run, nothing was changed")
+    elif lines:
+        if not yes:
+            confirm(out, lines, "Are the jobs stopped, and do you want this?", "; ".join(lines))
+        names = [planned.writer for planned in resets]
+        folders = cleaning.reset(owner, live, names, uids, datetime.now(timezone.utc))
+        lines += [f"put aside as {folder}" for folder in folders]
+        text = "done; with a new checkpoint a job reads its source from the beginning; with the old one and append=0"
+        end = Line(f"{opened.name}: {text} it reads on where that stands", "bold green")
+    writers = [asdict(planned) for planned in resets]
+    data = {"done": bool(lines) and not dry_run, "writers": writers, "accepted": list(uids)}
+    out.show({"table": opened.name, **data}, [*map(Line, lines), end])
+
+
+def _about(planned: Reset) -> str:
+    text = f"writer {planned.writer}: its log {planned.log}, at epoch {planned.epoch} with "
+    text += f"{count(planned.rows, 'row')} written, is put aside; its finished files stay"
+    if planned.unreadable:
+        gaps = few([str(epoch) for epoch in planned.unreadable], 3)
+        text += f"; the manifests of epoch {gaps} can't be read, and their rows are counted nowhere here"
+    if planned.unpublished:
+        text += f"; {count(planned.unpublished, 'row')} that can't be read yet are given up"
+    return text

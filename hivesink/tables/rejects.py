@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import timezone
 from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
@@ -64,18 +64,6 @@ class Wanted:
             and wanted in {None, (fields[place] or "").lower()}
         ]
         return np.array(places, np.int64)
-
-
-@dataclass(slots=True)
-class Reason:
-    """Dead letters of one `reason` and `field`. Times are UTC; `example` says where one of them came from."""
-
-    reason: str
-    field: str | None
-    records: int
-    first: datetime
-    last: datetime
-    example: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +128,12 @@ class DeadLetters:
                 if len(places := wanted.among(rows)):
                     yield file, rows.take(pa.array(places))
 
-    def reasons(self, wanted: Wanted) -> tuple[list[Reason], int]:
-        """The dead letters by reason, the most first, and how many of them can't be replayed. Raises as `wanted`."""
-        by_reason: dict[tuple[str, str | None], Reason] = {}
+    def reasons(self, wanted: Wanted) -> tuple[list[dict[str, Any]], int]:
+        """The dead letters by reason and field, the most first, and how many can't be replayed. Raises as `wanted`.
+
+        Times are UTC; `example` says where one of them came from.
+        """
+        by_reason: dict[tuple[str, str | None], dict[str, Any]] = {}
         unsettled = 0
         names = ("reason", "field", "arrived_at", "topic", "partition_id", "record_offset", "source", "line")
         for file, rows in self.wanted(wanted):
@@ -150,9 +141,11 @@ class DeadLetters:
             # Rows of users may have no time.
             for row in (row for row in rows.select(names).to_pylist() if row["arrived_at"]):
                 key, at = (row["reason"], row["field"]), row["arrived_at"].replace(tzinfo=timezone.utc)
-                entry = by_reason.setdefault(key, Reason(*key, 0, at, at, place(row)))
-                entry.records, entry.first, entry.last = entry.records + 1, min(entry.first, at), max(entry.last, at)
-        return sorted(by_reason.values(), key=lambda entry: (-entry.records, entry.reason or "")), unsettled
+                new = {"reason": key[0], "field": key[1], "records": 0, "first": at, "last": at, "example": place(row)}
+                entry = by_reason.setdefault(key, new)
+                entry["records"] += 1
+                entry["first"], entry["last"] = min(entry["first"], at), max(entry["last"], at)
+        return sorted(by_reason.values(), key=lambda entry: (-entry["records"], entry["reason"] or "")), unsettled
 
 
 def dead_letters(opened: OpenedTable) -> DeadLetters | None:
