@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark.errors import AnalysisException, PySparkException, PythonException, StreamingQueryException
+from pyspark.errors import AnalysisException, PySparkException, PythonException
+from pyspark.errors import StreamingQueryException as Failed
 
 from hivesink.cli.codes import code_of, translate
 from hivesink.errors import EpochTaken, InvalidOption, MetastoreUnreachable, StoreUnavailable, WrongUsage
@@ -54,32 +55,16 @@ HEAP = "a JVM's heap is too small for a record or a batch (OutOfMemoryError): ra
         (MetastoreUnreachable("thrift://h:1", "refused"), 75, "the metastore at thrift://h:1 can't"),
         (StoreUnavailable("write", "/w/t", "the disk is full"), 75, "could not write /w/t"),
         (InvalidOption(("no",)), 65, "no"),
-        (
-            StreamingQueryException(OF_THE_SINK.format("EpochTaken: epoch 7 is taken")),
-            65,
-            "clicks.py: epoch 7 is taken",
-        ),
-        (StreamingQueryException(OF_THE_SINK.format("MetastoreUnreachable: it is down")), 75, "clicks.py: it is down"),
-        (StreamingQueryException(AWAY), 75, "clicks.py: java.net.ConnectException: Connection refused (exit code 75;"),
+        (Failed(OF_THE_SINK.format("EpochTaken: epoch 7 is taken")), 65, "clicks.py: epoch 7 is taken"),
+        (Failed(OF_THE_SINK.format("MetastoreUnreachable: it is down")), 75, "clicks.py: it is down"),
+        (Failed(AWAY), 75, "clicks.py: java.net.ConnectException: Connection refused (exit code 75;"),
         (AnalysisException("no plan\n\nJVM stacktrace:\nCaused by: java.net.SocketTimeoutException: 60 s"), 75, ""),
-        (
-            PySparkException(IN_A_TASK.format("org.apache.kafka.common.errors.TimeoutException: late")),
-            75,
-            ".TimeoutExcep",
-        ),
-        (
-            PySparkException(IN_A_TASK.format("java.io.FileNotFoundException: /in/a. Gone")),
-            65,
-            "Exception: /in/a. (exit",
-        ),
-        (
-            AnalysisException("no such column"),
-            65,
-            "clicks.py: AnalysisException: no such column (exit code 65; --debug",
-        ),
+        (Failed(IN_A_TASK.format("org.apache.kafka.common.errors.TimeoutException: late")), 75, ".TimeoutExcep"),
+        (Failed(IN_A_TASK.format("java.io.FileNotFoundException: /in/a. Gone")), 65, "Exception: /in/a. (exit"),
+        (AnalysisException("no such column"), 65, "clicks.py: AnalysisException: no such column (exit code 65"),
         (PythonException(OF_A_WORKER), 65, "clicks.py: PythonException: ValueError: no such shop: 7. (exit code 65"),
         (Py4JError("no such method"), 65, "Py4JError: no such method"),
-        (StreamingQueryException(IN_A_TASK.format("java.lang.OutOfMemoryError: Java heap space")), 65, HEAP),
+        (Failed(IN_A_TASK.format("java.lang.OutOfMemoryError: Java heap space")), 65, HEAP),
         (PySparkException("ExecutorLostFailure (executor 1 exited with code 52)"), 65, HEAP),
         (ConnectionError("kafka is gone"), 75, "ConnectionError: kafka is gone"),
         (TimeoutError("late"), 75, "TimeoutError: late"),

@@ -159,12 +159,7 @@ def catch(call):
         ("start().run.failure = BAD", 65, "stopped", "bad record"),
         ("start(own=False).run.failure = BAD", 0, "stopped finished", None),
         ("start('kafka')", 65, "stopped", "StreamingQueryException: Spark's text"),
-        (
-            "start(BAD); start(finish=DOWN, log='/other'); start(log='/third')",
-            65,
-            "stopped stopped finished stopped finished",
-            "bad record",
-        ),
+        ("start(BAD); start(finish=DOWN, log='/b')", 65, "stopped stopped finished", "bad record"),
         ("start(BAD); start()", 0, "stopped finished", None),
         ("catch(start(BAD).awaitTermination)", 0, "caught finished", None),
         ("catch(start(BAD, finish=DOWN).awaitTermination)", 75, "caught finished", "the metastore at"),
@@ -232,18 +227,16 @@ def test_restart_tries_again_what_may_pass(tmp_path: Path) -> None:
     assert "the job ended with 75; restart 1 in" in done.stderr
 
 
-def test_a_job_that_is_killed_is_restarted(tmp_path: Path) -> None:
+def test_a_job_that_is_killed_is_told_and_restarted(tmp_path: Path) -> None:
     lines = "import os, signal", "from pathlib import Path; seen = Path(__file__).with_name('seen')"
-    job = _job(tmp_path, *lines, "seen.exists() or (seen.touch(), os.kill(os.getpid(), signal.SIGKILL))", "print('up')")
+    job = _job(tmp_path, *lines, "seen.exists() or os.kill(os.getpid(), signal.SIGKILL)", "print('up')")
+    done = _run(job)
+    assert done.returncode == 128 + signal.SIGKILL
+    assert done.stderr.startswith(f"hivesink: {job}: signal 9 (Killed) killed the job's process: ")
+    _job(tmp_path, *lines, "seen.exists() or (seen.touch(), os.kill(os.getpid(), signal.SIGKILL))", "print('up')")
     done = _run(job, "--restart")
     assert (done.returncode, done.stdout) == (0, "up\n")
     assert "the job ended with 137; restart 1 in" in done.stderr
-
-
-def test_a_job_that_is_killed_is_told(tmp_path: Path) -> None:
-    done = _run(job := _job(tmp_path, "import os, signal", "os.kill(os.getpid(), signal.SIGKILL)"))
-    assert done.returncode == 128 + signal.SIGKILL
-    assert done.stderr.startswith(f"hivesink: {job}: signal 9 (Killed) killed the job's process: ")
 
 
 def test_delays_double_up_to_the_longest() -> None:
@@ -277,13 +270,6 @@ def test_a_job_that_fails_ends_though_its_threads_and_processes_work_on(work: st
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize(("kind", "end", "code"), [("Thread", "", 0), ("Process", "raise DOWN", 75)])
-def test_a_pool_without_work_keeps_no_job(kind: str, end: str, code: int, tmp_path: Path) -> None:
-    lines = f"import atexit, concurrent.futures as c; pool = c.{kind}PoolExecutor(1); pool.submit(abs, -1).result()"
-    done = _run(_job(tmp_path, QUERY, lines, f"atexit.register(print, 'tidied up'); {end}"))
-    assert (done.returncode, done.stdout) == (code, "tidied up\n")
-
-
 def test_the_jobs_threads_end_with_it_and_an_error_of_theirs_is_its_own(tmp_path: Path) -> None:
     lines = "def beat(left): print(left); left and threading.Timer(0.1, beat, (left - 1,)).start()"
     done = _run(_job(tmp_path, QUERY, lines, "beat(3)"))
@@ -312,11 +298,6 @@ threading.Thread(target=work, daemon=True).start()
 def test_a_thread_in_a_library_does_not_abort_the_process_at_its_end(tmp_path: Path) -> None:
     done = _run(_job(tmp_path, QUERY, IN_ARROW, "raise DOWN"))
     assert (done.returncode, len(done.stderr.splitlines())) == (75, 1)
-
-
-def test_a_job_that_fails_keeps_what_it_has_written(tmp_path: Path) -> None:
-    done = _run(_job(tmp_path, f"file = open({str(tmp_path / 'out')!r}, 'w')", "file.write('precious')", "1 / 0"))
-    assert (done.returncode, (tmp_path / "out").read_text()) == (1, "precious")
 
 
 def test_sigterm_stops_the_queries_of_every_session(tmp_path: Path) -> None:

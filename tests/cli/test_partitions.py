@@ -114,21 +114,6 @@ def test_after_the_timeout_it_says_what_is_missing(days: str, writer: Daily, cap
     assert hivesink(capsys, "wait", days, DAY, *ONCE).out == f"{DAY}: timed out: {told.data['waits_for']}\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("day=2024-01-02",), "'day=2024-01-02' is no partition of {table}: write dt=…"),
-        (("dt=2024-01-02/hour=03",), "'dt=2024-01-02/hour=03' is no partition of {table}: write dt=…"),
-        (("2024-01-02",), "'2024-01-02' can't name a partition: "),
-        ((DAY, "--timeout", "soon"), "--timeout = 'soon': write a duration such as 30min, 10s or 1h"),
-    ],
-)
-def test_what_can_never_be_is_refused(days: str, arguments: tuple[str, ...], told: str, capsys: Capsys) -> None:
-    said = hivesink(capsys, "wait", days, *arguments)
-    assert said.code == 2
-    assert told.format(table=days) in said.error
-
-
 def test_status_says_what_the_table_has_and_the_last_run_has_not(days: str, uri: str, capsys: Capsys) -> None:
     name, limit = "sink.partition-commit.delay", "sink.open-bytes-limit"
     with closing(Daily(days, uri, options={limit: "1GB"})) as writer:

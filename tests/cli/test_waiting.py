@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
-"""A metastore tells tables of one name apart by the second in which they were made."""
 IDS = sorted([0, 1, 2, 3] * 3)
 
 
