@@ -163,7 +163,7 @@ def test_the_line_of_a_row(stage: Stage, small_blocks: None, shuffled: str) -> N
     assert [(row.line, bytes(row.value)) for row in letters] == [*BAD.items(), *BAD.items()]
     with open_table(stage.table, stage.uri) as opened:
         dead = DeadLetters(opened)
-        examples = [entry.example for entry in dead.reasons(Wanted())[0]]
+        examples = [entry["example"] for entry in dead.reasons(Wanted())[0]]
         assert all(re.fullmatch(r"/.*/(a b|c)\.json line (7|60|99)", example) for example in examples)
         ids = {bytes(row.value): row.id for row in stage.query(f"SELECT id, value FROM {dead.name}")}
         again, wanted = Replay(dead), Wanted(mended={ids[BAD[60]]: b'{"id": 60}'})
