@@ -61,10 +61,11 @@ class MetastoreAddress:
 
 def row_reader(plan: TaskPlan) -> RowReader:
     """What turns the stream's records into rows of the plan's table, by the table's settings."""
-    config = plan.config
+    config, spec = plan.config, plan.target.spec
     options = DecodeOptions.of(config)
-    columns = [column for column in row_columns(plan.target.spec, config) if column.name not in plan.shape.absent]
-    return RowsReader(columns, plan.shape.value, options, plan.arrival, plan.shape.batch)
+    form = adapter(spec.format).of(arrow_schema(spec.columns), config)
+    columns = [column for column in row_columns(spec, config) if column.name not in plan.shape.absent]
+    return RowsReader(columns, plan.shape.value, options, plan.arrival, plan.shape.batch, unfit=form.unfit)
 
 
 @dataclass(frozen=True, slots=True)

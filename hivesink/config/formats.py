@@ -34,6 +34,13 @@ FORMATS: Mapping[str, Format] = {
             serde=f"{_HIVE}.parquet.serde.ParquetHiveSerDe",
             adapter="hivesink.formats.parquet:ParquetFormat",
         ),
+        Format(
+            name="ORC",
+            input_format=f"{_HIVE}.orc.OrcInputFormat",
+            output_format=f"{_HIVE}.orc.OrcOutputFormat",
+            serde=f"{_HIVE}.orc.OrcSerde",
+            adapter="hivesink.formats.orc:OrcFormat",
+        ),
     )
 }
 SUPPORTED = " or ".join(f"STORED AS {name}" for name in FORMATS)

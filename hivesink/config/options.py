@@ -35,6 +35,10 @@ OnLate = Enum("OnLate", {"APPEND": "append", "DEAD_LETTER": "dead-letter", "DROP
 ParquetCompression = Enum(
     "ParquetCompression", {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd", "NONE": "uncompressed"}
 )
+# Those that pyarrow writes and Hive reads, as Hive spells them.
+OrcCompression = Enum(
+    "OrcCompression", {"ZLIB": "zlib", "SNAPPY": "snappy", "ZSTD": "zstd", "LZ4": "lz4", "NONE": "none"}
+)
 # How TIMESTAMPs are stored: Hive before 4.0 reads INT96 alone (HIVE-21215); Iceberg and others read INT64.
 ParquetTimestamp = Enum("ParquetTimestamp", {"INT96": "int96", "MICROS": "micros"})
 
@@ -153,6 +157,12 @@ plugin = matching(r"none|[\w.]+:\w+", "write module:Class, or none", lambda text
 file_name = matching(r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or ., but not . or ..")
 positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
 permission = matching(r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode, such as 640", lambda text: int(text, 8))
+share = matching(r"\s*0?\.\d*[1-9]\d*\s*", "write a number between 0 and 1, such as 0.05", float)
+columns = matching(
+    r"[^,]*\w[^,]*(,[^,]*\w[^,]*)*",
+    "write columns, separated by commas",
+    lambda text: tuple(name.strip().lower() for name in text.split(",")),
+)
 column = matching(r"\s*\S.*", "write the name of a column", lambda text: text.strip().lower())
 
 
@@ -199,16 +209,26 @@ OPTIONS: Mapping[str, Option] = {
     "sink.log.retained-epochs": Option("200", positive),
     "sink.registration.max-delay": Option("1h", duration),
     "sink.parquet.timestamp": Option("int96", one_of(ParquetTimestamp)),
-    "parquet.compression": Option("snappy", one_of(ParquetCompression)),
-    "parquet.block.size": Option("128MB", size),
 }
 """The only list of the settings; `docs/options.md`, which a test holds to it, says what each does."""
+
+OF_HIVE: Mapping[str, Option] = {
+    "parquet.compression": Option("snappy", one_of(ParquetCompression)),
+    "parquet.block.size": Option("128MB", size),
+    "orc.compress": Option("zlib", one_of(OrcCompression)),
+    "orc.stripe.size": Option("64MB", size),
+    "orc.row.index.stride": Option("10000", positive),
+    "orc.bloom.filter.columns": Option(None, columns),
+    "orc.bloom.filter.fpp": Option("0.05", share),
+}
+"""Hive's own table properties that the writers of its formats heed; documented there, too."""
 
 
 _SOURCE = re.compile(r"sink\.column\.([^.]+)\.from")
 _SOURCE_OPTION = Option(None, parse_source)
 """`sink.column.<name>.from`, for each column: names are in lower case in a `SinkConfig`."""
-_DEFAULTS = {name: option.default and option.parse(option.default) for name, option in OPTIONS.items()}
+_EVERY = {**OPTIONS, **OF_HIVE}
+_DEFAULTS = {name: option.default and option.parse(option.default) for name, option in _EVERY.items()}
 PREFIXES = ("sink.", "partition.time-extractor.")
 """How the properties begin that are the sink's alone."""
 
@@ -244,7 +264,7 @@ class SinkConfig:
 
     def text(self, name: str) -> str | None:
         """As it would be written: its default, where it isn't changed; None for no value."""
-        return self.changed.get(name, OPTIONS[name].default if name in OPTIONS else None)
+        return self.changed.get(name, _EVERY[name].default if name in _EVERY else None)
 
 
 def as_texts(options: Mapping[str, object]) -> dict[str, str]:
@@ -261,7 +281,7 @@ def _parsed(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[Sink
     # The names of columns are in lower case, as Hive has them.
     given = {_lowered(name): text for texts in (properties, own) for name, text in texts.items()}
     sources = {name: _SOURCE_OPTION for name in given if _SOURCE.fullmatch(name)}
-    options = {**OPTIONS, **sources}
+    options = {**_EVERY, **sources}
     wrong = (name for name in sorted(given) if name not in options and (name in own or name.startswith(PREFIXES)))
     problems = [f"{name} is not a setting of the sink" for name in wrong]
     twice = Counter(map(_lowered, properties))

@@ -23,11 +23,11 @@ from hivesink.errors import InvalidOption
 from hivesink.ports.rows import DecodedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from hivesink.core.column_source import ColumnSource
-    from hivesink.ports.rows import Decoder
+    from hivesink.ports.rows import BadRow, Decoder
 
 DECODERS: Mapping[str, Callable[[Sequence[Column], DecodeOptions], Decoder]] = {"json": JsonDecoder}
 """By the values of `sink.record-format`: each makes a decoder for columns, by their table's settings."""
@@ -39,7 +39,8 @@ class RowsReader:
     Such columns are matched by name without regard to case, and a value that doesn't fit makes a bad row. Timestamps
     with a zone are instants and become wall clocks in `options.timestamp_zone`; TIMESTAMP_NTZ is a wall clock already.
     `options.sources` says which columns are read from what a record comes with: Kafka's key, headers and position, its
-    file, its batch. `arrival` (UTC) and `number` are the batch's.
+    file, its batch. `arrival` (UTC) and `number` are the batch's. `unfit`
+    is the file format's, which says which rows it can't hold.
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class RowsReader:
         options: DecodeOptions,
         arrival: datetime | None = None,
         number: int | None = None,
+        *,
+        unfit: Callable[[pa.Table], Iterable[BadRow]] = lambda _: (),
     ) -> None:
         if value is not None and options.format not in DECODERS:
             message = f"sink.record-format = {options.format!r}: write one of {', '.join(DECODERS)}"
@@ -60,6 +63,7 @@ class RowsReader:
         self._sources = {name: source for name, source in options.sources.items() if not isinstance(source, JsonPath)}
         self._given = [column for column in columns if column.name not in self._sources]
         self._decoder = None if value is None else DECODERS[options.format](self._given, options)
+        self._unfit = unfit
         self._checked: pa.Schema | None = None
         self._of_batch: dict[ColumnSource, pa.Scalar] = {
             Metadata.ARRIVAL: pa.scalar(arrival, pa.timestamp("us", "UTC")),
@@ -68,6 +72,10 @@ class RowsReader:
 
     def read(self, batch: pa.RecordBatch) -> DecodedRows:
         """Raises ColumnsDontFit where a decoded batch lacks a column or has it in a type that can't fit."""
+        rows = self._read(batch)
+        return _without(rows, self._unfit(rows.table))
+
+    def _read(self, batch: pa.RecordBatch) -> DecodedRows:
         rows = DecodedRows(pa.table({}), None, (), 0)
         arrays: dict[str, pa.Array | pa.ChunkedArray] = {}
         if self._decoder is not None:
@@ -98,13 +106,7 @@ class RowsReader:
             # The first column that is wrong counts.
             bad = {row: error.within(name) for row, error in wrong.items()} | bad
         table = pa.Table.from_arrays([arrays[name] for name in self._schema.names], schema=self._schema)
-        if not bad:
-            return replace(rows, table=table)
-        good = np.arange(count) if rows.good is None else rows.good.to_numpy()
-        bad_rows = [*rows.bad, *(error.bad_row(int(good[row])) for row, error in bad.items())]
-        kept = np.delete(np.arange(count), list(bad))
-        in_order = tuple(sorted(bad_rows, key=lambda row: row.index))
-        return DecodedRows(table.take(pa.array(kept)), pa.array(good[kept], pa.int32()), in_order, rows.skipped)
+        return _without(replace(rows, table=table), [error.bad_row(row) for row, error in bad.items()])
 
     def _surrounding(self, column: Column, source: ColumnSource, given: pa.Array) -> Converted:
         kind, times = column.type, self._options.times(column.name)
@@ -125,6 +127,19 @@ class RowsReader:
         elif types.is_integer(given.type) and _is_text(kind):
             given = given.cast(pa.string())
         return convert(given, kind, times)
+
+
+def _without(rows: DecodedRows, bad: Iterable[BadRow]) -> DecodedRows:
+    """`rows` without those of its table that are `bad`, by their places there."""
+    unfit = {row.index: row for row in bad}
+    if not unfit:
+        return rows
+    places = np.arange(rows.table.num_rows)
+    good = places if rows.good is None else rows.good.to_numpy()
+    bad_rows = [*rows.bad, *(replace(row, index=int(good[place])) for place, row in unfit.items())]
+    kept = np.delete(places, list(unfit))
+    in_order = tuple(sorted(bad_rows, key=lambda row: row.index))
+    return DecodedRows(rows.table.take(pa.array(kept)), pa.array(good[kept], pa.int32()), in_order, rows.skipped)
 
 
 def _text(octets: pa.BinaryArray, kind: HiveType, times: TimeRules) -> Converted:

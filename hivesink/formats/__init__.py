@@ -5,13 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+
 from hivesink.config.formats import FORMATS
 from hivesink.ports.rows import FileFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pyarrow as pa
     from typing_extensions import Self
 
     from hivesink.config.options import SinkConfig
@@ -38,3 +39,15 @@ def adapter(name: str) -> type[Adapter]:
     module, _, adapter_class = FORMATS[name].adapter.partition(":")
     loaded: type[Adapter] = getattr(import_module(module), adapter_class)
     return loaded
+
+
+def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of `schema`, whose names are in lower case, in its types. ArrowInvalid for what doesn't fit."""
+    places = {name.lower(): place for place, name in enumerate(rows.schema.names)}
+    columns = [
+        rows.column(places[wanted.name]).cast(wanted.type)
+        if wanted.name in places
+        else pa.nulls(rows.num_rows, wanted.type)
+        for wanted in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hivesink.config.options import ParquetCompression, ParquetTimestamp
-from hivesink.ports.rows import FileContent
+from hivesink.formats import fitted
+from hivesink.ports.rows import BadRow, FileContent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow.dataset as ds
     from typing_extensions import Self
@@ -123,6 +124,13 @@ class ParquetFormat:
         codec = {"gzip": "gz", "uncompressed": ""}.get(self.compression.value, self.compression.value)
         return f".{codec}.parquet" if codec else ".parquet"
 
+    @property
+    def open_bytes(self) -> int:
+        return 700 << 10
+
+    def unfit(self, rows: pa.Table) -> Iterable[BadRow]:  # noqa: ARG002  it holds every value
+        return ()
+
     def open(self, stream: BinaryIO) -> ParquetRecords:
         return ParquetRecords(partial(self._writer, stream))
 
@@ -131,13 +139,7 @@ class ParquetFormat:
         file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", buffer_size=READ_BYTES)
         stored = {name.lower(): name for name in file.schema_arrow.names}
         for batch in file.iter_batches(most, columns=[stored[name] for name in schema.names if name in stored]):
-            columns = [
-                batch.column(stored[wanted.name]).cast(wanted.type)
-                if wanted.name in stored
-                else pa.nulls(batch.num_rows, wanted.type)
-                for wanted in schema
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield fitted(batch, schema)
 
     @staticmethod
     def measure(stream: BinaryIO, /) -> FileContent:

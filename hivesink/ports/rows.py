@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -67,7 +67,7 @@ class RecordWriter(Protocol):
     def takes(self, rows: pa.Table) -> bool: ...
 
     def write(self, rows: pa.Table) -> None:
-        """Write `rows` as a row group."""
+        """Write `rows` as a row group. Raises ValueError for rows that are unfit, or of another schema."""
 
     def close(self) -> None:
         """Finish the content; the stream stays open."""
@@ -88,7 +88,7 @@ class FileFormat(Protocol):
     """A file format of finished parts, as one table's settings have it. `config/formats.py` lists the formats.
 
     `extension` is how the names of part files end (`.snappy.parquet`); `row_group` the bytes of rows in memory that are
-    worth one `write`.
+    worth one `write`; `open_bytes` what an open file weighs between two of them.
     """
 
     @property
@@ -96,6 +96,12 @@ class FileFormat(Protocol):
 
     @property
     def row_group(self) -> int: ...
+
+    @property
+    def open_bytes(self) -> int: ...
+
+    def unfit(self, rows: pa.Table) -> Iterable[BadRow]:
+        """Those of `rows`, by their places, that have a value which such a file can't hold. Columns may be missing."""
 
     def open(self, stream: BinaryIO) -> RecordWriter:
         """Begin a file. The stream stays open at its end."""

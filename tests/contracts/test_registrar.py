@@ -309,7 +309,7 @@ def test_another_format_is_told_by_partition_and_refused_for_the_table(server: L
     registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
     server.set_format(live, dt(1), orc)
     found = registrar.lookup(live, [dt(1), dt(2)])
-    assert [found[dt(day)].format for day in (1, 2)] == [orc, None]
+    assert [found[dt(day)].format for day in (1, 2)] == ["ORC", None]
     server.set_format(live, "", orc)
     with pytest.raises(Unsupported, match="the sink can't write it"):
         registrar.lookup(live, [dt(2)])

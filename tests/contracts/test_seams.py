@@ -25,7 +25,7 @@ from hivesink.formats import adapter
 from hivesink.hiveql.ddltext import render
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore.thrift_calls import thrift_table
-from hivesink.ports.rows import FileContent
+from hivesink.ports.rows import BadRow, FileContent
 from hivesink.sink.task.attempt import Letters, ReplayRouter, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 from hivesink.sink.task.rejects import SCHEMA, rejected_spec
@@ -49,7 +49,7 @@ class StreamFormat:
     """A sketch of another file format: Arrow's own."""
 
     extension = ".arrows"
-    row_group = 1 << 20
+    row_group = open_bytes = 1 << 20
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -57,6 +57,10 @@ class StreamFormat:
     @classmethod
     def of(cls, schema: pa.Schema, config: SinkConfig, order: Any = (), *, ids: Any = None) -> StreamFormat:  # noqa: ARG003
         return cls(schema)
+
+    def unfit(self, rows: pa.Table) -> Iterator[BadRow]:
+        negative = np.flatnonzero(np.asarray(rows.column("id")) < 0)
+        return (BadRow(row, "id", "negative") for row in negative.tolist())
 
     def open(self, stream: BinaryIO) -> StreamRecords:
         return StreamRecords(pa.ipc.new_stream(stream, self._schema))
@@ -106,12 +110,12 @@ def test_a_line_each_takes_a_row_from_its_bytes_to_a_file(made_up: Format, tmp_p
     rejected = TablePlan(rejected_spec(spec.name, None, external=False), str(tmp_path / "rejected"))
     config = SinkConfig.parse(spec.options)
     plan = TaskPlan(target, rejected, config, InputShape(value="value"), UID, Epoch(1), ATTEMPT, ARRIVAL)
-    records = pa.RecordBatch.from_pydict({"value": [b"1\tone", b"odd", b"2\t"]})
+    records = pa.RecordBatch.from_pydict({"value": [b"1\tone", b"odd", b"-1\t", b"2\t"]})
     tools = replace(ToolsSpec(str(tmp_path / "log")).open(plan), touch=lambda _: None)
     report = run_task([records], plan, tools, task=0, task_attempt=0)
 
     (part,) = report.parts
-    assert (part.rows, report.rows.dropped, part.target.endswith(".arrows")) == (2, 1, True)
+    assert (part.rows, report.rows.dropped, part.target.endswith(".arrows")) == (2, 2, True)
     form = adapter(spec.format)
     with Path(part.staged).open("rb") as stream:
         assert form.measure(stream).rows == 2

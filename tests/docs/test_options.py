@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink import HiveSink, session, sources
-from hivesink.config.options import OPTIONS
+from hivesink.config.options import OF_HIVE, OPTIONS
 from hivesink.core.column_source import Metadata
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 API = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
 PAGE = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
 DECODING = (Path(__file__).parents[2] / "docs" / "types.md").read_text(encoding="utf-8")
+EVERY = {**OPTIONS, **OF_HIVE}
 ROWS = {
     found["name"]: found
     for found in re.finditer(
@@ -31,7 +32,7 @@ ROWS = {
 
 
 def test_the_page_has_every_option_once_and_no_other() -> None:
-    assert sorted(re.findall(r"^\| `([\w.-]+)`", PAGE, re.MULTILINE)) == sorted(OPTIONS)
+    assert sorted(re.findall(r"^\| `([\w.-]+)`", PAGE, re.MULTILINE)) == sorted(EVERY)
 
 
 def test_the_pages_have_where_columns_can_come_from() -> None:
@@ -62,9 +63,9 @@ SAMPLES = {
 """Values as the page describes them; every other description is a list of the values themselves."""
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", EVERY)
 def test_defaults_are_the_declared_ones_and_what_the_page_offers_is_accepted(name: str) -> None:
-    option, row = OPTIONS[name], ROWS[name]
+    option, row = EVERY[name], ROWS[name]
     assert row["default"] == {None: "none", "": "empty"}.get(option.default, f"`{option.default}`")
     values = SAMPLES.get(row["values"]) or tuple(row["values"].split(", "))
     parsed = [option.parse(text) for text in (*values, *filter(None, [option.default]))]

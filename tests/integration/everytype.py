@@ -136,6 +136,11 @@ def exists(text: str, zone: str) -> bool:
         return True
 
 
+def held(text: str, form: str) -> bool:
+    """Whether files of this format can hold a wall clock: ORC's have no fraction of a second before 1970."""
+    return form != "ORC" or text >= "1970" or "." not in text
+
+
 def drawn() -> list[str]:
     """Wall clocks from all of the range, most of them off the full second."""
     chance = random.Random(1582)  # noqa: S311  the same clocks in every run

@@ -15,7 +15,7 @@ from hivesink.core.epoch import BatchId, BatchRef, Epoch
 from hivesink.core.lifecycle import Identity
 from hivesink.core.offsets import KafkaOffset, NoOffset
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.ports.rows import DecodedRows, FileContent
+from hivesink.ports.rows import BadRow, DecodedRows, FileContent
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.writer import WriterSpec
@@ -102,7 +102,10 @@ class Lines:
     """Parts of JSON lines: Parquet has its own tests, and a thousand crashes want to be quick."""
 
     extension = ".jsonl"
-    row_group = 1 << 20
+    row_group = open_bytes = 1 << 20
+
+    def unfit(self, _: pa.Table) -> tuple[BadRow, ...]:
+        return ()
 
     def open(self, stream: BinaryIO) -> Lines._Writer:
         return Lines._Writer(stream)

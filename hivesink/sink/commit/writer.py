@@ -147,9 +147,12 @@ def require_columns(spec: TableSpec, config: SinkConfig) -> None:
     kinds = {column.name: column.type for column in spec.columns}
     partitions = {column.name for column in spec.partition_columns}
     problems = []
-    for key in config["sink.sort-by"] or ():
-        kind = kinds.get(key.column)
-        if key.column in partitions:
+    named = [("sink.sort-by", key.column) for key in config["sink.sort-by"] or ()]
+    if spec.format == "ORC":
+        named += [("orc.bloom.filter.columns", column) for column in config["orc.bloom.filter.columns"] or ()]
+    for setting, column in named:
+        kind = kinds.get(column)
+        if column in partitions:
             problem = "a partition column: it has the same value for all rows of a file"
         elif kind is None:
             problem = f"which is no column of {spec.name}"
@@ -157,7 +160,7 @@ def require_columns(spec: TableSpec, config: SinkConfig) -> None:
             problem = f"which is {kind}: write columns that are not nested"
         else:
             continue
-        problems.append(f"sink.sort-by names {key.column!r}, {problem}")
+        problems.append(f"{setting} names {column!r}, {problem}")
     times = config["sink.timestamp-format"].keys() - kinds.keys() - partitions - {""}
     problems += [f"sink.timestamp-format names {name!r}, which is no column of {spec.name}" for name in sorted(times)]
     if problems:

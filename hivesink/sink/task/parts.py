@@ -36,8 +36,6 @@ MAX_OPEN_FILES = 256
 """Most files that a task holds open, well below the usual `ulimit -n`. Beyond it the longest file is finished."""
 _FRAGMENT_BYTES = 2_500
 """What a small Arrow table weighs besides its values (bench/LAB.md)."""
-_FILE_BYTES = 700 << 10
-"""What an open Parquet file weighs between two row groups. Open files get at most a quarter of the cap."""
 _FRAGMENTS = 64
 """A bucket's fragments are joined at this number, since many tiny arrays weigh far more than their bytes."""
 
@@ -159,7 +157,7 @@ class Parts(InMemory):
         """Write out and close everything, at the normal end of the input. Only this makes all parts pending."""
         # Open ones first, so that no more are open than before.
         waiting = sorted(self._buckets.values(), key=lambda bucket: bucket.file is None)
-        size = min(self.store.parallelism, self._most_open)
+        size = min([self.store.parallelism, *(self._most_open(bucket.target.format) for bucket in waiting)])
         for start in range(0, len(waiting), size):
             chunk = waiting[start : start + size]
             self._open_files([bucket for bucket in chunk if bucket.fragments and bucket.file is None])
@@ -177,16 +175,16 @@ class Parts(InMemory):
         with contextlib.suppress(StoreUnavailable):
             self.store.discard(entry.staged for entry in self._done)
 
-    @property
-    def _most_open(self) -> int:
-        return min(MAX_OPEN_FILES, max(8, self.memory // 4 // _FILE_BYTES))
+    def _most_open(self, form: FileFormat) -> int:
+        """Open files get at most a quarter of the cap, or they are two."""
+        return min(MAX_OPEN_FILES, max(2, self.memory // 4 // form.open_bytes))
 
     def _write_out(self, bucket: Bucket) -> None:
         target = bucket.target
         for group in _row_groups(self._take(bucket), target.format.row_group, target.order):
             if bucket.writer is not None and not bucket.writer.takes(group):
                 self._close([bucket])
-            if bucket.writer is None and len(self._open) >= self._most_open:
+            if bucket.writer is None and len(self._open) >= self._most_open(target.format):
                 self._close([max(self._open, key=lambda bucket: bucket.written)])
             writer = bucket.writer or self._open_files([bucket])[0]
             writer.write(group)

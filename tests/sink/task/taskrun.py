@@ -12,15 +12,13 @@ from hivesink.core.partfile import Pending
 from hivesink.core.table import TableName, TableSpec
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.convert import refit
-from hivesink.decode.reader import RowsReader
-from hivesink.decode.values import DecodeOptions
-from hivesink.formats.parquet import ParquetFormat
-from hivesink.sink.task.assign import row_columns
+from hivesink.formats import adapter
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.log_layout import LogSegments
+from hivesink.wiring import row_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,6 +45,7 @@ class Run:
     partitions: tuple[Column, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     shape: InputShape = RAW
+    format: str = "PARQUET"
     arrival: datetime = ARRIVAL
     places: bool = True
     touched: list[StagingIntent] = field(default_factory=list)
@@ -55,7 +54,7 @@ class Run:
     def plan(self) -> TaskPlan:
         config = SinkConfig.parse({"sink.rolling-policy.on-epoch": "true", **self.options})
         name = TableName("db", "t")
-        spec = TableSpec(name, self.columns, self.partitions)
+        spec = TableSpec(name, self.columns, self.partitions, format=self.format)
         rejected = TablePlan(rejected_spec(name, None, external=False), f"{self.location}__rejected")
         return TaskPlan(
             TablePlan(spec, self.location),
@@ -74,15 +73,13 @@ class Run:
         return LogSegments(LocalFileSystem(), f"{self.location}.segments", lambda _: None)
 
     def tools(self, plan: TaskPlan) -> TaskTools:
-        config, spec = plan.config, plan.target.spec
+        config = plan.config
 
-        def parquet(table: TablePlan) -> FileFormat:
-            return ParquetFormat.of(arrow_schema(table.spec.columns), config, plan.order(table))
+        def form(table: TablePlan) -> FileFormat:
+            return adapter(table.spec.format).of(arrow_schema(table.spec.columns), config, plan.order(table))
 
-        options = DecodeOptions.of(config)
-        columns = row_columns(spec, config)
-        reader = RowsReader(columns, self.shape.value, options, plan.arrival, plan.shape.batch)
-        return TaskTools(self.store, reader, parquet, self.touched.append, self.segments, refit, self.store.open)
+        reader = row_reader(plan)
+        return TaskTools(self.store, reader, form, self.touched.append, self.segments, refit, self.store.open)
 
     def __call__(self, *batches: pa.RecordBatch, task: int = 0) -> TaskReport:
         plan = self.plan

@@ -305,7 +305,7 @@ class _FarAway(MemoryFileSystem):
             self.open_now.remove(path)
 
 
-@pytest.mark.parametrize(("memory", "most"), [(64 * MB, 16), (MB, 8)])
+@pytest.mark.parametrize(("memory", "most"), [(64 * MB, 16), (4 * MB, 2)])
 def test_many_files_are_opened_and_closed_at_a_time_within_the_caps(memory: int, most: int) -> None:
     fs = _FarAway()
     store = RenameFileStore(fs)

@@ -1,0 +1,274 @@
+"""ORC for Hive's readers from 2.3 on, and Spark's: columns in DDL order under their DDL names.
+
+TIMESTAMPs are without zone, since Hive's readers know no TIMESTAMP_INSTANT. pyarrow leaves out which calendar a file
+counts in, so readers take it for the Julian one before 1582: `_Tail` says that it is not.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import orc
+
+from hivesink.config.options import OrcCompression
+from hivesink.formats import fitted
+from hivesink.ports.rows import BadRow, FileContent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow.dataset as ds
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from hivesink.config.options import SinkConfig
+    from hivesink.core.table import SortKey
+
+_RAW_BYTES = "hivesink.raw-bytes"
+"""In a file's user metadata: its rows' bytes in memory. ORC's own footer has only what they weigh compressed."""
+_DICTIONARY = 0.8
+"""Hive's own `orc.dictionary.key.threshold`."""
+_LEAF_BYTES = 900 << 10
+"""What a column weighs in an open file: the buffers of ORC's writer."""
+_CELL_BYTES = 17
+"""The most that a value weighs in the batch that ORC's writer is given, but for the text itself."""
+_FEW_ROWS = 10_000
+_EARLY = "before 1970, with a fraction of a second, which ORC can't hold"
+
+
+@dataclass(frozen=True, slots=True)
+class OrcFormat:
+    """Writes tables of `schema`, and the columns beyond it that rows may have after the others.
+
+    `row_group` is a stripe's size, in bytes before encoding; columns in `bloom` aren't nested.
+    """
+
+    schema: pa.Schema
+    compression: OrcCompression = OrcCompression.ZLIB
+    row_group: int = 64 << 20
+    stride: int = 10_000
+    bloom: tuple[str, ...] = ()
+    bloom_fpp: float = 0.05
+
+    @classmethod
+    def of(
+        cls,
+        schema: pa.Schema,
+        config: SinkConfig,
+        order: tuple[SortKey, ...] = (),  # noqa: ARG003  ORC's footer has no place for it
+        *,
+        ids: Mapping[str, int] = MappingProxyType({}),  # noqa: ARG003  nor for these
+    ) -> Self:
+        """By Hive's own properties."""
+        return cls(
+            schema,
+            compression=config["orc.compress"],
+            row_group=config["orc.stripe.size"],
+            stride=config["orc.row.index.stride"],
+            bloom=config["orc.bloom.filter.columns"] or (),
+            bloom_fpp=config["orc.bloom.filter.fpp"],
+        )
+
+    @property
+    def extension(self) -> str:
+        return ".orc" if self.compression is OrcCompression.NONE else f".{self.compression.value}.orc"
+
+    @property
+    def open_bytes(self) -> int:
+        return _LEAF_BYTES * len(_numbers(self.schema))
+
+    def open(self, stream: BinaryIO) -> OrcRecords:
+        return OrcRecords(self, stream)
+
+    def unfit(self, rows: pa.Table) -> Iterator[BadRow]:
+        """TIMESTAMPs before 1970 off the full second: pyarrow's writer makes their column unreadable."""
+        for name in (field.name for field in self.schema if field.name in rows.column_names):
+            values = rows.column(name).combine_chunks()
+            found = {row: path for path, numbers in _early(name, values, np.arange(rows.num_rows)) for row in numbers}
+            yield from (BadRow(row, path, _EARLY) for row, path in found.items())
+
+    @staticmethod
+    def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
+        with _damage():
+            file = orc.ORCFile(stream)
+        there = [name for name in file.schema.names if name.lower() in schema.names]
+        for number in range(file.nstripes):
+            with _damage():
+                stripe = file.read_stripe(number, columns=there)
+            yield from (fitted(stripe.slice(start, most), schema) for start in range(0, stripe.num_rows, most))
+
+    @staticmethod
+    def measure(stream: BinaryIO, /) -> FileContent:
+        with _damage():
+            file = orc.ORCFile(stream)
+        raw_bytes = dict(file.metadata or {}).get(_RAW_BYTES.encode(), file.content_length)
+        return FileContent(file.nrows, int(raw_bytes))
+
+    @staticmethod
+    def dataset() -> ds.FileFormat:
+        # Not at the top: tasks don't need it.
+        import pyarrow.dataset as ds
+
+        return ds.OrcFileFormat()
+
+
+@contextmanager
+def _damage() -> Iterator[None]:
+    """What pyarrow says of a file's content is an OSError, as if it came from the store."""
+    try:
+        yield
+    except OSError as error:
+        if type(error) is not OSError or error.errno is not None:
+            raise
+        raise ValueError(str(error)) from error
+
+
+def _numbers(schema: pa.Schema) -> dict[str, int]:
+    """The number that ORC gives to each column, nested ones too: 0 is the row, then in the order of the DDL."""
+    numbers: dict[str, int] = {}
+
+    def number(kind: pa.DataType, path: str) -> None:
+        numbers[path] = len(numbers) + 1
+        for place in range(kind.num_fields):
+            number(kind.field(place).type, f"{path}.{kind.field(place).name}")
+
+    for field in schema:
+        number(field.type, field.name)
+    return numbers
+
+
+def _early(path: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[tuple[str, Sequence[int]]]:
+    """The `rows` whose values in `path` can't be held; there is a row for each value."""
+    kind = values.type
+    if not _has_times(kind):
+        return
+    if pa.types.is_timestamp(kind):
+        micros = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        yield path, rows[(micros < 0) & (micros % 1_000_000 != 0)].tolist()
+    elif pa.types.is_struct(kind):
+        for field, inner in zip(kind, values.flatten(), strict=True):
+            yield from _early(f"{path}.{field.name}", inner, rows)
+    elif pa.types.is_map(kind):
+        yield from _early(path, values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))), rows)
+    elif pa.types.is_list(kind):
+        yield from _early(path, values.flatten(), np.repeat(rows, pc.list_value_length(values).fill_null(0)))
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or any(_has_times(kind.field(at).type) for at in range(kind.num_fields))
+
+
+class _Tail:
+    """The stream that ORC's writer writes to. From `hold` on it keeps what comes: that is the file's tail."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._held: bytearray | None = None
+
+    def write(self, content: bytes) -> int:
+        if self._held is not None:
+            self._held += content
+            return len(content)
+        return self._stream.write(content)
+
+    def flush(self) -> None:
+        """Nothing: the store's stream is flushed when its file is closed."""
+
+    def hold(self) -> None:
+        self._held = bytearray()
+
+    def finish(self, raw_bytes: int, *, packed: bool) -> None:
+        """Write the tail with more fields in the footer; in a `packed` file it consists of chunks.
+
+        A Protobuf message may be continued by its other fields, and one chunk, not packed, may follow others.
+        """
+        held = bytes(self._held or b"")
+        postscript = held[-1 - held[-1] : -1]
+        if postscript[:1] != _FOOTER_LENGTH:
+            message = "pyarrow's ORC writer ended a file in an unknown way"
+            raise ValueError(message)
+        length, size = _varint_of(postscript, 1)
+        item = _message(0x0A, _RAW_BYTES.encode()) + _message(0x12, str(raw_bytes).encode())
+        more = _message(0x2A, item) + _PROLEPTIC
+        more = ((len(more) << 1 | 1).to_bytes(3, "little") if packed else b"") + more
+        changed = _FOOTER_LENGTH + _varint(length + len(more)) + postscript[1 + size :]
+        self._stream.write(held[: -1 - len(postscript)] + more + changed + bytes([len(changed)]))
+
+
+_MORE = 0x80
+"""Set in each byte of a number but the last."""
+_FOOTER_LENGTH = b"\x08"
+_PROLEPTIC = b"\x58\x02"
+"""The footer's field `calendar`."""
+
+
+def _message(tag: int, content: bytes) -> bytes:
+    return bytes([tag]) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    """In Protobuf's coding: seven bits a byte, the lowest first."""
+    more = number >> 7
+    return bytes([number % _MORE | (_MORE if more else 0)]) + (_varint(more) if more else b"")
+
+
+def _varint_of(content: bytes, start: int) -> tuple[int, int]:
+    """The number that begins at `start`, and its bytes."""
+    size = next(size for size, byte in enumerate(content[start:], 1) if not byte & _MORE)
+    return sum((byte & ~_MORE) << 7 * place for place, byte in enumerate(content[start : start + size])), size
+
+
+class OrcRecords:
+    """One file's content, each write a stripe, or some where few bytes are many rows."""
+
+    def __init__(self, form: OrcFormat, stream: BinaryIO) -> None:
+        self._form = form
+        self._tail = _Tail(stream)
+        self._writer: orc.ORCWriter | None = None
+        self._raw_bytes = 0
+
+    def takes(self, rows: pa.Table) -> bool:  # noqa: ARG002  any may follow any
+        return True
+
+    def write(self, rows: pa.Table) -> None:
+        if any(self._form.unfit(rows)):
+            raise ValueError(_EARLY)
+        self._raw_bytes += rows.nbytes
+        self._writer = self._writer or self._begin(rows)
+        self._writer.write(rows)
+
+    def close(self) -> None:
+        self._writer = self._writer or self._begin(self._form.schema.empty_table())
+        self._tail.hold()
+        self._writer.close()
+        self._tail.finish(self._raw_bytes, packed=self._form.compression is not OrcCompression.NONE)
+
+    def __del__(self) -> None:
+        # pyarrow's writer would finish its file when it is dropped: one that wasn't closed must stay unfinished.
+        if self._writer is not None:
+            self._writer.is_open = False
+
+    def _begin(self, rows: pa.Table) -> orc.ORCWriter:
+        form, numbers = self._form, _numbers(rows.schema)
+        # A batch is a stripe where it exceeds one byte. ORC's writer makes room for a whole batch at each write.
+        most = max(1, form.row_group // (_CELL_BYTES * len(numbers)))
+        writer = orc.ORCWriter(
+            pa.PythonFile(self._tail, mode="w"),
+            batch_size=min(most, max(rows.num_rows, _FEW_ROWS)),
+            stripe_size=1,
+            compression="uncompressed" if form.compression is OrcCompression.NONE else form.compression.value,
+            row_index_stride=form.stride,
+            dictionary_key_size_threshold=_DICTIONARY,
+            bloom_filter_columns=[numbers[name] for name in form.bloom],
+            bloom_filter_fpp=form.bloom_fpp,
+        )
+        writer.write(form.schema.empty_table() if not rows.num_rows else rows.slice(0, 0))
+        return writer

@@ -1,0 +1,197 @@
+"""ORC: what is in the files, and which values can't be. What readers make of it: tests/integration/test_types.py."""
+
+from __future__ import annotations
+
+import gc
+import io
+import zlib
+from datetime import date, datetime, timedelta
+from decimal import Decimal as Number
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+from hivesink.config.options import OrcCompression, SinkConfig, check
+from hivesink.core.table import Column
+from hivesink.core.typetext import parse_type
+from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.formats.orc import OrcFormat
+from hivesink.ports.rows import BadRow
+from hivesink.sink.task.messages import InputShape
+from hivesink.storage.local import LocalFileSystem
+from hivesink.storage.rename_store import RenameFileStore
+from tests.sink.task.taskrun import Run
+
+# ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
+
+COLUMNS = {
+    "z": "int",
+    "b": "tinyint",
+    "ok": "boolean",
+    "wide": "decimal(38,18)",
+    "ts": "timestamp",
+    "list": "array<timestamp>",
+    "kv": "map<string,decimal(5,1)>",
+    "rec": "struct<d:date,at:timestamp>",
+    "by": "map<int,array<struct<at:timestamp>>>",
+    "text": "varchar(5)",
+    "raw": "binary",
+    "x": "double",
+}
+SCHEMA = arrow_schema([Column(name, parse_type(kind)) for name, kind in COLUMNS.items()])
+NOON = datetime(1969, 12, 31, 12)
+LATE = datetime(2262, 4, 11, 23, 47, 16, 854775)
+ROW = {
+    "z": 1,
+    "b": -128,
+    "ok": True,
+    "wide": Number("9" * 20 + "." + "9" * 18),
+    "ts": LATE,
+    "list": [datetime(1677, 9, 22), None],
+    "kv": [("é", Number("9999.9"))],
+    "rec": {"d": date(1, 1, 1), "at": NOON},
+    "by": [(1, [{"at": NOON}, None]), (2, None)],
+    "text": "漢字",
+    "raw": b"\x00\xff",
+    "x": float("-inf"),
+}
+NULLS = dict.fromkeys(COLUMNS)
+
+
+def rows(*found: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(found), schema=SCHEMA)
+
+
+def written(*tables: pa.Table, form: OrcFormat | None = None) -> io.BytesIO:
+    stream = io.BytesIO()
+    writer = (form or OrcFormat(SCHEMA)).open(stream)
+    for table in tables:
+        assert writer.takes(table)
+        writer.write(table)
+    writer.close()
+    assert not stream.closed
+    stream.seek(0)
+    return stream
+
+
+@pytest.mark.parametrize("compression", OrcCompression)
+@pytest.mark.parametrize("tables", [[], [rows(ROW, NULLS)], [rows(ROW), rows(NULLS, ROW), rows(NULLS)]])
+def test_what_is_written_comes_back(compression: OrcCompression, tables: list[pa.Table]) -> None:
+    form = OrcFormat(SCHEMA, compression, bloom=("z", "text"))
+    stream = written(*tables, form=form)
+    whole = pa.concat_tables([SCHEMA.empty_table(), *tables])
+    content = form.measure(stream)
+    assert (content.rows, content.raw_bytes) == (whole.num_rows, sum(table.nbytes for table in tables))
+    assert orc.ORCFile(stream).compression == {"NONE": "UNCOMPRESSED"}.get(compression.name, compression.name)
+    stream.seek(0)
+    assert pa.Table.from_batches(form.read(stream, SCHEMA, 2), SCHEMA).equals(whole)
+    stream.seek(0)
+    wanted = pa.schema([("text", pa.string()), ("new", pa.date32()), ("z", pa.int64())])
+    found = pa.Table.from_batches(form.read(stream, wanted, 2), wanted).to_pylist()
+    assert found == [{"text": row["text"], "new": None, "z": row["z"]} for row in whole.to_pylist()]
+
+
+@pytest.mark.parametrize("compression", [OrcCompression.ZLIB, OrcCompression.NONE])
+def test_the_footer_says_which_calendar(compression: OrcCompression) -> None:
+    """Field 11, `calendar`, is 2: PROLEPTIC_GREGORIAN."""
+    stream = written(rows(ROW), form=OrcFormat(SCHEMA, compression))
+    file, content = orc.ORCFile(stream), stream.getvalue()
+    end = len(content) - 1 - file.file_postscript_length
+    footer = content[end - file.file_footer_length : end]
+    if compression is OrcCompression.ZLIB:
+        plain = b""
+        while footer:
+            header = int.from_bytes(footer[:3], "little")
+            chunk, footer = footer[3 : 3 + (header >> 1)], footer[3 + (header >> 1) :]
+            plain += chunk if header & 1 else zlib.decompress(chunk, -15)
+        footer = plain
+    assert footer.endswith(b"\x58\x02")
+
+
+def test_each_write_is_a_stripe_and_many_small_rows_are_some() -> None:
+    schema = pa.schema([("n", pa.int64())])
+    table = pa.table({"n": [number * number % 65_537 for number in range(100_000)]})
+    assert orc.ORCFile(written(table, table, form=OrcFormat(schema))).nstripes == 2
+    assert orc.ORCFile(written(table, form=OrcFormat(schema, row_group=17 * 25_000))).nstripes == 4
+
+
+def test_columns_beyond_the_tables_come_last() -> None:
+    form = OrcFormat(pa.schema([("n", pa.int64())]))
+    assert orc.ORCFile(written(pa.table({"n": [1], "gone": ["a"]}), form=form)).schema.names == ["n", "gone"]
+
+
+def test_a_writer_that_is_dropped_does_not_finish_its_file() -> None:
+    stream = io.BytesIO()
+    writer = OrcFormat(SCHEMA).open(stream)
+    writer.write(rows(ROW))
+    before = stream.getvalue()
+    del writer
+    gc.collect()
+    assert stream.getvalue() == before
+    with pytest.raises(ValueError, match="postscript"):
+        OrcFormat.measure(io.BytesIO(before))
+
+
+def test_rows_of_another_schema_are_refused() -> None:
+    with pytest.raises((ValueError, TypeError), match="schema"):
+        written(rows(ROW), pa.table({"z": [1]}))
+
+
+EARLY = "before 1970, with a fraction of a second, which ORC can't hold"
+BEFORE = datetime(1970, 1, 1) - timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("cell", "field"),
+    [
+        ({"ts": BEFORE}, "ts"),
+        ({"ts": datetime(1, 1, 1, 0, 0, 0, 1)}, "ts"),
+        ({"list": [None, NOON, BEFORE]}, "list"),
+        ({"rec": {"d": None, "at": BEFORE}}, "rec.at"),
+        ({"by": [(1, None), (2, [None, {"at": BEFORE}])]}, "by.value.at"),
+        ({"ts": NOON, "list": [datetime(1, 1, 1)], "rec": {"d": None, "at": datetime(1969, 12, 31, 23, 59, 59)}}, None),
+        ({"ts": datetime(1970, 1, 1, 0, 0, 0, 1)}, None),
+    ],
+)
+def test_values_that_it_can_not_hold(cell: dict[str, Any], field: str | None) -> None:
+    form, table = OrcFormat(SCHEMA), rows(NULLS, ROW, NULLS | cell, ROW)
+    # A slice is told apart from what is around it, and columns may be missing.
+    for some, place in ((table, 2), (table.slice(1), 1), (table.slice(2, 1), 0), (table.drop_columns(["z"]), 2)):
+        assert list(form.unfit(some)) == ([BadRow(place, field, EARLY)] if field else [])
+    if field:
+        with pytest.raises(ValueError, match="before 1970"):
+            written(table)
+
+
+def test_they_are_bad_records(tmp_path: Any) -> None:
+    columns = (Column("id", parse_type("int")), Column("ts", parse_type("timestamp")))
+    options = {"sink.on-bad-record": "dead-letter"}
+    store = RenameFileStore(LocalFileSystem())
+    for number, shape in enumerate((InputShape(value="value"), InputShape())):
+        run = Run(store, str(tmp_path / str(number)), columns, options=options, shape=shape, format="ORC")
+        if shape.is_raw:
+            texts = [b'{"id":1,"ts":"1969-12-31 23:59:59.5"}', b'{"id":"x"}', b'{"id":2,"ts":"1969-12-31 23:59:59"}']
+            batch = {"value": texts}
+        else:
+            batch = {"id": [1, 2], "ts": pa.array([BEFORE, NOON], pa.timestamp("us"))}
+        report = run(pa.RecordBatch.from_pydict(batch))
+        assert (report.rows.written, report.rows.rejected) == (1, 1 + shape.is_raw)
+        suffixes = {part.table: part.target.split(".", 1)[1] for part in report.parts}
+        assert suffixes == {"db.t": "zlib.orc", "db.t__rejected": "snappy.parquet"}
+
+
+def test_settings() -> None:
+    assert OrcFormat.of(SCHEMA, SinkConfig.parse({})) == OrcFormat(SCHEMA)
+    given = {
+        "orc.compress": "SNAPPY",
+        "orc.stripe.size": "1048576",
+        "orc.row.index.stride": "5000",
+        "orc.bloom.filter.columns": "Text, z",
+        "orc.bloom.filter.fpp": "0.01",
+    }
+    expected = OrcFormat(SCHEMA, OrcCompression.SNAPPY, 1 << 20, 5000, ("text", "z"), 0.01)
+    assert OrcFormat.of(SCHEMA, SinkConfig.parse(given)) == expected
+    odd = {"orc.compress": "LZO", "orc.row.index.stride": "0", "orc.bloom.filter.fpp": "1.5"}
+    assert [problem.split(" = ")[0] for problem in check(odd)] == list(odd)
