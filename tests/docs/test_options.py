@@ -43,6 +43,8 @@ def test_the_pages_have_where_columns_can_come_from() -> None:
 
 SAMPLES = {
     "IANA zone": ("UTC", "Europe/Berlin"),
+    "a column, several with commas": ("a", "a,B"),
+    "a share, such as 0.01": ("0.01", "0.5", ".05"),
     "absolute path": ("/log",),
     "bytes, KB, MB, GB": ("1000", "64KB", "64MB", "1GB"),
     "epochs": ("20",),
