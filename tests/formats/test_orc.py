@@ -173,9 +173,9 @@ def test_they_are_bad_records(tmp_path: Any) -> None:
         run = Run(store, str(tmp_path / str(number)), columns, options=options, shape=shape, format="ORC")
         if shape.is_raw:
             texts = [b'{"id":1,"ts":"1969-12-31 23:59:59.5"}', b'{"id":"x"}', b'{"id":2,"ts":"1969-12-31 23:59:59"}']
-            batch = {"value": texts}
+            batch = {"value": pa.array(texts)}
         else:
-            batch = {"id": [1, 2], "ts": pa.array([BEFORE, NOON], pa.timestamp("us"))}
+            batch = {"id": pa.array([1, 2]), "ts": pa.array([BEFORE, NOON], pa.timestamp("us"))}
         report = run(pa.RecordBatch.from_pydict(batch))
         assert (report.rows.written, report.rows.rejected) == (1, 1 + shape.is_raw)
         suffixes = {part.table: part.target.split(".", 1)[1] for part in report.parts}
