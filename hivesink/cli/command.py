@@ -23,7 +23,7 @@ from hivesink.cli.codes import BY_SIGNAL, ExitCode, code_of
 from hivesink.cli.output import Output, redact, silence
 from hivesink.config.plugins import also_in
 from hivesink.core.table import TableName
-from hivesink.errors import HiveSinkError, InvalidOption, WrongUsage
+from hivesink.errors import InvalidOption, WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -159,17 +159,10 @@ def reporting(out: Output, *, debug: bool) -> Iterator[Output]:
         try:
             if debug:
                 print(redact(traceback.format_exc()), file=sys.stderr, end="")
-            elif not isinstance(error, HiveSinkError):
-                error = _Unexpected(error)
             out.fail(error)
         except BrokenPipeError:
             silence(sys.stderr)
         raise typer.Exit(code) from None
-
-
-class _Unexpected(Exception):
-    def __init__(self, error: Exception) -> None:
-        super().__init__(f"unexpected {type(error).__name__}: {error}; run the command with --debug for a stack trace")
 
 
 def confirm(out: Output, lines: Sequence[str], question: str, would: str) -> None:

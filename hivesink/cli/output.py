@@ -133,8 +133,8 @@ def error_lines(error: BaseException) -> list[str]:
     if isinstance(error, DdlInvalid):
         return text.splitlines()
     notes: list[str] = getattr(error, "__notes__", [])
-    if not isinstance(error, HiveSinkError) and type(error).__name__ not in text:
-        text = f"{type(error).__name__}: {text}"
+    if not isinstance(error, HiveSinkError):
+        text = f"unexpected {type(error).__name__}: {text}; --debug shows the stack trace"
     return [" ".join(filter(None, map(str.strip, "; ".join([text, *map(redact, notes)]).splitlines())))]
 
 
@@ -236,18 +236,20 @@ def shown(cell: Any) -> str:
     return str(jsonable(cell))
 
 
-def cell_text(value: object) -> Line:
-    """A cell of a Grid as a Line: times to the second, fractions rounded, None as `-`."""
+def cell_text(value: object) -> str:
+    """A cell's text: times to the second, fractions rounded, None as `-`, what is nested by its parts."""
     match value:
-        case Line():
-            return value
         case None:
-            return Line("-")
+            return "-"
         case datetime():
-            return Line(f"{value:%Y-%m-%d %H:%M:%S}")
+            return f"{value:%Y-%m-%d %H:%M:%S}"
         case float():
-            return Line(f"{value:,.0f}")
-    return Line(str(value))
+            return f"{value:,.0f}"
+        case dict():
+            return ", ".join(f"{name} {cell_text(part)}" for name, part in value.items())
+        case list() | tuple():
+            return ", ".join(part if isinstance(part, str) else json.dumps(part) for part in value) or "none"
+    return str(value)
 
 
 def _console(stream: TextIO) -> Console:
@@ -277,5 +279,5 @@ def _table(block: Grid, width: int) -> Table:
 
 
 def _text(value: object) -> Text:
-    line = cell_text(value)
+    line = value if isinstance(value, Line) else Line(cell_text(value))
     return Text("\n".join(map(printable, line.text.split("\n"))), style=line.style)

@@ -205,11 +205,8 @@ def _export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
                         letter["base64"] = b64encode(row["value"]).decode()
                     lines.write(json.dumps(letter, ensure_ascii=False) + "\n")
                     written += 1
-    except FileExistsError:
-        raise WrongUsage((f"--export: there is a file {file}; name another",)) from None
     except OSError as error:
-        way = "give this user access, or name another file"
-        raise WrongUsage((f"--export {file}: {error.strerror or error}; {way}",)) from error
+        raise WrongUsage((f"--export {file}: {error.strerror or error}; name another file",)) from error
     return written
 
 
@@ -229,17 +226,13 @@ def _mended(file: Path) -> dict[str, bytes | None]:
             continue
         try:
             letter = json.loads(line)
-            name = str(letter["id"])
-            if "base64" not in letter:
-                value = None if letter["value"] is None else bytes(letter["value"].encode())
-            elif "value" not in letter:
-                value = b64decode(letter["base64"], validate=True)
-            else:
-                raise InvalidOption((f"{file} line {number} has both `value` and `base64`; leave one",))
+            name, text = str(letter["id"]), letter.get("value")
+            is_sound = name not in values and ("value" in letter) != ("base64" in letter)
+            mended = None if text is None else text.encode()
+            values[name] = b64decode(letter["base64"], validate=True) if "base64" in letter else mended
         except (ValueError, TypeError, KeyError, AttributeError):
-            what = "isn't an object with an id and a value (text), as --export writes them"
-            raise InvalidOption((f"{file} line {number} {what}",)) from None
-        if name in values:
-            raise InvalidOption((f"{file} line {number}: the id {name} is there twice; leave one",))
-        values[name] = value
+            is_sound = False
+        if not is_sound:
+            what = "isn't an object with an id, each once, and a value (text), or base64, as --export writes them"
+            raise InvalidOption((f"{file} line {number} {what}",))
     return values

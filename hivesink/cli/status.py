@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -12,7 +11,7 @@ import typer
 
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, Table, command
-from hivesink.cli.output import Grid, Line, Output, cell_text, first, tell
+from hivesink.cli.output import Grid, Line, Output, first, tell
 from hivesink.config.options import interval
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.errors import HiveSinkError, InvalidOption, WrongUsage
@@ -42,7 +41,8 @@ def status(out: Output, opened: OpenedTable) -> None:
         blocks.append(Line(str(opened.folder_gone or none)))
     for name, context in opened.writers.items():
         data = _data(writer_status(context, name, opened.name))
-        blocks.append(_grid(data))
+        rows = [item for item in data.items() if item[0] != "writer"]
+        blocks.append(Grid(f"writer {name} (times in UTC)", ("what", "value"), rows))
         incomplete: list[dict[str, Any]] | None = None
         try:
             states = opened.states(name, datetime.now(timezone.utc))
@@ -51,9 +51,9 @@ def status(out: Output, opened: OpenedTable) -> None:
             blocks.append(Line(f"what its partitions wait for isn't known: {error}", "yellow"))
         counts = ("open_rows", "decided_rows", "published_rows")
         columns = ("table", "partition", *counts, "waits_for")
-        rows = [{name: state[name] for name in columns} for state in incomplete or ()]
+        waits = [{name: state[name] for name in columns} for state in incomplete or ()]
         what = f"partitions; `hivesink partitions {opened.name}` has them all"
-        blocks += first("partitions that aren't complete", rows, what, *counts)
+        blocks += first("partitions that aren't complete", waits, what, *counts)
         altered, refusal = _next_start(opened, name)
         for setting, texts in altered.items():
             run, now = ("unset" if text is None else repr(text) for text in texts)
@@ -88,20 +88,6 @@ def _data(status: WriterStatus) -> dict[str, Any]:
     batch = status.last_batch and last_batch_fields(status.last_batch)
     kept = batch and {name: value for name, value in batch.items() if name not in {"appended", "head"}}
     return {**asdict(status), "last_batch": kept}
-
-
-def _grid(data: Mapping[str, Any]) -> Grid:
-    rows = [(name, _said(value)) for name, value in data.items() if name != "writer"]
-    return Grid(f"writer {data['writer']} (times in UTC)", ("what", "value"), rows)
-
-
-def _said(value: object) -> str:
-    match value:
-        case dict():
-            return ", ".join(f"{name} {_said(part)}" for name, part in value.items())
-        case list() | tuple():
-            return ", ".join(part if isinstance(part, str) else json.dumps(part) for part in value) or "none"
-    return cell_text(value).text
 
 
 @command

@@ -103,6 +103,16 @@ def test_a_time_that_few_records_have_is_less_likely() -> None:
     assert "2 of 23 records have no ts: partition of nulls" in named.notes
 
 
+@pytest.mark.parametrize(
+    ("usual", "odd"),
+    [(AT, "n/a"), (AT, "2024-01-02"), (1709618828, 0), ("05/Mar/2024:06:07:08 +0000", "-"), ("05/Mar/2024", [])],
+)
+def test_a_few_values_that_are_no_times_are_told(usual: object, odd: object) -> None:
+    made = _proposed(*[{"ts": usual}] * 19, {"ts": odd}, every="day")
+    assert f"ts would be a time, but for 1 of 20 values, such as {json.dumps(odd)}" in made.notes
+    assert "sink.bucket.time-column" not in made.spec.options
+
+
 def test_a_time_that_most_records_lack_decides_nothing() -> None:
     assert "sink.bucket.time-column" not in _proposed({"ts": AT}, {"a": 1}, {"a": 2}, every="day").spec.options
 
