@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import Epoch, LastBatch
-    from hivesink.core.rolling import Encoding
+    from hivesink.core.manifest import Opened
     from hivesink.core.table import TableName
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import FileStore, LiveTable, LogRoot, Metastore
@@ -177,7 +177,7 @@ class OpenedWriter:
     def committer(self, *, tolerant: bool, encode: Encode | None = None, tasks: int = 1) -> Committer:
         """`encode` makes part files of rows that wait, on `tasks` tasks at a time; by default in this process."""
 
-        def encode_here(work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> Iterator[TaskReport]:
+        def encode_here(work: Sequence[Sequence[Opened]], plan: TaskPlan) -> Iterator[TaskReport]:
             tools = self.tools().open(plan)
             return (run_encoding(share, plan, tools, task, task) for task, share in enumerate(work))
 

@@ -1,16 +1,26 @@
-"""The actions that a plan consists of: values that say what to do. `hivesink recover --dry-run` lists them."""
+"""What a plan goes by, and the actions it consists of: values that say what to do. `recover --dry-run` lists them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import EpochState
+from hivesink.core.manifest import OpenBucket
+from hivesink.core.partfile import parse_staged
+from hivesink.core.partition import PartitionKey, same_location
+from hivesink.core.rolling import segment_epoch
+
 if TYPE_CHECKING:
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.lifecycle import Mark
+    from collections.abc import Container, Iterable, Iterator
+
+    from hivesink.core.lifecycle import History, Mark
     from hivesink.core.log import StagingIntent
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition import LivePartition
     from hivesink.core.partition_commit import CommittedPartition, PolicyKind
 
 
@@ -127,3 +137,163 @@ class Trim:
 _OnLog = Decide | SetMark | Forget | DropSegments | Trim
 _OnFiles = Publish | AlreadyPublished | PartMissing | DeleteReplaced | Announce | Discard
 Action = _OnLog | _OnFiles | ClearAccurate | Register | LookAgain
+
+
+LINGER = 16
+"""Epochs for which a loser's touched-list stays: a file that the loser asked for may yet be created, late."""
+
+RolledBuckets = Mapping[tuple[Epoch, PartitionKey], OpenBucket]
+"""What waited in a bucket when that epoch rolled it."""
+
+Winner = tuple[str, int]
+"""An attempt, and a task attempt of it whose report was committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagingArea:
+    """What tasks have left: touched-lists, the folders of these that were looked into, their staged files; segments.
+
+    Files of committed attempts (`winners`) are never leftovers. A running query looks only at attempts on the newest
+    epoch, and names its `winners`; recovery looks at all.
+    """
+
+    lists: tuple[StagingIntent, ...] = ()
+    folders: tuple[str, ...] = ()
+    staged: tuple[str, ...] = ()
+    winners: frozenset[Winner] = frozenset()
+    segments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One look. `files` holds the lengths of the files among the paths that `paths_to_look` names.
+
+    `partitions` None: the metastore was not asked, or doesn't answer. `staging` None: nobody has looked. `refused` are
+    partitions that the metastore has refused to register: their epochs stay open, all others go on. `taken` are those
+    of them whose folder is another partition's now. `rolled` holds the buckets of open rolls whose segments are all
+    there; it is filled only where a part is missing.
+    """
+
+    files: Mapping[str, int] = field(default_factory=dict)
+    partitions: Mapping[PartitionKey, LivePartition] | None = None
+    staging: StagingArea | None = None
+    refused: frozenset[PartitionKey] = frozenset()
+    taken: frozenset[PartitionKey] = frozenset()
+    rolled: RolledBuckets = field(default_factory=dict)
+
+
+def missing_parts(
+    history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition] | None = None
+) -> tuple[PartMissing, ...]:
+    """The decided parts that can't be published, and published ones that vanished before they were settled."""
+    locator = PartLocator(files, history.earlier_paths)
+    waiting = (action for part in history.waiting if isinstance(action := locator.next_action(part), PartMissing))
+    return (*waiting, *(() if live is None else map(PartMissing, unproven(history, live, files))))
+
+
+def unproven(
+    history: History, live: Mapping[PartitionKey, LivePartition], files: Container[str] = ()
+) -> list[PartEntry]:
+    """Published parts of new partitions that aren't among `files`, and must be until their epoch is settled.
+
+    An INSERT that looked for the partition before it was registered deletes the files in its folder, however late. Once
+    a look has seen them in place, they are the users' own: who deletes them then may have read them.
+    """
+    published = (part for epoch, part in history.live_parts if epoch.state is EpochState.PUBLISHED)
+    gone = (part for part in published if part.partition and part.was_set_aside and part.target not in files)
+    homes = ((part, live.get(part.key)) for part in gone)
+    return [part for part, home in homes if home and same_location(home.location, part.folder)]
+
+
+@dataclass(frozen=True)
+class PartLocator:
+    """Where the bytes of decided parts are: the lengths of `files`, and `others`, as `History.earlier_paths`."""
+
+    files: Mapping[str, int]
+    others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def by_name(self) -> dict[tuple[str, int], str]:
+        """The files by name and length."""
+        return {(path.rpartition("/")[2], length): path for path, length in self.files.items()}
+
+    def next_action(self, part: PartEntry) -> Publish | AlreadyPublished | PartMissing:
+        """What to do about a decided part, from where its bytes are: the only judgement on a rename.
+
+        They may be where its task or its driver left them, at the target, at an earlier target, where a stalled run has
+        published them in the meantime, or where a search has found them.
+        """
+        files = self.files
+        if part.staged != part.target and files.get(part.staged) == part.length:
+            return Publish(part, part.staged)
+        if files.get(part.target) == part.length:
+            return AlreadyPublished(part)
+        elsewhere = self.by_name.get((part.name, part.length)) or self.by_name.get((part.hidden, part.length))
+        if elsewhere and part.target not in files:
+            return Publish(part, elsewhere)
+        paths = dict.fromkeys((part.staged, part.target, *self.others.get(part.name, ())))
+        return PartMissing(part, tuple((path, files[path]) for path in paths if path in files))
+
+
+def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], *, far: bool = False) -> set[str]:
+    """The paths whose lengths `plan` needs; with `far` also those from before parts were moved."""
+    paths = {part.target for part in unproven(history, live)}
+    paths |= {path for part in history.replaced for path in homes_of(part, live)}
+    for epoch, part in history.live_parts:
+        home = live.get(part.key)
+        if not epoch.is_published:
+            paths |= {part.staged, part.target}
+            if far:
+                paths |= {*history.earlier_paths.get(part.name, ())}
+        elif home is None or not same_location(part.folder, home.location):
+            # A user has dropped the partition, with or without its files, or has moved it.
+            paths.add(part.target)
+    return paths
+
+
+def homes_of(part: PartEntry, live: Mapping[PartitionKey, LivePartition]) -> tuple[str, ...]:
+    """Where a published part may be: at its target, and where its partition lives now."""
+    home = live.get(part.key)
+    return (part.target, f"{home.location}/{part.name}") if home else (part.target,)
+
+
+def newest(touched: Iterable[StagingIntent]) -> Epoch:
+    """The highest epoch that any task has begun to write."""
+    return max((intent.epoch for intent in touched), default=Epoch(0))
+
+
+def followed(staging: StagingArea, head: Epoch) -> tuple[StagingIntent, ...]:
+    """The touched-lists whose folders must be looked into."""
+    decided = (intent for intent in staging.lists if intent.epoch <= head)
+    losers = (intent for intent in decided if (intent.attempt, intent.task_attempt) not in staging.winners)
+    return tuple(lost for lost in losers if not staging.winners or lost.epoch == head or lost.epoch <= head - LINGER)
+
+
+def sweep(history: History, staging: StagingArea) -> Iterator[Action]:
+    """Discard what nothing can commit any more, and forget the lists that no longer lead to a file."""
+    head = history.epoch
+    if staging.folders:
+        yield Discard(tuple(leftovers(staging.staged, history.identity.uid, history)), staging.folders)
+    won = {intent for intent in staging.lists if (intent.attempt, intent.task_attempt) in staging.winners}
+    old = (intent for intent in staging.lists if intent.epoch <= (head if intent in won else head - LINGER))
+    if forgotten := tuple(old):
+        yield Forget(forgotten)
+    # A roll's part could still be lost: its rows would wait again.
+    if any(epoch.manifest.rolled for epoch in history.open):
+        return
+    held = {part.segment for bucket in history.rows.buckets.values() for part in bucket.slices}
+    decided = (name for name in staging.segments if 0 < (segment_epoch(name) or 0) <= head)
+    if unread := tuple(name for name in decided if name not in held):
+        yield DropSegments(unread)
+
+
+def leftovers(staged: Iterable[str], uid: str, history: History) -> list[str]:
+    """Which of these staged files of writer `uid` nothing can commit any more.
+
+    A file of epoch e may go once a manifest at or above e exists, unless a decided part waits under its name.
+    """
+    # By name, which is unique: a folder may have two spellings (a NameNode's, and its nameservice's).
+    kept = {part.staged.rpartition("/")[2] for part in history.waiting}
+    names = ((path, path.rpartition("/")[2]) for path in staged)
+    parts = ((path, parsed[0]) for path, name in names if name not in kept and (parsed := parse_staged(name)))
+    return [path for path, name in parts if name.uid == uid and name.epoch <= history.epoch]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from hivesink.core.manifest import Commit
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.records import Commit
 
 
 class EpochState(Enum):

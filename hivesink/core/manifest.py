@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from operator import add
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch, LastBatch
-from hivesink.core.partfile import Pending
-from hivesink.core.partition import is_aside
-from hivesink.core.records import Recorded
+from hivesink.core.partition import is_aside, known_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from hivesink.core.offsets import SourceOffset
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import Watermark
-    from hivesink.core.records import Commit, OpenBucket, Opened
 
-FORMAT = 1
 REQUEUE = "requeue"
 """The kind of an epoch that removes lost parts whose rows wait again, or are dead letters again."""
 FORGET = "forget"
@@ -47,9 +44,6 @@ class Rows:
         return self.read == self.written + self.rejected + self.dropped + self.late + self.skipped
 
 
-NO_ROWS = Rows()
-
-
 @dataclass(frozen=True, slots=True)
 class PartEntry:
     """A part that the epoch publishes. `partition` is its escaped path, `""` in an unpartitioned table."""
@@ -60,10 +54,6 @@ class PartEntry:
     target: str
     length: int
     rows: int
-
-    @property
-    def pending(self) -> Pending:
-        return Pending(self.staged, self.target, self.length)
 
     @property
     def key(self) -> PartitionKey:
@@ -119,7 +109,7 @@ class Manifest:
     at: datetime
     settled: Epoch
     last_batch: LastBatch | None = None
-    rows: Rows = NO_ROWS
+    rows: Rows = Rows()
     add: tuple[PartEntry, ...] = ()
     remove: tuple[str, ...] = ()
     replaces: tuple[PartEntry, ...] = ()
@@ -189,7 +179,7 @@ def replaced_parts(before: Floor | None, manifests: Iterable[Manifest]) -> dict[
 
 def floor_over(before: Floor | None, manifests: Iterable[Manifest]) -> Floor:
     """The floor that replaces `before` and `manifests`, the ones that follow it."""
-    floor = before or Floor(Epoch(0), NO_ROWS)
+    floor = before or Floor(Epoch(0), Rows())
     for manifest in manifests:
         floor = Floor(
             epoch=manifest.epoch,
@@ -206,3 +196,105 @@ def recorded(manifest: Manifest) -> tuple[Recorded, ...]:
     end = manifest.last_batch.ref.end if manifest.last_batch else ()
     mark = manifest.watermark.at if manifest.watermark else None
     return tuple(Recorded(commit, manifest.epoch, manifest.at, mark, end) for commit in manifest.commits)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The rows of a bucket in a segment, a file of a task in the writer's log: `length` bytes from `offset` on.
+
+    They are an Arrow IPC stream. `crc32` is their checksum, as zlib has it.
+    """
+
+    segment: str
+    offset: int
+    length: int
+    rows: int
+    crc32: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A slice that an epoch has opened, with its bucket."""
+
+    table: str
+    partition: str
+    slice: Slice
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.table, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBucket:
+    """What isn't committed yet of a partition. `first` and `last` are the times (UTC) of its oldest and newest epoch.
+
+    `slices` hold its rows that wait, `rows` of them in `bytes` of segments; `published` rows in `files` are readable
+    already.
+    """
+
+    slices: tuple[Slice, ...]
+    first: datetime
+    last: datetime
+    rows: int
+    bytes: int
+    published: int = 0
+    files: int = 0
+
+    @classmethod
+    def of(cls, slices: tuple[Slice, ...], first: datetime, last: datetime) -> OpenBucket:
+        return cls(slices, first, last, sum(part.rows for part in slices), sum(part.length for part in slices))
+
+    def only(self, slices: Iterable[Slice] = ()) -> OpenBucket:
+        """With `slices` for those that wait."""
+        return replace(OpenBucket.of(tuple(slices), self.first, self.last), published=self.published, files=self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What is committed of a `partition` (`dt=2024-01-02`) of a `table` (`database.name`).
+
+    `revision` is 1, 2, 3…; `rows` and `files` count all that the writer has published in the partition.
+    """
+
+    table: str
+    partition: str
+    revision: int
+    rows: int
+    files: int
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.table, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A commit with the epoch that decided it, its time (UTC), the watermark then, and the offsets that it covers."""
+
+    commit: Commit
+    epoch: Epoch
+    at: datetime
+    watermark: datetime | None
+    end: tuple[SourceOffset, ...]
+
+
+def newest(records: Iterable[Recorded], table: str | None = None) -> dict[PartitionKey, Recorded]:
+    """The newest record of each partition, whatever the order; as it is known where the log's table is `table`.
+
+    An epoch of kind `move` repeats a revision: its own offsets cover rows that came later.
+    """
+    by_key: dict[PartitionKey, Recorded] = {}
+    for record in records:
+        commit = record.commit
+        key = commit.key if table is None else known_as(commit.key, table)
+        before = by_key.get(key)
+        if before is None or (commit.revision, -record.epoch) > (before.commit.revision, -before.epoch):
+            by_key[key] = record if key == commit.key else replace(record, commit=replace(commit, table=key[0]))
+    return by_key
+
+
+def commit_after(before: Commit | None, key: PartitionKey, rows: int, files: int) -> Commit:
+    """The next revision, with so many more rows and files."""
+    was = before or Commit(*key, 0, 0, 0)
+    return Commit(*key, was.revision + 1, was.rows + rows, was.files + files)

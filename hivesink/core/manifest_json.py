@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch
-from hivesink.core.manifest import FORMAT, Floor, Manifest, PartEntry, Rows
+from hivesink.core.manifest import Commit, Floor, Manifest, OpenBucket, Opened, PartEntry, Recorded, Rows, Slice
 from hivesink.core.partition_commit import Watermark
-from hivesink.core.records import Commit, OpenBucket, Opened, Recorded, Slice
 from hivesink.errors import LogDamaged, NewerFormat
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.partition import PartitionKey
 
+FORMAT = 1
 _T = TypeVar("_T")
 _SILENT = {"quiet": {}, "goes_on": True, "clock": None}
 """Fields of a watermark that files have only where they say something else."""

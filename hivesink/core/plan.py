@@ -18,12 +18,12 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hivesink.core import actions
+from hivesink.core.actions import PartLocator, Snapshot, newest, sweep, unproven
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, Mark
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_aside, same_location
 from hivesink.core.partition_commit import CommittedPartition
 from hivesink.core.repair import requeue, take_back
-from hivesink.core.snapshot import PartLocator, Snapshot, newest, sweep, unproven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -11,10 +11,9 @@ from hivesink.core.partition_commit import behind, latest
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from hivesink.core.manifest import OpenBucket
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.partition_commit import CommitRule, Watermark, WatermarkPolicy
-    from hivesink.core.partition_time import FromPatterns
-    from hivesink.core.records import OpenBucket
+    from hivesink.core.partition_commit import CommitRule, FromPatterns, Watermark, WatermarkPolicy
     from hivesink.core.rolling import RollingPolicy
 
 

@@ -11,21 +11,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hivesink.core.actions import homes_of, missing_parts
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
-from hivesink.core.manifest import FORGET, REQUEUE
-from hivesink.core.records import commit_after
+from hivesink.core.manifest import FORGET, REQUEUE, OpenBucket, commit_after
 from hivesink.core.rolling import open_rows
-from hivesink.core.snapshot import homes_of, missing_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from hivesink.core.actions import RolledBuckets, Snapshot
     from hivesink.core.lifecycle import History, Stamp
-    from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.manifest import Manifest, PartEntry, Slice
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.records import OpenBucket, Slice
-    from hivesink.core.snapshot import RolledBuckets, Snapshot
 
 
 def requeue(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | None:
@@ -36,7 +34,10 @@ def requeue(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | No
     manifest = _removing(history, stamp, REQUEUE, [part for parts in buckets.values() for part in parts])
     waiting = dict(manifest.waiting or ())
     for epoch, key in sorted(buckets, reverse=True):
-        waiting[key] = snapshot.rolled[epoch, key].before(waiting.get(key))
+        # They wait ahead of those that have come since.
+        back = snapshot.rolled[epoch, key]
+        later = waiting.get(key) or OpenBucket.of((), back.first, back.last)
+        waiting[key] = replace(later, first=back.first).only((*back.slices, *later.slices))
     return replace(manifest, waiting=tuple(sorted(waiting.items())))
 
 

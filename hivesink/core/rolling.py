@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import OpenBucket, Opened, Slice
 from hivesink.core.partition import known_as
-from hivesink.core.records import OpenBucket, Opened, Slice
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -84,7 +84,10 @@ class OpenRows:
                 published, files = bucket.published + part.rows, bucket.files + 1
                 buckets[part.key] = replace(bucket, last=manifest.at, published=published, files=files)
         for opened in manifest.opened:
-            buckets[opened.key] = buckets.get(opened.key, new).add(opened.slice, manifest.at)
+            bucket, added = buckets.get(opened.key, new), opened.slice
+            rows, size = bucket.rows + added.rows, bucket.bytes + added.length
+            waiting = replace(bucket, slices=(*bucket.slices, added), last=manifest.at, rows=rows, bytes=size)
+            buckets[opened.key] = waiting
         return buckets
 
     def renamed(self, table: str) -> OpenRows:
@@ -219,41 +222,27 @@ def due(
     return now
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """What a task encodes: some slices of a bucket, in the order in which they came."""
-
-    table: str
-    partition: str
-    slices: tuple[Slice, ...]
-
-    @property
-    def bytes(self) -> int:
-        return sum(part.length for part in self.slices)
-
-
-def spread(rows: OpenRows, keys: Iterable[PartitionKey], size: float, tasks: int) -> tuple[tuple[Encoding, ...], ...]:
-    """The work of each encoding task, at most `tasks` for the buckets that fit a task.
+def spread(rows: OpenRows, keys: Iterable[PartitionKey], size: float, tasks: int) -> tuple[tuple[Opened, ...], ...]:
+    """The work of each encoding task, at most `tasks` for the buckets that fit a task; a bucket's slices as they came.
 
     A bucket of more than `size` bytes, as segments hold them, is cut into several, each for a file of its own: tasks
     can encode these side by side. Small ones share a task.
     """
-    pieces: list[Encoding] = []
+    pieces: list[tuple[int, PartitionKey, tuple[Opened, ...]]] = []
     for key in keys:
         bucket = rows.buckets[key]
-        share, taken, held = bucket.bytes / max(1, round(bucket.bytes / size)), 0, list[Slice]()
-        for part in bucket.slices:
-            held.append(part)
+        share, taken, held = bucket.bytes / max(1, round(bucket.bytes / size)), 0, list[Opened]()
+        for number, part in enumerate(bucket.slices, 1):
+            held.append(Opened(*key, part))
             taken += part.length
-            if taken >= share:
-                pieces.append(Encoding(*key, tuple(held)))
+            if taken >= share or number == len(bucket.slices):
+                pieces.append((-taken, key, tuple(held)))
                 taken, held = 0, []
-        pieces += [Encoding(*key, tuple(held))] if held else []
-    pieces.sort(key=lambda piece: (-piece.bytes, piece.table, piece.partition))
-    loads: list[list[Encoding]] = [[] for _ in range(max(1, min(tasks, len(pieces))))]
+    pieces.sort(key=lambda piece: piece[:2])
+    loads: list[list[Opened]] = [[] for _ in range(max(1, min(tasks, len(pieces))))]
     weights = [0] * len(loads)
-    for piece in pieces:
+    for less, _, piece in pieces:
         lightest = weights.index(min(weights))
-        loads[lightest].append(piece)
-        weights[lightest] += piece.bytes
+        loads[lightest] += piece
+        weights[lightest] -= less
     return tuple(tuple(load) for load in loads if load)

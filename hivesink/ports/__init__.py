@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import Mark
     from hivesink.core.log import LogView, RootRecord, StagingIntent
-    from hivesink.core.manifest import Floor, Manifest
+    from hivesink.core.manifest import Floor, Manifest, Recorded
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.partition import Estimate, LivePartition, NewPartition
-    from hivesink.core.records import Recorded
     from hivesink.core.table import TableName, TableSpec
 
 _T = TypeVar("_T")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from hivesink.config.options import SinkConfig
-    from hivesink.core.rolling import Encoding
+    from hivesink.core.manifest import Opened
     from hivesink.sink.task.messages import TaskPlan
     from hivesink.wiring import OpenedWriter
 
@@ -129,7 +129,7 @@ class BatchJobs:
         """How large records are. A report without records teaches nothing."""
         self._largest = max((report.largest for report in reports), default=0) or self._largest
 
-    def encode(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> list[TaskReport]:
+    def encode(self, work: Sequence[Sequence[Opened]], plan: TaskPlan) -> list[TaskReport]:
         numbers, order = self._spark.range(0, len(work), 1, len(work)), sealed((plan, self._setup.tools(), self._tries))
         return self._reports(numbers, partial(perform, sealed=order, work=sealed(work)))
 

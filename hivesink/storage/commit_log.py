@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import Mark
-    from hivesink.core.manifest import Floor, Manifest
-    from hivesink.core.records import Recorded
+    from hivesink.core.manifest import Floor, Manifest, Recorded
     from hivesink.ports import CommitLog
 
 _UID_WAY = "delete that file: the next start takes the uid from the log's newest manifest"

@@ -7,10 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
-from hivesink.core.manifest import Manifest, PartEntry, Rows
+from hivesink.core.manifest import Commit, Manifest, OpenBucket, Opened, PartEntry, Rows, Slice
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.core.partition_commit import Watermark
-from hivesink.core.records import Commit, OpenBucket, Opened, Slice
 
 AT = datetime(2026, 11, 21, 4, 5, 6, 789, tzinfo=timezone.utc)
 OLD, NEW = Slice("7-00112233aat0-3.arrow", 640, 320, 5), Slice("12-00112233aat0-0.arrow", 0, 340, 3, 0x1C0FFEE)

@@ -12,10 +12,9 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import StagingIntent
-from hivesink.core.manifest import Floor, Rows
+from hivesink.core.manifest import Commit, Floor, Recorded, Rows
 from hivesink.core.manifest_json import encode
 from hivesink.core.offsets import KafkaOffset
-from hivesink.core.records import Commit, Recorded
 from hivesink.core.table import TableName
 from hivesink.errors import (
     EpochTaken,

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Floor, Rows
+from hivesink.core.manifest import Commit, Floor, Recorded, Rows, newest
 from hivesink.core.manifest_json import encode
 from hivesink.core.offsets import KafkaOffset
-from hivesink.core.records import Commit, Recorded, newest
 from hivesink.errors import LogDamaged
 from hivesink.storage.commit_log import FileCommitLog
 from tests.contracts.manifests import AT, small

@@ -16,8 +16,7 @@ from hivesink.core.lifecycle import (
     Mark,
     OpenEpoch,
 )
-from hivesink.core.manifest import REQUEUE
-from hivesink.core.records import Commit, OpenBucket, Slice
+from hivesink.core.manifest import REQUEUE, Commit, OpenBucket, Slice
 from tests.contracts.manifests import AT, small
 
 KEY = ("demo.events", "dt=a")

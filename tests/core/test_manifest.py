@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import History, Identity, Stamp
-from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, floor_over, live_parts
+from hivesink.core.manifest import Commit, Floor, Manifest, PartEntry, Recorded, Rows, floor_over, live_parts
 from hivesink.core.manifest_json import decode, decode_floor, decode_records, encode, encode_floor, encode_records
 from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.core.partition_commit import Watermark
-from hivesink.core.records import Commit, Recorded
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.local import LocalFileSystem

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.partition import partition_path
-from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
+from hivesink.core.partition_commit import FromPatterns, FromTemplate, PartitionClock
 from hivesink.core.time_format import TimePattern
 
 UTC = ZoneInfo("UTC")

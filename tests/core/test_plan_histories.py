@@ -28,19 +28,23 @@ from hivesink.core.actions import (
     Publish,
     Register,
     SetMark,
+    Snapshot,
+    StagingArea,
     Trim,
+    followed,
+    missing_parts,
+    newest,
+    paths_to_look,
 )
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Identity, Mark, OpenEpoch, Stamp
 from hivesink.core.log import LogView, StagingIntent
-from hivesink.core.manifest import Floor, Manifest, PartEntry, floor_over, replaced_parts
+from hivesink.core.manifest import Commit, Floor, Manifest, Opened, PartEntry, Slice, floor_over, replaced_parts
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition, aside
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.plan import Policy, plan, until_look
-from hivesink.core.records import Commit, Opened, Slice
 from hivesink.core.rolling import open_rows, segment_epoch, segment_name
-from hivesink.core.snapshot import Snapshot, StagingArea, followed, missing_parts, newest, paths_to_look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core import actions
+from hivesink.core.actions import Snapshot, StagingArea
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
 from hivesink.core.log import StagingIntent
-from hivesink.core.manifest import PartEntry
+from hivesink.core.manifest import OpenBucket, PartEntry, Slice
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition, aside
 from hivesink.core.plan import Policy, plan, until_look
-from hivesink.core.records import OpenBucket, Slice
 from hivesink.core.rolling import OpenRows, segment_name
-from hivesink.core.snapshot import Snapshot, StagingArea
 from tests.contracts.manifests import AT, small
 from tests.core.tables import cases
 

@@ -9,10 +9,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hivesink.core.partition_commit import CommitRule, Watermark, WatermarkPolicy
-from hivesink.core.partition_time import FromTemplate, PartitionClock
+from hivesink.core.manifest import OpenBucket, Slice
+from hivesink.core.partition_commit import CommitRule, FromTemplate, PartitionClock, Watermark, WatermarkPolicy
 from hivesink.core.progress import Policies, Progress, why_open
-from hivesink.core.records import OpenBucket, Slice
 from hivesink.core.rolling import RollingPolicy
 
 ALL = Progress(

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import PartEntry
-from hivesink.core.records import Commit, OpenBucket, Opened, Slice
+from hivesink.core.manifest import Commit, OpenBucket, Opened, PartEntry, Slice
 from hivesink.core.rolling import (
     SNAPSHOT_EVERY,
     Ages,
@@ -32,14 +31,14 @@ TABLE = "demo.events"
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
-def opened(epoch: int, day: str, length: int = 10, rows: int = 1) -> Opened:
+def opening(epoch: int, day: str, length: int = 10, rows: int = 1) -> Opened:
     return Opened(TABLE, day, Slice(segment_name(Epoch(epoch), "00ff00ff00", 0, 0), 0, length, rows))
 
 
 def epoch(number: int, days: str = "", rolled: str = "") -> Manifest:
     """One that opens a slice for each of `days`, and rolls and commits the buckets of `rolled`."""
     at = AT + timedelta(seconds=number)
-    own = tuple(opened(number, day) for day in days)
+    own = tuple(opening(number, day) for day in days)
     keys, commits = tuple((TABLE, day) for day in rolled), tuple(map(commit, rolled))
     return replace(small(number), at=at, opened=own, rolled=keys, commits=commits)
 
@@ -99,11 +98,11 @@ def commit(day: str, revision: int = 1) -> Commit:
 
 def test_a_partition_stays_open_until_it_is_committed() -> None:
     rolled = replace(small(2), opened=(), rolled=((TABLE, "a"),), add=(part("a", 7),), commits=())
-    state = OpenRows().after(replace(small(1), opened=(opened(1, "a"),))).after(rolled)
+    state = OpenRows().after(replace(small(1), opened=(opening(1, "a"),))).after(rolled)
     assert state.buckets[TABLE, "a"].slices == ()
     assert (state.buckets[TABLE, "a"].published, state.buckets[TABLE, "a"].files) == (7, 1)
     assert state.rows == 0
-    later = state.after(replace(small(3), opened=(opened(3, "a"),)))
+    later = state.after(replace(small(3), opened=(opening(3, "a"),)))
     assert (later.buckets[TABLE, "a"].published, later.buckets[TABLE, "a"].files) == (7, 1)
     done = replace(small(4), opened=(), commits=(commit("a"),))
     assert later.after(done).buckets == later.buckets, "a commit closes no rows that wait"
@@ -168,7 +167,7 @@ class Fullest:
 def test_what_is_due(
     waiting: dict[str, tuple[int, int]], ages: dict[str, Ages], policy: dict[str, Any], held: str, wanted: str
 ) -> None:
-    state = OpenRows().after(replace(small(1), opened=tuple(opened(1, day, *size) for day, size in waiting.items())))
+    state = OpenRows().after(replace(small(1), opened=tuple(opening(1, day, *size) for day, size in waiting.items())))
     now = {(TABLE, day): ages.get(day, YOUNG) for day in waiting}
     found = due(state, now, replace(POLICY, **policy), 0.5, held={(TABLE, day) for day in held})
     assert {day for _, day in found} == set(wanted)
@@ -199,16 +198,15 @@ def test_every_slice_is_encoded_once_in_order_by_few_tasks(
     loads = spread(state, state.buckets, size, tasks)
     assert 1 <= len(loads) <= tasks
     found: dict[PartitionKey, list[Slice]] = {}
-    for piece in (piece for load in loads for piece in load):
-        assert piece.bytes <= 1.5 * size + 400
-        found.setdefault((piece.table, piece.partition), []).extend(piece.slices)
+    for opened in (opened for load in loads for opened in load):
+        found.setdefault(opened.key, []).append(opened.slice)
     assert {key: sorted(slices, key=lambda one: int(one.segment.strip("abcdef"))) for key, slices in found.items()} == {
         key: list(bucket.slices) for key, bucket in state.buckets.items()
     }
     # A bucket is cut into no more pieces than it would fill files.
     for key, bucket in state.buckets.items():
-        pieces = [piece for load in loads for piece in load if (piece.table, piece.partition) == key]
+        pieces = [load for load in loads if any(opened.key == key for opened in load)]
         assert len(pieces) <= max(1, round(bucket.bytes / size))
-    # No task has more than the others could take from it.
-    weights = [sum(piece.bytes for piece in load) for load in loads]
-    assert max(weights) - min(weights) <= max(piece.bytes for load in loads for piece in load)
+    # No task has more than the others could take from it: a piece.
+    weights = [sum(opened.slice.length for opened in load) for load in loads]
+    assert max(weights) - min(weights) <= 1.5 * size + 400

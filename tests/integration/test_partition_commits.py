@@ -14,8 +14,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink import Progress
-from hivesink.core.manifest import recorded
-from hivesink.core.records import Recorded, newest
+from hivesink.core.manifest import Recorded, newest, recorded
 from hivesink.errors import BadRecord, InvalidOption
 from hivesink.logs import commit_log
 from hivesink.spark.query import progress_of_all

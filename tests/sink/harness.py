@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import pyarrow.dataset as ds
 
+    from hivesink.core.manifest import Opened
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.rolling import Encoding
     from hivesink.ports import CommitLog, FileStore, Metastore
     from hivesink.sink.commit.committed import Committed
 
@@ -239,7 +239,7 @@ class Job:
             reports.append(run_task([batch], plan, self.tools(), task, task))
         return reports
 
-    def encode(self, work: Sequence[Sequence[Encoding]], plan: TaskPlan) -> list[TaskReport]:
+    def encode(self, work: Sequence[Sequence[Opened]], plan: TaskPlan) -> list[TaskReport]:
         return [run_encoding(own, plan, self.tools(), task, task) for task, own in enumerate(work)]
 
     def tools(self) -> TaskTools:

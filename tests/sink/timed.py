@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hivesink.core.manifest import recorded
-from hivesink.core.records import newest
+from hivesink.core.manifest import newest, recorded
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.sink.task.attempt import run_task
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import BatchRef
+    from hivesink.core.manifest import Recorded
     from hivesink.core.partition_commit import Watermark
-    from hivesink.core.records import Recorded
     from hivesink.ports import Metastore
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hivesink.core.manifest import NO_ROWS, Rows
+from hivesink.core.manifest import Rows
 from hivesink.core.partition import PartitionKey
 from hivesink.core.progress import Progress
 from hivesink.errors import RowsHeldBack
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import Manifest
-    from hivesink.core.records import Slice
+    from hivesink.core.manifest import Manifest, Slice
     from hivesink.errors import HiveSinkError
     from hivesink.sink.task.messages import LeftSlice
 
@@ -42,7 +41,7 @@ class Committed:
 
     epoch: Epoch
     replayed: bool
-    rows: Rows = NO_ROWS
+    rows: Rows = field(default_factory=Rows)
     files: int = 0
     partitions: int = 0
     kind: str = "batch"

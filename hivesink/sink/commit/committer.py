@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hivesink.core.actions import Snapshot
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Place, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.manifest import Rows
 from hivesink.core.progress import count
-from hivesink.core.snapshot import Snapshot
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.committed import BlockedSlices, Committed, RunCounters, Stopwatch
 from hivesink.sink.commit.context import write_estimates

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from hivesink import errors
+from hivesink.core.partfile import Pending
 from hivesink.core.partition import PartitionKey, aside, folder, normal, same_location
 from hivesink.sink.task.messages import InputShape, LeftSlice, TablePlan, TaskPlan, TaskReport
 
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import PartEntry
+    from hivesink.core.manifest import Opened, PartEntry
     from hivesink.core.partition import LivePartition
-    from hivesink.core.records import Opened
     from hivesink.sink.commit.committed import Stopwatch
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.commit.writer import WriterSpec
@@ -208,7 +208,8 @@ class EpochWriter:
             # One that lives elsewhere was listed at the last look.
             if not part.partition or part.key in live or part.folder != folder(location, part.partition):
                 return part
-            return replace(part, staged=store.set_aside(part.pending, aside(location, attempt)).staged)
+            pending = Pending(part.staged, part.target, part.length)
+            return replace(part, staged=store.set_aside(pending, aside(location, attempt)).staged)
 
         return tuple(store.run_parallel(partial(moved, part) for part in parts))
 

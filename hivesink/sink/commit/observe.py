@@ -8,24 +8,23 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from hivesink.core.actions import Snapshot, StagingArea, Winner, followed, missing_parts, newest, paths_to_look
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import History, Identity, OpenEpoch
 from hivesink.core.log import LogView, missing, rebased, require_whole
+from hivesink.core.manifest import newest as newest_records
 from hivesink.core.manifest import recorded
 from hivesink.core.partition import is_aside, known_as
-from hivesink.core.records import newest as newest_records
 from hivesink.core.repair import rolled_buckets
 from hivesink.core.rolling import open_rows
-from hivesink.core.snapshot import Snapshot, StagingArea, Winner, followed, missing_parts, newest, paths_to_look
 from hivesink.core.table import TableName, is_letters
 from hivesink.errors import LogDamaged, UnknownTable, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.manifest import Commit, Manifest, PartEntry, Recorded
     from hivesink.core.partition import LivePartition, PartitionKey
-    from hivesink.core.records import Commit, Recorded
     from hivesink.sink.commit.context import CommitContext
 
 

@@ -8,9 +8,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hivesink.core import actions
+from hivesink.core.actions import PartLocator, Snapshot, StagingArea, Winner, missing_parts
 from hivesink.core.partition import LivePartition, PartitionKey, by_table
 from hivesink.core.repair import forget, requeueable
-from hivesink.core.snapshot import PartLocator, Snapshot, StagingArea, Winner, missing_parts
 from hivesink.errors import EpochTaken, PartitionInvalid, RegistrationFailed, UnknownTable
 from hivesink.sink.commit.observe import lengths, look_at_staging, search, take_snapshot
 from hivesink.sink.commit.runner import PlanRunner, StaleError, loss_error
@@ -19,8 +19,7 @@ from hivesink.sink.task.segments import lost_slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hivesink.core.manifest import PartEntry
-    from hivesink.core.records import Opened, Slice
+    from hivesink.core.manifest import Opened, PartEntry, Slice
     from hivesink.core.rolling import OpenRows
     from hivesink.ports import SegmentStore
     from hivesink.sink.commit.context import CommitContext

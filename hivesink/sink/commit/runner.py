@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.core import actions
+from hivesink.core.actions import Snapshot, StagingArea, Winner
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
-from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, floor_over, recorded
+from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, floor_over, newest, recorded
 from hivesink.core.partfile import Finished, Pending, parse_staged
 from hivesink.core.partition import LivePartition, NewPartition, PartitionKey
 from hivesink.core.plan import Policy, plan, until_look
-from hivesink.core.records import newest
-from hivesink.core.snapshot import Snapshot, StagingArea, Winner
 from hivesink.sink.commit.context import announce
 from hivesink.sink.commit.observe import gc_paused, load, load_begun, look_at_staging, take_snapshot
 

@@ -11,12 +11,12 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hivesink.core.actions import Snapshot
 from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import Opened, commit_after
 from hivesink.core.partition import PartitionKey
-from hivesink.core.partition_commit import Waits, Watermark, due_commits
-from hivesink.core.records import commit_after
-from hivesink.core.rolling import Ages, Encoding, due, spread
-from hivesink.core.snapshot import Snapshot
+from hivesink.core.partition_commit import Watermark
+from hivesink.core.rolling import Ages, due, spread
 from hivesink.errors import HiveSinkError
 from hivesink.sink.commit.committed import Deadline
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Written
@@ -28,8 +28,7 @@ from hivesink.sink.task.messages import InputShape
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.records import Commit
+    from hivesink.core.manifest import Commit, Manifest, PartEntry
     from hivesink.core.rolling import OpenRows
     from hivesink.sink.commit.committed import Stopwatch
     from hivesink.sink.commit.context import CommitContext
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hivesink")
 
-Encode = Callable[[Sequence[Sequence[Encoding]], "TaskPlan"], Iterable["TaskReport"]]
+Encode = Callable[[Sequence[Sequence[Opened]], "TaskPlan"], Iterable["TaskReport"]]
 """Encodes waiting rows as parts, each inner sequence in a task of its own."""
 
 _RATIO = 0.5
@@ -89,17 +88,17 @@ class OpenPartitions:
     def due(self, rows: OpenRows, mark: Watermark | None) -> set[PartitionKey]:
         """The buckets that are to be rolled or committed now."""
         ages = self._ages()
-        waits = self._waits(ages, mark)
+        held, over = self._held_and_over(ages, mark)
         # Earlier settings held these, and have published all their rows.
-        published = {key for key, bucket in rows.buckets.items() if not bucket.slices and key not in waits.held}
-        return due(rows, ages, self._policy, self._ratio, waits.held) | waits.over | published
+        published = {key for key, bucket in rows.buckets.items() if not bucket.slices and key not in held}
+        return due(rows, ages, self._policy, self._ratio, held) | over | published
 
     def readable_in(self, rows: OpenRows, mark: Watermark | None) -> timedelta | None:
         """How long open rows stay out of readers' sight at most; None if the watermark or the user's class decides."""
         policy, ages = self._policy, self._ages()
         # Of a bucket without slices only the commit waits: its rows are published. What is held back has no age.
         opened = {key for key, bucket in rows.buckets.items() if bucket.slices} & ages.keys()
-        held = self._waits(ages, mark).held
+        held, _ = self._held_and_over(ages, mark)
         if not held.isdisjoint(opened) or (policy.own is not None and not policy.at_once):
             return None
         left = (min(policy.rollover - ages[key].open, policy.inactivity - ages[key].idle) for key in opened)
@@ -189,9 +188,19 @@ class OpenPartitions:
             for key, (first, last) in self._since.items()
         }
 
-    def _waits(self, ages: Mapping[PartitionKey, Ages], mark: Watermark | None) -> Waits:
-        committed = self.committed() if any(map(self.rule.holds, ages)) else {}
-        return due_commits(self.rule, {key: age.open for key, age in ages.items()}, mark or Watermark(), committed)
+    def _held_and_over(
+        self, ages: Mapping[PartitionKey, Ages], mark: Watermark | None
+    ) -> tuple[set[PartitionKey], set[PartitionKey]]:
+        """The open partitions that must wait for their commit, and those whose time has come.
+
+        The rows of all others are published by the rolling policy: late rows, and where nothing is held. With a clock a
+        partition waits for its end though it is committed: other settings have done that.
+        """
+        waiting = {key for key in ages if self.rule.holds(key)}
+        committed = self.committed() if waiting else {}
+        over = {key for key in waiting if self.rule.is_over(key, ages[key].open, mark or Watermark())}
+        held = {key for key in waiting - over if key not in committed or self.rule.end(key) is not None}
+        return held, over - committed.keys()
 
 
 @dataclass(slots=True)

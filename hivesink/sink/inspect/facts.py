@@ -12,10 +12,9 @@ from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import LogView, missing, require_whole
-from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts, recorded, replaced_parts
+from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts, newest, recorded, replaced_parts
 from hivesink.core.partfile import PartName
 from hivesink.core.progress import why_open
-from hivesink.core.records import newest
 from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
+    from hivesink.core.manifest import OpenBucket, Recorded
     from hivesink.core.partition import PartitionKey
     from hivesink.core.progress import Policies
-    from hivesink.core.records import OpenBucket, Recorded
     from hivesink.ports import CommitLog
 
 

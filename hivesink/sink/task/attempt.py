@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hivesink.core.rolling import Encoding
+    from hivesink.core.manifest import Opened
     from hivesink.ports.rows import Routed, RowReader
     from hivesink.sink.task.messages import TaskTools
 
@@ -83,9 +83,7 @@ def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -
         yield pa.RecordBatch.from_arrays([*batch.columns, paths], names=[*batch.schema.names, ROUTE])
 
 
-def run_encoding(
-    work: Iterable[Encoding], plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int
-) -> TaskReport:
+def run_encoding(work: Iterable[Opened], plan: TaskPlan, tools: TaskTools, task: int, task_attempt: int) -> TaskReport:
     """Write rows that wait as pending parts and report them, and the slices that were left. Their epochs count rows."""
     with open_parts(plan, tools, task, task_attempt) as parts:
         left = encode(work, tools.segments, tools.refit, parts)

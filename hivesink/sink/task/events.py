@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from hivesink.config.options import CommitTrigger, OnLate
 from hivesink.config.plugins import load_plugin
-from hivesink.core.partition_commit import CommitRule, newest_likely
-from hivesink.core.partition_time import FromPatterns, FromTemplate, PartitionClock
+from hivesink.core.partition_commit import CommitRule, FromPatterns, FromTemplate, PartitionClock, newest_likely
 from hivesink.core.table import INTEGERS, TIMES, TIMES_TEXT, Primitive
 from hivesink.core.time_format import unit_of
 from hivesink.errors import InvalidOption
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from hivesink.config.options import SinkConfig
-    from hivesink.core.partition_time import TimeExtractor
+    from hivesink.core.partition_commit import TimeExtractor
     from hivesink.core.table import TableSpec
     from hivesink.sink.task.messages import TaskPlan
 

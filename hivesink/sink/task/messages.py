@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hivesink.core.manifest import PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
+from hivesink.core.manifest import Opened, PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
 from hivesink.core.partition import folder
-from hivesink.core.records import Opened  # noqa: TC001  the same
 from hivesink.ports.rows import Routed
 
 if TYPE_CHECKING:

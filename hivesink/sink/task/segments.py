@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
+from hivesink.core.manifest import Opened, Slice
 from hivesink.core.partition import parse_path
 from hivesink.core.partition_value import canonical
-from hivesink.core.records import Opened, Slice
 from hivesink.core.table import columns_text
 from hivesink.errors import PartitionInvalid, RowsUnfit, SegmentLost
 from hivesink.sink.task.messages import LeftSlice
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.rolling import Encoding, OpenRows
+    from hivesink.core.rolling import OpenRows
     from hivesink.core.table import Column, TableSpec
     from hivesink.errors import HiveSinkError
     from hivesink.ports import SegmentFile, SegmentStore
@@ -107,31 +107,30 @@ class _Summed:
         """Whoever has the file makes it durable."""
 
 
-def encode(work: Iterable[Encoding], store: SegmentStore, refit: Refit, parts: Parts) -> tuple[LeftSlice, ...]:
+def encode(work: Iterable[Opened], store: SegmentStore, refit: Refit, parts: Parts) -> tuple[LeftSlice, ...]:
     """Add the rows of slices to `parts`. Returns the slices of which it has added none, since some can't be.
 
     Raises StoreUnavailable.
     """
     left = []
-    for piece in work:
-        target, key = parts.targets[piece.table], (piece.table, piece.partition)
+    for waiting in work:
+        target, key = parts.targets[waiting.table], waiting.key
         columns = target.table.spec.columns
-        for span in piece.slices:
-            try:
-                _require_partition(key, target.table.spec)
-                stream = _Stream.open(store, span)
-                rows = stream.batches
-                if stream.columns != target.columns_text:
-                    rows = partial(stream.refitted, columns, key, refit)
-                    for _ in rows():
-                        """All of them fit, so none is added in vain."""
-            except (RowsUnfit, SegmentLost) as error:
-                left.append(LeftSlice(Opened(*key, span), str(error), retryable=error.retryable))
-                continue
-            for batch in rows():
-                # Parquet files have the metadata of their writer's schema, never that of the rows.
-                gone = str([*batch.schema][len(columns) :] or "")
-                parts.add(replace(target, gone=gone), piece.partition, pa.Table.from_batches([batch]))
+        try:
+            _require_partition(key, target.table.spec)
+            stream = _Stream.open(store, waiting.slice)
+            rows = stream.batches
+            if stream.columns != target.columns_text:
+                rows = partial(stream.refitted, columns, key, refit)
+                for _ in rows():
+                    """All of them fit, so none is added in vain."""
+        except (RowsUnfit, SegmentLost) as error:
+            left.append(LeftSlice(waiting, str(error), retryable=error.retryable))
+            continue
+        for batch in rows():
+            # Parquet files have the metadata of their writer's schema, never that of the rows.
+            gone = str([*batch.schema][len(columns) :] or "")
+            parts.add(replace(target, gone=gone), waiting.partition, pa.Table.from_batches([batch]))
     return tuple(left)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.records import OpenBucket, Slice
+from hivesink.core.manifest import OpenBucket, Slice
 from hivesink.core.rolling import OpenRows, segment_name
 from hivesink.errors import LogDamaged, RowsHeldBack
 from hivesink.sink.commit.observe import load

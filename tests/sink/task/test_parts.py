@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink.core.partfile import PartName
-from hivesink.core.rolling import Encoding, OpenRows
+from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Column, SortKey, TableName, TableSpec
 from hivesink.core.typetext import parse_type
 from hivesink.decode.convert import refit
@@ -36,8 +36,7 @@ from tests.sink.task.taskrun import Run, publish
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.records import Opened
+    from hivesink.core.manifest import Manifest, Opened, PartEntry
     from hivesink.ports import FileStore
     from hivesink.ports.rows import FileFormat, RecordWriter
 
@@ -390,8 +389,7 @@ def wait(folder: Path, kind: str, *values: Any) -> tuple[Opened, ...]:
 
 def encode(folder: Path, kind: str, opened: Iterable[Opened]) -> TaskReport:
     now = run(folder, kind)
-    work = [Encoding(*KEY, tuple(one.slice for one in opened))]
-    return run_encoding(work, now.plan, now.tools(now.plan), 0, 0)
+    return run_encoding(opened, now.plan, now.tools(now.plan), 0, 0)
 
 
 def read(report: TaskReport) -> list[Any]:
