@@ -214,7 +214,7 @@ def _report(out: Output, table: str, repairs: Sequence[_Repair], *, dry_run: boo
         for key, why in repair.held_back.items():
             blocks.append(Line(f"{about} can't all be rolled: {_name(key)}: {why}", "yellow"))
         if repair.epoch is not None:
-            forgotten = [{"path": loss.path, "rows": loss.rows, "why": loss.reason.value} for loss in lost]
+            forgotten = [{"path": loss.path, "rows": loss.rows, "why": loss.reason} for loss in lost]
             fields = {"writer": repair.writer, "epoch": repair.epoch, "actions": done, "forgotten": forgotten}
             writers.append(fields)
     if not repairs:
@@ -234,7 +234,7 @@ def _what(lost: Sequence[Loss]) -> str:
 
 
 def _listed(lost: Sequence[Loss]) -> list[str]:
-    return [f"{loss.reason.value}: {loss.path} ({count(loss.rows, 'row')} of {_name(loss.key)})" for loss in lost]
+    return [f"{loss.reason}: {loss.path} ({count(loss.rows, 'row')} of {_name(loss.key)})" for loss in lost]
 
 
 def describe(action: actions.Action) -> Iterator[tuple[str, str]]:  # noqa: C901  one case per kind of action

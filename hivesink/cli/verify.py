@@ -49,14 +49,15 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
         for name, context in opened.chosen(writer).items()
     ]
     unknown, foreign = strangers(opened.owner, opened.live), not_dead_letters(opened)
-    errors = sum(verdict.errors for verdict in verdicts) + sum(bool(stranger.finished) for stranger in unknown)
+    errors = sum(verdict.errors for verdict in verdicts) + sum(parts[0].stage is None for parts in unknown.values())
     blocks = [block for verdict in verdicts for block in _blocks(verdict)]
-    for stranger in unknown:
-        files = f"{count(len(stranger.finished), 'finished file')} and {count(len(stranger.staged), 'staged one')} of "
-        files += f"uid {stranger.uid}, of which there is no log, such as {stranger.paths[0]}"
+    for uid, parts in unknown.items():
+        finished = sum(part.stage is None for part in parts)
+        files = f"{count(finished, 'finished file')} and {count(len(parts) - finished, 'staged one')} of "
+        files += f"uid {uid}, of which there is no log, such as {parts[0].path}"
         way = f"restore its log, or keep them as they are with `hivesink reset {main_table(opened.name)}`"
-        finished = Line(f"error: {files}: {way}", "red")
-        blocks.append(finished if stranger.finished else Line(f"note: {files}: was the log deleted?", "yellow"))
+        error = Line(f"error: {files}: {way}", "red")
+        blocks.append(error if finished else Line(f"note: {files}: was the log deleted?", "yellow"))
     if foreign:
         blocks.append(Line(f"note: {foreign}", "yellow"))
     if errors:
@@ -69,7 +70,7 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
         "table": opened.name,
         "errors": errors,
         "writers": [{**asdict(verdict), "errors": verdict.errors} for verdict in verdicts],
-        "files_of_no_known_writer": [path for stranger in unknown for path in stranger.paths],
+        "files_of_no_known_writer": [part.path for parts in unknown.values() for part in parts],
         "not_dead_letters": foreign and str(foreign),
     }
     out.show(data, blocks)
@@ -109,7 +110,7 @@ def clean(out: Output, opened: OpenedTable, *, dry_run: bool = False) -> None:
     """
     opened.require_same()
     leftovers = [(context, find_leftovers(context, opened.name)) for context in opened.writers.values()]
-    unknown = sorted(path for stranger in strangers(opened.owner, opened.live) for path in stranger.staged)
+    unknown = sorted(part.path for part in opened.owner.unknown_parts(opened.live, staged=True) if part.stage)
     files, folders = [path for _, staged in leftovers for path in staged], list[str]()
     if not dry_run:
         for context, staged in leftovers:

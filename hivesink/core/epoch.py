@@ -6,12 +6,12 @@ it starts again at 0 with every new checkpoint, which is how other sinks lose or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, NewType
 
 from hivesink import errors
 from hivesink.core.column_source import named_file
-from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset, TopicIds, chain, runs_back, with_ids
+from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset, TopicIds, chain, runs_back
 
 Epoch = NewType("Epoch", int)
 BatchId = NewType("BatchId", int)
@@ -73,10 +73,6 @@ class LastBatch:
     appended: bool = False
     raw: bool = True
 
-    def with_ids(self, ids: TopicIds) -> LastBatch:
-        """With the ids of the topics that it has read."""
-        return replace(self, ref=replace(self.ref, end=with_ids(self.ref.end, ids)))
-
 
 @dataclass(frozen=True, slots=True)
 class New:
@@ -136,7 +132,10 @@ def judge(
 
 
 def _judge(last: LastBatch, batch: BatchRef | NextBatch, place: Place, is_allowed: bool) -> New | Replay:
-    if _swapped(last.ref.sources, batch.sources) and not is_allowed:
+    # Spark knows sources by their order alone: does one read what another read before?
+    was = last.ref.sources
+    swapped = (now and now != then and now in was for then, now in zip(was, batch.sources, strict=False))
+    if any(swapped) and not is_allowed:
         now = f"reads {_texts(batch.sources)} in their places"
         raise errors.SourceChanged(place.log, last.epoch, _texts(last.ref.sources), now)
     if batch.batch == last.ref.batch:
@@ -162,11 +161,6 @@ def _judge(last: LastBatch, batch: BatchRef | NextBatch, place: Place, is_allowe
 
 def _texts(offsets: tuple[object, ...]) -> str:
     return ", ".join(map(str, offsets)) or "no offsets"
-
-
-def _swapped(before: tuple[str, ...], now: tuple[str, ...]) -> bool:
-    """Whether a source reads what another read before: Spark knows them by their order alone."""
-    return any(text and text != was and text in before for was, text in zip(before, now, strict=False))
 
 
 def read_before(last: LastBatch | None, batch: BatchRef | NextBatch) -> tuple[str, ...]:

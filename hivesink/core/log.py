@@ -65,14 +65,14 @@ class LogView:
         is_verified = any(later >= epoch and self.has(later, Mark.VERIFIED) for later in self.marks)
         return EpochState.VERIFIED if is_verified else EpochState.PUBLISHED
 
+    @property
+    def missing(self) -> tuple[Epoch, ...]:
+        """Epochs above the floor that have no manifest, though a later manifest or a mark shows that they were decided.
 
-def missing(view: LogView) -> tuple[Epoch, ...]:
-    """Epochs above the floor that have no manifest, though a later manifest or a mark shows that they were decided.
-
-    A listing isn't a snapshot: a manifest that a listing lacks may have been created or deleted meanwhile.
-    """
-    decided = set(range(view.floor + 1, max((view.floor, *view.manifests, *view.marks)) + 1))
-    return tuple(map(Epoch, sorted(decided - set(view.manifests))))
+        A listing isn't a snapshot: a manifest that a listing lacks may have been created or deleted meanwhile.
+        """
+        decided = set(range(self.floor + 1, max((self.floor, *self.manifests, *self.marks)) + 1))
+        return tuple(map(Epoch, sorted(decided - set(self.manifests))))
 
 
 def require_whole(location: str, view: LogView, settled: Epoch) -> None:
@@ -81,7 +81,7 @@ def require_whole(location: str, view: LogView, settled: Epoch) -> None:
     A settled epoch is finished: a log can do without its manifest, and `verify` names it, unless rows that wait are
     known by it.
     """
-    for epoch in missing(view):
+    for epoch in view.missing:
         if epoch > view.head:
             reason = f"the manifest of epoch {epoch} is missing, while marks of epoch {max(view.marks)} are there"
             raise LogDamaged(location, reason)

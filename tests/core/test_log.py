@@ -21,7 +21,6 @@ from hivesink.core.log import (
     RootRecord,
     Verdict,
     default_root,
-    missing,
     rebased,
     require_own,
     require_whole,
@@ -93,7 +92,7 @@ def view(floor: int, manifests: str, marks: str = "") -> LogView:
     ],
 )
 def test_what_is_missing(found: LogView, gaps: str) -> None:
-    assert "".join(map(str, missing(found))) == gaps
+    assert "".join(map(str, found.missing)) == gaps
 
 
 @pytest.mark.parametrize("found", [view(0, ""), view(0, "12", "12"), view(4, "589", "8"), view(4, "7")])

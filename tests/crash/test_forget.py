@@ -14,7 +14,6 @@ import pytest
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, RowsUnfit, StoreUnavailable
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import Reason
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, calls_of, faults
@@ -132,7 +131,7 @@ def test_what_is_somewhere_is_published_and_the_rest_is_counted(
     assert (done.lines, done.losses) == (ahead.lines, ahead.losses)
     lost = sum(loss.rows for loss in done.losses)
     assert bool(lost) is is_lost
-    assert {loss.reason for loss in done.losses} <= {Reason.MISSING}
+    assert {loss.reason for loss in done.losses} <= {"missing"}
     site.clean()
     site.job().run()
     assert set(seen) <= set(site.rows()) <= set(range(4))
@@ -240,7 +239,7 @@ def test_a_folder_that_a_renamed_partition_took_along_is_not_read_twice() -> Non
 def test_a_refused_partition_that_is_forgotten_is_out_of_the_way() -> None:
     """Whoever forgets it may die at any call, and repeats it."""
     site = stuck()
-    assert {(loss.key, loss.reason) for loss in site.forget(REFUSED)} == {(B, Reason.REFUSED)}
+    assert {(loss.key, loss.reason) for loss in site.forget(REFUSED)} == {(B, "refused")}
     for site, _, case in [(site, None, None), *faults(stuck, on_files, lambda site, fs: site.forget(REFUSED, fs))]:
         if case:
             site.forget(REFUSED)

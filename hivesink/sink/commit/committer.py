@@ -18,6 +18,7 @@ from hivesink.core.actions import Snapshot
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch, Place, Replay, judge
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.manifest import Rows
+from hivesink.core.offsets import with_ids
 from hivesink.core.progress import count
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.committed import BlockedSlices, Committed, RunCounters, Stopwatch
@@ -194,7 +195,7 @@ class Committer:
         before = history.head.watermark if history.head else None
         written = self._writer.write(batch.epoch, shape, write, watch, late=before.at if before else None)
         # Not before: all of the batch has been read by now.
-        batch = batch.with_ids(topic_ids())
+        batch = replace(batch, ref=replace(batch.ref, end=with_ids(batch.ref.end, topic_ids())))
         watch.lap("lookup")
         behind = self._counters.behind
         mark = self.clock.mark_after(history.head, batch.ref, shape, written.reports, watch.began, behind=behind)

@@ -134,14 +134,11 @@ class EpochWriter:
     def _reports(
         self, epoch: Epoch, shape: InputShape, write: Write, late: datetime | None
     ) -> tuple[TaskPlan, tuple[TaskReport, ...]]:
-        def with_moves(table: TablePlan) -> TablePlan:
-            moved = {partition: home for (name, partition), home in self._moved.items() if name == table.name}
-            return replace(table, moved=moved)
-
         places = bool(self._placed) or not shape.is_raw
         plan = self.spec.task_plan(epoch, shape, self.context.stamp(), late, places=places)
-        rejected = with_moves(plan.rejected) if plan.rejected else None
-        plan = replace(plan, target=with_moves(plan.target), rejected=rejected)
+        if moved := dict(self._moved):
+            rejected = plan.rejected and replace(plan.rejected, moved=moved)
+            plan = replace(plan, target=replace(plan.target, moved=moved), rejected=rejected)
         try:
             reports = tuple(write(plan))
             # The other tasks' parts are left to the next sweep: now the store may fail here too.

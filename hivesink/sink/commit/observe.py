@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.actions import Snapshot, StagingArea, Winner, followed, missing_parts, newest, paths_to_look
+from hivesink.core.actions import Snapshot, StagingArea, Winner, followed, missing_parts, paths_to_look
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import History, Identity, OpenEpoch
-from hivesink.core.log import LogView, missing, rebased, require_whole
+from hivesink.core.log import LogView, rebased, require_whole
 from hivesink.core.manifest import newest as newest_records
 from hivesink.core.manifest import recorded
 from hivesink.core.partition import is_aside, known_as
@@ -54,7 +54,7 @@ def load(context: CommitContext, identity: Identity | None = None) -> History:
         except LogDamaged:
             # A running job may have trimmed what the listing showed, or created what it didn't: look again.
             now = context.log.view()
-            if (now.floor, now.head, missing(now)) == (view.floor, view.head, missing(view)):
+            if (now.floor, now.head, now.missing) == (view.floor, view.head, view.missing):
                 raise
 
 
@@ -139,17 +139,6 @@ def load_commits(context: CommitContext, table: str | None = None) -> dict[Parti
     read_all = context.store.run_parallel(partial(read, epoch) for epoch in context.log.view().manifests)
     records = [*context.log.records(), *(record for some in read_all for record in some)]
     return {key: record.commit for key, record in newest_records(records, table).items()}
-
-
-def load_begun(context: CommitContext, identity: Identity | None = None) -> tuple[History, StagingArea]:
-    """The history, and the touched-lists of epochs that tasks have begun. Raises LogDamaged, NewerFormat."""
-    # The lists first: a job that runs beside this one may begin its next epoch between the two looks.
-    lists = tuple(context.log.touched())
-    history = load(context, identity)
-    if newest(lists) > history.epoch + 1:
-        reason = f"tasks have begun epoch {newest(lists)}, but its newest manifest is {history.epoch}"
-        raise LogDamaged(context.log.location, reason)
-    return history, StagingArea(lists)
 
 
 def take_snapshot(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hivesink.core import actions
 from hivesink.core.actions import PartLocator, Snapshot, StagingArea, Winner, missing_parts
@@ -28,26 +27,18 @@ ALL = "all"
 """Stands for every partition, where a person names those whose losses are accepted."""
 
 
-class Reason(Enum):
-    """Why rows that were decided can't be published.
-
-    Their part is nowhere in the table's folders, or the metastore doesn't register its partition; or they wait in a
-    segment, and can't be encoded.
-    """
-
-    MISSING = "missing"
-    REFUSED = "refused"
-    WAITING = "waiting"
-
-
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Rows of a partition that can't be published, in the file at `path`."""
+    """Rows of a partition that can't be published, in the file at `path`.
+
+    The reason: `missing` is a part that is nowhere in the table's folders; `refused` if the metastore doesn't register
+    its partition; `waiting` in a segment, and can't be encoded.
+    """
 
     key: PartitionKey
     path: str
     rows: int
-    reason: Reason
+    reason: Literal["missing", "refused", "waiting"]
     slice: Slice | None = None
     """Where the rows wait."""
 
@@ -107,7 +98,7 @@ def finish_accepting(runner: PlanRunner, accepted: Accepted) -> None:
         parts = [part for part in runner.history.waiting if part.key in refused and accepted.has(part.key)]
         if not parts:
             raise
-        accepted.confirm(_losses(parts, Reason.REFUSED))
+        accepted.confirm(_losses(parts, "refused"))
         stamp, rows = runner.context.stamp(), sum(part.rows for part in parts)
         runner.decide(Snapshot(), decision=forget(runner.history, stamp, parts, rows=rows))
         runner.finish()
@@ -129,13 +120,13 @@ def _forget_missing(runner: PlanRunner, accepted: Accepted, wanted: Sequence[Par
                 # Readers find it, in a partition that was renamed, say.
                 read.append(part)
     if gone:
-        accepted.confirm(_losses(gone, Reason.MISSING))
+        accepted.confirm(_losses(gone, "missing"))
     rows = sum(part.rows for part in gone)
     decision = forget(runner.history, runner.context.stamp(), [*gone, *read], moved=moved, rows=rows)
     runner.decide(Snapshot(), decision=decision)
 
 
-def _losses(parts: Iterable[PartEntry], reason: Reason) -> list[Loss]:
+def _losses(parts: Iterable[PartEntry], reason: Literal["missing", "refused"]) -> list[Loss]:
     return [Loss(part.key, part.target, part.rows, reason) for part in parts]
 
 
@@ -158,7 +149,7 @@ def unreadable(rows: OpenRows, segments: SegmentStore, accepted: Accepted) -> li
 
 def _waiting(opened: Iterable[Opened], segments: SegmentStore) -> list[Loss]:
     return [
-        Loss(waiting.key, segments.path(waiting.slice.segment), waiting.slice.rows, Reason.WAITING, waiting.slice)
+        Loss(waiting.key, segments.path(waiting.slice.segment), waiting.slice.rows, "waiting", waiting.slice)
         for waiting in opened
     ]
 

@@ -20,7 +20,7 @@ from hivesink.core.partfile import Finished, Pending, parse_staged
 from hivesink.core.partition import LivePartition, NewPartition, PartitionKey
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.sink.commit.context import announce
-from hivesink.sink.commit.observe import gc_paused, load, load_begun, look_at_staging, take_snapshot
+from hivesink.sink.commit.observe import gc_paused, load, look_at_staging, take_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -64,9 +64,14 @@ class PlanRunner:
 
         `log_action` gets each action after it is carried out. Raises LogDamaged, NewerFormat, EpochTaken.
         """
-        history, staging = load_begun(context, identity)
+        # The lists first: a job that runs beside this one may begin its next epoch between the two looks.
+        lists = tuple(context.log.touched())
+        history = load(context, identity)
+        if actions.newest(lists) > history.epoch + 1:
+            reason = f"tasks have begun epoch {actions.newest(lists)}, but its newest manifest is {history.epoch}"
+            raise errors.LogDamaged(context.log.location, reason)
         runner = cls(context, history, policy, log_action)
-        runner.decide(Snapshot(staging=staging), starting=True)
+        runner.decide(Snapshot(staging=StagingArea(lists)), starting=True)
         if runner.history.epoch > history.epoch:
             # The run that is shut out now may have begun to publish before: it looks for that after its mark.
             runner.read_again()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import leftovers
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.ports import CommitLog, LiveTable
     from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.inspect.evidence import FoundPart
     from hivesink.sink.inspect.ownership import Ownership
 
 
@@ -58,30 +60,11 @@ def clean(context: CommitContext, staged: Collection[str], table: str) -> tuple[
     return tuple(folder for folder in unused if next(iter(context.store.walk(folder)), None) is None)
 
 
-@dataclass(frozen=True, slots=True)
-class Stranger:
-    """The parts below a table whose uid belongs to no log there: reported, never deleted."""
-
-    uid: str
-    finished: tuple[str, ...]
-    staged: tuple[str, ...]
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return (*self.finished, *self.staged)
-
-
-def strangers(owner: Ownership, live: LiveTable) -> tuple[Stranger, ...]:
-    """Those in the table `live`, by their uids."""
-    parts = sorted(owner.unknown_parts(live, staged=True), key=lambda part: part.path)
-    return tuple(
-        Stranger(
-            uid,
-            finished=tuple(part.path for part in parts if part.name.uid == uid and part.stage is None),
-            staged=tuple(part.path for part in parts if part.name.uid == uid and part.stage is not None),
-        )
-        for uid in sorted({part.name.uid for part in parts})
-    )
+def strangers(owner: Ownership, live: LiveTable) -> dict[str, list[FoundPart]]:
+    """By uid, the parts below `live` whose uid belongs to no log there, finished ones first: never deleted."""
+    parts = owner.unknown_parts(live, staged=True)
+    ordered = sorted(parts, key=lambda part: (part.name.uid, part.stage is not None, part.path))
+    return {uid: list(own) for uid, own in groupby(ordered, key=lambda part: part.name.uid)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +85,7 @@ class Reset:
 def plan_reset(writer: str, log: CommitLog) -> Reset:
     """The reset of `writer`. Skips damaged manifests: a reset is a way out of them too. Raises StoreUnavailable."""
     facts = read_log(log)
-    unreadable = tuple(sorted({*facts.unreadable, *facts.missing}))
+    unreadable = tuple(sorted({*facts.unreadable, *facts.view.missing}))
     return Reset(writer, log.location, facts.view.head, facts.totals.written, facts.unpublished_rows, unreadable)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
-from hivesink.core.log import LogView, missing, require_whole
+from hivesink.core.log import LogView, require_whole
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts, newest, recorded, replaced_parts
 from hivesink.core.partfile import PartName
 from hivesink.core.progress import why_open
@@ -48,11 +48,6 @@ class LogFacts:
         """The newest manifest; None if there is none or it can't be read."""
         newest = self.manifests[-1] if self.manifests else None
         return newest if newest and newest.epoch == self.view.head else None
-
-    @property
-    def missing(self) -> tuple[Epoch, ...]:
-        """Decided epochs above the floor whose manifests are gone."""
-        return missing(self.view)
 
     def require_readable(self) -> None:
         """Raise the first of `unreadable`: LogDamaged or NewerFormat."""
@@ -158,7 +153,7 @@ def read_log(log: CommitLog, known: Iterable[Manifest] = ()) -> LogFacts:
         facts = LogFacts(log.location, uid, view, floor, tuple(manifests), unreadable)
         is_at_rest = view.floor == (floor.epoch if floor else 0) == log.view().floor
         # A listing may miss a manifest that is created meanwhile, and another one that is trimmed: so ask twice.
-        if is_at_rest and all(set(facts.missing) <= set(missing(log.view())) for _ in range(2 if facts.missing else 0)):
+        if is_at_rest and all(set(view.missing) <= set(log.view().missing) for _ in range(2 if view.missing else 0)):
             return facts
     reason = "its floor rose during each of 10 reads; try again"
     raise StoreUnavailable(action="read", path=log.location, reason=reason)
@@ -231,7 +226,7 @@ class LogFollower:
         floor = facts.view.floor
         # Without a manifest above the newest snapshot, or of an open epoch, nobody knows what is open.
         snapshot = max((manifest.epoch for manifest in facts.manifests if manifest.waiting is not None), default=floor)
-        for epoch in sorted({*facts.unreadable, *facts.missing}):
+        for epoch in sorted({*facts.unreadable, *facts.view.missing}):
             if epoch > max(floor, min(snapshot, facts.settled)):
                 missing = LogDamaged(self.log.location, f"the manifest of epoch {epoch} is missing")
                 raise facts.unreadable.get(epoch, missing)

@@ -52,7 +52,7 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
     log = evidence.log
     for epoch, reason in sorted(log.unreadable.items()):
         yield error(epoch, str(reason))
-    for epoch in log.missing:
+    for epoch in log.view.missing:
         marked = ", while its mark is there" if epoch in log.view.marks else ""
         text = f"the manifest of epoch {epoch} is missing in {log.location}{marked}"
         yield error(epoch, f"{text}; restore it from a snapshot or a backup")

@@ -102,16 +102,6 @@ def verify(
 
 
 @dataclass(frozen=True, slots=True)
-class FileCounts:
-    """A writer's files by state, in the tables' folders now. Sizes are bytes."""
-
-    in_progress: int
-    pending: int
-    finished: int
-    finished_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Waiting:
     """The rows that wait until their buckets are rolled; `since` is the oldest one's epoch's time (UTC)."""
 
@@ -137,7 +127,8 @@ class WriterStatus:
     """One writer. `rows` are totals since its first epoch; `lost_rows` those that were accepted as lost.
 
     `at` is the last epoch's time (UTC). Epoch 0: nothing was committed yet. `unsettled` are decided epochs that wait to
-    be published, or for the look at the metastore after that. Without `files` only the log was read.
+    be published, or for the look at the metastore after that. `files` counts them by state, in the tables' folders now,
+    with the bytes of finished ones.
     """
 
     writer: str
@@ -153,7 +144,7 @@ class WriterStatus:
     waiting: Waiting
     unsettled: tuple[Epoch, ...]
     last_batch: LastBatch | None
-    files: FileCounts
+    files: Mapping[str, int]
 
 
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
@@ -164,12 +155,12 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
     # On local disks a part has both names for a moment, and after a kill in it until the next start.
     staged = (part for part in evidence.staged if part.name.uid == log.uid and part.name not in names)
     stages = Counter(part.stage for part in staged)
-    files = FileCounts(
-        in_progress=stages[Stage.IN_PROGRESS],
-        pending=stages[Stage.PENDING],
-        finished=len(evidence.finished),
-        finished_bytes=sum(evidence.visible[part.path] for part in evidence.finished),
-    )
+    files = {
+        "in_progress": stages[Stage.IN_PROGRESS],
+        "pending": stages[Stage.PENDING],
+        "finished": len(evidence.finished),
+        "finished_bytes": sum(evidence.visible[part.path] for part in evidence.finished),
+    }
     head, forgotten = log.head, sum(manifest.forgotten for manifest in log.manifests)
     return WriterStatus(
         writer=writer,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import StagingIntent
+    from hivesink.core.partition import PartitionKey
     from hivesink.core.table import SortKey, TableSpec
     from hivesink.ports import FileStore, SegmentStore
     from hivesink.ports.rows import FileFormat, Refit, RowReader
@@ -29,18 +30,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """A table to write. `location` is the metastore's; `moved` are the folders of partitions that live elsewhere."""
+    """A table to write. `location` is the metastore's; `moved` are folders of any table's partitions elsewhere."""
 
     spec: TableSpec
     location: str
-    moved: Mapping[str, str] = field(default_factory=dict)
+    moved: Mapping[PartitionKey, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return str(self.spec.name)
 
     def folder(self, partition: str) -> str:
-        return self.moved.get(partition) or folder(self.location, partition)
+        return self.moved.get((self.name, partition)) or folder(self.location, partition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def test_a_writer_at_work_between_any_two_calls_is_no_damage(act: Callable[[Writ
         writer = Writer()
         log, beside = writer.log_beside(act, step)
         facts = read_log(log)
-        assert (dict(facts.unreadable), facts.missing) == ({}, ())
+        assert (dict(facts.unreadable), facts.view.missing) == ({}, ())
         assert facts.totals in (Rows(32, 32), Rows(40, 40), Rows(64, 64))
         assert facts.totals.read == 4 * facts.view.head
         if step > len(beside.calls):
@@ -152,7 +152,7 @@ def test_a_listing_that_a_writer_tears_is_no_damage(
         for step in (1, 2, 3):
             writer = Writer()
             facts = read_log(writer.log_beside(act, step, cut=cut, order=order)[0])
-            assert (dict(facts.unreadable), facts.missing) == ({}, ())
+            assert (dict(facts.unreadable), facts.view.missing) == ({}, ())
             assert facts.totals.read == 4 * facts.view.head
 
             writer = Writer()
@@ -181,7 +181,7 @@ def test_a_log_that_never_stands_still_is_not_called_damaged() -> None:
 def test_a_lost_head_whose_marks_are_there_is_damage(context: CommitContext) -> None:
     writer = Writer()
     writer.fs.delete(f"{LOG}/manifests/0000000008.json")
-    assert read_log(writer.log).missing == (8,)
+    assert read_log(writer.log).view.missing == (8,)
     with pytest.raises(LogDamaged, match="epoch 8 is missing, while marks of epoch 8 are there"):
         load(replace(context, log=writer.log))
 
