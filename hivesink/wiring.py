@@ -12,7 +12,7 @@ from hivesink.config.site import NO_SITE, Site
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import PROPERTY, require_writer_name
 from hivesink.core.partition_commit import PolicyKind
-from hivesink.core.table import as_properties, field_ids, is_letters
+from hivesink.core.table import TableName, as_properties, field_ids, is_letters
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.convert import refit
 from hivesink.decode.reader import RowsReader
@@ -29,7 +29,7 @@ from hivesink.sink.commit.writer import WriterSpec, problems_of
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.assign import row_columns
 from hivesink.sink.task.attempt import run_encoding
-from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskTools
+from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.rejects import columns_of, rejected_spec
 
 if TYPE_CHECKING:
@@ -37,13 +37,11 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.manifest import Opened
-    from hivesink.core.table import TableName
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import FileStore, LiveTable, LogRoot, Metastore
     from hivesink.ports.rows import RowReader
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.waiting import Encode
-    from hivesink.sink.task.messages import TaskReport
 
 
 @dataclass(frozen=True, slots=True)

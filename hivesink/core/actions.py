@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState
-from hivesink.core.manifest import OpenBucket
+from hivesink.core.lifecycle import EpochState, History, Mark
+from hivesink.core.manifest import Manifest, OpenBucket, PartEntry
 from hivesink.core.partfile import parse_staged
-from hivesink.core.partition import PartitionKey, same_location
+from hivesink.core.partition import LivePartition, PartitionKey, same_location
 from hivesink.core.rolling import segment_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-
-    from hivesink.core.lifecycle import History, Mark
     from hivesink.core.log import StagingIntent
-    from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition import LivePartition
     from hivesink.core.partition_commit import CommittedPartition, PolicyKind
 
 

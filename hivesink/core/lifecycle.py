@@ -14,14 +14,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, live_parts, replaced_parts
+from hivesink.core.manifest import REQUEUE, Commit, Manifest, PartEntry, live_parts, replaced_parts
 from hivesink.core.rolling import OpenRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from hivesink.core.manifest import Commit
     from hivesink.core.partition import PartitionKey
 
 

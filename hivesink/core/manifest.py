@@ -7,14 +7,13 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch, LastBatch
-from hivesink.core.partition import is_aside, known_as
+from hivesink.core.partition import PartitionKey, is_aside, known_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from hivesink.core.offsets import SourceOffset
-    from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import Watermark
 
 REQUEUE = "requeue"

@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import product
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from hivesink.core.partition import parse_path
+from hivesink.core.partition import PartitionKey, parse_path
 from hivesink.errors import OwnCodeFailed, PartitionInvalid
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from hivesink.core.manifest import Commit
-    from hivesink.core.partition import PartitionKey
     from hivesink.core.time_format import TimePattern
 
 

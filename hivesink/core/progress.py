@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from hivesink.core.partition_commit import behind, latest
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from hivesink.core.manifest import OpenBucket
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import CommitRule, FromPatterns, Watermark, WatermarkPolicy

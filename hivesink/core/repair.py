@@ -11,17 +11,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hivesink.core.actions import homes_of, missing_parts
+from hivesink.core.actions import RolledBuckets, Snapshot, homes_of, missing_parts
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState
+from hivesink.core.lifecycle import EpochState, History, Stamp
 from hivesink.core.manifest import FORGET, REQUEUE, OpenBucket, commit_after
 from hivesink.core.rolling import open_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from hivesink.core.actions import RolledBuckets, Snapshot
-    from hivesink.core.lifecycle import History, Stamp
     from hivesink.core.manifest import Manifest, PartEntry, Slice
     from hivesink.core.partition import PartitionKey
 

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import OpenBucket, Opened, Slice
-from hivesink.core.partition import known_as
+from hivesink.core.manifest import Manifest, OpenBucket, Opened, PartEntry, Slice
+from hivesink.core.partition import PartitionKey, known_as
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
     from datetime import timedelta
 
-    from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition import PartitionKey
 
 SNAPSHOT_EVERY = 64
 """Most manifests that a start reads to know the open buckets; each snapshot repeats all of them."""

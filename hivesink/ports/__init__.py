@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
-from hivesink.core.log import PROPERTY
+from hivesink.core.log import PROPERTY, LogView, RootRecord, StagingIntent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import Mark
-    from hivesink.core.log import LogView, RootRecord, StagingIntent
     from hivesink.core.manifest import Floor, Manifest, Recorded
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.partition import Estimate, LivePartition, NewPartition

@@ -8,17 +8,15 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hivesink.core.manifest import Rows
+from hivesink.core.manifest import Manifest, Rows, Slice
 from hivesink.core.partition import PartitionKey
 from hivesink.core.progress import Progress
-from hivesink.errors import RowsHeldBack
+from hivesink.errors import HiveSinkError, RowsHeldBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import Manifest, Slice
-    from hivesink.errors import HiveSinkError
     from hivesink.sink.task.messages import LeftSlice
 
 logger = logging.getLogger("hivesink")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hivesink import errors
 from hivesink.core.lifecycle import Stamp
 from hivesink.core.partition import Estimate, LivePartition, PartitionKey, by_table, is_aside, is_partition, normal
-from hivesink.core.partition_commit import PolicyKind
+from hivesink.core.partition_commit import CommittedPartition, PolicyKind
 from hivesink.core.table import TableName, is_letters
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import LogView
     from hivesink.core.partfile import Finished
-    from hivesink.core.partition_commit import CommittedPartition
     from hivesink.core.plan import Policy
     from hivesink.ports import CommitLog, FileStore, LiveTable, Metastore
     from hivesink.ports.rows import Measure

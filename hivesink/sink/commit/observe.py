@@ -12,9 +12,9 @@ from hivesink.core.actions import Snapshot, StagingArea, Winner, followed, missi
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import History, Identity, OpenEpoch
 from hivesink.core.log import LogView, rebased, require_whole
+from hivesink.core.manifest import Commit, Manifest, PartEntry, Recorded, recorded
 from hivesink.core.manifest import newest as newest_records
-from hivesink.core.manifest import recorded
-from hivesink.core.partition import is_aside, known_as
+from hivesink.core.partition import LivePartition, PartitionKey, is_aside, known_as
 from hivesink.core.repair import rolled_buckets
 from hivesink.core.rolling import open_rows
 from hivesink.core.table import TableName, is_letters
@@ -23,8 +23,6 @@ from hivesink.errors import LogDamaged, UnknownTable, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from hivesink.core.manifest import Commit, Manifest, PartEntry, Recorded
-    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.sink.commit.context import CommitContext
 
 

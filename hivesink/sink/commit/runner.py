@@ -14,12 +14,12 @@ from hivesink import errors
 from hivesink.core import actions
 from hivesink.core.actions import Snapshot, StagingArea, Winner
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import History, Identity, Mark
 from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, floor_over, newest, recorded
 from hivesink.core.partfile import Finished, Pending, parse_staged
 from hivesink.core.partition import LivePartition, NewPartition, PartitionKey
 from hivesink.core.plan import Policy, plan, until_look
-from hivesink.sink.commit.context import announce
+from hivesink.sink.commit.context import CommitContext, announce
 from hivesink.sink.commit.observe import gc_paused, load, look_at_staging, take_snapshot
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hivesink.core.lifecycle import History, Identity
-    from hivesink.sink.commit.context import CommitContext
 
 logger = logging.getLogger("hivesink")
 

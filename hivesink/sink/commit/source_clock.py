@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from hivesink.core.offsets import FilesOffset, KafkaOffset
-from hivesink.core.partition_commit import Watermark, latest, newest_likely
+from hivesink.core.partition_commit import Watermark, WatermarkPolicy, latest, newest_likely
 from hivesink.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import BatchRef
     from hivesink.core.manifest import Manifest
-    from hivesink.core.partition_commit import WatermarkPolicy
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.task.messages import InputShape, TaskReport
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,27 +13,21 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.actions import Snapshot
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Opened, commit_after
+from hivesink.core.manifest import Commit, Manifest, Opened, PartEntry, commit_after
 from hivesink.core.partition import PartitionKey
 from hivesink.core.partition_commit import Watermark
-from hivesink.core.rolling import Ages, due, spread
+from hivesink.core.rolling import Ages, OpenRows, due, spread
 from hivesink.errors import HiveSinkError
-from hivesink.sink.commit.committed import Deadline
+from hivesink.sink.commit.committed import Deadline, Stopwatch
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Written
 from hivesink.sink.commit.observe import load_commits
 from hivesink.sink.commit.recovery import recover
 from hivesink.sink.commit.runner import PlanRunner
-from hivesink.sink.task.messages import InputShape
+from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hivesink.core.manifest import Commit, Manifest, PartEntry
-    from hivesink.core.rolling import OpenRows
-    from hivesink.sink.commit.committed import Stopwatch
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.commit.writer import WriterSpec
-    from hivesink.sink.task.messages import TaskPlan, TaskReport
 
 logger = logging.getLogger("hivesink")
 

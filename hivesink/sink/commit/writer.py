@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.plugins import load_plugin
 from hivesink.core.column_source import misfit
-from hivesink.core.partition_commit import PolicyKind, WatermarkPolicy
+from hivesink.core.partition_commit import CommitRule, PolicyKind, WatermarkPolicy
 from hivesink.core.plan import Policy
 from hivesink.core.rolling import BucketRolling, RollingPolicy
-from hivesink.core.table import Array, Map, Struct
+from hivesink.core.table import Array, Map, Struct, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.sink.task.assign import assigner_for, row_columns
 from hivesink.sink.task.events import commit_rule
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
     from hivesink.core.epoch import BatchRef, Epoch
     from hivesink.core.lifecycle import Identity, Stamp
-    from hivesink.core.partition_commit import CommitRule
-    from hivesink.core.table import TableSpec
     from hivesink.ports.rows import Measure
     from hivesink.sink.commit.committed import Committed
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.actions import leftovers
 from hivesink.errors import InvalidOption, LogOfAnotherTable, TableMadeAgain
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.evidence import gather
+from hivesink.sink.inspect.evidence import FoundPart, gather
 from hivesink.sink.inspect.facts import read_log
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import Epoch
     from hivesink.ports import CommitLog, LiveTable
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.inspect.evidence import FoundPart
     from hivesink.sink.inspect.ownership import Ownership
 
 

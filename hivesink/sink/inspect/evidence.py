@@ -9,9 +9,9 @@ from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
-from hivesink.core.partition import is_aside, is_hidden
+from hivesink.core.partition import LivePartition, PartitionKey, is_aside, is_hidden
 from hivesink.errors import UnknownTable
-from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.segments import lost_slices
 
 if TYPE_CHECKING:
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.partition import LivePartition, PartitionKey
     from hivesink.ports import FileStore
     from hivesink.ports.rows import Measure
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.inspect.facts import LogFacts
 
 
 @dataclass(frozen=True, slots=True)

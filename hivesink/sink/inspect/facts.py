@@ -14,7 +14,7 @@ from hivesink.core.lifecycle import Mark
 from hivesink.core.log import LogView, require_whole
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts, newest, recorded, replaced_parts
 from hivesink.core.partfile import PartName
-from hivesink.core.progress import why_open
+from hivesink.core.progress import Policies, why_open
 from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from hivesink.core.manifest import OpenBucket, Recorded
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.progress import Policies
     from hivesink.ports import CommitLog
 
 

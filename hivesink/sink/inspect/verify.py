@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.core.epoch import Epoch
+from hivesink.core.epoch import Epoch, LastBatch
 from hivesink.core.partfile import Stage
-from hivesink.core.rolling import segment_epoch
+from hivesink.core.rolling import OpenRows, segment_epoch
 from hivesink.errors import HiveSinkError
 from hivesink.sink.inspect.evidence import gather
 from hivesink.sink.inspect.findings import CHECKS, Finding, Level
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
-    from hivesink.core.epoch import LastBatch
     from hivesink.core.manifest import PartEntry, Rows
-    from hivesink.core.rolling import OpenRows
     from hivesink.ports.rows import Measure
     from hivesink.sink.commit.context import CommitContext
 

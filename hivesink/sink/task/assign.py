@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache, partial
@@ -13,19 +13,17 @@ import pyarrow as pa
 
 from hivesink.config.plugins import load_plugin
 from hivesink.core.table import TIMES, TIMES_TEXT, Column, TableSpec
-from hivesink.core.time_format import unit_of
+from hivesink.core.time_format import EpochUnit, TimePattern, unit_of
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow
 from hivesink.sink.task.buckets import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from zoneinfo import ZoneInfo
 
     from numpy.typing import NDArray
 
     from hivesink.config.options import SinkConfig
-    from hivesink.core.time_format import EpochUnit, TimePattern
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from hivesink.core.column_source import Metadata
 from hivesink.core.log import StagingIntent
-from hivesink.core.manifest import PartEntry, Rows
+from hivesink.core.manifest import Opened, PartEntry, Rows
 from hivesink.core.partfile import PartName
 from hivesink.core.partition import aside
 from hivesink.core.rolling import segment_name
 from hivesink.sink.task.assign import assigner_for
-from hivesink.sink.task.messages import TaskPlan, TaskReport
+from hivesink.sink.task.messages import TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.parts import Parts, Target
 from hivesink.sink.task.rejects import as_stream
 from hivesink.sink.task.route import StopError, TableRouter, assign, by_partition
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hivesink.core.manifest import Opened
     from hivesink.ports.rows import Routed, RowReader
-    from hivesink.sink.task.messages import TaskTools
 
 ROUTE = "hivesink partition"
 """The name of a column that no stream has."""

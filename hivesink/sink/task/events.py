@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hivesink.config.options import CommitTrigger, OnLate
+from hivesink.config.options import CommitTrigger, OnLate, SinkConfig
 from hivesink.config.plugins import load_plugin
 from hivesink.core.partition_commit import CommitRule, FromPatterns, FromTemplate, PartitionClock, newest_likely
-from hivesink.core.table import INTEGERS, TIMES, TIMES_TEXT, Primitive
+from hivesink.core.table import INTEGERS, TIMES, TIMES_TEXT, Primitive, TableSpec
 from hivesink.core.time_format import unit_of
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow
@@ -22,9 +22,7 @@ from hivesink.sink.task.buckets import Buckets, counted
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from hivesink.config.options import SinkConfig
     from hivesink.core.partition_commit import TimeExtractor
-    from hivesink.core.table import TableSpec
     from hivesink.sink.task.messages import TaskPlan
 
 _MICRO = timedelta(microseconds=1)

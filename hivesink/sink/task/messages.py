@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
 from hivesink.core.manifest import Opened, PartEntry, Rows  # noqa: TC001  msgspec reads them at run time
-from hivesink.core.partition import folder
-from hivesink.ports.rows import Routed
+from hivesink.core.partition import PartitionKey, folder
+from hivesink.ports.rows import FileFormat, Refit, Routed, RowReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
-    from typing import BinaryIO
 
     import pyarrow as pa
 
     from hivesink.config.options import SinkConfig
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import StagingIntent
-    from hivesink.core.partition import PartitionKey
     from hivesink.core.table import SortKey, TableSpec
     from hivesink.ports import FileStore, SegmentStore
-    from hivesink.ports.rows import FileFormat, Refit, RowReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from hivesink.core.manifest import PartEntry
 from hivesink.core.partfile import InProgress, PartName
-from hivesink.core.table import columns_text
+from hivesink.core.table import SortKey, columns_text
 from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hivesink.core.table import SortKey
     from hivesink.ports import FileStore, StagedFile
     from hivesink.ports.rows import FileFormat, RecordWriter, Routed
     from hivesink.sink.task.messages import TablePlan

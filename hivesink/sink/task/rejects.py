@@ -16,14 +16,13 @@ from hivesink.core.column_source import LINE, PATH, ROW, named_file, stream_colu
 from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
 from hivesink.errors import Unsupported
 from hivesink.sink.task.assign import row_columns
-from hivesink.sink.task.messages import InputShape
+from hivesink.sink.task.messages import InputShape, TaskPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hivesink.config.options import SinkConfig
     from hivesink.ports.rows import BadRow
-    from hivesink.sink.task.messages import TaskPlan
 
 _SHOWN = 80
 """Bytes of a record that an error shows."""

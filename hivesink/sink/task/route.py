@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from hivesink.config.options import OnBadRecord, OnLate
 from hivesink.core.column_source import LINE, ROW, Metadata, named_file
 from hivesink.errors import HiveSinkError, Unsupported
-from hivesink.ports.rows import Routed
-from hivesink.sink.task.assign import Moment, assigner_for
+from hivesink.ports.rows import BadRow, DecodedRows, Routed, RowReader
+from hivesink.sink.task.assign import Assign, Moment, assigner_for
 from hivesink.sink.task.buckets import Buckets, buckets
 from hivesink.sink.task.events import EventTimes, column_of, late_rule, split_late
-from hivesink.sink.task.messages import BadReport
+from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskTools
 from hivesink.sink.task.rejects import letters, position
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hivesink.ports.rows import BadRow, DecodedRows, RowReader
-    from hivesink.sink.task.assign import Assign
-    from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskTools
 
 _SHORT = 1 << 15
 

@@ -13,23 +13,19 @@ from typing import TYPE_CHECKING, BinaryIO
 import pyarrow as pa
 
 from hivesink.core.manifest import Opened, Slice
-from hivesink.core.partition import parse_path
+from hivesink.core.partition import PartitionKey, parse_path
 from hivesink.core.partition_value import canonical
-from hivesink.core.table import columns_text
-from hivesink.errors import PartitionInvalid, RowsUnfit, SegmentLost
+from hivesink.core.table import Column, TableSpec, columns_text
+from hivesink.errors import HiveSinkError, PartitionInvalid, RowsUnfit, SegmentLost
 from hivesink.sink.task.messages import LeftSlice
-from hivesink.sink.task.parts import InMemory
+from hivesink.sink.task.parts import Bucket, InMemory, Parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hivesink.core.partition import PartitionKey
     from hivesink.core.rolling import OpenRows
-    from hivesink.core.table import Column, TableSpec
-    from hivesink.errors import HiveSinkError
     from hivesink.ports import SegmentFile, SegmentStore
     from hivesink.ports.rows import Refit
-    from hivesink.sink.task.parts import Bucket, Parts
 
 # Threads for each buffer cost more than they bring: executors run a task on each core.
 _PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)
