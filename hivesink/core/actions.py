@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState, History, Mark
+from hivesink.core.lifecycle import CommittedPartition, EpochState, History, Mark
 from hivesink.core.manifest import Manifest, OpenBucket, PartEntry
 from hivesink.core.partfile import parse_staged
 from hivesink.core.partition import LivePartition, PartitionKey, same_location
@@ -16,7 +16,7 @@ from hivesink.core.rolling import segment_epoch
 
 if TYPE_CHECKING:
     from hivesink.core.log import StagingIntent
-    from hivesink.core.partition_commit import CommittedPartition, PolicyKind
+    from hivesink.core.partition_commit import PolicyKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,21 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedPartition:
+    """A partition whose commit is made known.
+
+    `table` is `database.name`, `partition` its escaped path (`dt=2024-01-02`, `""` for a table without partitions),
+    `location` its folder. `files` are the paths of those that were published now.
+    """
+
+    table: str
+    partition: str
+    location: str
+    files: tuple[str, ...]
+    commit: Commit
+
+
+@dataclass(frozen=True, slots=True)
 class Stamp:
     """A moment (UTC) and a random token for an epoch that is decided then."""
 

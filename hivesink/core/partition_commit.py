@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from zoneinfo import ZoneInfo
 
-    from hivesink.core.manifest import Commit
     from hivesink.core.time_format import TimePattern
 
 
@@ -31,21 +30,6 @@ class PolicyKind(Enum):
     SUCCESS_FILE = "success-file"
     INSERT_EVENT = "insert-event"
     CUSTOM = "custom"
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedPartition:
-    """A partition whose commit is made known.
-
-    `table` is `database.name`, `partition` its escaped path (`dt=2024-01-02`, `""` for a table without partitions),
-    `location` its folder. `files` are the paths of those that were published now.
-    """
-
-    table: str
-    partition: str
-    location: str
-    files: tuple[str, ...]
-    commit: Commit
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from hivesink.core import actions
 from hivesink.core.actions import PartLocator, Snapshot, newest, sweep, unproven
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState, History, Mark, Stamp
+from hivesink.core.lifecycle import CommittedPartition, EpochState, History, Mark, Stamp
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_aside, same_location
-from hivesink.core.partition_commit import CommittedPartition, PolicyKind
+from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.repair import requeue, take_back
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.core.lifecycle import Stamp
+from hivesink.core.lifecycle import CommittedPartition, Stamp
 from hivesink.core.partition import Estimate, LivePartition, PartitionKey, by_table, is_aside, is_partition, normal
-from hivesink.core.partition_commit import CommittedPartition, PolicyKind
+from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.table import TableName, is_letters
 
 if TYPE_CHECKING:
