@@ -22,13 +22,13 @@ from hivesink.core.actions import PartLocator, Snapshot, newest, sweep, unproven
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import CommittedPartition, EpochState, History, Mark, Stamp
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_aside, same_location
-from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.repair import requeue, take_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.partition_commit import PolicyKind
 
 
 @dataclass(frozen=True, slots=True)
