@@ -12,8 +12,7 @@ from rich.filesize import decimal
 
 from hivesink.cli.command import command
 from hivesink.cli.output import Grid, Line, Output
-from hivesink.core.partition_commit import latest
-from hivesink.core.partition_time import start_of
+from hivesink.core.partition_commit import latest, start_of
 from hivesink.core.progress import count
 from hivesink.errors import FileSystemUnknown, HiveSinkError, Unsupported
 from hivesink.formats import adapter
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.partfile import Finished
-    from hivesink.core.partition_time import TimeExtractor
+    from hivesink.core.partition_commit import TimeExtractor
     from hivesink.ports import FileStore
     from hivesink.sink.inspect.facts import PartitionState
 
