@@ -132,7 +132,14 @@ def _kill_jvm(job: int) -> None:
     jvm.kill()
 
 
-@pytest.mark.parametrize("stop", [pytest.param("the job", marks=pytest.mark.long), "two signals", "the JVM's death"])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        pytest.param("the job", marks=pytest.mark.long),
+        pytest.param("two signals", marks=pytest.mark.long),
+        "the JVM's death",
+    ],
+)
 def test_a_batch_that_a_stop_cuts_off_is_told_as_that(table: str, tmp_path: Path, java_home: str, stop: str) -> None:
     (tmp_path / "events").mkdir()
     _feed(tmp_path, "one.json", {"id": 1, "dt": "2026-01-01"})
@@ -186,6 +193,8 @@ def test_the_job_and_its_jvm_end_when_their_supervisor_is_killed_and_the_next_ru
     assert hivesink(capsys, "verify", table).code == 0
 
 
+# Each run of the suite has it without Spark, in test_job.py.
+@pytest.mark.long
 def test_a_job_that_ends_while_rows_wait_is_worth_another_try(
     table: str, tmp_path: Path, java_home: str, capsys: Capsys
 ) -> None:

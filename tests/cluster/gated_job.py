@@ -138,17 +138,12 @@ def trouble(folder: str) -> Any:
 
 def open_session(settings: Mapping[str, str]) -> SparkSession:
     """A session without Hive's catalog, which the sink doesn't need: it starts sooner."""
-    import importlib.metadata
-
     from pyspark.sql import SparkSession
-
-    from hivesink.jvm.jars import fetch, kafka_connector
 
     builder = SparkSession.builder.appName("gated job")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    jars = fetch(kafka_connector(importlib.metadata.version("pyspark")))
-    return builder.config("spark.jars", ",".join(path.as_uri() for path in jars)).getOrCreate()
+    return builder.getOrCreate()
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import random
@@ -20,6 +21,8 @@ from hivesink.config.site import Site
 from hivesink.core.lifecycle import Mark
 from hivesink.core.table import TableName
 from hivesink.embedded.server import wait_until
+from hivesink.jvm import archive
+from hivesink.jvm.jars import fetch, kafka_connector
 from hivesink.jvm.java import find_java
 from hivesink.logs import table_root
 from hivesink.metastore import connect
@@ -43,7 +46,12 @@ WRITER = "gated"
 
 def local(cores: int = 2) -> dict[str, str]:
     """Spark settings for a driver that does it all itself."""
+    # At the front of the class path, as the archive of classes has them, which halves a start's CPU time.
+    connector = os.pathsep.join(map(str, fetch(kafka_connector(importlib.metadata.version("pyspark")))))
     return {
+        "spark.driver.extraClassPath": connector,
+        "spark.executor.extraClassPath": connector,
+        "spark.executor.extraJavaOptions": archive.options(),
         "spark.master": f"local[{cores}]",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

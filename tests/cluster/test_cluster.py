@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +12,7 @@ import psutil
 import pytest
 from hdfs_native import Client
 
-from hivesink.embedded.server import identity_of, wait_until
+from hivesink.embedded.server import wait_until
 from hivesink.jvm.java import find_java
 from jobs.cluster import Cluster
 from jobs.cluster.__main__ import main, start
@@ -55,26 +53,6 @@ def test_everybody_may_write_where_tables_go_and_nowhere_else(
     for folder in ("", "/user", "/user/hive"):
         with pytest.raises(Exception, match="Permission denied"):
             stranger.mkdirs(f"{folder}/of-a-stranger", 0o755, True)
-
-
-def test_nothing_is_left_of_a_cluster_whose_starter_was_killed(tmp_path: Path) -> None:
-    starter = textwrap.dedent(
-        """
-        import json, sys, time, pathlib
-        from jobs.cluster import Cluster
-        with Cluster(pathlib.Path(sys.argv[1]), only={"spark"}) as cluster:
-            print(json.dumps([s.pid for s in cluster.servers.by_name().values() if s.pid]), flush=True)
-            time.sleep(600)
-        """
-    )
-    command = [sys.executable, "-c", starter, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as parent:
-        assert parent.stdout is not None
-        servers: list[int] = json.loads(parent.stdout.readline())
-        assert len(servers) == 3
-        assert all(identity_of(pid) for pid in servers)
-        parent.send_signal(signal.SIGKILL)
-    assert wait_until(lambda: not any(identity_of(pid) for pid in servers), 60)
 
 
 def command(*arguments: str | Path) -> int:

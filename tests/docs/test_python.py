@@ -92,6 +92,8 @@ def test_a_line_for_each_batch_and_two_tables_from_one_stream(
         assert [row.userid for row in rows.collect()] == ids
 
 
+# An HDFS of its own; each run of the suite has a cluster, by the same class.
+@pytest.mark.long
 def test_servers_for_a_test(tmp_path: Path) -> None:
     (one,) = blocks_run_by(__file__, "CONTRIBUTING.md")
     cluster = run(one, folder=tmp_path)["cluster"]

@@ -78,17 +78,9 @@ def day(*ids: int) -> list[list[object]]:
 
 
 @pytest.mark.spark
-def test_cron_and_a_backfill(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
-    sh = Shell(tmp_path, metastore, "recipes_cron")
-    (tmp_path / "run.sh").write_text(block(PAGE, "# run.sh").text)
-    line = block(PAGE, "*/10 * * * * cd").text.partition("/srv/events && ")[2]
-
-    held = sh(f"flock run.lock {line}")
-    assert (held.returncode, held.stdout, held.stderr) == (0, "", "")
-    assert not (tmp_path / "run.log").exists()
-    done = sh(line)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), (tmp_path / "run.log").read_text()
-
+@pytest.mark.long
+def test_a_backfill_from_files(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    sh = Shell(tmp_path, metastore, "recipes_files")
     sh.put("day", 11)
     sh.must(block(PAGE, "# drop_day.sh").text)
     assert sh.rows() == []
@@ -183,15 +175,34 @@ def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_pat
     assert sh.rows() == [*day(31, 41), [61, "2024-01-04"]]
 
 
-def test_cron_tells_of_a_failed_run(tmp_path: Path) -> None:
-    (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs" / "events.py").write_text("raise SystemExit(65)")
+def test_cron(tmp_path: Path) -> None:
+    """It says nothing while another run holds the lock or where one ends well, and mails the end of a failed one."""
+    job, log = tmp_path / "jobs" / "events.py", tmp_path / "run.log"
+    job.parent.mkdir()
+    (tmp_path / "run.sh").write_text(block(PAGE, "# run.sh").text)
+    line = block(PAGE, "*/10 * * * * cd").text.partition("/srv/events && ")[2].strip()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    command = ["sh", "-c", block(PAGE, "# run.sh").text]
-    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 65
-    said = ended.stdout.splitlines()
-    assert said[0] == "jobs/events.py ended with 65"
+
+    def cron(command: str) -> tuple[int, str]:
+        ended = subprocess.run(
+            ["sh", "-c", f"{command} 2>&1"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        return ended.returncode, ended.stdout
+
+    job.write_text("")
+    assert cron(f"flock run.lock {line}") == (0, "")
+    assert not log.exists()
+    assert cron(line) == (0, ""), log.read_text()
+    log.unlink()
+    job.write_text("raise SystemExit(65)")
+    code, mail = cron(line)
+    said = mail.splitlines()
+    assert (code, said[0]) == (65, "jobs/events.py ended with 65")
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} jobs/events.py starts", said[1])
 
 

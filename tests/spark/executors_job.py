@@ -8,14 +8,18 @@ Prints a JSON object for each run. FOLDER is where its tasks leave word for each
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, session, sources
 from hivesink.errors import HiveSinkError
+from hivesink.jvm import archive
+from hivesink.jvm.jars import fetch, kafka_connector
 from hivesink.spark import batchjobs
 
 if TYPE_CHECKING:
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SETTINGS = {
+    # Executors start sooner with the archive of classes, which wants the connector at the front of the class path.
+    "spark.executor.extraClassPath": os.pathsep.join(map(str, fetch(kafka_connector(version("pyspark"))))),
+    "spark.executor.extraJavaOptions": archive.options(),
     "spark.cores.max": "3",
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
