@@ -13,14 +13,13 @@ from hivesink import wiring
 from hivesink.config.site import Site
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import REPLAYS
-from hivesink.core.partition import scheme
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark.batchjobs import ship
 from hivesink.spark.query import HiveQuery, newest, queries
 from hivesink.spark.queryrun import QueryRun
-from hivesink.spark.running import Running, driver_jvm, runs_here, trigger_interval
+from hivesink.spark.running import Running, driver_jvm, trigger_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -114,8 +113,7 @@ class HiveSink:
         Raises, before a query or a new checkpoint exists, what recovery raises: another run at work (EpochTaken), a
         damaged log (LogDamaged), lost parts (PartLost); what log and checkpoint reveal together (ForeignHistory,
         CheckpointDiffers, LogMissing and others below); ColumnsDontFit if the stream can't fill the table;
-        InvalidOption; Unsupported for other triggers, for a checkpoint on this machine's disk with a cluster's master,
-        and while a query of this sink still runs.
+        InvalidOption; Unsupported for other triggers, and while a query of this sink still runs.
         """
         if self._query is not None and self._query.isActive:
             msg = f"starting the sink of {self.setup.spec.target.name} twice"
@@ -125,7 +123,9 @@ class HiveSink:
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use {sorted(_TRIGGERS)}")
-        location = resolved_checkpoint(self._spark, checkpoint)
+        with _on_file_system(self._spark, os.fspath(checkpoint)) as (fs, path):
+            # As Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
+            location = str(fs.makeQualified(path).toString())
         require_outside(self.setup.spec.target.location, location, f"checkpoint {location}")
         for other in queries():
             if other.isActive and other.run.checkpoint and other.run.checkpoint.location == location:
@@ -174,23 +174,6 @@ def site_of(spark: SparkSession) -> Site:
     written = driver_jvm(spark).java.io.StringWriter()
     spark.sparkContext._jsc.hadoopConfiguration().writeXml(written)  # noqa: SLF001  PySpark offers no other way
     return Site.load(os.environ).overlaid(str(written.toString()))
-
-
-def resolved_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> str:
-    """The checkpoint's whole location, as Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
-
-    Raises StoreUnavailable, and Unsupported if that is this machine's disk and the session's master is another
-    machine's: a driver started elsewhere would find no checkpoint there. To allow it, write `file:/…`.
-    """
-    place = os.fspath(checkpoint)
-    with _on_file_system(spark, place) as (fs, path):
-        resolved = str(fs.makeQualified(path).toString())
-    has_scheme = ":" in place.partition("/")[0]
-    if scheme(resolved) == "file" and not has_scheme and not runs_here(spark.sparkContext.master):
-        what = f"the checkpoint {place!r} on this machine's disk, with the master {spark.sparkContext.master},"
-        why = "a driver on another machine would begin anew"
-        raise Unsupported(what, why, f"write hdfs://…, or {resolved} if the driver always runs here")
-    return resolved
 
 
 def check_encryption(spark: SparkSession, location: str, log: str) -> None:

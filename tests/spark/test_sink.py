@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.errors import StoreUnavailable
-from hivesink.spark.sink import check_encryption, resolved_checkpoint, site_of
+from hivesink.spark.sink import check_encryption, site_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -24,12 +25,6 @@ def test_a_namenode_that_is_away_is_named(spark: SparkSession) -> None:
             check_encryption(spark, "hdfs://127.0.0.1:1/t", "hdfs://127.0.0.1:1/log")
     finally:
         conf.unset("ipc.client.connect.max.retries")
-
-
-def test_a_checkpoints_place_is_what_spark_makes_of_it(spark: SparkSession, tmp_path: Path) -> None:
-    assert resolved_checkpoint(spark, str(tmp_path)) == f"file:{tmp_path}"
-    assert resolved_checkpoint(spark, "a/b") == f"file:{Path.cwd()}/a/b"
-    assert resolved_checkpoint(spark, "hdfs://127.0.0.1:1/c") == "hdfs://127.0.0.1:1/c"
 
 
 def test_the_sessions_own_settings_win_over_the_files(
