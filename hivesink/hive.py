@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 import getpass
+import os
 import threading
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import date
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -36,19 +36,17 @@ DEFAULT_PORT = 10000
 LOGIN_SECONDS = 60.0
 
 
-class Auth(str, Enum):
-    """The values of `hive.server2.authentication` that PyHive supports."""
-
-    NONE = "NONE"
-    NOSASL = "NOSASL"
-    LDAP = "LDAP"
-    CUSTOM = "CUSTOM"
-    KERBEROS = "KERBEROS"
+_KINDS = ("NONE", "NOSASL", "LDAP", "CUSTOM", "KERBEROS")
+"""The values of `hive.server2.authentication` that PyHive supports."""
+_BY_PASSWORD = ("LDAP", "CUSTOM")
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """`auth` is one of Auth; LDAP and CUSTOM need user and password, KERBEROS a ticket. The password is never shown."""
+    """`auth` is NONE, NOSASL, LDAP or CUSTOM, which need user and password, or KERBEROS, which needs a ticket.
+
+    The password is never shown.
+    """
 
     auth: str = "NONE"
     username: str | None = None
@@ -57,8 +55,10 @@ class Login:
 
     @classmethod
     def of(cls, site: Mapping[str, str]) -> Login:
-        """The login for the HiveServer2 that `hive-site.xml` describes."""
+        """For the HiveServer2 that `hive-site.xml` describes; a password is `$HIVESINK_HIVESERVER2_PASSWORD`."""
         kind = site.get("hive.server2.authentication", "NONE").strip().upper()
+        if kind in _BY_PASSWORD:
+            return cls(kind, getpass.getuser(), os.environ.get("HIVESINK_HIVESERVER2_PASSWORD"))
         service = site.get("hive.server2.authentication.kerberos.principal", "").partition("/")[0]
         return cls(kind, kerberos_service_name=(service or "hive") if kind == "KERBEROS" else None)
 
@@ -90,11 +90,11 @@ def connect(address: str, login: Login | None = None, *, hive: Mapping[str, str]
     Its first statement connects. Raises InvalidOption for an address or a login that can't be.
     """
     used = login or Login.of(hive or {})
-    known, by_password = [auth.value for auth in Auth], used.auth in {Auth.LDAP.value, Auth.CUSTOM.value}
+    by_password = used.auth in _BY_PASSWORD
     has_password = bool(used.username and used.password) if by_password else used.password is not None
     is_kerberos, has_service = used.auth == "KERBEROS", used.kerberos_service_name is not None
     rules = {
-        f"auth is one of {', '.join(known)}": used.auth in known,
+        f"auth is one of {', '.join(_KINDS)}": used.auth in _KINDS,
         "LDAP and CUSTOM, and only they, need a user and a password": by_password == has_password,
         "KERBEROS, and only it, needs kerberos_service_name (often `hive`)": is_kerberos == has_service,
     }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
@@ -17,7 +15,7 @@ from hivesink.config.site import Site
 from hivesink.core.progress import count
 from hivesink.core.typetext import known_type
 from hivesink.errors import NotCovered, QueryFailed, WrongUsage
-from hivesink.hive import Auth, Login, connect
+from hivesink.hive import connect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,12 +59,8 @@ def query(
         raise WrongUsage(("--engine hiveserver2 and --hiveserver2 HOST:PORT go together: add or leave out one",))
     by, site = engine or "duckdb", Site.load(os.environ)
     if hiveserver2 is not None:
-        login = Login.of(site.hive)
-        if login.auth in {Auth.LDAP.value, Auth.CUSTOM.value}:
-            password = os.environ.get("HIVESINK_HIVESERVER2_PASSWORD")
-            login = replace(login, username=getpass.getuser(), password=password)
         with given():
-            hive = connect(hiveserver2, login)
+            hive = connect(hiveserver2, hive=site.hive)
         with hive:
             result = hive.query(sql, most=limit + 1)
         types = [known_type(column.type) for column in result.columns]
