@@ -27,6 +27,7 @@ class StorageKind(NamedTuple):
 STORAGES = {
     "hdfs": StorageKind("hivesink.storage.hdfs:storage", "HDFS (hdfs://…)"),
     "file": StorageKind("hivesink.storage.local:storage", "local file systems (file:/…)"),
+    "s3a": StorageKind("hivesink.storage.s3:storage", "S3 (s3a://…)"),
 }
 """By the schemes of locations. A further storage is an adapter and a line here."""
 
@@ -44,8 +45,9 @@ def store_problems(location: str) -> tuple[str, ...]:
     """Why no adapter knows `location`; empty if one does."""
     if scheme(location) in STORAGES:
         return ()
-    kinds = " and ".join(kind.example for kind in STORAGES.values())
-    return (f"{location}: hivesink supports only {kinds}",)
+    kinds = ", ".join(kind.example for kind in STORAGES.values())
+    hint = f"; write s3a:{location.partition(':')[2]}" if scheme(location) in {"s3", "s3n"} else ""
+    return (f"{location}: hivesink supports only {kinds}{hint}",)
 
 
 def file_store(location: str, site: Site = NO_SITE, permission: int | None = None) -> FileStore:

@@ -80,7 +80,7 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line_before_the_metast
         "b": good.replace("id BIGINT", "id BIGINT, ID STRING"),
         "c": "DROP TABLE x.y\n",
         "d": good.replace("x.y", "x.f").replace(properties, properties + by_text),
-        "e": DDL.format(name="x.s", location="s3a://b/t"),
+        "e": DDL.format(name="x.s", location="gs://b/t"),
         "f": good.replace("x.y", "x.g").replace(properties, properties + commits),
     }
     for name, text in texts.items():
@@ -91,7 +91,7 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line_before_the_metast
         "b.sql:1: ",
         "c.sql:1: ",
         "d.sql:5: .*'note' is of type string, not TIMESTAMP, DATE or BIGINT",
-        r"e.sql.*s3a://b/t: hivesink supports only HDFS \(hdfs://…\) and local file systems \(file:/…\)",
+        r"e.sql.*gs://b/t: hivesink supports only HDFS \(hdfs://…\), local file systems \(file:/…\), S3 \(s3a://…\)",
         "f.sql.*sink.partition-commit.delay is missing",
     )
     assert (said.code, len(said.err.splitlines())) == (65, len(told)), said.err

@@ -12,6 +12,7 @@ from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.multipart import multipart
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.storage.realhdfs import hdfs_folder
+from tests.storage.reals3 import s3_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,4 +43,5 @@ PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], str]] = {
     **WITH_RENAME,
     "local-uri": lambda _, path: f"file:{path}",
     "multipart": lambda request, _: made_up(request, multipart()),
+    "s3": lambda request, _: s3_folder(request),
 }

@@ -256,5 +256,5 @@ def test_the_parts_of_a_location(location: str, before: str, kind: str) -> None:
 
 
 def test_a_storage_without_an_adapter_is_refused() -> None:
-    with pytest.raises(InvalidOption, match=r"s3a://b/t: hivesink supports only HDFS .* and local file systems"):
-        storage_of("s3a://b/t", NO_SITE)
+    with pytest.raises(InvalidOption, match=r"s3://b/t: hivesink supports only HDFS .*, S3 .*; write s3a://b/t"):
+        storage_of("s3://b/t", NO_SITE)

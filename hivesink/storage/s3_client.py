@@ -1,0 +1,241 @@
+"""S3 by boto3: a client for each process and bucket, made from a site's `fs.s3a.*`, and what its answers mean.
+
+boto3 itself tries nothing again: what it would hide, whether an earlier try may still take effect, decides here.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import threading
+import time
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from hivesink.errors import InvalidOption, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Mapping
+
+_T = TypeVar("_T")
+TRIES = 10
+"""With growing pauses: some 20 seconds of throttling, or of a server that is away."""
+_LONGEST_PAUSE = 10.0
+_PATIENCE = 120.0
+"""Seconds after which nothing is tried again: a server that swallows requests costs a time-out for each."""
+CONNECTIONS = 32
+_AWS = re.compile(r"(?:https?://)?s3[.-]?([a-z0-9-]*)\.amazonaws\.com(?:\.cn)?/?")
+_SSE = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+_BUSY = re.compile(r"SlowDown|Throttl|TooManyRequests|RequestLimitExceeded|RequestTimeout$|BandwidthLimit")
+_LATER = re.compile(r"Expired|TokenRefreshRequired|RequestTimeTooSkewed")
+
+
+class Kind(Enum):
+    """What an answer says: nothing there, something there, two at once, not now, perhaps, not yet, or never."""
+
+    ABSENT = auto()
+    TAKEN = auto()
+    CONFLICT = auto()
+    BUSY = auto()
+    UNKNOWN = auto()
+    LATER = auto()
+    REFUSED = auto()
+
+
+_PASSES = frozenset({Kind.BUSY, Kind.UNKNOWN, Kind.CONFLICT})
+
+
+class Failed(Exception):
+    """An answer other than success."""
+
+    def __init__(self, kind: Kind, reason: str) -> None:
+        self.kind, self.reason = kind, reason
+        super().__init__(reason)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a site says of a bucket: `fs.s3a.bucket.NAME.*` wins over `fs.s3a.*`."""
+
+    bucket: str
+    properties: Mapping[str, str]
+
+    def get(self, name: str) -> str | None:
+        own = self.properties.get(f"fs.s3a.bucket.{self.bucket}.{name}")
+        return own or self.properties.get(f"fs.s3a.{name}") or None
+
+    def is_on(self, name: str, default: str) -> bool:
+        return (self.get(name) or default).lower() == "true"
+
+    @property
+    def encryption(self) -> dict[str, str]:
+        """How new objects are encrypted, as arguments. Raises InvalidOption."""
+        kind = self.get("encryption.algorithm") or self.get("server-side-encryption-algorithm")
+        key = self.get("encryption.key") or self.get("server-side-encryption.key")
+        if kind is None:
+            return {}
+        if kind not in _SSE:
+            raise InvalidOption((f"fs.s3a.encryption.algorithm = {kind!r}: hivesink knows {', '.join(_SSE)}",))
+        return {"ServerSideEncryption": _SSE[kind], **({"SSEKMSKeyId": key} if key and "KMS" in kind else {})}
+
+    @property
+    def storage_class(self) -> dict[str, str]:
+        """That of part files, as an argument."""
+        name = self.get("create.storage.class")
+        return {"StorageClass": name.upper()} if name else {}
+
+
+def client(settings: Settings) -> Any:
+    """A client of boto3 for that bucket. What the site doesn't say, boto3's own chain does. Raises Unsupported."""
+    try:
+        import boto3
+        import botocore.session
+        from botocore.config import Config
+    except ImportError as error:
+        raise Unsupported(what="S3", why="boto3 is not installed", instead="run: pip install 'hivesink[s3]'") from error
+    core = botocore.session.Session()
+    endpoint, region = settings.get("endpoint"), settings.get("endpoint.region")
+    if endpoint and (aws := _AWS.fullmatch(endpoint)):
+        # boto3 knows AWS's own hosts.
+        endpoint, region = None, region or aws[1] or None
+    elif endpoint and "://" not in endpoint:
+        endpoint = f"http{'s' if settings.is_on('connection.ssl.enabled', 'true') else ''}://{endpoint}"
+    key, secret = settings.get("access.key"), settings.get("secret.key")
+    if key and secret:
+        core.set_credentials(key, secret, settings.get("session.token"))
+    if role := settings.get("assumed.role.arn"):
+        _assume(core, role, settings)
+    return boto3.session.Session(botocore_session=core).client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=region or core.get_config_variable("region") or "us-east-1",
+        config=Config(
+            retries={"total_max_attempts": 1},
+            max_pool_connections=CONNECTIONS,
+            connect_timeout=10,
+            read_timeout=60,
+            s3={"addressing_style": "path" if settings.is_on("path.style.access", "false") else "auto"},
+            proxies=_proxies(settings),
+            # Other servers than AWS's don't all know the newer checksums.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        ),
+    )
+
+
+def _assume(core: Any, role: str, settings: Settings) -> None:
+    """Let the session's credentials be those of a role, renewed when they expire."""
+    from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+
+    endpoint = settings.get("assumed.role.sts.endpoint")
+    region = settings.get("assumed.role.sts.endpoint.region") or settings.get("endpoint.region")
+    url = endpoint if not endpoint or "://" in endpoint else f"https://{endpoint}"
+    given = {"Policy": settings.get("assumed.role.policy"), "ExternalId": settings.get("assumed.role.external.id")}
+    fetcher = AssumeRoleCredentialFetcher(
+        client_creator=partial(core.create_client, endpoint_url=url, region_name=region),
+        source_credentials=core.get_credentials(),
+        role_arn=role,
+        extra_args={
+            "RoleSessionName": settings.get("assumed.role.session.name") or "hivesink",
+            **{name: value for name, value in given.items() if value},
+        },
+    )
+    core._credentials = DeferredRefreshableCredentials(  # noqa: SLF001  its only place
+        method="assume-role", refresh_using=fetcher.fetch_credentials
+    )
+
+
+def _proxies(settings: Settings) -> dict[str, str] | None:
+    host, user = settings.get("proxy.host"), settings.get("proxy.username")
+    if not host:
+        return None
+    login = f"{quote(user, safe='')}:{quote(settings.get('proxy.password') or '', safe='')}@" if user else ""
+    port = settings.get("proxy.port") or ("443" if settings.is_on("proxy.ssl.enabled", "false") else "80")
+    return dict.fromkeys(("http", "https"), f"http://{login}{host}:{port}")
+
+
+def answer(error: Exception) -> Failed:
+    """What an error of boto3 means. Its text holds no secret: headers and signatures are not in it."""
+    from botocore import exceptions
+
+    text = str(error).partition("\n")[0]
+    if not isinstance(error, exceptions.ClientError):
+        unsent = (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyConnectionError)
+        if isinstance(error, unsent):
+            return Failed(Kind.BUSY, text)
+        if isinstance(error, exceptions.MetadataRetrievalError | exceptions.CredentialRetrievalError):
+            return Failed(Kind.LATER, text)
+        return Failed(Kind.UNKNOWN if isinstance(error, exceptions.HTTPClientError) else Kind.REFUSED, text)
+    code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"]["HTTPStatusCode"]
+    reason = f"{code}: {error.response['Error'].get('Message') or text}".partition("\n")[0]
+    kinds = {404: Kind.ABSENT, 409: Kind.CONFLICT, 412: Kind.TAKEN, 416: Kind.ABSENT, 429: Kind.BUSY}
+    kind = kinds.get(status, Kind.UNKNOWN if status >= 500 and status != 501 else Kind.REFUSED)  # noqa: PLR2004  HTTP's
+    if code == "NoSuchBucket":
+        kind = Kind.REFUSED
+    elif _BUSY.search(code):
+        kind = Kind.BUSY
+    elif _LATER.search(code):
+        kind = Kind.LATER
+    return Failed(kind, reason)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket, by a client that threads share."""
+
+    client: Any
+    settings: Settings
+    tries: int = TRIES
+
+    @property
+    def name(self) -> str:
+        return self.settings.bucket
+
+    def ask(
+        self, action: str, path: str, call: Callable[[], _T], may: Container[Kind] = (), *, changing: bool = False
+    ) -> _T:
+        """The result of `call`, a request that may be repeated, tried again while it isn't answered.
+
+        Raises Failed for the kinds in `may`, NotWritable, StoreUnavailable; OutcomeUnknown instead of these two if it
+        is `changing` and a try may yet take effect.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        doubtful, end = False, time.monotonic() + _PATIENCE
+        for number in range(self.tries):
+            try:
+                return call()
+            except (ClientError, BotoCoreError, ConnectionError) as error:
+                failed = answer(error)
+                failed.__cause__ = error
+            doubtful |= failed.kind is Kind.UNKNOWN
+            if failed.kind not in _PASSES or number + 1 == self.tries or time.monotonic() > end:
+                break
+            time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.1 * 2**number)))  # noqa: S311  no secret
+        if failed.kind in may:
+            raise failed
+        if changing and doubtful:
+            raise OutcomeUnknown(action, path, failed.reason) from failed.__cause__
+        if failed.kind is Kind.REFUSED:
+            raise NotWritable(path, failed.reason) from failed.__cause__
+        raise StoreUnavailable(action, path, failed.reason) from failed.__cause__
+
+
+_buckets: dict[tuple[object, ...], Bucket] = {}
+_lock = threading.Lock()
+
+
+def shared(name: str, properties: Mapping[str, str]) -> Bucket:
+    """The bucket of that name, by one client for this process. Raises Unsupported."""
+    own = {key: value for key, value in properties.items() if key.startswith("fs.s3a.")}
+    # No client outlives a fork.
+    key = (os.getpid(), name, frozenset(own.items()))
+    with _lock:
+        if key not in _buckets:
+            settings = Settings(name, own)
+            _buckets[key] = Bucket(client(settings), settings)
+        return _buckets[key]

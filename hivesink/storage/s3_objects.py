@@ -1,0 +1,336 @@
+"""Objects and uploads of S3, each method a request or a few; and their bytes as Python's file objects."""
+
+from __future__ import annotations
+
+import io
+import re
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote, unquote
+
+from hivesink.core.partfile import PartName, Stage, parse_staged
+from hivesink.errors import HiveSinkError, StoreUnavailable, Unsupported
+from hivesink.storage.hdfs_address import quantity
+from hivesink.storage.s3_client import Bucket, Failed, Kind, shared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+
+_T = TypeVar("_T")
+_LOCATION = re.compile(r"s3a://([^/@]+)(/.*)?", re.DOTALL)
+_UPLOAD = re.compile(
+    r"(?P<folder>.+)/\.upload-(?P<id>[^/]+)(?:/\.hivesink-waiting-[^/]+)?/(?P<hidden>[^/]+)", re.DOTALL
+)
+_LEAST, _USUAL = 5 << 20, "64m"
+"""Bytes of an upload's parts: S3's least, and s3a's default."""
+_IN_MEMORY = 1 << 20
+"""Bytes of a file that is being written; more of them wait on the local disk, as with s3a."""
+COPIED = 5 << 30
+"""The most bytes that one request copies."""
+ANSWERS = frozenset({Kind.ABSENT, Kind.TAKEN, Kind.CONFLICT})
+"""What a conditional request may be answered with."""
+_ABSENT = frozenset({Kind.ABSENT})
+SentPart = tuple[int, str, int]
+"""Number, tag and length of a part of an upload."""
+PART, MOVED = "hivesink-part", "hivesink-moved-from"
+"""Metadata: a part's name, set when its upload begins; where it was before, on a copy of it."""
+
+
+class Object(NamedTuple):
+    """What is known of an object without its bytes."""
+
+    length: int
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A key in a bucket. `path` is its location, as its caller spells it."""
+
+    bucket: Bucket
+    key: str
+    path: str
+
+    def ask(
+        self, action: str, method: str, may: Container[Kind] = (), /, *, changing: bool = False, **given: Any
+    ) -> Any:
+        """The answer of a method of the client, for this key. Raises as `Bucket.ask`."""
+        call = partial(getattr(self.bucket.client, method), Bucket=self.bucket.name, Key=self.key, **given)
+        return self.bucket.ask(action, self.path, call, may, changing=changing)
+
+    def find(self, action: str, method: str, **given: Any) -> Any:
+        """As `ask`; None where there is nothing."""
+        return present(partial(self.ask, action, method, _ABSENT, **given))
+
+    def head(self) -> Object | None:
+        found = self.find("look at", "head_object")
+        return found and Object(found["ContentLength"], found["Metadata"])
+
+    def get(self, span: str | None = None) -> bytes | None:
+        """Its bytes, all or of an HTTP range; None where there are none."""
+
+        def read() -> bytes:
+            only = {"Range": span} if span else {}
+            data: bytes = self.bucket.client.get_object(Bucket=self.bucket.name, Key=self.key, **only)["Body"].read()
+            return data
+
+        return present(partial(self.bucket.ask, "read", self.path, read, _ABSENT))
+
+    def put(self, data: bytes, action: str = "create", *, anew: bool = False, **given: Any) -> None:
+        """`anew`: only where nothing is, which may raise Failed and OutcomeUnknown."""
+        only = {"IfNoneMatch": "*"} if anew else {}
+        own = self.bucket.settings.encryption
+        self.ask(action, "put_object", ANSWERS if anew else (), Body=data, changing=anew, **own, **only, **given)
+
+    def delete(self) -> None:
+        self.find("delete", "delete_object")
+
+    def begin(self, metadata: Mapping[str, str], **given: str) -> Upload:
+        """Begin an upload to this key."""
+        more: dict[str, Any] = {**self.bucket.settings.encryption, **given}
+        return Upload(self, self.ask("create", "create_multipart_upload", Metadata=metadata, **more)["UploadId"])
+
+    def copy_to(self, target: Place, length: int, metadata: Mapping[str, str], **given: str) -> None:
+        """Copy to where nothing is, on the server. Raises Failed, OutcomeUnknown."""
+        source = {"Bucket": self.bucket.name, "Key": self.key}
+        if length <= COPIED:
+            own: dict[str, Any] = {
+                **target.bucket.settings.encryption,
+                **given,
+                "Metadata": metadata,
+                "MetadataDirective": "REPLACE",
+            }
+            target.ask("copy", "copy_object", ANSWERS, CopySource=source, IfNoneMatch="*", changing=True, **own)
+            return
+        upload, parts = target.begin(metadata, **given), []
+        for number, start in enumerate(range(0, length, COPIED), 1):
+            span = f"bytes={start}-{min(start + COPIED, length) - 1}"
+            given_part: dict[str, Any] = {
+                "CopySource": source,
+                "CopySourceRange": span,
+                "PartNumber": number,
+                "UploadId": upload.id,
+            }
+            copied = target.ask("copy", "upload_part_copy", ANSWERS, **given_part)
+            parts.append((number, copied["CopyPartResult"]["ETag"], 0))
+        upload.complete(parts)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A multipart upload to `place`: what it holds is invisible until it is completed."""
+
+    place: Place
+    id: str
+
+    def staged(self, name: PartName) -> str:
+        """The upload as the path of a staged part."""
+        return f"{self.place.path.rpartition('/')[0]}/.upload-{quote(self.id, safe='')}/{name.staged(Stage.PENDING)}"
+
+    def send(self, number: int, body: Any) -> str:
+        """Send a part, whose tag is returned. Raises Failed (ABSENT) if something has aborted the upload."""
+        place = self.place
+
+        def send() -> str:
+            body.seek(0)
+            given = {"Bucket": place.bucket.name, "Key": place.key, "UploadId": self.id, "PartNumber": number}
+            tag: str = place.bucket.client.upload_part(Body=body, **given)["ETag"]
+            return tag
+
+        return place.bucket.ask("write", place.path, send, _ABSENT)
+
+    def parts(self) -> list[SentPart] | None:
+        """Its parts; None if the upload was completed or aborted, or never was."""
+        found: list[SentPart] = []
+        page: Any = {"IsTruncated": True}
+        while page.get("IsTruncated"):
+            more = {"PartNumberMarker": page["NextPartNumberMarker"]} if found else {}
+            page = self.place.find("look at", "list_parts", UploadId=self.id, **more)
+            if page is None:
+                return None
+            found += [(part["PartNumber"], part["ETag"], part["Size"]) for part in page.get("Parts", ())]
+        return found
+
+    def complete(self, parts: Sequence[SentPart]) -> None:
+        """Ask for the object. Only a look shows whether it is there then: Failed and OutcomeUnknown don't say."""
+        named = {"Parts": [{"PartNumber": number, "ETag": tag} for number, tag, _ in parts]}
+        given: dict[str, Any] = {"UploadId": self.id, "MultipartUpload": named, "IfNoneMatch": "*"}
+        self.place.ask("publish", "complete_multipart_upload", ANSWERS, changing=True, **given)
+
+    def abort(self) -> None:
+        self.place.find("delete", "abort_multipart_upload", UploadId=self.id)
+
+
+@dataclass(frozen=True)
+class Objects:
+    """The buckets of the site that `properties` describe, by location. Shared by threads."""
+
+    properties: Mapping[str, str]
+    connect: Callable[[str, Mapping[str, str]], Bucket] = shared
+
+    def at(self, location: str) -> Place:
+        """Raises Unsupported for a location elsewhere."""
+        match = _LOCATION.fullmatch(location)
+        if match is None:
+            shown = re.sub(r"//.*@", "//***@", location)
+            raise Unsupported(
+                what=f"the location {shown!r}", why="it is not in S3", instead="write it as s3a://bucket/folder"
+            )
+        key = re.sub(r"/+", "/", match[2] or "").strip("/")
+        return Place(self.connect(match[1], self.properties), key, location.rstrip("/"))
+
+    def upload(self, staged: str) -> Upload | None:
+        """The upload that a staged path names; None for any other path."""
+        match = _UPLOAD.fullmatch(staged)
+        parsed = match and parse_staged(match["hidden"])
+        return Upload(self.at(f"{match['folder']}/{parsed[0]}"), unquote(match["id"])) if match and parsed else None
+
+    def listed(self, folder: str, *, deep: bool = False) -> Iterator[tuple[str, int | None]]:
+        """What is below `folder`, by names relative to it: objects with lengths, and, unless `deep`, folders with None.
+
+        What s3a and others leave to stand for folders is not among the objects: names that end in `/` or `_$folder$`.
+        """
+        for page in self._pages(folder, "list_objects_v2", {"NextContinuationToken": "ContinuationToken"}, deep=deep):
+            base = len(page["Prefix"])
+            for entry in page.get("Contents", ()):
+                name = entry["Key"][base:]
+                if deep or (name and not name.endswith(("/", "_$folder$"))):
+                    yield name, entry["Size"]
+            yield from ((entry["Prefix"][base:].rstrip("/"), None) for entry in page.get("CommonPrefixes", ()))
+
+    def uploads(self, folder: str, *, deep: bool = False) -> Iterator[tuple[str, str]]:
+        """The uploads that were begun for keys below `folder`: the key's name relative to it, and the upload's id."""
+        markers = {"NextKeyMarker": "KeyMarker", "NextUploadIdMarker": "UploadIdMarker"}
+        for page in self._pages(folder, "list_multipart_uploads", markers, deep=deep):
+            base = len(page["Prefix"])
+            yield from ((entry["Key"][base:], entry["UploadId"]) for entry in page.get("Uploads", ()))
+
+    def _pages(self, folder: str, method: str, markers: Mapping[str, str], *, deep: bool) -> Iterator[Any]:
+        place = self.at(folder)
+        prefix = f"{place.key}/" if place.key else ""
+        given: dict[str, Any] = {"Bucket": place.bucket.name, "Prefix": prefix, **({} if deep else {"Delimiter": "/"})}
+        while True:
+            call = partial(getattr(place.bucket.client, method), **given)
+            page = place.bucket.ask("list", place.path, call)
+            yield {**page, "Prefix": prefix}
+            if not page.get("IsTruncated"):
+                return
+            given |= {argument: page[name] for name, argument in markers.items() if page.get(name)}
+
+
+def present(call: Callable[[], _T]) -> _T | None:
+    """The result of `call`, or None where there is nothing."""
+    try:
+        return call()
+    except Failed:
+        return None
+
+
+class NewObject(io.RawIOBase):
+    """The bytes of an object that is being written: an upload, begun when a part of it is full, if not before.
+
+    `name` is what its metadata will say. Closing it without `finish` gives it up; if that fails, an upload is left.
+    """
+
+    def __init__(self, place: Place, name: str) -> None:
+        super().__init__()
+        self.place, self.name = place, name
+        self.upload: Upload | None = None
+        self.sent: list[SentPart] = []
+        self._size = max(_LEAST, quantity(place.bucket.settings.get("multipart.size") or _USUAL))
+        self._length = 0
+        self.rest = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  closed with this
+
+    def begin(self, **given: str) -> Upload:
+        """The upload, begun if it wasn't yet."""
+        if self.upload is None:
+            self.upload = self.place.begin({PART: self.name}, **given)
+        return self.upload
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._length
+
+    def write(self, data: Any, /) -> int:
+        piece = memoryview(data).cast("B")
+        try:
+            self.rest.write(piece)
+        except OSError as error:
+            raise StoreUnavailable(
+                action="write", path=self.place.path, reason=f"the local disk: {error.strerror}"
+            ) from error
+        self._length += len(piece)
+        if self.rest.tell() >= self._size:
+            self.send()
+        return len(piece)
+
+    def send(self) -> None:
+        """Send what is left as a part; an upload has at least one. Raises StoreUnavailable, NotWritable."""
+        if self.sent and not self.rest.tell():
+            return
+        upload, number, size = self.begin(), len(self.sent) + 1, self.rest.tell()
+        try:
+            self.sent.append((number, upload.send(number, self.rest), size))
+        except Failed as failed:
+            reason = f"something has aborted its upload ({failed.reason}); nothing was committed: start the job again"
+            raise StoreUnavailable(action="write", path=self.place.path, reason=reason) from failed
+        self.rest.seek(0)
+        self.rest.truncate()
+
+    def finish(self) -> None:
+        """All has been sent: close it, and keep the upload."""
+        self.upload = None
+        self.close()
+
+    def close(self) -> None:
+        self.rest.close()
+        super().close()
+        upload, self.upload = self.upload, None
+        if upload is not None:
+            with suppress(HiveSinkError):
+                upload.abort()
+
+
+class StoredObject(io.RawIOBase):
+    """An object to read by ranges, each read a request. Its length is asked for where it is needed."""
+
+    def __init__(self, place: Place, length: int | None = None) -> None:
+        super().__init__()
+        self._place, self._length, self._position = place, length, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        if whence == io.SEEK_END and self._length is None:
+            found = self._place.head()
+            self._length = found.length if found else 0
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length or 0}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Raises FileNotFoundError where nothing is."""
+        view = memoryview(buffer).cast("B")
+        end = self._position + len(view) if self._length is None else min(self._length, self._position + len(view))
+        if end <= self._position:
+            return 0
+        data = self._place.get(f"bytes={self._position}-{end - 1}")
+        if data is None:
+            if self._place.head() is None:
+                raise FileNotFoundError(self._place.path)
+            return 0
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
