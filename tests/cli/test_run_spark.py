@@ -42,23 +42,6 @@ query = write.option("checkpointLocation", checkpoint).start()
 query.processAllAvailable()
 assert query.isActive
 """
-LOSES_THE_METASTORE = JOB.replace(
-    "query.awaitTermination()",
-    """
-from dataclasses import replace
-from pathlib import Path
-from hivesink import wiring
-query.processAllAvailable()
-down = wiring.MetastoreAddress.at("thrift", "thrift://127.0.0.1:1").registrar
-committer = sink._run.committer
-committer._live.runner.context = replace(committer.context, registrar=down)
-Path(folder, "more.json").write_text('{"id": 6, "dt": "2026-01-02"}')
-query.processAllAvailable()
-assert not query.awaitTermination(1)
-sys.exit(0)
-""",
-)
-
 BEGINS, _ = JOB.split("query.awaitTermination()")
 BEGINS = BEGINS.replace("lines(spark, folder)", "lines(spark, folder).select('value').mapInArrow(hang, 'value string')")
 HANGS = f"""
@@ -191,23 +174,6 @@ def test_the_job_and_its_jvm_end_when_their_supervisor_is_killed_and_the_next_ru
     (writer,) = _status(capsys, table).data["writers"]
     assert (writer["epoch"], writer["rows"]["written"], writer["unsettled"]) == (4, 8, [])
     assert hivesink(capsys, "verify", table).code == 0
-
-
-# Each run of the suite has it without Spark, in test_job.py.
-@pytest.mark.long
-def test_a_job_that_ends_while_rows_wait_is_worth_another_try(
-    table: str, tmp_path: Path, java_home: str, capsys: Capsys
-) -> None:
-    (tmp_path / "events").mkdir()
-    _feed(tmp_path, "one.json", {"id": 5, "dt": "2026-01-01"})
-    with _start(tmp_path, table, java_home, LOSES_THE_METASTORE) as process:
-        out, err = process.communicate()
-    assert (process.returncode, out) == (75, "epoch 1\nepoch 2\n"), err
-    (told,) = [line for line in err.splitlines() if line.startswith("hivesink: ")]
-    waits = "are committed but can't be read until the job or `hivesink recover` runs"
-    assert f"rows of {table} {waits}: the metastore at" in told
-    (writer,) = _status(capsys, table).data["writers"]
-    assert len(writer["unsettled"]) == 1
 
 
 SEVERAL = """

@@ -133,12 +133,10 @@ def a_worker_dies_in_a_write(at: Round) -> None:
     at.servers.workers[0].start()
 
 
-SHORT = (
-    the_namenode_dies_between_manifest_and_publish_and_comes_back_in_safe_mode,
-    the_metastore_dies_while_partitions_are_registered,
-)
+SHORT = (the_namenode_dies_between_manifest_and_publish_and_comes_back_in_safe_mode,)
 ROUNDS = (
     *SHORT,
+    the_metastore_dies_while_partitions_are_registered,
     a_datanode_dies_while_parts_are_written,
     the_namenode_is_down_between_manifest_and_publish,
     kafka_dies,

@@ -271,7 +271,7 @@ LONG = int(os.environ.get("HIVESINK_HISTORIES", "1000"))
 LongHistories = type("LongHistories", (Histories,), {})
 Histories.TestCase.settings, LongHistories.TestCase.settings = (  # type: ignore[attr-defined]  # Hypothesis makes it
     settings(max_examples=count, stateful_step_count=steps, suppress_health_check=list(HealthCheck))
-    for count, steps in ((80, 20), (LONG, 60))
+    for count, steps in ((40, 20), (LONG, 60))
 )
 TestHistories = Histories.TestCase
 TestLongHistories = pytest.mark.long(pytest.mark.timeout(3600)(LongHistories.TestCase))  # type: ignore[attr-defined]

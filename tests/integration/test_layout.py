@@ -124,7 +124,11 @@ def decoded(stage: Stage) -> DataFrame:
     return rows.withColumn("price", functions.col("price").cast("DECIMAL(9,2)"))
 
 
-@pytest.mark.parametrize(("stream", "settings"), [(Stage.lines, ROLLED), (decoded, ON_EPOCH)], ids=["raw", "decoded"])
+@pytest.mark.parametrize(
+    ("stream", "settings"),
+    [pytest.param(Stage.lines, ROLLED, marks=pytest.mark.long), (decoded, ON_EPOCH)],
+    ids=["raw", "decoded"],
+)
 def test_shuffled_rows_of_a_partition_are_in_one_task_and_all_are_counted(
     stage: Stage, stream: Callable[[Stage], DataFrame], settings: Mapping[str, str]
 ) -> None:

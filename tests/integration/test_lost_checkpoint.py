@@ -56,7 +56,9 @@ def test_a_new_checkpoint_over_files_is_refused_and_append_allows_it_once(stage:
     assert stage.ids() == list(range(40))
 
 
-@pytest.mark.parametrize("older", [False, True], ids=["lost", "a checkpoint of one batch before"])
+@pytest.mark.parametrize(
+    "older", [pytest.param(False, marks=pytest.mark.long), True], ids=["lost", "a checkpoint of one batch before"]
+)
 def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused(stage: Stage, *, older: bool) -> None:
     for name in ("offsets/1", "commits/1", *["sources/0/1"] * older):
         stage.lose(name)
@@ -92,6 +94,7 @@ def test_a_batch_that_comes_again_with_equal_offsets_is_a_replay(stage: Stage, l
 
 
 # tests/spark/test_checkpoint.py has every other file.
+@pytest.mark.long
 def test_a_damaged_checkpoint_is_refused_before_spark_reads_it(stage: Stage) -> None:
     for number in (20, 21):
         stage.put([number])

@@ -72,7 +72,8 @@ STATEMENTS: list[tuple[str, str, set[int]]] = [
     (PLAIN, TRUNCATE, set(PUBLISHED)),
 ]
 """The kind of table, the statement, and the published rows that it takes."""
-EVERY_RUN = {(MANAGED, DROP), (EXTERNAL, SET_LOCATION), (PLAIN, OVERWRITE_ALL)}
+EVERY_RUN = {(EXTERNAL, SET_LOCATION), (PLAIN, OVERWRITE_ALL)}
+"""tests/crash/test_statements.py has each statement at every call."""
 
 
 def create(stage: Stage, kind: str) -> None:
@@ -160,7 +161,7 @@ def rolls(act: Callable[[], None]) -> Callable[..., Any]:
     ("port", "method", "when"),
     [
         pytest.param("registrar", "lookup", once, id="before the lookup", marks=pytest.mark.long),
-        pytest.param("registrar", "lookup", once_after, id="before the decision"),
+        pytest.param("registrar", "lookup", once_after, id="before the decision", marks=pytest.mark.long),
         pytest.param("log", "create", rolls, id="before the publish"),
     ],
 )
@@ -184,22 +185,11 @@ def test_a_statement_in_the_middle_of_a_roll(  # noqa: PLR0917  a table's column
     check(stage, {*ALL} - taken)
 
 
-@pytest.mark.main_path
-def test_a_partition_that_is_dropped_while_the_job_runs_begins_anew(stage: Stage) -> None:
-    stage = replace(stage, options=ON_EPOCH).create()
-    stage.put(range(9))
-    with stage.running() as query:
-        query.processAllAvailable()
-        run(stage, DROP)
-        for first in (9, 18):
-            stage.put(range(first, first + 9))
-            query.processAllAvailable()
-            assert stage.ids(DAY) == [number for number in range(9, first + 9) if number % 3 == 1]
-
-
 # tests/crash/test_metastore_faults.py has every moment.
 @pytest.mark.main_path
-@pytest.mark.parametrize("early", [True, False], ids=["before the job", "while it runs"])
+@pytest.mark.parametrize(
+    "early", [pytest.param(True, marks=pytest.mark.long), False], ids=["before the job", "while it runs"]
+)
 def test_a_partition_that_is_registered_elsewhere(stage: Stage, *, early: bool) -> None:
     stage = replace(stage, options=ON_EPOCH).create()
     sink = stage.sink()
@@ -222,7 +212,9 @@ STATIC = f"INSERT INTO {{table}} PARTITION ({{day}}) SELECT {THEIRS}L, 'theirs'"
 DYNAMIC = f"INSERT INTO {{table}} PARTITION (dt) SELECT {THEIRS}L, 'theirs', '2024-01-02'"
 
 
-@pytest.mark.parametrize("statement", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    "statement", [pytest.param(STATIC, marks=pytest.mark.long), DYNAMIC], ids=["static", "dynamic"]
+)
 def test_rows_that_wait_for_their_partition_survive_an_insert_into_it(stage: Stage, statement: str) -> None:
     """By Hive's own loader, which takes hidden files along (HIVE-29744)."""
     stage.create()

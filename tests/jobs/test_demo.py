@@ -1,4 +1,4 @@
-"""`make demo` as a user meets it: killed in the middle, run again, and once more with nothing left to do."""
+"""`make demo` as a user meets it; in the longer run, killed in the middle, and run with nothing left to do."""
 
 from __future__ import annotations
 
@@ -18,17 +18,24 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.timeout(900)
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "kafka", ["", pytest.param("1", marks=[pytest.mark.kafka, pytest.mark.long])], ids=["files", "kafka"]
+    ("kafka", "kills"),
+    [
+        ("", 0),
+        pytest.param("", 1, marks=pytest.mark.long),
+        pytest.param("1", 1, marks=[pytest.mark.kafka, pytest.mark.long]),
+    ],
+    ids=["files", "files, killed", "kafka, killed"],
 )
-def test_killed_then_run_again_then_once_more(tmp_path: Path, kafka: str) -> None:
-    with demo(tmp_path, kafka) as killed:
-        assert killed.stdout is not None
-        for line in killed.stdout:
-            if "epoch 3:" in line:
-                killed.kill()
+def test_a_run_its_kill_and_once_more(tmp_path: Path, kafka: str, kills: int) -> None:
+    for _ in range(kills):
+        with demo(tmp_path, kafka) as killed:
+            assert killed.stdout is not None
+            for line in killed.stdout:
+                if "epoch 3:" in line:
+                    killed.kill()
 
     again = finish(tmp_path, kafka)
-    assert "epoch 3:" not in again
+    assert ("epoch 3:" in again) == (kills == 0)
     assert "rows 336,776 of 336,776" in again
     assert again.count("✓") == 4
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", again)
@@ -36,7 +43,6 @@ def test_killed_then_run_again_then_once_more(tmp_path: Path, kafka: str) -> Non
 
     assert processes_of(tmp_path) == []
     if kafka:
-        # The longer run's.
         once_more = finish(tmp_path, kafka)
         assert "all flights were committed by earlier runs" in once_more
         assert "epoch " not in once_more

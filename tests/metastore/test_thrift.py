@@ -43,8 +43,7 @@ def test_many_partitions_are_a_few_calls(over: OverThrift, live: LiveTable, call
     registrar = ThriftMetastore(Connection(over.uri))
     whole, alter = "get_partitions_by_names", "alter_partitions_with_environment_context"
     look = "get_partitions_with_specs" if over.kind == "4.0.1" else whole
-    # 2.3 on Derby takes ten times as long to add them.
-    eight, many = [f"dt=few{n}" for n in range(8)], [f"dt=many{n:04d}" for n in range(1000 if look != whole else 501)]
+    eight, many = [f"dt=few{n}" for n in range(8)], [f"dt=many{n:04d}" for n in range(501)]
     estimates = [Estimate(partition, 1, 10, 1, 0) for partition in eight]
     registrar.lookup(live, eight)
 
