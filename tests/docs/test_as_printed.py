@@ -71,7 +71,7 @@ def test_a_topic_of_the_cluster(newcomer: Newcomer) -> None:
     page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
     commands = re.findall(r"`(\.venv/bin/python -m jobs\.cluster topic [^`]+)`", page)
     made = [re.findall(r"topic (\w+) of 127.0.0.1:", newcomer(command)) for command in commands]
-    assert made == [["userinfo"], ["orders"]]
+    assert made == [["userinfo"]]
 
 
 FLIGHTS = [{"year": 2013, "carrier": "UA", "time_hour": f"2013-01-01T1{hour}:00:00Z"} for hour in (1, 2)]

@@ -40,12 +40,15 @@ def test_a_topic_with_headers(spark: SparkSession, kafka: str) -> None:
     assert events.isStreaming
     assert "headers" in events.columns
 
-    (producing,) = blocks_run_by(__file__, "docs/cluster.md")
-    run(producing, broker=kafka)
+    producer = Producer({"bootstrap.servers": kafka})
+    producer.produce(
+        "orders", b'{"user": {"id": 1}}', key=b"phone", headers={"trace-id": b"a1"}, timestamp=1_704_240_000_000
+    )
+    assert producer.flush(60) == 0
     options = {"kafka.bootstrap.servers": kafka, "subscribe": "orders", "includeHeaders": "true"}
-    (record,) = spark.read.format("kafka").options(**options).load().collect()
-    assert (bytes(record.key), record.timestamp.timestamp()) == (b"phone", 1_704_240_000)
-    assert [(one.key, bytes(one.value)) for one in record.headers] == [("trace-id", b"a1")]
+    (got,) = spark.read.format("kafka").options(**options).load().collect()
+    assert (bytes(got.key), got.timestamp.timestamp()) == (b"phone", 1_704_240_000)
+    assert [(one.key, bytes(one.value)) for one in got.headers] == [("trace-id", b"a1")]
 
 
 @pytest.fixture
