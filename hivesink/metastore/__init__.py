@@ -10,7 +10,6 @@ from hivesink.config.site import NO_SITE, Site
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from hivesink.hive import Login
     from hivesink.metastore.thrift import ThriftCatalog
     from hivesink.ports import Metastore
 
@@ -18,11 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["catalog", "connect", "version"]
 
 
-def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | None = None) -> Metastore:
-    """The registrar `kind`; it doesn't connect yet. Raises InvalidOption, Unsupported.
+def connect(kind: str, address: str, site: Site = NO_SITE) -> Metastore:
+    """The registrar `kind`, `thrift` or `hiveserver2`; it doesn't connect yet. Raises InvalidOption, Unsupported.
 
-    `thrift`: `address` is thrift://host:port[,thrift://host2:port2], each tried in turn.
-    `hiveserver2`: `address` is host:port, and `login` is for PyHive, by default from `site`.
+    `address` is thrift://host:port[,thrift://host2:port2], each tried in turn, or host:port.
     """
     if kind == "thrift":
         from hivesink.metastore.thrift import ThriftMetastore
@@ -33,7 +31,7 @@ def connect(kind: str, address: str, site: Site = NO_SITE, *, login: Login | Non
         from hivesink.hive import connect as connect_hive
         from hivesink.metastore.hiveserver2 import HiveServer2Metastore
 
-        return HiveServer2Metastore(connect_hive(address, login, hive=site.hive))
+        return HiveServer2Metastore(connect_hive(address, hive=site.hive))
     raise InvalidOption((f"registrar = {kind!r}: write thrift or hiveserver2",))
 
 

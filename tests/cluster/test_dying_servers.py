@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from hivesink.hive import Login
+from hivesink.config.site import Site
 from hivesink.metastore import connect
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import WINDOW
@@ -180,7 +180,8 @@ def test_a_job_outlives_every_server(
 def test_hiveserver2_dies_under_a_sink_that_registers_through_it(mortal: Cluster, addresses: Addresses) -> None:
     target = Target.create(mortal, own("hiveserver2_dies"))
     ingest = addresses.ingest(target.name)
-    ingest.set("registrar", connect("hiveserver2", mortal.hiveserver2, login=Login(auth="NOSASL")))
+    nosasl = Site(hive={"hive.server2.authentication": "NOSASL"})
+    ingest.set("registrar", connect("hiveserver2", mortal.hiveserver2, nosasl))
     ingest.put(rows(0, ROWS))
     killed: list[bool] = []
 

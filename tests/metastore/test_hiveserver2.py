@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hivesink import hive
+from hivesink.config.site import Site
 from hivesink.core.table import Column, Primitive, TableName, TableSpec, quoted
 from hivesink.errors import InvalidOption, MetastoreUnreachable, PartitionInvalid, UnknownTable
 from hivesink.hive import Login
@@ -20,14 +22,16 @@ from tests.metastore.live import declared
 if TYPE_CHECKING:
     from pathlib import Path
 
+NOSASL = Site(hive={"hive.server2.authentication": "NOSASL"})
+
 
 @pytest.mark.parametrize("auth", ["NOSASL", "NONE", "LDAP"])
-def test_nobody_there_is_one_line_without_secrets(auth: str) -> None:
+def test_nobody_there_is_one_line_without_secrets(auth: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    password = "hush-hush" if auth == "LDAP" else None
-    registrar = connect("hiveserver2", f"127.0.0.1:{port}", login=Login(auth, "me", password))
+    monkeypatch.setenv("HIVESINK_HIVESERVER2_PASSWORD", "hush-hush")
+    registrar = connect("hiveserver2", f"127.0.0.1:{port}", Site(hive={"hive.server2.authentication": auth}))
     with pytest.raises(MetastoreUnreachable, match=r"hiveserver2://127\.0\.0\.1") as caught:
         registrar.table(TableName("d", "t"))
     assert "\n" not in str(caught.value)
@@ -38,14 +42,14 @@ def test_nobody_there_is_one_line_without_secrets(auth: str) -> None:
 def test_a_wrong_address_or_login_is_refused_without_its_text(address: str) -> None:
     for called, login in ((address, Login("NOSASL")), ("127.0.0.1:1", Login("NOSASL", "me", "hush"))):
         with pytest.raises(InvalidOption, match="hiveserver2") as caught:
-            connect("hiveserver2", called, login=login)
+            hive.connect(called, login)
         assert "hush" not in str(caught.value)
         assert "hush" not in repr(login)
 
 
 def test_a_closed_registrar_opens_again(thrift_server: tuple[str, int], tmp_path: Path) -> None:
     host, port = thrift_server
-    registrar = connect("hiveserver2", f"{host}:{port}", login=Login("NOSASL"))
+    registrar = connect("hiveserver2", f"{host}:{port}", NOSASL)
     name = declared(tmp_path).name
     for _ in range(2):
         with pytest.raises(UnknownTable, match=str(name)):
