@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from bench.ground import DATABASE
 from bench.workloads import WORKLOADS
 from hivesink import HiveSink, sources
-from hivesink.config import options
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
@@ -95,7 +94,7 @@ def decoded(spark: SparkSession, drain: Drain) -> DataFrame:
 def hivesink(spark: SparkSession, drain: Drain, checkpoint: str, *, ground: Ground, on_epoch: str = "false") -> Query:
     properties = {**WORKLOADS[drain.workload].properties, "sink.rolling-policy.on-epoch": on_epoch}
     # As `hivesink ddl apply` does it: a job that only writes has no use for Spark's client of Hive.
-    spec = parse_ddl(ddl(drain, properties), drain.name, options.check)
+    spec = parse_ddl(ddl(drain, properties), drain.name)
     apply([spec], catalog(ground.metastore, ground.site()))
     sink = HiveSink.for_table(spark, f"{DATABASE}.{drain.name}", writer="bench", on_commit=EPOCHS.append)
     return sink.start(stream(spark, drain), checkpoint=checkpoint, trigger={"availableNow": True})

@@ -81,7 +81,7 @@ def declared_in(path: Path) -> Sequence[TableSpec]:
         return (*problems_of(spec, config), *(problem for place in places for problem in store_problems(place)))
 
     with also_in(path if path.is_dir() else path.parent):
-        return parse_path(path, options.check, problems)
+        return parse_path(path, problems)
 
 
 def _catalog(address: str | None) -> Catalog:

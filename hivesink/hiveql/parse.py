@@ -13,17 +13,15 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from hivesink.config.formats import FORMATS, SUPPORTED
+from hivesink.config.options import check
 from hivesink.core.log import PROPERTY
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.typetext import refusal
 from hivesink.errors import DdlInvalid
 from hivesink.hiveql.ddltext import NOT_SUPPORTED, DdlProblem, DdlText, data_columns, partition_columns, sql
 
-CheckProperties = Callable[[Mapping[str, str]], Sequence[str]]
-"""Returns problems in TBLPROPERTIES, a line each, which begins with the property: `hivesink.config.options.check`."""
-
 CheckTable = Callable[[TableSpec], Sequence[str]]
-"""Returns what is wrong with a table, lines of the same kind."""
+"""Returns what is wrong with a table, a line each, which begins with the property."""
 
 _USE = f"use {SUPPORTED}"
 _CLAUSES = {
@@ -54,9 +52,7 @@ _WORDS = (
 )
 
 
-def parse_path(
-    path: str | Path, check_properties: CheckProperties, check_table: CheckTable | None = None
-) -> tuple[TableSpec, ...]:
+def parse_path(path: str | Path, check_table: CheckTable | None = None) -> tuple[TableSpec, ...]:
     """The tables of a file, or of a folder's `*.sql` sorted by name. Raises DdlInvalid with all files' problems."""
     path = Path(path)
     files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
@@ -64,7 +60,7 @@ def parse_path(
     specs: dict[TableName, TableSpec] = {}
     for file in files:
         try:
-            spec = parse_ddl(file.read_text(encoding="utf-8"), str(file), check_properties, check_table)
+            spec = parse_ddl(file.read_text(encoding="utf-8"), str(file), check_table)
         except DdlInvalid as error:  # noqa: PERF203 -- all files' problems are told
             problems += error.problems
         except (OSError, UnicodeDecodeError) as error:
@@ -78,16 +74,14 @@ def parse_path(
     return tuple(specs.values())
 
 
-def parse_ddl(
-    text: str, file: str, check_properties: CheckProperties, check_table: CheckTable | None = None
-) -> TableSpec:
+def parse_ddl(text: str, file: str, check_table: CheckTable | None = None) -> TableSpec:
     """The table that `text` creates. Raises DdlInvalid with all problems, sorted by line.
 
     `file` is the text's name in problems. Text that isn't SQL has only its first problem reported.
     """
     ddl = DdlText(file, text)
     create = _statement(ddl)
-    spec = _table(ddl, create, check_properties) if create is not None else None
+    spec = _table(ddl, create) if create is not None else None
     if spec is not None and not ddl.problems:
         for reason in check_table(spec) if check_table else ():
             ddl.problem(ddl.line_of_setting(reason) or 0, reason)
@@ -151,7 +145,7 @@ def _create(ddl: DdlText, statement: object) -> exp.Create | None:
     return None
 
 
-def _table(ddl: DdlText, create: exp.Create, check_properties: CheckProperties) -> TableSpec | None:
+def _table(ddl: DdlText, create: exp.Create) -> TableSpec | None:
     if create.args.get("replace"):
         ddl.problem(ddl.line_of_word("REPLACE"), "OR REPLACE would drop the table's data; remove it")
     if create.args.get("expression") is not None:
@@ -163,7 +157,7 @@ def _table(ddl: DdlText, create: exp.Create, check_properties: CheckProperties) 
     if location is not None and not re.match(r"/|[A-Za-z][\w+.-]*:/", location):
         reason = f"LOCATION {location!r} is not absolute; start it with / or a scheme such as hdfs://"
         ddl.problem(ddl.line_of_word("LOCATION"), reason)
-    for reason in (*_refused(properties), *check_properties(properties)):
+    for reason in (*_refused(properties), *check(properties)):
         ddl.problem(ddl.line_of_setting(reason.removeprefix("property ")) or ddl.line(schema), reason)
     table = schema.this if isinstance(schema, exp.Schema) else schema
     parts = [part.name for part in table.parts]

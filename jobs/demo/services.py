@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.config.cache import local_location
-from hivesink.config.options import check
 from hivesink.embedded import metastore
 from hivesink.errors import HiveSinkError
 from hivesink.hiveql.apply import apply
@@ -79,7 +78,7 @@ def spark_session(uri: str, home: Path, *, kafka: bool) -> Iterator[SparkSession
 def declare_tables(catalog: Catalog, screen: Screen) -> None:
     """Apply ddl/, as `hivesink ddl apply ddl` does."""
     screen.step("Declaring the tables in ddl/")
-    for done in apply(parse_path(DDL, check), catalog):
+    for done in apply(parse_path(DDL), catalog):
         screen.fact(str(done))
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hivesink.config.options import check
 from hivesink.config.site import Site
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
@@ -108,7 +107,7 @@ class Target:
             f"CREATE EXTERNAL TABLE {name} (id BIGINT, pad STRING) PARTITIONED BY (dt STRING) STORED AS PARQUET "
             f"LOCATION '{place}'" + (f" TBLPROPERTIES ({pairs})" if pairs else "")
         )
-        apply([parse_ddl(ddl, "underfire.sql", check)], catalog(cluster.metastore_uri))
+        apply([parse_ddl(ddl, "underfire.sql")], catalog(cluster.metastore_uri))
         return found
 
     @property

@@ -16,7 +16,7 @@ import pytest
 
 import hivesink
 from hivesink.config.formats import FORMATS, Format, format_name
-from hivesink.config.options import SinkConfig, check
+from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import PartEntry
 from hivesink.core.table import Column, Primitive
@@ -97,8 +97,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Format:
 
 
 def test_a_line_each_takes_a_row_from_its_bytes_to_a_file(made_up: Format, tmp_path: Path) -> None:
-    spec = parse_ddl(DDL.format(format=made_up.name, location=tmp_path / "t"), "t.sql", check)
-    assert parse_ddl(render(spec), "t.sql", check) == spec
+    spec = parse_ddl(DDL.format(format=made_up.name, location=tmp_path / "t"), "t.sql")
+    assert parse_ddl(render(spec), "t.sql") == spec
     classes = thrift_table(spec, "me").sd
     assert (classes.inputFormat, classes.outputFormat, classes.serdeInfo.serializationLib) == (
         *("made.In", "made.Out"),

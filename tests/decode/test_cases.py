@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from hivesink.config.options import SinkConfig, check
+from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, HiveType, Primitive
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.json.columns import JsonColumns
@@ -74,7 +74,7 @@ def cases() -> dict[str, Case]:
             kind, columns, properties = heading.groups()
             more = f" TBLPROPERTIES ({properties})" if properties else ""
             sql = f"CREATE TABLE t ({columns}) STORED AS PARQUET{more}"
-            spec = parse_ddl(sql, "records.txt", check)
+            spec = parse_ddl(sql, "records.txt")
             options = DecodeOptions.of(SinkConfig.parse(dict(spec.properties)))
             table = line[3:]
         elif line and not line.startswith("--"):

@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import Producer
 
 from hivesink import HiveSink, sources
-from hivesink.config.options import check
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
 from hivesink.metastore import catalog
@@ -61,7 +60,7 @@ def declared(
         ddl = tmp_path / f"{table}.sql"
         text = (ROOT / "ddl" / "userinfo.sql").read_text(encoding="utf-8")
         ddl.write_text(text.replace("demo.userinfo", f"docs.{table}"))
-        apply(parse_path(ddl, check), catalog(metastore.uri))
+        apply(parse_path(ddl), catalog(metastore.uri))
     return spark
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import hive
-from hivesink.config.options import check
 from hivesink.core.partition import escape, partition_path, unescape
 from hivesink.core.partition_value import canonical
 from hivesink.core.table import Column, Decimal, Primitive, TableName, TableSpec
@@ -31,8 +30,8 @@ pytestmark = pytest.mark.spark
 
 ODD = "a'b\\c\n\t\r;%_ä\x01\x7f\U0001f600 \\u0041 \\% 'x"
 SPECS = [
-    *(parse_ddl(sql, "accepted.sql", check) for sql, _ in ACCEPTED.values()),
-    *parse_path(Path(__file__).parents[2] / "ddl", check),
+    *(parse_ddl(sql, "accepted.sql") for sql, _ in ACCEPTED.values()),
+    *parse_path(Path(__file__).parents[2] / "ddl"),
 ]
 
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hivesink.config.options import check
 from hivesink.core.table import (
     Array,
     Char,
@@ -48,7 +47,7 @@ REFUSED = cases("refused.sql")
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted(name: str) -> None:
     sql, rendered = ACCEPTED[name]
-    assert render(parse_ddl(sql, "f.sql", check)) == rendered.rstrip("\n")
+    assert render(parse_ddl(sql, "f.sql")) == rendered.rstrip("\n")
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -57,7 +56,7 @@ def test_refused_with_line_and_reason(name: str) -> None:
     marked = [(number, line.split("-- ! ")[1:]) for number, line in enumerate(sql.splitlines(), 1)]
     expected = [(number, part.strip()) for number, words in marked for part in words]
     with pytest.raises(DdlInvalid) as caught:
-        parse_ddl(sql, "f.sql", check)
+        parse_ddl(sql, "f.sql")
     found = caught.value.problems
     assert [problem.line for problem in found] == [line for line, _ in expected], [str(p) for p in found]
     for line, words in expected:
@@ -78,7 +77,7 @@ def test_refused_with_line_and_reason(name: str) -> None:
 )
 def test_text_that_is_no_statement(sql: str, line: int, reason: str) -> None:
     with pytest.raises(DdlInvalid) as caught:
-        parse_ddl(sql, "f.sql", check)
+        parse_ddl(sql, "f.sql")
     (problem,) = caught.value.problems
     assert problem.line == line
     assert reason in problem.reason
@@ -86,19 +85,13 @@ def test_text_that_is_no_statement(sql: str, line: int, reason: str) -> None:
 
 def test_lines_of_a_file_with_windows_line_ends() -> None:
     with pytest.raises(DdlInvalid) as caught:
-        parse_ddl("CREATE TABLE t (\r\n  a INT,\r\n  b CHAR(0)\r\n) STORED AS PARQUET", "f.sql", check)
+        parse_ddl("CREATE TABLE t (\r\n  a INT,\r\n  b CHAR(0)\r\n) STORED AS PARQUET", "f.sql")
     assert [problem.line for problem in caught.value.problems] == [3]
-
-
-def test_a_check_problem_without_a_property_stands_at_the_table() -> None:
-    with pytest.raises(DdlInvalid) as caught:
-        parse_ddl("\n\nCREATE TABLE t (a INT) STORED AS PARQUET", "f.sql", lambda _: ["nothing fits"])
-    assert str(caught.value) == "f.sql:3: nothing fits"
 
 
 def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(DdlInvalid):
-        parse_ddl("MSCK REPAIR TABLE t", "f.sql", check)
+        parse_ddl("MSCK REPAIR TABLE t", "f.sql")
     assert caplog.records == []
 
 
@@ -110,7 +103,7 @@ def test_a_folder_shows_the_problems_of_all_its_files(tmp_path: Path) -> None:
     (tmp_path / "e.sql").write_text("CREATE TABLE default.C (x INT) STORED AS PARQUET", encoding="utf-8")
     (tmp_path / "notes.txt").write_text("not SQL", encoding="utf-8")
     with pytest.raises(DdlInvalid) as caught:
-        parse_path(tmp_path, check)
+        parse_path(tmp_path)
     found = [(Path(problem.file).name, problem.reason[:12]) for problem in caught.value.problems]
     assert found == [
         ("a.sql", "SELECT is no"),
@@ -123,19 +116,19 @@ def test_a_folder_shows_the_problems_of_all_its_files(tmp_path: Path) -> None:
 
 def test_a_path_that_holds_nothing(tmp_path: Path) -> None:
     with pytest.raises(DdlInvalid, match=rf"{tmp_path.name}: the folder holds no \*.sql file"):
-        parse_path(tmp_path, check)
+        parse_path(tmp_path)
     with pytest.raises(DdlInvalid, match=r"missing\.sql: can't be read"):
-        parse_path(tmp_path / "missing.sql", check)
+        parse_path(tmp_path / "missing.sql")
 
 
 DDL = Path(__file__).parents[2] / "ddl"
 
 
 def test_the_projects_own_tables() -> None:
-    specs = {str(spec.name): spec for spec in parse_path(DDL, check)}
+    specs = {str(spec.name): spec for spec in parse_path(DDL)}
     assert len(specs["demo.flights"].columns) == 19
     assert [[column.name for column in spec.partition_columns] for spec in specs.values()] == [["dt"]] * len(specs)
-    assert parse_path(DDL / "flights.sql", check) == (specs["demo.flights"],)
+    assert parse_path(DDL / "flights.sql") == (specs["demo.flights"],)
 
 
 CASES = [*(sql for sql, _ in ACCEPTED.values()), *REFUSED.values()]
@@ -150,14 +143,14 @@ def test_damaged_text(sql: str, damages: list[tuple[float, int, str]]) -> None:
         at = int(place * len(sql))
         sql = f"{sql[:at]} {piece} {sql[at + length :]}"
     try:
-        spec = parse_ddl(sql, "f.sql", lambda _: ())
+        spec = parse_ddl(sql, "f.sql")
     except DdlInvalid as error:
         lines = [problem.line for problem in error.problems]
         assert lines
         assert lines == sorted(lines)
         assert all(1 <= line <= sql.count("\n") + sql.count("\r") + 1 for line in lines)
         return
-    assert parse_ddl(render(spec), "f.sql", lambda _: ()) == spec
+    assert parse_ddl(render(spec), "f.sql") == spec
 
 
 RESERVED = [
@@ -215,4 +208,4 @@ SPECS = st.builds(
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(SPECS)
 def test_round_trip(spec: TableSpec) -> None:
-    assert parse_ddl(render(spec), "f.sql", lambda _: ()) == spec
+    assert parse_ddl(render(spec), "f.sql") == spec

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink import HiveSink, sources
-from hivesink.config.options import check
 from hivesink.core.table import TableName
 from hivesink.embedded import server
 from hivesink.formats.parquet import ParquetFormat
@@ -70,7 +69,7 @@ class Stage:
 
     def create(self, ddl: str | None = None, **parts: Any) -> Stage:
         text = ddl or table_ddl(self.table, **parts)
-        apply([parse_ddl(text, "stage.sql", check)], catalog(self.uri))
+        apply([parse_ddl(text, "stage.sql")], catalog(self.uri))
         return self
 
     def sink(self, **settings: Any) -> HiveSink:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.config.options import check
 from hivesink.core.log import default_root
 from hivesink.core.table import TableName
 from hivesink.hiveql.apply import apply
@@ -132,7 +131,7 @@ def run(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession) -> An
         wanted = list(steps)
         batches = len(wanted) + rest
         ddl = f"CREATE TABLE kills.{table} (id BIGINT) PARTITIONED BY (dt STRING) STORED AS PARQUET"
-        apply([parse_ddl(ddl, "kills.sql", check)], catalog(metastore.uri))
+        apply([parse_ddl(ddl, "kills.sql")], catalog(metastore.uri))
         job = Job(tmp_path, metastore, f"kills.{table}", write_files(tmp_path, batches, again=again), **settings)
         kills = Kills(job)
         for step in wanted:

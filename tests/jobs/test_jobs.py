@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.config.options import check
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
 from hivesink.metastore import catalog
@@ -32,7 +31,7 @@ def tables(metastore: EmbeddedMetastore, spark: SparkSession, monkeypatch: pytes
     monkeypatch.setenv("TRIGGER", "availableNow")
     for table in ("flights", "userinfo"):
         spark.sql(f"DROP TABLE IF EXISTS demo.{table}")
-    apply(parse_path(ROOT / "ddl", check), catalog(metastore.uri))
+    apply(parse_path(ROOT / "ddl"), catalog(metastore.uri))
     spark.conf.set("spark.sql.hive.convertMetastoreParquet", "false")
     return spark
 

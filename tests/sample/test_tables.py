@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hivesink.config.options import check
 from hivesink.config.site import NO_SITE
 from hivesink.core.table import TableName, TableSpec
 from hivesink.errors import InvalidOption, WrongUsage
@@ -52,7 +51,7 @@ def test_golden(name: str) -> None:
     lines, _, expected = CASES[name].partition("---\n")
     made = propose(_of_lines(lines.encode().splitlines()), NAME, "f", NOW, time=None, every="none")
     assert made.ddl.partition("\n")[2].strip() == expected.strip()
-    assert parse_ddl(made.ddl, "t.sql", check) == made.spec
+    assert parse_ddl(made.ddl, "t.sql") == made.spec
 
 
 @pytest.mark.parametrize(
@@ -173,7 +172,7 @@ def test_the_columns_decode_whatever_they_were_inferred_from(records: list[dict[
     columns, properties, _ = infer(objects(sample))
     if columns:
         spec = TableSpec(NAME, columns, properties=tuple(sorted(properties.items())))
-        assert parse_ddl(render(spec), "t.sql", check) == spec
+        assert parse_ddl(render(spec), "t.sql") == spec
         made = preview(sample, spec, NOW)
         assert {row.reason for row in made.bad} <= {"duplicate field"}
         assert all(len({name.lower() for name in records[row.index]}) < len(records[row.index]) for row in made.bad)

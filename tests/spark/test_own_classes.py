@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.config.options import check
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
@@ -75,7 +74,7 @@ def test_tasks_find_the_classes_beside_the_job(
 ) -> None:
     name, location = f"own{next(_numbers)}.events", tmp_path / "data"
     ddl = DDL.format(name=name, location=location.as_uri())
-    apply([parse_ddl(ddl, "own.sql", check)], catalog(metastore.uri))
+    apply([parse_ddl(ddl, "own.sql")], catalog(metastore.uri))
     jobs = tmp_path / "jobs"
     (jobs / "parts").mkdir(parents=True)
     (jobs / "parts" / "digits.py").write_text("FIRST = (0, 1)\n")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from hivesink.config.options import check
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
@@ -53,7 +52,7 @@ def create(uri: str, folder: Path, ddl: str = DDL) -> str:
     """The name of a new table below `folder`."""
     name = f"daily{next(_numbers)}.events"
     text = ddl.format(name=name, location=(folder / "data" / "events").as_uri())
-    apply([parse_ddl(text, "daily.sql", check)], catalog(uri))
+    apply([parse_ddl(text, "daily.sql")], catalog(uri))
     return name
 
 
