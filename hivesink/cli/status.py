@@ -15,7 +15,7 @@ from hivesink.cli.output import Grid, Line, Output, first, tell
 from hivesink.config.options import interval
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.errors import HiveSinkError, InvalidOption, WrongUsage
-from hivesink.sink.inspect.verify import WriterStatus, writer_status
+from hivesink.sink.inspect.verify import writer_status
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import not_dead_letters
 from hivesink.tables.waiting import PartitionWait
@@ -40,7 +40,11 @@ def status(out: Output, opened: OpenedTable) -> None:
         none = "no writer has written to it yet, or its log is gone, of which `hivesink verify` tells"
         blocks.append(Line(str(opened.folder_gone or none)))
     for name, context in opened.writers.items():
-        data = _data(writer_status(context, name, opened.name))
+        last = writer_status(context, name, opened.name)
+        # The offsets as in the manifest.
+        batch = last.last_batch and last_batch_fields(last.last_batch)
+        kept = batch and {key: value for key, value in batch.items() if key not in {"appended", "head"}}
+        data = {**asdict(last), "last_batch": kept}
         rows = [item for item in data.items() if item[0] != "writer"]
         blocks.append(Grid(f"writer {name} (times in UTC)", ("what", "value"), rows))
         incomplete: list[dict[str, Any]] | None = None
@@ -81,13 +85,6 @@ def _next_start(
         return altered, not_dead_letters(opened) if config.has_dead_letters else None
     except HiveSinkError as error:
         return altered, error
-
-
-def _data(status: WriterStatus) -> dict[str, Any]:
-    """As JSON, with the last batch's offsets as in the manifest."""
-    batch = status.last_batch and last_batch_fields(status.last_batch)
-    kept = batch and {name: value for name, value in batch.items() if name not in {"appended", "head"}}
-    return {**asdict(status), "last_batch": kept}
 
 
 @command
@@ -134,7 +131,10 @@ def wait(
 
     --timeout TIME: Give up after this long, such as 2h. Default: never.
     """
-    limit = None if timeout is None else time.monotonic() + _seconds(timeout, "--timeout")
+    try:
+        limit = None if timeout is None else time.monotonic() + interval(timeout).total_seconds()
+    except ValueError as error:
+        raise WrongUsage((f"--timeout = {timeout!r}: {error}",)) from error
     awaited = PartitionWait(table, partition, writer, metastore)
     while (look := awaited.look()).waits_for is not None:
         if limit is not None and time.monotonic() >= limit:
@@ -145,10 +145,3 @@ def wait(
             tell(str(look))
         time.sleep(_PAUSE if limit is None else max(0.0, min(_PAUSE, limit - time.monotonic())))
     out.show(look.commits, [Line(str(look), "green")])
-
-
-def _seconds(text: str, option: str) -> float:
-    try:
-        return float(interval(text).total_seconds())
-    except ValueError as error:
-        raise WrongUsage((f"{option} = {text!r}: {error}",)) from error

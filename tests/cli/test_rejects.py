@@ -170,27 +170,6 @@ def test_the_dead_letter_table_is_not_the_one_to_name(letters: Ingest, arguments
     assert said.error == f"hivesink: {told}"
 
 
-def test_a_job_goes_on_beside_it_and_its_dead_letters_are_the_next_ones(
-    letters: Ingest, capsys: Capsys, tmp_path: Path
-) -> None:
-    for round_ in range(2):
-        file = tmp_path / f"mend{round_}.jsonl"
-        hivesink(capsys, "rejects", letters.table, "--export", file)
-        mend(file, f'{{"id": {1000 + round_}, "dt": "2026-01-09"}}')
-        assert hivesink(capsys, "rejects", "replay", letters.table, "--mended", file, "--yes").code == 0
-        letters.commit()
-    assert values(letters).count(1000) == 3
-    assert values(letters).count(1001) == 1
-    status = hivesink(capsys, "status", letters.table)
-    assert status.code == 0
-    assert "rejects-replay" in status.out
-    verified = hivesink(capsys, "verify", letters.table)
-    assert (verified.code, "since it was published" in verified.out) == (0, False), verified.out
-    # What was replayed isn't listed any more.
-    listed = hivesink(capsys, "rejects", letters.table, "--json").data["rejects"]
-    assert sum(one["records"] for one in listed) == 1
-
-
 def test_a_replay_says_nothing_of_whether_a_partition_is_complete(
     letters: Ingest, capsys: Capsys, tmp_path: Path
 ) -> None:

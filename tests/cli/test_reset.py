@@ -114,22 +114,6 @@ def test_a_table_made_again_is_refused_until_its_log_is_reset(
     assert after
     assert before
     assert (after.root, after.table_id != before.table_id) == (before.root, True)
-    with closing(Ingest(table, uri)) as again:
-        again.commit()
-    assert hivesink(capsys, "verify", table).code == 0
-
-
-def test_an_external_table_made_again_over_its_files_goes_on(
-    ingest: Ingest, table: str, uri: str, ddl: Path, capsys: Capsys
-) -> None:
-    before, name = stated(table, uri), TableName.parse(table)
-    with closing(Connection(uri)) as connection:
-        connection.read(lambda client: client.drop_table(name.database, name.table, False))
-    assert hivesink(capsys, "ddl", "apply", ddl).code == 0
-    assert stated(table, uri) != before
-    with closing(Ingest(table, uri, batches=ingest.batches)) as again:
-        assert again.commit().epoch == 4
-    assert stated(table, uri) == before
 
 
 def test_a_log_is_moved_with_its_setting(ingest: Ingest, table: str, uri: str, tmp_path: Path, capsys: Capsys) -> None:

@@ -8,16 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
-from hive_metastore.ttypes import FieldSchema, NoSuchObjectException
+from hive_metastore.ttypes import FieldSchema
 
 from hivesink.cli import verify
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import root_folder
-from hivesink.metastore.thrift_connection import Connection
 from hivesink.tables.opened import open_table
 from tests.cli.site import Capsys, Ingest, changed, hivesink
 
@@ -142,24 +140,6 @@ def test_recover_ends_an_epoch_with_the_settings_of_its_job(uri: str, table: str
     assert [(path.parent.name, path.name) for path in marks] == [("dt=2026-01-01", "_DONE"), ("dt=2026-01-02", "_DONE")]
     assert {path.stat().st_mode & 0o777 for path in marks} == {0o640}
     ingest.close()
-
-
-def test_dead_letters_that_wait_get_their_table_back(uri: str, table: str, capsys: Capsys) -> None:
-    with closing(Ingest(table, uri, options={"sink.on-bad-record": "dead-letter"})) as writer:
-        writer.commit()
-        _open_epoch(writer)
-    rejected = TableName.parse(table).rejected
-    with closing(Connection(uri)) as metastore:
-        metastore.read(lambda client: client.drop_table(rejected.database, rejected.table, False))
-        assert hivesink(capsys, "recover", table, "--dry-run").code == 0
-        with pytest.raises(NoSuchObjectException):
-            metastore.read(lambda client: client.get_table(rejected.database, rejected.table))
-        said = hivesink(capsys, "recover", table)
-        assert said.code == 0, said.err
-        found = metastore.read(lambda client: client.get_partitions(rejected.database, rejected.table, -1))
-    (place,) = [_local(partition.sd.location) for partition in found]
-    assert sum(pq.read_metadata(path).num_rows for path in place.glob("part-*")) == 2
-    assert hivesink(capsys, "verify", table).code == 0
 
 
 def test_a_column_more_in_the_table_of_dead_letters_is_null_and_one_less_is_refused(

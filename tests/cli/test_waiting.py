@@ -68,29 +68,6 @@ def test_every_command_says_what_waits_and_recover_publishes_it(waiting: Ingest,
     assert "nothing to recover" in hivesink(capsys, "recover", table).out
 
 
-def test_a_segment_that_is_lost_holds_back_its_own_rows_until_they_are_given_up(
-    waiting: Ingest, table: str, capsys: Capsys
-) -> None:
-    lost = min((waiting.log / "segments").glob("1-*"))
-    lost.unlink()
-    assert hivesink(capsys, "verify", table).code == 1
-    shown = hivesink(capsys, "partitions", table, "--json").data["partitions"]
-    assert [str(lost) in one["waits_for"] for one in shown] == [True, True]
-    said = hivesink(capsys, "recover", table)
-    assert (said.code, ids(waiting)) == (65, sorted([0, 1, 2, 3] * 2))
-    assert f"{lost} holds committed rows that aren't in the table yet, but it is missing" in said.error
-    assert "`hivesink recover TABLE --forget PARTITION`" in said.error
-    forget = ("recover", table, "--forget", "all")
-    assert f"{lost} (2 rows of" in hivesink(capsys, *forget, "--dry-run").out
-    asked = hivesink(capsys, *forget, "--json")
-    assert (asked.code, "this would forget 4 rows in 1 file" in asked.error + asked.out) == (2, True)
-    done = hivesink(capsys, *forget, "--yes")
-    assert (done.code, "4 rows in 1 file forgotten" in done.out) == (0, True)
-    assert hivesink(capsys, "status", table, "--json").data["writers"][0]["lost_rows"] == 4
-    assert "a person has accepted that 4 rows are lost" in hivesink(capsys, "verify", table).out
-    assert segments(waiting) == []
-
-
 def test_a_writer_that_is_refused_stops_no_other(waiting: Ingest, table: str, uri: str, capsys: Capsys) -> None:
     backup = waiting.log.with_name("backup")
     shutil.copytree(waiting.log, backup)

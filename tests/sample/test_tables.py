@@ -209,13 +209,6 @@ def test_each_file_gives_a_like_share(tmp_path: Path) -> None:
     assert [line.split()[0] for line in _places(_sample(tmp_path, 9))] == ["a"] + ["b"] * 3 + ["c"] * 3
 
 
-def test_of_many_files_some_of_each_part_are_opened(tmp_path: Path) -> None:
-    for number in range(250):
-        (tmp_path / f"{number:03}").write_text("{}\n{}\n")
-    names = [place.split()[0] for place in _places(_sample(tmp_path))]
-    assert (len(names), names[-1]) == (168, "249")
-
-
 @pytest.mark.parametrize(
     ("files", "size"),
     [

@@ -243,15 +243,3 @@ def test_a_table_that_is_altered_beside_a_job_is_judged_by_what_the_job_goes_by(
             alter(job, {DELAY: "1d"})
         job.read(2, mark=5)
         assert str(running.look()) == f"{DAY}: committed: revision 1 of writer ingest (1 row)"
-
-
-def test_a_job_that_starts_again_with_other_settings_is_noticed_by_a_wait(table: str, uri: str) -> None:
-    wait = PartitionWait(table, DAY, metastore=uri)
-    with closing(Daily(table, uri)) as before:
-        before.read(1, mark=2)
-        assert "it is over at 2024-01-03 00:00:00 UTC" in str(wait.look())
-    with closing(Daily(table, uri, batches=1, options={DELAY: "5d"})) as after:
-        after.read(1, mark=4)
-        assert "it is over at 2024-01-07 00:00:00 UTC" in str(wait.look())
-        after.read(2, mark=7)
-        assert str(wait.look()) == f"{DAY}: committed: revision 1 of writer ingest (1 row)"
