@@ -15,18 +15,13 @@ from hivesink.core.progress import count
 from hivesink.core.table import main_table
 from hivesink.errors import WrongUsage, few
 from hivesink.formats import adapter
-from hivesink.sink.inspect import clean as cleaning
-from hivesink.sink.inspect.clean import find_leftovers, is_made_again, plan_reset, require_free, strangers, unknown_uids
+from hivesink.sink.inspect import verify as checks
 from hivesink.sink.inspect.findings import Level
-from hivesink.sink.inspect.verify import Verdict
-from hivesink.sink.inspect.verify import verify as verify_writer
 from hivesink.tables.opened import OpenedTable, replaced_letters
 from hivesink.tables.rejects import not_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from hivesink.sink.inspect.clean import Reset
 
 
 @command
@@ -45,10 +40,10 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
     measure = None if quick else adapter(opened.live.spec.format).measure
     replaced = replaced_letters(opened.logs())
     verdicts = [
-        verify_writer(context, name, opened.name, measure, opened.require_same, replaced=replaced)
+        checks.verify(context, name, opened.name, measure, opened.require_same, replaced=replaced)
         for name, context in opened.chosen(writer).items()
     ]
-    unknown, foreign = strangers(opened.owner, opened.live), not_dead_letters(opened)
+    unknown, foreign = checks.strangers(opened.owner, opened.live), not_dead_letters(opened)
     errors = sum(verdict.errors for verdict in verdicts) + sum(parts[0].stage is None for parts in unknown.values())
     blocks = [block for verdict in verdicts for block in _blocks(verdict)]
     for uid, parts in unknown.items():
@@ -78,7 +73,7 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _blocks(verdict: Verdict) -> Iterator[Line | Grid]:
+def _blocks(verdict: checks.Verdict) -> Iterator[Line | Grid]:
     totals = asdict(verdict.totals)
     rows = [
         {**{name: value for name, value in asdict(epoch).items() if name != "rows"}, **asdict(epoch.rows)}
@@ -109,12 +104,12 @@ def clean(out: Output, opened: OpenedTable, *, dry_run: bool = False) -> None:
     Example: hivesink clean demo.flights --dry-run
     """
     opened.require_same()
-    leftovers = [(context, find_leftovers(context, opened.name)) for context in opened.writers.values()]
+    leftovers = [(context, checks.find_leftovers(context, opened.name)) for context in opened.writers.values()]
     unknown = sorted(part.path for part in opened.owner.unknown_parts(opened.live, staged=True) if part.stage)
     files, folders = [path for _, staged in leftovers for path in staged], list[str]()
     if not dry_run:
         for context, staged in leftovers:
-            folders += cleaning.clean(context, staged, opened.name)
+            folders += checks.clean(context, staged, opened.name)
     removed = "would remove" if dry_run else "removed"
     blocks = [Line(f"{removed} {path}") for path in (*files, *folders)]
     blocks += [Line(f"kept {path}: its writer has no log here", "yellow") for path in unknown]
@@ -147,14 +142,14 @@ def reset(
     logs = owner.root.logs()
     if writer is not None and writer not in logs:
         opened.chosen(writer)
-    if writer is not None and is_made_again(owner, live):
+    if writer is not None and checks.is_made_again(owner, live):
         why = "leave --writer out, since no writer's log is this table's"
         raise WrongUsage((f"{opened.name} was made again: {why}",))
-    resets = [plan_reset(name, log) for name, log in logs.items() if writer in {None, name}]
-    uids = unknown_uids(owner, live) if writer is None else ()
-    require_free(owner, live, resets, discard)
+    resets = [checks.plan_reset(name, log) for name, log in logs.items() if writer in {None, name}]
+    uids = checks.unknown_uids(owner, live) if writer is None else ()
+    checks.require_free(owner, live, resets, discard)
     lines = [*map(_about, resets), *(f"the files of uid {uid} are kept as they are" for uid in uids)]
-    lines += [f"{owner.root.location} becomes the log of {opened.name}"] if is_made_again(owner, live) else []
+    lines += [f"{owner.root.location} becomes the log of {opened.name}"] if checks.is_made_again(owner, live) else []
     end = Line(f"{opened.name}: nothing to reset")
     if lines and dry_run:
         end = Line(f"{opened.name}: dry run, nothing was changed")
@@ -162,7 +157,7 @@ def reset(
         if not yes:
             confirm(out, lines, "Are the jobs stopped, and do you want this?", "; ".join(lines))
         names = [planned.writer for planned in resets]
-        folders = cleaning.reset(owner, live, names, uids, datetime.now(timezone.utc))
+        folders = checks.reset(owner, live, names, uids, datetime.now(timezone.utc))
         lines += [f"put aside as {folder}" for folder in folders]
         text = "done; with a new checkpoint a job reads its source from the beginning; with the old one and append=0"
         end = Line(f"{opened.name}: {text} it reads on where that stands", "bold green")
@@ -171,7 +166,7 @@ def reset(
     out.show({"table": opened.name, **data}, [*map(Line, lines), end])
 
 
-def _about(planned: Reset) -> str:
+def _about(planned: checks.Reset) -> str:
     text = f"writer {planned.writer}: its log {planned.log}, at epoch {planned.epoch} with "
     text += f"{count(planned.rows, 'row')} written, is put aside; its finished files stay"
     if planned.unreadable:

@@ -58,7 +58,13 @@ def plan(
     `decision` is the next manifest: that of a batch whose tasks have succeeded, say. `starting`: what tasks have begun
     belongs to an older run, which is shut out.
     """
-    fence = _fence(history, snapshot, stamp) if starting else None
+    # A start fences off the epoch that an older try has begun: that try can no longer commit it. Nor may another run
+    # publish rows which may go back: what it finds missing, this run may have made visible. Also behind another fence:
+    # the start that made it may be alive, and two runs on the same head could both publish.
+    begun = snapshot.staging is not None and newest(snapshot.staging.lists) > history.epoch
+    goes_back = any(epoch.manifest.rolled or epoch.manifest.replaces for epoch in history.open)
+    is_shut_out = begun or (goes_back and any(epoch.may_go_back for epoch in history.unpublished))
+    fence = history.following("fence", stamp) if starting and is_shut_out else None
     manifest = decision or fence or requeue(history, snapshot, stamp) or take_back(history, snapshot, stamp)
     if manifest is not None:
         yield actions.Decide(history.rows.complete(manifest))  # The point of no return. Then look again.
@@ -68,19 +74,6 @@ def plan(
     if snapshot.staging is not None:
         yield from sweep(history, snapshot.staging)
         yield from _trim(history, policy)
-
-
-def _fence(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | None:
-    """Decide the epoch that an older try has begun, without a batch: that try can no longer commit.
-
-    Nor may another run that publishes rows which may go back: what it finds missing, this run may have made visible.
-    """
-    begun = snapshot.staging is not None and newest(snapshot.staging.lists) > history.epoch
-    # Also behind another fence: the start that made it may be alive, and two runs on the same head could both publish.
-    goes_back = any(epoch.manifest.rolled or epoch.manifest.replaces for epoch in history.open)
-    if begun or (goes_back and any(epoch.may_go_back for epoch in history.unpublished)):
-        return history.following("fence", stamp)
-    return None
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from hivesink.metastore.common import is_trusted
 from hivesink.ports.rows import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.clean import clean, find_leftovers
 from hivesink.sink.inspect.findings import Level
-from hivesink.sink.inspect.verify import verify, writer_status
+from hivesink.sink.inspect.verify import clean, find_leftovers, verify, writer_status
 from hivesink.sink.task.messages import TablePlan, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import FileCommitLog

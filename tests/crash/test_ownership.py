@@ -18,10 +18,9 @@ from hivesink.core.lifecycle import Mark
 from hivesink.core.log import PROPERTY, LogAddress, default_root
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
-from hivesink.sink.inspect.clean import plan_reset, require_free, reset, unknown_uids
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import verify
+from hivesink.sink.inspect.verify import plan_reset, require_free, reset, unknown_uids, verify
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.commit_log import FileLogRoot

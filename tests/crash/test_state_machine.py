@@ -29,7 +29,7 @@ from hivesink.errors import (
     StoreUnavailable,
 )
 from hivesink.errors import OutcomeUnknown as Unknown
-from hivesink.sink.inspect.clean import clean, find_leftovers
+from hivesink.sink.inspect.verify import clean, find_leftovers
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling
 from tests.crash.site import Site, Watched, by_count
 from tests.sink.harness import TABLE, Event, Source

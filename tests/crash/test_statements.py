@@ -18,7 +18,7 @@ from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import REQUEUE
 from hivesink.errors import NotWritable, PartLost
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.clean import clean
+from hivesink.sink.inspect.verify import clean
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, faults, sampled
 from tests.crash.site import PLAIN, ROLLING, Site, dies, on_files, wakes
 from tests.crash.test_every_step import WAYS, check

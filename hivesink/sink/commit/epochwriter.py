@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hivesink import errors
 from hivesink.core.partfile import Pending
 from hivesink.core.partition import PartitionKey, aside, folder, normal, same_location
-from hivesink.sink.task.messages import InputShape, LeftSlice, TablePlan, TaskPlan, TaskReport
+from hivesink.sink.task.messages import InputShape, LeftSlice, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -162,7 +162,14 @@ class EpochWriter:
         except errors.UnknownTable as error:
             # Best effort: an error here must not hide that the table is gone.
             with suppress(errors.HiveSinkError):
-                self._withdraw(parts, self.spec.tables[error.table])
+                context.store.discard(part.staged for part in parts)
+                gone = self.spec.tables[error.table]
+                # RENAME has moved a managed table's folder, and can't move it back to where there is a folder again.
+                # It moves only folders of the table's name. Another folder is somebody's.
+                if normal(gone.location).endswith(f"/{gone.spec.name.table}"):
+                    names = [part.partition.split("/") for part in parts if part.table == gone.name]
+                    paths = {path for own in names for path in accumulate(own, "{}/{}".format)}
+                    context.prune(folder(gone.location, path) for path in {"", *paths})
             raise
         except METASTORE_TROUBLE as error:
             self.tolerate(error)
@@ -176,18 +183,6 @@ class EpochWriter:
                 way += 'otherwise see "A partition of another format" in docs/operations.md'
                 raise errors.Unsupported(what, f"the table is STORED AS {wanted}", way)
         return live
-
-    def _withdraw(self, parts: Sequence[PartEntry], gone: TablePlan) -> None:
-        """Take undecided parts back, and the empty folders of a table that is gone.
-
-        RENAME has moved a managed table's folder, and can't move it back to where there is a folder again.
-        """
-        self.context.store.discard(part.staged for part in parts)
-        # It moves only folders of the table's name. Another folder is somebody's.
-        if normal(gone.location).endswith(f"/{gone.spec.name.table}"):
-            names = [part.partition.split("/") for part in parts if part.table == gone.name]
-            paths = {path for own in names for path in accumulate(own, "{}/{}".format)}
-            self.context.prune(folder(gone.location, path) for path in {"", *paths})
 
     def _set_aside(
         self, parts: Sequence[PartEntry], live: Mapping[PartitionKey, LivePartition], attempt: str

@@ -90,19 +90,17 @@ class ByTime:
                 times, unfit = counted(times, self.unit)
                 # Not a time in the column's unit.
                 bad = [BadRow(row, self.column, why) for mask, why in unfit for row in np.flatnonzero(mask).tolist()]
-            zones = self._zones(times.type)
-            made = {name: _formatted(times, pattern, *zones) for name, pattern in self.patterns.items()}
+            kind = times.type
+            if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
+                raise InvalidOption((_no_time(self.column, str(kind)),))
+            # In which zone a value shows a time that is stored as UTC, and in which it is stored as a wall clock.
+            zone = stored = None
+            if pa.types.is_timestamp(kind) and kind.tz is not None:
+                zone = self.zone
+            elif pa.types.is_timestamp(kind) and self.column_zone.key != self.zone.key:
+                zone, stored = self.zone, self.column_zone
+            made = {name: _formatted(times, pattern, zone, stored) for name, pattern in self.patterns.items()}
         return [made[name] if name in made else rows.column(name) for name in self.names], bad
-
-    def _zones(self, kind: pa.DataType) -> tuple[ZoneInfo | None, ZoneInfo | None]:
-        """In which zone a value shows a time that is stored as UTC, and in which it is stored as a wall clock."""
-        if pa.types.is_date(kind):
-            return None, None
-        if not pa.types.is_timestamp(kind):
-            raise InvalidOption((_no_time(self.column, str(kind)),))
-        if kind.tz is not None:
-            return self.zone, None
-        return (None, None) if self.column_zone.key == self.zone.key else (self.zone, self.column_zone)
 
 
 def _own(made: BucketAssigner, setting: str, columns: int, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hivesink.config.options import CommitTrigger, OnLate, SinkConfig
+from hivesink.config.options import CommitTrigger, SinkConfig
 from hivesink.config.plugins import load_plugin
 from hivesink.core.partition_commit import CommitRule, FromPatterns, FromTemplate, PartitionClock, newest_likely
 from hivesink.core.table import INTEGERS, TIMES, TIMES_TEXT, Primitive, TableSpec
@@ -119,15 +119,6 @@ def column_of(batch: pa.RecordBatch, name: str | None, good: pa.Array | None) ->
 
 def _unfit(name: str, problem: str) -> InvalidOption:
     return InvalidOption((f"the watermark's column {name!r} {problem}: set sink.partition-commit.watermark-column",))
-
-
-def late_rule(plan: TaskPlan) -> CommitRule | None:
-    """What says which rows of `plan` are late; None if none is to be treated as late."""
-    config = plan.config
-    by_time = config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME
-    if plan.late is None or not by_time or config["sink.late-rows"] is OnLate.APPEND:
-        return None
-    return commit_rule(plan.target.spec, config)
 
 
 def split_late(assigned: Buckets, rule: CommitRule, late: datetime | None) -> tuple[Buckets, list[BadRow]]:

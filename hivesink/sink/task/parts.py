@@ -23,7 +23,7 @@ from hivesink.core.table import SortKey, columns_text
 from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from typing_extensions import Self
 
@@ -179,11 +179,18 @@ class Parts(InMemory):
         return min(MAX_OPEN_FILES, max(2, self.memory // 4 // form.open_bytes))
 
     def _write_out(self, bucket: Bucket) -> None:
-        target = bucket.target
-        for group in _row_groups(self._take(bucket), target.format.row_group, target.order):
+        rows, form, order = self._take(bucket), bucket.target.format, bucket.target.order
+        groups = max(1, -(-rows.nbytes // form.row_group))
+        step = -(-rows.num_rows // groups)
+        if order:
+            rows = rows.combine_chunks()
+            # Taken a group at a time: a sorted copy of all would need as much memory again.
+            places = pc.sort_indices(rows, sort_keys=[(key.column, key.direction) for key in order])
+        for start in range(0, rows.num_rows, step):
+            group = rows.take(places[start : start + step]) if order else rows.slice(start, step)
             if bucket.writer is not None and not bucket.writer.takes(group):
                 self._close([bucket])
-            if bucket.writer is None and len(self._open) >= self._most_open(target.format):
+            if bucket.writer is None and len(self._open) >= self._most_open(form):
                 self._close([max(self._open, key=lambda bucket: bucket.written)])
             writer = bucket.writer or self._open_files([bucket])[0]
             writer.write(group)
@@ -227,14 +234,3 @@ class Parts(InMemory):
             bucket.file = bucket.writer = None
             bucket.rows = bucket.written = 0
             del self._open[bucket]
-
-
-def _row_groups(rows: pa.Table, size: int, order: tuple[SortKey, ...]) -> Iterator[pa.Table]:
-    groups = max(1, -(-rows.nbytes // size))
-    step = -(-rows.num_rows // groups)
-    if order:
-        rows = rows.combine_chunks()
-        # Taken a group at a time: a sorted copy of all would need as much memory again.
-        places = pc.sort_indices(rows, sort_keys=[(key.column, key.direction) for key in order])
-    for start in range(0, rows.num_rows, step):
-        yield rows.take(places[start : start + step]) if order else rows.slice(start, step)

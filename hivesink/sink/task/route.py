@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hivesink.config.options import OnBadRecord, OnLate
+from hivesink.config.options import CommitTrigger, OnBadRecord, OnLate
 from hivesink.core.column_source import LINE, ROW, Metadata, named_file
 from hivesink.errors import HiveSinkError, Unsupported
 from hivesink.ports.rows import BadRow, DecodedRows, Routed, RowReader
 from hivesink.sink.task.assign import Assign, Moment, assigner_for
 from hivesink.sink.task.buckets import Buckets, buckets
-from hivesink.sink.task.events import EventTimes, column_of, late_rule, split_late
+from hivesink.sink.task.events import EventTimes, column_of, commit_rule, split_late
 from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskTools
 from hivesink.sink.task.rejects import letters, position
 
@@ -50,7 +50,9 @@ class TableRouter:
         self._reader = tools.reader
         self._assigner = assigner_for(plan.target.spec, plan.config)
         self._lines = LineNumbers(plan, tools.open_source)
-        self._late = late_rule(plan)
+        by_time = plan.config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME
+        counts_late = by_time and plan.late is not None and plan.config["sink.late-rows"] is not OnLate.APPEND
+        self._late = commit_rule(plan.target.spec, plan.config) if counts_late else None
         # Names for dead letters, which no other task attempt gives.
         self._ids = (f"{plan.attempt}-{task_attempt}t{task}-{number}" for number in count(1))
 

@@ -16,10 +16,9 @@ from hivesink.core.plan import Policy
 from hivesink.errors import LogDamaged, PartitionElsewhere, PartLost, StoreUnavailable, Unsupported
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.runner import PlanRunner
-from hivesink.sink.inspect.clean import clean, find_leftovers
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
-from hivesink.sink.inspect.verify import verify
+from hivesink.sink.inspect.verify import clean, find_leftovers, verify
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.manifests import edited, small

@@ -13,11 +13,10 @@ from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Floor, Rows
 from hivesink.core.partfile import Stage
 from hivesink.errors import PartLost
-from hivesink.sink.inspect.clean import clean, find_leftovers, strangers
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import verify
+from hivesink.sink.inspect.verify import clean, find_leftovers, strangers, verify
 from hivesink.storage.commit_log import FileCommitLog, FileLogRoot
 from tests.contracts.manifests import edited
 from tests.crash.faults import Kill

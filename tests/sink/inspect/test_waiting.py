@@ -13,9 +13,8 @@ from hivesink.core.manifest import OpenBucket, Slice
 from hivesink.core.rolling import OpenRows, segment_name
 from hivesink.errors import LogDamaged, RowsHeldBack
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.clean import plan_reset
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import Verdict, Waiting, verify
+from hivesink.sink.inspect.verify import Verdict, Waiting, plan_reset, verify
 from hivesink.storage.commit_log import FileLogRoot
 from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site
