@@ -216,10 +216,7 @@ def _root(live: LiveTable, config: SinkConfig, store: FileStore, site: Site) -> 
 
 
 def remaker(metastore: MetastoreAddress, live: LiveTable) -> Callable[[TableName], bool]:
-    """`CommitContext.remake` for the writers of table `live`.
-
-    It raises Unsupported, with the DDL to run by hand, if this metastore can't create tables.
-    """
+    """`CommitContext.remake` for writers of `live`. Raises Unsupported, with the DDL, if the metastore can't create."""
 
     def remake(name: TableName) -> bool:
         if name != live.spec.name.rejected:

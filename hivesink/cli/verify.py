@@ -16,7 +16,6 @@ from hivesink.core.table import main_table
 from hivesink.errors import WrongUsage, few
 from hivesink.formats import adapter
 from hivesink.sink.inspect import verify as checks
-from hivesink.sink.inspect.findings import Level
 from hivesink.tables.opened import OpenedTable, replaced_letters
 from hivesink.tables.rejects import not_dead_letters
 
@@ -82,14 +81,12 @@ def _blocks(verdict: checks.Verdict) -> Iterator[Line | Grid]:
     title = f"writer {verdict.writer}: epochs {verdict.floor + 1} to {verdict.head} (times in UTC)"
     yield Grid.of(title, rows, "epoch", "files", "present", "errors", *totals)
     yield Line(f"writer {verdict.writer}, all epochs: {', '.join(f'{name} {n}' for name, n in totals.items())}")
-    errors, notes = (
-        [finding for finding in verdict.findings if finding.level is level] for level in (Level.ERROR, Level.NOTE)
-    )
+    errors, notes = ([finding for finding in verdict.findings if finding.level == level] for level in ("error", "note"))
     # TRUNCATE makes a note for each file.
     for finding in (*errors, *notes[:MOST]):
         epoch = f"epoch {finding.epoch}: " if finding.epoch else ""
-        style = "red" if finding.level is Level.ERROR else "yellow"
-        yield Line(f"{finding.level.value}: {epoch}{finding.text}", style)
+        style = "red" if finding.level == "error" else "yellow"
+        yield Line(f"{finding.level}: {epoch}{finding.text}", style)
     if len(notes) > MOST:
         yield Line(f"and {count(len(notes) - MOST, 'more note')}; --json has them all", "yellow")
 

@@ -130,10 +130,7 @@ class OpenEpoch:
 
 @dataclass(frozen=True)
 class History:
-    """A writer's epochs as its log holds them.
-
-    The newest manifest, the open epochs, oldest first, and the rows that wait.
-    """
+    """A writer's epochs as its log holds them: the newest manifest, open epochs (oldest first), rows that wait."""
 
     identity: Identity
     head: Manifest | None = None

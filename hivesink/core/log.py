@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass
 from enum import Enum
 from posixpath import dirname
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, unquote
 
 from hivesink.core.epoch import Epoch
@@ -190,24 +190,16 @@ def default_root(table_location: str, table: TableName) -> str:
     return f"{dirname(table_location.rstrip('/')).rstrip('/')}/.hivesink/{table}"
 
 
-class Parts(Enum):
-    """Whether the newest files that a log has published lie in the table's folders."""
-
-    NONE = "none"
-    """It has published none."""
-    IN_PLACE = "in place"
-    GONE = "gone"
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What shows whose log it is where name, location and id don't agree.
 
+    `parts`: whether the newest files that the log has published lie in the table's folders; `none` if there are none.
     `pending`: rows wait in the log, or parts are unpublished. `left_behind`: the folder where the table was is still
     there, while RENAME takes a managed table's folder along. `named_by`: other tables, by name, that name the same log.
     """
 
-    parts: Parts
+    parts: Literal["none", "in place", "gone"]
     pending: bool = False
     left_behind: bool = False
     named_by: tuple[str, ...] = ()
@@ -236,11 +228,11 @@ def same_table(
     shown = evidence()
     if shown.named_by:
         return Verdict.COPY
-    is_in_place, is_same_place = shown.parts is Parts.IN_PLACE, is_there or not shown.left_behind
+    is_in_place, is_same_place = shown.parts == "in place", is_there or not shown.left_behind
     if agrees:
         return Verdict.OURS if is_in_place or is_same_place else Verdict.COPY
     # An id can only get lost before the first file is published if nothing has happened yet.
-    is_new = shown.parts is Parts.NONE and not shown.pending and is_same_place
+    is_new = shown.parts == "none" and not shown.pending and is_same_place
     return Verdict.SET_AGAIN if is_in_place or is_new else Verdict.MADE_AGAIN
 
 

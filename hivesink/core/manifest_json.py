@@ -65,15 +65,15 @@ def encode_floor(floor: Floor) -> bytes:
     return _bytes({"format": FORMAT, "floor": floor.epoch, "totals": floor.totals, **fields})
 
 
+def _plain(value: Any) -> Any:
+    write: Callable[[Any], Any] = _PLAIN.get(type(value), offsets.to_json)
+    return write(value)
+
+
 def _bytes(value: dict[str, Any]) -> bytes:
     plain = (json.dumps(value, sort_keys=True, indent=1, default=_plain) + "\n").encode()
     # A local disk notices no flipped bit, even in a partition's name.
     return b'{\n "crc32": %d,' % zlib.crc32(plain) + plain[1:]
-
-
-def _plain(value: Any) -> Any:
-    write: Callable[[Any], Any] = _PLAIN.get(type(value), offsets.to_json)
-    return write(value)
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -85,10 +85,6 @@ def last_batch_fields(last: LastBatch) -> dict[str, Any]:
     start, end = (list(map(offsets.to_json, side)) for side in (last.ref.start, last.ref.end))
     flags = {"epoch": last.epoch, "appended": last.appended, "raw": last.raw}
     return {**_fields(last.ref), **flags, "start": start, "end": end}
-
-
-def _utc(at: datetime) -> str:
-    return at.astimezone(timezone.utc).isoformat(timespec="microseconds")
 
 
 def _bucket(bucket: OpenBucket) -> dict[str, Any]:
@@ -105,7 +101,7 @@ def _watermark(mark: Watermark) -> dict[str, Any]:
 
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     PartEntry: _fields,
-    datetime: _utc,
+    datetime: lambda at: at.astimezone(timezone.utc).isoformat(timespec="microseconds"),
     Commit: _fields,
     Rows: _fields,
     LastBatch: last_batch_fields,
@@ -197,11 +193,6 @@ def _to_bucket(fields: Any) -> OpenBucket:
     return replace(bucket, published=int(fields["published"]), files=int(fields["files"]))
 
 
-def _to_watermark(fields: Any) -> Watermark:
-    read = _reader(Watermark, at=_or_none(_time), newest=_times, quiet=_times, goes_on=bool, clock=_or_none(_time))
-    return read(_SILENT | fields)
-
-
 _offsets = _list(offsets.from_json)
 _to_rows = _reader(Rows, **dict.fromkeys(Rows.__slots__, int))
 _to_part = _reader(PartEntry, table=str, partition=str, staged=str, target=str, length=int, rows=int)
@@ -212,6 +203,7 @@ _to_floor = _reader(Floor, epoch=int, totals=_to_rows, files=int, forgotten=int,
 _to_ref = _reader(
     BatchRef, query=str, batch=int, start=_offsets, end=_offsets, sources=_list(str), head=str, keeps_state=bool
 )
+_to_watermark = _reader(Watermark, at=_or_none(_time), newest=_times, quiet=_times, goes_on=bool, clock=_or_none(_time))
 _to_flags = _reader(dict[str, Any], epoch=int, appended=bool, raw=bool)
 _to_manifest = _reader(
     Manifest,
@@ -237,5 +229,5 @@ _to_manifest = _reader(
     rolled=_list(_key),
     waiting=_or_none(_list(lambda fields: (_key(fields), _to_bucket(fields)))),
     commits=_list(_to_commit),
-    watermark=_or_none(_to_watermark),
+    watermark=_or_none(lambda fields: _to_watermark(_SILENT | fields)),
 )

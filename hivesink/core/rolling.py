@@ -37,10 +37,7 @@ def segment_epoch(name: str) -> Epoch | None:
 
 @dataclass(frozen=True, slots=True)
 class OpenRows:
-    """The partitions with rows that wait, or that aren't committed.
-
-    `snapshot` is the newest epoch whose manifest holds them all.
-    """
+    """The partitions with rows that wait, or aren't committed. `snapshot`: the newest epoch whose manifest has all."""
 
     buckets: Mapping[PartitionKey, OpenBucket] = field(default_factory=dict)
     snapshot: Epoch = field(default=Epoch(0))

@@ -37,7 +37,7 @@ def ids(hive: Hive, place: Place, where: str = "true") -> list[int]:
 def sound(ingest: Ingest) -> None:
     """Nothing is left over, and the log tells of no error."""
     assert ingest.staged() == []
-    assert [finding for finding in ingest.verify().findings if finding.level.name == "ERROR"] == []
+    assert [finding for finding in ingest.verify().findings if finding.level == "error"] == []
 
 
 KINDS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,6 @@ from hivesink.core.log import (
     Evidence,
     LogAddress,
     LogView,
-    Parts,
     RootRecord,
     Verdict,
     default_root,
@@ -127,10 +127,10 @@ RECORD = RootRecord("1d", "thrift://a:9083", "demo.t", "/w/t")
 
 
 @pytest.mark.parametrize(("happened", "table", "files", "besides", "verdict"), cases("ownership.txt"))
-def test_whose_log_it_is(happened: str, table: str, files: str, besides: str, verdict: str) -> None:
+def test_whose_log_it_is(happened: str, table: str, files: Any, besides: str, verdict: str) -> None:
     stated, name, location = table.split()
     named = ("demo.other",) if "named" in besides else ()
-    evidence = Evidence(Parts(files), pending="pending" in besides, left_behind="left" in besides, named_by=named)
+    evidence = Evidence(files, pending="pending" in besides, left_behind="left" in besides, named_by=named)
     said = same_table(None if stated == "-" else stated, RECORD, name, location, lambda: evidence)
     assert said is Verdict(verdict), happened
 

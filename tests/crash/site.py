@@ -17,7 +17,6 @@ from hivesink.metastore.common import is_trusted
 from hivesink.ports.rows import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import clean, find_leftovers, verify, writer_status
 from hivesink.sink.task.messages import TablePlan, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
@@ -229,7 +228,7 @@ class Site:
     def errors(self) -> list[str]:
         """What `hivesink verify` calls one."""
         found = verify(self.job().context, "w", str(TABLE), measure_lines).findings
-        return [finding.text for finding in found if finding.level is Level.ERROR]
+        return [finding.text for finding in found if finding.level == "error"]
 
     def kinds(self) -> list[str]:
         """Those of the log's epochs."""

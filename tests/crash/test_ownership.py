@@ -18,7 +18,6 @@ from hivesink.core.lifecycle import Mark
 from hivesink.core.log import PROPERTY, LogAddress, default_root
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
-from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import plan_reset, require_free, reset, unknown_uids, verify
 from hivesink.sink.task.attempt import run_task
@@ -265,7 +264,7 @@ def test_a_renamed_table_goes_on_under_its_new_name(
     world.run(2, NEW)
     world.check(NEW)
     found = verify(world.open(NEW).context, "w", str(NEW), None).findings
-    assert [finding for finding in found if finding.level is Level.ERROR] == []
+    assert [finding for finding in found if finding.level == "error"] == []
     store = RenameFileStore(world.fs)
     assert [path for folder in store.walk("/warehouse") for path in store.staged(folder)] == []
 

@@ -150,10 +150,7 @@ class CommitContext:
         return view
 
     def discard(self, staged: Collection[str], folders: Iterable[str]) -> None:
-        """Delete staged files, then the folders that are empty: theirs, and `folders`. Registered ones stay.
-
-        Raises StoreUnavailable.
-        """
+        """Delete staged files, then empty folders (theirs, `folders`) unless registered. Raises StoreUnavailable."""
         self.store.discard(staged)
         emptied = {path.rpartition("/")[0] for path in staged}
         others = [folder for folder in folders if folder not in emptied]

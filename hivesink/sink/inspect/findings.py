@@ -7,10 +7,9 @@ notes: a settled epoch's files are the users' own, so even a missing one is only
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from enum import Enum
 from functools import partial
 from posixpath import basename, dirname
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState
@@ -28,23 +27,16 @@ if TYPE_CHECKING:
     from hivesink.sink.inspect.evidence import Evidence
 
 
-class Level(Enum):
-    """How bad a finding is: only errors make `verify` fail."""
-
-    ERROR = "error"
-    NOTE = "note"
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that isn't as the log says; `epoch` is None if it isn't about a single epoch."""
+    """One thing that isn't as the log says; `epoch` is None if it isn't about a single epoch. Only errors fail."""
 
-    level: Level
+    level: Literal["error", "note"]
     epoch: Epoch | None
     text: str
 
 
-error, note = partial(Finding, Level.ERROR), partial(Finding, Level.NOTE)
+error, note = partial(Finding, "error"), partial(Finding, "note")
 
 
 def whole(evidence: Evidence) -> Iterator[Finding]:

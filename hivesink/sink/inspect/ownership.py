@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hivesink import errors
-from hivesink.core.log import PROPERTY, Evidence, LogAddress, Parts, RootRecord, Verdict, reset_writer, same_table
+from hivesink.core.log import PROPERTY, Evidence, LogAddress, RootRecord, Verdict, reset_writer, same_table
 from hivesink.core.partition import is_hidden, normal
 from hivesink.core.table import TableName, is_letters
 from hivesink.sink.inspect.evidence import FoundPart, outside
@@ -202,9 +202,9 @@ class Ownership:
             facts.require_readable()
         newest = [parts for facts in logs if (parts := facts.newest_parts)]
         has_published = newest or any(facts.floor and facts.floor.files for facts in logs)
-        state = Parts.GONE if has_published else Parts.NONE
+        state: Literal["none", "in place", "gone"] = "gone" if has_published else "none"
         if newest and all(self._has(live, parts) for parts in newest):
-            state = Parts.IN_PLACE
+            state = "in place"
         is_left_behind = True
         # A folder on a file system that isn't reached may be there.
         with suppress(errors.Unsupported, errors.FileSystemUnknown):

@@ -15,7 +15,7 @@ from hivesink.errors import HiveSinkError, InvalidOption, LogOfAnotherTable, Tab
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.evidence import FoundPart, gather
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.findings import CHECKS, Finding, Level
+from hivesink.sink.inspect.findings import CHECKS, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -56,7 +56,7 @@ class Verdict:
 
     @property
     def errors(self) -> int:
-        return sum(finding.level is Level.ERROR for finding in self.findings)
+        return sum(finding.level == "error" for finding in self.findings)
 
 
 def verify(
@@ -75,7 +75,7 @@ def verify(
     """
     evidence = gather(context, table, measure, replaced)
     log, findings = evidence.log, [finding for check in CHECKS for finding in check(evidence)]
-    errors = Counter(finding.epoch for finding in findings if finding.level is Level.ERROR)
+    errors = Counter(finding.epoch for finding in findings if finding.level == "error")
     by_epoch: dict[Epoch, list[PartEntry]] = {}
     for manifest, part in log.parts:
         if part.name not in replaced:
@@ -101,7 +101,7 @@ def verify(
         except HiveSinkError as error:
             if error.retryable:
                 raise
-            findings.append(Finding(Level.ERROR, None, str(error)))
+            findings.append(Finding("error", None, str(error)))
     return Verdict(writer, log.location, log.view.floor, log.view.head, log.totals, tuple(epochs), tuple(findings))
 
 

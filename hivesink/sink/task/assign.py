@@ -222,10 +222,7 @@ def time_patterns(spec: TableSpec, config: SinkConfig) -> dict[str, TimePattern]
 
 
 def row_columns(spec: TableSpec, config: SinkConfig) -> tuple[Column, ...]:
-    """The columns whose values come from the rows: all but those made of a time. Raises InvalidOption.
-
-    Decoded rows may lack `classes_columns`.
-    """
+    """All columns but those made of a time. Decoded rows may lack `classes_columns`. Raises InvalidOption."""
     made = time_patterns(spec, config)
     return (*spec.columns, *(column for column in spec.partition_columns if column.name not in made))
 

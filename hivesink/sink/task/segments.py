@@ -104,10 +104,7 @@ class _Summed:
 
 
 def encode(work: Iterable[Opened], store: SegmentStore, refit: Refit, parts: Parts) -> tuple[LeftSlice, ...]:
-    """Add the rows of slices to `parts`. Returns the slices of which it has added none, since some can't be.
-
-    Raises StoreUnavailable.
-    """
+    """Add the rows of slices to `parts`. Returns slices of which none is, as some can't be. Raises StoreUnavailable."""
     left = []
     for waiting in work:
         target, key = parts.targets[waiting.table], waiting.key

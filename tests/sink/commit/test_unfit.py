@@ -11,7 +11,6 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import HiveSinkError, RowsHeldBack, RowsUnfit, TableReplaced
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.verify import verify
 from tests.crash.site import LOG, Site, SiteJob
 from tests.sink.harness import TABLE, Event, Source, measure_lines
@@ -71,7 +70,7 @@ def feed(site: Site, run: SiteJob, *events: Event) -> None:
 
 def require_no_errors(site: Site) -> None:
     found = verify(site.job().context, "w", str(TABLE), measure_lines).findings
-    assert [one.text for one in found if one.level is Level.ERROR] == []
+    assert [one.text for one in found if one.level == "error"] == []
 
 
 def test_the_others_are_published_and_the_query_fails_in_the_end(site: Site) -> None:

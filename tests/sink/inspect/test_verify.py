@@ -14,7 +14,6 @@ from hivesink.core.manifest import Floor, Rows
 from hivesink.core.partfile import Stage
 from hivesink.errors import PartLost
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.findings import Level
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import clean, find_leftovers, strangers, verify
 from hivesink.storage.commit_log import FileCommitLog, FileLogRoot
@@ -57,7 +56,7 @@ class Written(Site):
 
     def require(self, errors: Sequence[str], notes: Sequence[str] | None = None) -> None:
         """`verify` finds these errors, and these notes, of each a part."""
-        for level, wanted in ((Level.ERROR, errors), (Level.NOTE, notes)):
+        for level, wanted in (("error", errors), ("note", notes)):
             found = [finding.text for finding in self.verify().findings if finding.level is level]
             assert wanted is None or [text in told for text, told in zip(wanted, found, strict=True)] == [
                 True for _ in wanted
@@ -444,7 +443,7 @@ def test_parts_that_a_job_moves_count_where_they_went(site: Written, when: str) 
         move()
     log = Overtaken(site.log, move if when == "beside" else lambda: None)
     verdict = verify(replace(site.context, log=log), "w", NAME, measure_lines)  # type: ignore[arg-type]
-    assert [finding for finding in verdict.findings if finding.level is Level.ERROR] == []
+    assert [finding for finding in verdict.findings if finding.level == "error"] == []
     last = site.verify().epochs[-1]
     assert (last.kind, last.present) == ("move", last.files)
     assert last.files > 0
