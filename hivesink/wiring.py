@@ -186,7 +186,6 @@ class OpenedWriter:
         return ToolsSpec(self.spec.identity.log, Site(self.site.hadoop))
 
     def last_batch(self) -> LastBatch | None:
-        """The newest batch in the log."""
         view = self.context.log.view()
         return self.context.log.manifest(view.head).last_batch if view.manifests else None
 

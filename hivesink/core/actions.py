@@ -209,7 +209,6 @@ class PartLocator:
 
     @cached_property
     def by_name(self) -> dict[tuple[str, int], str]:
-        """The files by name and length."""
         return {(path.rpartition("/")[2], length): path for path, length in self.files.items()}
 
     def next_action(self, part: PartEntry) -> Publish | AlreadyPublished | PartMissing:

@@ -195,11 +195,6 @@ class History:
         return tuple(replaced_parts(None, (epoch.manifest for epoch in self.open)).values())
 
     @property
-    def commits(self) -> dict[PartitionKey, Commit]:
-        """The newest record of each partition in open epochs, whatever became of its rows since."""
-        return {commit.key: commit for epoch in self.open for commit in epoch.manifest.commits}
-
-    @property
     def places(self) -> frozenset[PartitionKey]:
         """The partitions that the metastore must be asked about."""
         return self.keys | self.committed().keys() | {part.key for part in self.replaced}
@@ -242,7 +237,6 @@ class History:
         )
 
     def decided(self, manifest: Manifest) -> History:
-        """The history once `manifest` has been created."""
         # A bare epoch has nothing to publish, and nothing to confirm.
         new = () if manifest.is_bare else (OpenEpoch(manifest),)
         return replace(self, head=manifest, open=(*self.open, *new), rows=self.rows.after(manifest))

@@ -51,7 +51,6 @@ class LogView:
         return self.manifests[-1] if self.manifests else self.floor
 
     def has(self, epoch: Epoch, mark: Mark) -> bool:
-        """Whether that mark of `epoch` is there."""
         return mark in self.marks.get(epoch, frozenset())
 
     def settled(self, newest: Epoch) -> Epoch:

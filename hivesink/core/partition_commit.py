@@ -44,11 +44,6 @@ class CommitRule:
     clock: PartitionClock | None = None
     delay: timedelta = timedelta(0)
 
-    @property
-    def waits(self) -> bool:
-        """Whether any commit waits for time to pass."""
-        return self.clock is not None or bool(self.delay)
-
     def end(self, key: PartitionKey) -> datetime | None:
         """The event time (UTC) at which the partition is over; None if its commit doesn't wait for that."""
         return self.clock.end(key[1]) if self.clock and key[0] == self.table else None
@@ -114,10 +109,6 @@ class Watermark:
         """These event times have come too. One that is later than `now` counts as `now`: that hour isn't over."""
         times = {name: latest(self.newest.get(name), time and min(time, now)) for name, time in newest.items()}
         return replace(self, newest={**self.newest, **times})
-
-    def without(self, gone: str) -> Watermark:
-        """Without a partition that the source no longer has."""
-        return replace(self, newest={name: time for name, time in self.newest.items() if name != gone})
 
     def reached(self, silence: Mapping[str, timedelta], policy: WatermarkPolicy) -> Watermark:
         """The watermark once each partition in `newest` has had no row for so long.

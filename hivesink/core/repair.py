@@ -121,7 +121,9 @@ def _removing(
     history: History, stamp: Stamp, kind: str, parts: Iterable[PartEntry], slices: Collection[Slice] = ()
 ) -> Manifest:
     """An epoch that takes `parts` out of the history, and out of what is committed or published."""
-    gone, commits = list(parts), history.commits
+    gone = list(parts)
+    # The newest record of each partition, whatever became of its rows since.
+    commits = {commit.key: commit for epoch in history.open for commit in epoch.manifest.commits}
     # The newest open epoch that commits each partition, but for those that repeat or correct commits.
     manifests = (epoch.manifest for epoch in history.open if not epoch.manifest.remove)
     committed_at = {commit.key: manifest.epoch for manifest in manifests for commit in manifest.commits}

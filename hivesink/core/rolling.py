@@ -52,11 +52,9 @@ class OpenRows:
 
     @property
     def opened(self) -> tuple[Opened, ...]:
-        """All slices, with their buckets."""
         return tuple(Opened(*key, part) for key, bucket in sorted(self.buckets.items()) for part in bucket.slices)
 
     def waits(self, key: PartitionKey) -> bool:
-        """Whether rows of the partition wait."""
         return key in self.buckets and bool(self.buckets[key].slices)
 
     def after(self, manifest: Manifest) -> OpenRows:

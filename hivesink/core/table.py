@@ -167,7 +167,6 @@ class TableName:
 
     @property
     def rejected(self) -> TableName:
-        """This table's dead-letter table."""
         return TableName(self.database, f"{self.table}{_LETTERS}")
 
     @property

@@ -95,7 +95,7 @@ class PartitionWait:
                 [state] = follower.states(now, [key])
                 _require_possible(follower.policies, key, columns, state)
                 # A writer counts from its first epoch on: a start that was refused leaves a log, too.
-                if follower.head is not None:
+                if follower.facts.head is not None:
                     states.append(state)
             missing = [f"writer {state.writer}: {state.waits_for}" for state in states if not state.is_complete]
             if 0 < len(missing) < len(states):

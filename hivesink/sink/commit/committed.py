@@ -159,7 +159,6 @@ class Deadline:
 
     @property
     def reason(self) -> str | None:
-        """Why epochs wait to be finished, or None."""
         return None if self.trouble is None else str(self.trouble)
 
     def has_passed(self, error: HiveSinkError, tick: float) -> bool:

@@ -165,7 +165,6 @@ class Committer:
 
     @property
     def head(self) -> Epoch:
-        """The newest epoch that this run knows of."""
         return self._live.runner.history.epoch if self._live.runner else Epoch(0)
 
     @property

@@ -51,7 +51,6 @@ class CommitContext:
     _tables: dict[str, LiveTable] = field(default_factory=dict)
 
     def stamp(self) -> Stamp:
-        """This moment, with a new token."""
         return Stamp(self.now(), self.token())
 
     def table(self, name: str) -> LiveTable:

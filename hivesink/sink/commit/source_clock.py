@@ -67,7 +67,6 @@ class SourceClock:
     """The watermark of Spark's next batch."""
 
     def start(self, head: Manifest | None) -> None:
-        """A run begins."""
         if self._began is not None:
             return
         self._began = self._free = self.context.tick()
@@ -92,7 +91,6 @@ class SourceClock:
             self._following = min(following, self.context.now())
 
     def ended(self) -> None:
-        """The batch has ended."""
         self._free = self.context.tick()
 
     def mark(self, head: Manifest | None) -> Watermark | None:
@@ -139,7 +137,7 @@ class SourceClock:
         # Of what operators keep no row may ever say that it is from there.
         sources = [] if self.traits.holds_back else _partitions(batch, shape)
         if sources and _ALL not in sources:
-            before = before.without(_ALL)
+            before = replace(before, newest={name: time for name, time in before.newest.items() if name != _ALL})
         times = _newest(reports, before.newest, now + self.policy.idle)
         seen = before.saw(dict.fromkeys(sources), now).saw(times, now)
         # Ignore partitions that never had an event time: they would hold the watermark for ever.

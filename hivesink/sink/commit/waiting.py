@@ -80,7 +80,6 @@ class OpenPartitions:
             self._since[key] = first, tick
 
     def due(self, rows: OpenRows, mark: Watermark | None) -> set[PartitionKey]:
-        """The buckets that are to be rolled or committed now."""
         ages = self._ages()
         held, over = self._held_and_over(ages, mark)
         # Earlier settings held these, and have published all their rows.

@@ -69,7 +69,6 @@ class Evidence:
 
     @cached_property
     def by_name(self) -> Mapping[str, Sequence[str]]:
-        """The paths of all files by their names."""
         by_name: dict[str, list[str]] = {}
         for path in (*self.visible, *(part.path for part in self.staged)):
             by_name.setdefault(path.rpartition("/")[2], []).append(path)
@@ -77,7 +76,6 @@ class Evidence:
 
     @cached_property
     def finished(self) -> Sequence[FoundPart]:
-        """The writer's visible parts."""
         return [part for part in FoundPart.among(self.visible) if part.name.uid == self.log.uid]
 
     @cached_property

@@ -74,7 +74,6 @@ class LogFacts:
 
     @property
     def waiting(self) -> tuple[PartEntry, ...]:
-        """The parts that aren't published yet."""
         return tuple(part for manifest, part in self.parts if not self.is_published(manifest.epoch))
 
     @property
@@ -85,7 +84,6 @@ class LogFacts:
 
     @cached_property
     def open_rows(self) -> OpenRows:
-        """The rows that wait after the newest manifest."""
         return open_rows(reversed(self.manifests))
 
     @property
@@ -232,11 +230,7 @@ class LogFollower:
         require_whole(self.log.location, facts.view, facts.settled)
         if self._ledger is None or self._ledger[0] != floor:
             self._ledger = floor, newest(self.log.records())
-        self.policies = self.policies_of(self.head)
-
-    @property
-    def head(self) -> Manifest | None:
-        return self.facts.manifests[-1] if self.facts.manifests else None
+        self.policies = self.policies_of(facts.head)
 
     @property
     def open(self) -> OpenRows:
@@ -284,10 +278,10 @@ class LogFollower:
         self, key: PartitionKey, record: Recorded | None, bucket: OpenBucket | None, now: datetime
     ) -> str | None:
         """None where its newest commit is the last one. Without a record it is over, and has no rows at all."""
-        mark, end = self.head.watermark if self.head else None, self.policies.rule.end(key)
+        mark, end = self.facts.head.watermark if self.facts.head else None, self.policies.rule.end(key)
         is_over = end is not None and mark is not None and mark.has_passed(end)
         # One whose end nobody knows any more, as its pattern was changed, stays committed.
         if bucket is None and (is_over or (record and end is None)):
             return None
-        at = self.head.at if self.head else now
+        at = self.facts.head.at if self.facts.head else now
         return why_open(key, bucket, mark, now, self.policies, at=at, has_record=record is not None)

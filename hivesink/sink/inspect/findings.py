@@ -169,7 +169,6 @@ def present(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
-    """What it means that a part's target is missing."""
     epoch, rows = manifest.epoch, f"{part.target} ({count(part.rows, 'row')})"
     advice = f"restore it, or run `hivesink recover {main_table(part.table)} --forget {part.partition or ALL}`"
     state = evidence.log.view.state(epoch)

@@ -56,7 +56,6 @@ class Ownership:
         return live
 
     def record(self, live: LiveTable, table_id: str) -> RootRecord:
-        """What the root remembers of the table."""
         return RootRecord(table_id, self.registrar.address, str(live.spec.name), normal(live.location))
 
     def confirm(self, name: TableName) -> LiveTable:

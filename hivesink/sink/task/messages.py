@@ -98,7 +98,6 @@ class TaskPlan:
 
     @property
     def tables(self) -> tuple[TablePlan, ...]:
-        """All targets: the table, and that of the dead letters if there is one."""
         return tuple(table for table in (self.target, self.rejected) if table)
 
     def dead_letters(self, partition: str, rows: pa.Table) -> Routed:

@@ -120,7 +120,6 @@ class InMemory(ABC):
             self._write_out(max(self._buckets.values(), key=lambda bucket: bucket.bytes))
 
     def _take(self, bucket: Bucket) -> pa.Table:
-        """Its rows in memory, which it no longer holds."""
         rows = pa.concat_tables(bucket.fragments)
         self._held -= bucket.bytes
         bucket.fragments, bucket.bytes = [], 0

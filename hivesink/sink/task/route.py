@@ -91,7 +91,6 @@ class TableRouter:
         return batch, *assign(self._lines.numbered(batch), self.plan, self._reader, self._assigner)
 
     def _named(self, batch: pa.RecordBatch, bad: list[BadRow]) -> tuple[pa.RecordBatch, list[int | None]]:
-        """The rows of `bad`, and the line of each."""
         if not self.plan.places:
             raise StopError(None)
         rows = batch.take(pa.array([row.index for row in bad], pa.int64()))

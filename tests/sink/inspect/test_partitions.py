@@ -49,7 +49,7 @@ def complete(one: LogFollower, *hours: int) -> list[int]:
 def require_true(world: World, one: LogFollower, case: object) -> None:
     """Whatever is said to be complete holds every row of it that the writer has read."""
     one.read()
-    head = one.head
+    head = one.facts.head
     read = 0 if head is None or head.last_batch is None else dict(head.last_batch.ref.end[0].next)["t", 0]  # type: ignore[union-attr]
     for hour in range(3, 9):
         if state(one, place(hour)).is_complete:
