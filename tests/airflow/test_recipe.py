@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from textwrap import indent
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.pages import blocks_run_by
+from tests.docs.pages import ROOT, blocks_run_by, commands
 from tests.docs.test_recipes import Shell, day
 
 if TYPE_CHECKING:
@@ -19,7 +18,17 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1800)]
 
-DAG, WAIT = blocks_run_by(__file__, "docs/recipes.md")
+(DAG,) = blocks_run_by(__file__, "docs/recipes.md")
+(COMMAND,) = (one for one in commands(ROOT / "docs" / "recipes.md") if one.startswith("hivesink wait demo.events"))
+WAIT = f"""
+    load >> BashOperator(
+        task_id="complete",
+        bash_command="/opt/hivesink/.venv/bin/{COMMAND}",
+        cwd="/srv/events",
+        append_env=True,
+        retries=6,
+    )
+"""
 RUN = """
 if __name__ == "__main__":
     import json, sys
@@ -36,7 +45,7 @@ def test_a_dag_of_bash_operators(airflow: Airflow, metastore: EmbeddedMetastore,
     if two:
         text = text.replace("airflow.providers.standard.operators.bash", "airflow.operators.bash")
         text = text.replace("from airflow.sdk import DAG", "from airflow import DAG")
-    text += indent(WAIT.text, "    ") + "    load >> complete\n"
+    text += WAIT
     text = text.replace("/opt/hivesink/.venv/bin", str(Path(sys.executable).parent))
     text = text.replace("/srv/events", str(tmp_path)).replace("demo.", f"{sh.database}.")
     text += RUN.replace("DATE", "execution_date" if two else "logical_date")
