@@ -58,7 +58,6 @@ class EmbeddedMetastore(DetachedServer):
             sites={"hive-site": site, **LOCAL_FILES},
         )
         return Launch(
-            name=self.name,
             command=(*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
             log=self.folder / "metastore.log",
             ready=f"hivesink: listening on {HOST}:{port}\n",

@@ -37,7 +37,6 @@ RECORD = "server.json"
 class Launch:
     """A server to start: its log says `ready` within `timeout` seconds. `grace`: those from SIGTERM to SIGKILL."""
 
-    name: str
     command: tuple[str, ...]
     log: Path
     ready: str
@@ -154,7 +153,7 @@ class DetachedServer(ABC):
             try:
                 pid = self._run(launch, log)
             except OSError as error:
-                raise ServerFailed(launch.name, "could not be started", str(launch.log), str(error)) from error
+                raise ServerFailed(self.name, "could not be started", str(launch.log), str(error)) from error
         self._number, self._identity, self._grace = pid, identity_of(pid) or "", launch.grace
 
         def is_ready() -> bool:
@@ -175,7 +174,7 @@ class DetachedServer(ABC):
         # So the last look at the log comes after the end of the process.
         if not is_ready():
             self.stop()
-            raise ServerFailed(launch.name, problem, str(launch.log), tail(launch.log))
+            raise ServerFailed(self.name, problem, str(launch.log), tail(launch.log))
 
     def _run(self, launch: Launch, log: IO[bytes]) -> int:
         """Begin its process; return the id."""

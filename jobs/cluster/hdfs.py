@@ -98,7 +98,7 @@ class NameNode(EmbeddedServer):
             tool = (*command, "-format", "-force", "-nonInteractive")
             run_once(f"the format of {self.name}", tool, self.folder / "format.log")
         # Only the active state's services come after this line; a single NameNode has them at once.
-        return Launch(self.name, command, self.folder / "namenode.log", "NameNode RPC up at: ")
+        return Launch(command, self.folder / "namenode.log", "NameNode RPC up at: ")
 
 
 class DataNode(EmbeddedServer):
@@ -121,7 +121,7 @@ class DataNode(EmbeddedServer):
         }
         conf = _write_conf(self.folder, self._filesystem(), own)
         command = (*_java(conf, "384m"), "org.apache.hadoop.hdfs.server.datanode.DataNode")
-        return Launch(self.name, command, self.folder / "datanode.log", "Successfully sent block report ")
+        return Launch(command, self.folder / "datanode.log", "Successfully sent block report ")
 
 
 def client_sites(filesystem: str) -> dict[str, dict[str, str]]:

@@ -77,7 +77,6 @@ class HiveMetastore(_HiveServer):
             derby += NOT_DURABLE
         java = self._hive("768m", site, "org.apache.hadoop.hive.metastore.HMSHandler", *derby)
         return Launch(
-            name=self.name,
             command=(*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
             log=self.folder / "metastore.log",
             ready=f"Started the new metaserver on port [{port}]",
@@ -114,7 +113,6 @@ class HiveServer2(_HiveServer):
         java = self._hive("1g", site, "org.apache.hive.service.cli.thrift")
         write_sites(self.folder / "conf", {"mapred-site": settings.mapred_site()})
         return Launch(
-            name=self.name,
             command=(*java, "org.apache.hive.service.server.HiveServer2"),
             log=self.folder / "hiveserver2.log",
             ready=f"Starting ThriftBinaryCLIService on port {port} ",

@@ -68,7 +68,6 @@ class EmbeddedKafka(EmbeddedServer):
             tool = (*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings))
             run_once("Kafka's storage tool", tool, self.folder / "format.log")
         return Launch(
-            name=self.name,
             command=(
                 *java,
                 *("-Xmx768m", "-Xms128m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"),

@@ -141,7 +141,6 @@ class S3Server(EmbeddedServer):
         }
         weed = shutil.which("weed", path=sysconfig.get_path("scripts")) or "weed"
         return Launch(
-            name=self.name,
             command=(weed, "-logtostderr", "server", *(f"-{name}={value}" for name, value in options.items())),
             log=self.folder / "s3.log",
             ready="Start Seaweed S3 API Server",

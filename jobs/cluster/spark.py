@@ -37,7 +37,6 @@ class SparkMaster(_SparkServer):
         own = {**settings.spark_master(), "spark.deploy.recoveryDirectory": str(self.folder / "recovery")}
         arguments = ("--host", HOST, "--port", str(port), "--webui-port", "0")
         return Launch(
-            name=self.name,
             command=(*self._spark(own), "org.apache.spark.deploy.master.Master", *arguments),
             log=self.folder / "master.log",
             # Its next words are ALIVE, or RECOVERING where it finds workers of its last run.
@@ -62,7 +61,6 @@ class SparkWorker(_SparkServer):
         )
         own = {"spark.local.dir": str(self.folder / "tmp")}
         return Launch(
-            name=self.name,
             command=(*self._spark(own), "org.apache.spark.deploy.worker.Worker", *arguments),
             log=self.folder / "worker.log",
             ready="Successfully registered with master",

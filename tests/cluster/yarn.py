@@ -46,7 +46,7 @@ class _YarnServer(EmbeddedServer):
         own = (f"-Dhadoop.log.dir={self.folder}", f"-Dyarn.log.dir={self.folder}")
         command = (*java_command(path, "384m", *own), f"{package}.{kind}")
         # Containers are started with what the NodeManager has.
-        return Launch(self.name, command, log, ready, env={"JAVA_HOME": str(find_java().home)})
+        return Launch(command, log, ready, env={"JAVA_HOME": str(find_java().home)})
 
 
 class ResourceManager(_YarnServer):

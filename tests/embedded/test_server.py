@@ -42,7 +42,7 @@ class Listener(EmbeddedServer):
     def _launch(self, port: int) -> Launch:
         self.taken(port)
         command, log = (sys.executable, "-c", self.script, str(port)), self.folder / "server.log"
-        return Launch(self.name, command, log, "ready\n", timeout=self.timeout, grace=self.grace)
+        return Launch(command, log, "ready\n", timeout=self.timeout, grace=self.grace)
 
 
 class Known(Listener):

@@ -50,7 +50,6 @@ class EmbeddedThriftServer(EmbeddedServer):
         )
         server = ("--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal")
         return Launch(
-            name=self.name,
             command=(*java, "org.apache.spark.deploy.SparkSubmit", *server),
             log=self.folder / "thriftserver.log",
             ready=f"Starting ThriftBinaryCLIService on port {port} ",

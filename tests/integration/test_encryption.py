@@ -197,7 +197,7 @@ class KeyServer(EmbeddedServer):
             f"-Dkms.log.dir={self.folder}",
             "org.apache.hadoop.crypto.key.kms.server.KMSWebServer",
         )
-        return Launch(self.name, command, self.folder / "kms.log", ": Started @", env=keyed)
+        return Launch(command, self.folder / "kms.log", ": Started @", env=keyed)
 
 
 class KeyedNameNode(NameNode):
