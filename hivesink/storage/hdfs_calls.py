@@ -55,8 +55,7 @@ class Kind(Enum):
     NO_PARENT = "the target's folder is not there"
     NOT_A_FOLDER = "a file is in the way"
     DENIED = "no permission"
-    NOT_TAKEN = "no NameNode took the call"
-    SAFE_MODE = "the NameNode is in safe mode"
+    NOT_TAKEN = "no NameNode took the call, and the same call may succeed soon"
     UNANSWERED = "done or not"
     NO_DATA = "no DataNode gives or takes the data"
     UNKNOWN_HOST = "no such host"
@@ -73,8 +72,6 @@ class Failed(Exception):
         super().__init__(reason)
 
 
-PASSING = frozenset({Kind.NOT_TAKEN, Kind.SAFE_MODE})
-"""Not done, and the same call may succeed soon."""
 UNCERTAIN = frozenset({Kind.UNANSWERED, Kind.NO_DATA})
 """Only repeatable calls are tried again after these."""
 ABSENT = frozenset({Kind.MISSING, Kind.NOT_A_FOLDER})
@@ -88,9 +85,7 @@ _OF_THE_SERVER = (
     ("AccessControlException", r"\(is not a directory\)", Kind.NOT_A_FOLDER),
     ("AccessControlException", "", Kind.DENIED),
     ("ParentNotDirectoryException", "", Kind.NOT_A_FOLDER),
-    ("SafeModeException", "", Kind.SAFE_MODE),
-    ("RetriableException", "[Ss]afe ?[Mm]ode", Kind.SAFE_MODE),
-    ("RetriableException|StandbyException|ObserverRetryOnActiveException", "", Kind.NOT_TAKEN),
+    ("SafeModeException|RetriableException|StandbyException|ObserverRetryOnActiveException", "", Kind.NOT_TAKEN),
     ("PathIsNotEmptyDirectoryException", "", Kind.EXISTS),
     ("LeaseExpiredException", "", Kind.MISSING),
     ("IOException", "must both be directories", Kind.EXISTS),
@@ -205,7 +200,7 @@ class HdfsCalls:
             else:
                 self._answered = True
                 return answer
-            again = failure.kind in PASSING or (repeatable and failure.kind in UNCERTAIN)
+            again = failure.kind is Kind.NOT_TAKEN or (repeatable and failure.kind in UNCERTAIN)
             left = next(pauses, None) if again else None
             if left is None:
                 # A new one: the traceback of a local would keep this frame alive, and a client in it.
