@@ -206,31 +206,22 @@ def test_an_address_that_is_none_is_wrong_usage_only_where_it_was_given(
     assert (said.code, "it as thrift://host:port" in said.error) == (65, True)
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "told"),
-    [
-        (["status", "demo.events"], 65, "{closed}/metastore/server.json can't be used (Permission denied; HIVESINK_HO"),
-        (["run", "{closed}/job.py"], 2, "'{closed}/job.py' does not exist"),
-    ],
-    ids=["metastore", "job"],
-)
-def test_what_a_user_may_not_look_into_is_named(command: list[str], code: int, told: str, tmp_path: Path) -> None:
+def test_what_a_user_may_not_look_into_is_named(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     (closed / "metastore").mkdir(parents=True)
-    (closed / "job.py").touch()
     closed.chmod(0)
     # The superuser may look everywhere.
     lowered = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-    words = [*lowered, sys.executable, "-m", "hivesink.cli", *(word.format(closed=closed) for word in command)]
+    words = [*lowered, sys.executable, "-m", "hivesink.cli", "status", "demo.events"]
     environment = {
         key: value for key, value in os.environ.items() if key not in {"HIVESINK_METASTORE", "HIVE_CONF_DIR"}
     }
     environment |= {"HIVESINK_HOME": str(closed), "PYTHONPATH": str(Path(__file__).parents[2])}
     said = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     closed.chmod(0o700)
-    assert said.returncode == code, said.stderr
+    assert said.returncode == 65, said.stderr
     (line,) = said.stderr.splitlines()
-    assert told.format(closed=closed) in line
+    assert f"{closed}/metastore/server.json can't be used (Permission denied; HIVESINK_HO" in line
 
 
 def test_debug_has_spark_log_in_this_process_and_in_a_jobs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,13 +39,7 @@ def test_they_are_those_imported_from_the_folder_of_the_class(option: str) -> No
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    "value", ["partition-columns", "json:JSONDecoder", "pyarrow.compute:Any", "hivesink.core.log:A"]
-)
-def test_installed_classes_and_the_sinks_own_need_no_sending(value: str) -> None:
-    assert modules_for_tasks(SinkConfig.parse({"sink.bucket.assigner": value})) == {}
-
-
-@pytest.mark.usefixtures("folder")
-def test_classes_that_only_the_driver_makes_stay_there() -> None:
+def test_installed_classes_the_sinks_own_and_those_of_the_driver_need_no_sending() -> None:
+    for value in ("partition-columns", "json:JSONDecoder", "pyarrow.compute:Any", "hivesink.core.log:A"):
+        assert modules_for_tasks(SinkConfig.parse({"sink.bucket.assigner": value})) == {}
     assert modules_for_tasks(SinkConfig.parse({"sink.rolling-policy.class": "etl.mine:Any"})) == {}
