@@ -136,6 +136,8 @@ def spark(metastore: EmbeddedMetastore, tmp_path_factory: pytest.TempPathFactory
         extra={
             "spark.local.dir": str(scratch),
             "spark.sql.session.timeZone": "UTC",
+            # A query that waits for rows asks its source each 10 ms by default.
+            "spark.sql.streaming.pollingDelay": "100ms",
             "spark.sql.warehouse.dir": metastore.warehouse.as_uri(),
         },
     )

@@ -58,36 +58,6 @@ def files(stage: Stage) -> list[Path]:
     return sorted(stage.location().rglob("part-*"))
 
 
-def order(number: int) -> tuple[bool, str, int]:
-    kind = record(number)["kind"]
-    return kind is None, kind or "", -number
-
-
-@pytest.mark.parametrize(
-    "settings", [pytest.param(ON_EPOCH, marks=pytest.mark.long), ROLLED], ids=["on epoch", "rolled"]
-)
-def test_rows_are_sorted_and_files_say_so(stage: Stage, settings: Mapping[str, str]) -> None:
-    stage.create(columns=COLUMNS, properties={"sink.sort-by": "kind, ID DESC", "sink.on-bad-record": "dead-letter"})
-    put(stage, *range(0, 50, 3), *range(60, 20, -4))
-    put(stage, *range(100, 70, -1))
-    stage.put_text("no JSON\nnor this\n")
-    stage.drain(stage.sink(options=settings))
-    found = []
-    for path in files(stage):
-        file = pq.ParquetFile(path)
-        rows = file.read().column("id").to_pylist()
-        assert rows == sorted(rows, key=order)
-        found += rows
-        schema = file.schema_arrow
-        for group in range(file.metadata.num_row_groups):
-            declared = pq.SortingColumn.to_ordering(schema, file.metadata.row_group(group).sorting_columns)
-            assert declared == ((("kind", "ascending"), ("id", "descending")), "at_end")
-    assert len(files(stage)) == (2 if settings is ROLLED else 4)
-    assert stage.ids() == sorted(found) == sorted([*range(0, 50, 3), *range(60, 20, -4), *range(71, 101)])
-    letters = stage.query(f"SELECT value FROM {stage.table}__rejected")
-    assert sorted(bytes(row.value) for row in letters) == [b"no JSON", b"nor this"]
-
-
 def test_hives_own_properties_count_and_a_jobs_options_win(stage: Stage) -> None:
     hives = {"parquet.compression": "gzip", "parquet.block.size": "1MB"}
     stage.create(columns=COLUMNS, properties=hives)
@@ -305,21 +275,6 @@ def test_estimates_are_right_after_available_now_and_again_after_the_next_run(st
         if row.col_name == "Partition Statistics"
     ]
     assert "14 rows" in described
-
-
-def test_a_users_flag_goes_with_the_next_epoch_and_at_the_end(stage: Stage, over: OverThrift) -> None:
-    stage = replace(stage, options=ON_EPOCH).create()
-    stage.put(range(10))
-    with stage.running() as query:
-        query.processAllAvailable()
-        live = over.connect().table(TableName.parse(stage.table))
-        for day in THREE_DAYS:
-            over.analyze(live, f"dt={day}")
-        stage.put(range(10, 20))
-        query.processAllAvailable()
-        assert all(FLAG not in parameters(over, stage, day) for day in THREE_DAYS)
-        over.analyze(live, f"dt={THREE_DAYS[0]}")
-    check_estimates(over, stage)
 
 
 def test_raw_bytes_are_what_hive_2_3_finds(stage: Stage, over: OverThrift) -> None:

@@ -21,12 +21,10 @@ from hivesink.spark.query import progress_of_all
 from tests.integration.stage import ON_EPOCH, die, event, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
 
     from hivesink.sink.commit.committed import Committed
-    from hivesink.spark.query import HiveQuery
     from tests.integration.stage import Stage, Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
@@ -197,15 +195,6 @@ def waiting(stage: Stage) -> list[str]:
     return [path.name for path in (stage.log() / "segments").glob("*.arrow")]
 
 
-def waits(stage: Stage, numbers: range, settings: Mapping[str, str]) -> HiveQuery:
-    """A query in a new table, whose rows wait."""
-    stage.create()
-    stage.put(numbers)
-    query = stage.begin(stage.sink(options=settings), trigger="100 milliseconds")
-    query.processAllAvailable()
-    return query
-
-
 def test_the_rows_of_many_epochs_become_one_file_a_partition(stage: Stage) -> None:
     stage.create()
     for number in range(4):
@@ -234,7 +223,10 @@ def test_rows_become_readable_while_no_more_come(stage: Stage) -> None:
 
 def test_a_column_that_is_added_while_rows_wait_is_null_in_them(stage: Stage) -> None:
     # As a kill leaves it: Spark's own handle ends the query without the sink's end.
-    query = waits(stage, range(3), WAIT)
+    stage.create()
+    stage.put(range(3))
+    query = stage.begin(stage.sink(options=WAIT), trigger="100 milliseconds")
+    query.processAllAvailable()
     query.handle.stop()
     query._ended.set()
     query._timer.join()
@@ -243,14 +235,6 @@ def test_a_column_that_is_added_while_rows_wait_is_null_in_them(stage: Stage) ->
     stage.drain(stage.sink(options=WAIT))
     rows = stage.query(f"SELECT id, more FROM {stage.table} ORDER BY id")
     assert [tuple(row) for row in rows] == [(number, None) for number in range(6)]
-
-
-def test_a_stopped_query_may_keep_what_waits(stage: Stage) -> None:
-    keeps = {**WAIT, "sink.on-stop": "keep"}
-    waits(stage, range(9), keeps).stop()
-    assert stage.ids() == []
-    stage.drain(stage.sink(options=keeps))
-    assert stage.ids() == list(range(9))
 
 
 LATER = {

@@ -6,14 +6,14 @@ import re
 import shutil
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink import errors, wiring
 from hivesink.core.log import PROPERTY
 from tests.cli.site import hivesink
-from tests.integration.stage import ON_EPOCH, Stage, hive_reader, once, once_after, wrap
+from tests.integration.stage import ON_EPOCH, Stage, hive_reader, once, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ STATEMENTS: list[tuple[str, str, set[int]]] = [
 ]
 """The kind of table, the statement, and the published rows that it takes."""
 EVERY_RUN = {(EXTERNAL, SET_LOCATION), (PLAIN, OVERWRITE_ALL)}
-"""tests/crash/test_statements.py has each statement at every call."""
+"""tests/crash has each statement at every call of a roll, tests/cluster/test_tables.py some of Hive's."""
 
 
 def create(stage: Stage, kind: str) -> None:
@@ -143,60 +143,12 @@ def test_rows_wait_on_for_a_partition_whose_folder_has_a_new_name(stage: Stage) 
     check(stage, {*ALL})
 
 
-def rolls(act: Callable[[], None]) -> Callable[..., Any]:
-    """After the decision of a roll: act, once."""
-    done: list[None] = []
-
-    def decide(real: Callable[..., Any], manifest: Any) -> Any:
-        real(manifest)
-        if manifest.rolled and not done:
-            done.append(None)
-            act()
-
-    return decide
-
-
-# While rows wait, the first lookup is that of a roll, whose parts are encoded by then.
-@pytest.mark.parametrize(
-    ("port", "method", "when"),
-    [
-        pytest.param("registrar", "lookup", once, id="before the lookup", marks=pytest.mark.long),
-        pytest.param("registrar", "lookup", once_after, id="before the decision", marks=pytest.mark.long),
-        pytest.param("log", "create", rolls, id="before the publish"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("statement", "taken"),
-    [
-        pytest.param(TRUNCATE, {*PUBLISHED}, marks=pytest.mark.long),
-        (DROP, of_day(PUBLISHED)),
-        pytest.param(SET_LOCATION, of_day(PUBLISHED), marks=pytest.mark.long),
-    ],
-    ids=["truncate", "drop", "set location"],
-)
-def test_a_statement_in_the_middle_of_a_roll(  # noqa: PLR0917  a table's columns
-    stage: Stage, statement: str, taken: set[int], port: str, method: str, when: Callable[..., Any]
-) -> None:
-    create(stage, MANAGED)
-    sink = stage.sink(options=WAIT)
-    wrap(sink, port, **{method: when(lambda: run(stage, statement))})
-    with waiting(stage, sink) as feed:
-        feed(range(18, 27))
-    check(stage, {*ALL} - taken)
-
-
-# tests/crash/test_metastore_faults.py has every moment.
 @pytest.mark.main_path
-@pytest.mark.parametrize(
-    "early", [pytest.param(True, marks=pytest.mark.long), False], ids=["before the job", "while it runs"]
-)
-def test_a_partition_that_is_registered_elsewhere(stage: Stage, *, early: bool) -> None:
+def test_a_partition_that_is_registered_elsewhere_while_the_job_runs(stage: Stage) -> None:
+    """tests/crash/test_metastore_faults.py has every moment."""
     stage = replace(stage, options=ON_EPOCH).create()
     sink = stage.sink()
-    if early:
-        run(stage, ADD_ELSEWHERE)
-    else:
-        wrap(sink, "log", create=once(lambda: run(stage, ADD_ELSEWHERE)))
+    wrap(sink, "log", create=once(lambda: run(stage, ADD_ELSEWHERE)))
     stage.put(range(9))
     stage.drain(sink)
     assert stage.ids() == list(range(9))
