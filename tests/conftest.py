@@ -95,6 +95,12 @@ class FilesAndSharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
 
+    def _assign_work_unit(self, node: object) -> None:
+        # Whose process has the cluster takes from the end, where no test needs a server: two have Spark, not three.
+        if "cluster" in self.assigned_work.get(node, ()):
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAndSharedServers:

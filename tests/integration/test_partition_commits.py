@@ -21,7 +21,6 @@ from hivesink.spark.query import progress_of_all
 from tests.integration.stage import ON_EPOCH, die, event, wait_until
 
 if TYPE_CHECKING:
-
     from pyspark.sql import DataFrame
 
     from hivesink.sink.commit.committed import Committed
