@@ -163,6 +163,7 @@ columns = matching(
     "write columns, separated by commas",
     lambda text: tuple(name.strip().lower() for name in text.split(",")),
 )
+location = matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write a path that isn't relative, hdfs://… or file:/…")
 column = matching(r"\s*\S.*", "write the name of a column", lambda text: text.strip().lower())
 
 
@@ -203,9 +204,7 @@ OPTIONS: Mapping[str, Option] = {
     "partition.time-extractor.timestamp-formatter": Option(None, TimePattern.parse),
     "sink.partition-commit.policy.kind": Option("metastore", Policies.parse),
     "sink.partition-commit.success-file.name": Option("_SUCCESS", file_name),
-    "sink.log-location": Option(
-        None, matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write a path that isn't relative, hdfs://… or file:/…")
-    ),
+    "sink.log-location": Option(None, location),
     "sink.log.retained-epochs": Option("200", positive),
     "sink.registration.max-delay": Option("1h", duration),
     "sink.parquet.timestamp": Option("int96", one_of(ParquetTimestamp)),
