@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, OWN, SPARK_INSERT, SPARK_SINK
+from bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, ORC, OWN, SPARK_INSERT, SPARK_ORC, SPARK_SINK
 from bench.flink import FILES, HIVE
 from bench.workloads import WORKLOADS, Workload
 
@@ -17,9 +17,9 @@ EPOCH_ROWS = 1_000
 EPOCHS = 40
 QUICK_ROWS = 10_000_000
 CLUSTER_ROWS, CLUSTER_EPOCHS = 5_000_000, 25
-REGISTERED = {OWN, ON_EPOCH, CLEAN, BEFORE, SPARK_INSERT, HIVE}
+REGISTERED = {OWN, ON_EPOCH, CLEAN, BEFORE, ORC, SPARK_INSERT, HIVE}
 """Whose partitions the metastore knows."""
-WRITERS = {*REGISTERED, SPARK_SINK, FILES}
+WRITERS = {*REGISTERED, SPARK_SINK, SPARK_ORC, FILES}
 ON_A_CLUSTER = (OWN, ON_EPOCH, SPARK_SINK, SPARK_INSERT, NOOP, ARROW)
 
 
@@ -49,6 +49,7 @@ class Case:
 
 IN_SPARK = (OWN, ON_EPOCH, SPARK_SINK, SPARK_INSERT)
 EVERY = (*IN_SPARK, HIVE, FILES, NOOP, ARROW)
+IN_ORC = (OWN, ORC, SPARK_SINK, SPARK_ORC)
 WARM = (*IN_SPARK, HIVE, NOOP, ARROW)
 
 
@@ -65,6 +66,8 @@ CASES: Mapping[str, Case] = {
         _case("narrow", WARM, name="narrow-warm"),
         _case("wide", WARM, name="wide-warm"),
         _case("flights", WARM, name="flights-warm"),
+        _case("narrow", IN_ORC, name="narrow-orc"),
+        _case("wide", IN_ORC, name="wide-orc"),
         _case("skewed", IN_SPARK),
         _case("many-partitions", IN_SPARK),
         _case("dirty", (OWN, ON_EPOCH, CLEAN, SPARK_SINK, SPARK_INSERT)),
@@ -86,7 +89,7 @@ def chosen(
     if unknown:
         message = f"no such workload: {', '.join(unknown)}; there are {', '.join(CASES)}"
         raise SystemExit(message)
-    known = {*EVERY, CLEAN}
+    known = {*EVERY, *IN_ORC, CLEAN}
     wrong = sorted(set(peers or ()) - known)
     if wrong:
         message = f"no such peer: {', '.join(wrong)}; there are {', '.join(sorted(known - {OWN}))}"

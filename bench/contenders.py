@@ -1,4 +1,4 @@
-"""What is compared in Spark: several ways from a topic of JSON records into folders `dt=…` of snappy Parquet files.
+"""What is compared in Spark: several ways from a topic of JSON records into folders `dt=…` of snappy files.
 
 Equal work: the same topic with the same fetch settings, the same columns, and the same partitions. Spark's own file
 sink registers no partitions and no reader of Hive finds its rows before somebody does; `insertInto` registers them,
@@ -61,6 +61,7 @@ class Drained:
     rows: int | None = None
 
 
+NOTHING: Mapping[str, str] = {}
 FEW = 10_000
 """Records of a batch for which one task is enough."""
 
@@ -91,8 +92,10 @@ def decoded(spark: SparkSession, drain: Drain) -> DataFrame:
     return columns.select(*own, partition)
 
 
-def hivesink(spark: SparkSession, drain: Drain, checkpoint: str, *, ground: Ground, on_epoch: str = "false") -> Query:
-    properties = {**WORKLOADS[drain.workload].properties, "sink.rolling-policy.on-epoch": on_epoch}
+def hivesink(
+    spark: SparkSession, drain: Drain, checkpoint: str, *, ground: Ground, more: Mapping[str, str] = NOTHING
+) -> Query:
+    properties = {**WORKLOADS[drain.workload].properties, **more}
     # As `hivesink ddl apply` does it: a job that only writes has no use for Spark's client of Hive.
     spec = parse_ddl(ddl(drain, properties), drain.name)
     apply([spec], catalog(ground.metastore, ground.site()))
@@ -100,12 +103,15 @@ def hivesink(spark: SparkSession, drain: Drain, checkpoint: str, *, ground: Grou
     return sink.start(stream(spark, drain), checkpoint=checkpoint, trigger={"availableNow": True})
 
 
-def file_sink(spark: SparkSession, drain: Drain, checkpoint: str, ground: Ground) -> StreamingQuery:
+def file_sink(
+    spark: SparkSession, drain: Drain, checkpoint: str, ground: Ground, form: str = "parquet"
+) -> StreamingQuery:
     workload = WORKLOADS[drain.workload]
     return (
         decoded(spark, drain)
-        .writeStream.format("parquet")
+        .writeStream.format(form)
         .partitionBy(workload.partition.column)
+        .option("compression", "snappy")
         .option("path", f"{ground.tables}/{DATABASE}.db/{drain.name}")
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
@@ -146,6 +152,8 @@ OWN, ON_EPOCH, CLEAN, ARROW, NOOP = "hivesink", "on-epoch", "clean", "arrow", "n
 BEFORE = "before"
 """The hivesink of another checkout, in a process that has this one's benchmark."""
 SPARK_SINK, SPARK_INSERT = "spark-sink", "spark-insert"
+ORC, SPARK_ORC = "orc", "spark-orc"
+"""hivesink and Spark's sink, into ORC."""
 EPOCHS: list[Committed] = []
 """hivesink's own timings of the epochs of this process."""
 
@@ -155,10 +163,12 @@ def started(spark: SparkSession, drain: Drain, ground: Ground) -> Query:
     checkpoint = f"{ground.checkpoints}/{drain.name}"
     queries: Mapping[str, Callable[[SparkSession, Drain, str], Any]] = {
         OWN: partial(hivesink, ground=ground),
-        ON_EPOCH: partial(hivesink, ground=ground, on_epoch="true"),
+        ON_EPOCH: partial(hivesink, ground=ground, more={"sink.rolling-policy.on-epoch": "true"}),
+        ORC: partial(hivesink, ground=ground, more={"orc.compress": "snappy"}),
         CLEAN: partial(hivesink, ground=ground),
         BEFORE: partial(hivesink, ground=ground),
         SPARK_SINK: partial(file_sink, ground=ground),
+        SPARK_ORC: partial(file_sink, ground=ground, form="orc"),
         SPARK_INSERT: insert_into,
         NOOP: noop,
         ARROW: partial(noop, python=True),
@@ -173,5 +183,5 @@ def ddl(drain: Drain, properties: Mapping[str, str]) -> str:
     listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
     return (
         f"CREATE TABLE {DATABASE}.{drain.name} ({columns}) PARTITIONED BY (`{workload.partition.column}` STRING) "
-        f"STORED AS PARQUET" + (f" TBLPROPERTIES ({listed})" if listed else "")
+        f"STORED AS {'ORC' if drain.contender == ORC else 'PARQUET'}" + (f" TBLPROPERTIES ({listed})" if listed else "")
     )

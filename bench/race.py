@@ -12,7 +12,7 @@ from uuid import uuid4
 from bench import flink
 from bench.cases import REGISTERED as REGISTERS
 from bench.cases import WRITERS, Case
-from bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, OWN, Drain, Drained
+from bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, ORC, OWN, SPARK_ORC, SPARK_SINK, Drain, Drained
 from bench.ground import clear
 from bench.processes import Flink, Meter, Process, Python, executors
 from bench.records import Landed, Topic, differences, land, topic
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bench.ground import Ground
 
 WARM_ROWS = 400_000
-SHARED = {ON_EPOCH: OWN, CLEAN: OWN, NOOP: OWN, ARROW: OWN}
+SHARED = {ON_EPOCH: OWN, CLEAN: OWN, NOOP: OWN, ARROW: OWN, ORC: OWN, SPARK_ORC: SPARK_SINK}
 """Warm contenders that run in the process of another one."""
 
 
@@ -149,7 +149,7 @@ def checked(case: Case, place: Place, drain: Drain, drained: Drained, topic: Top
         workload = case.workload_of(drain.contender)
         landed = land(place.ground, drain.name, workload, registered=drain.contender in REGISTERS)
         wrong = differences(landed.figures, topic.figures)
-        if drain.contender in {OWN, ON_EPOCH, BEFORE} and landed.rejected != topic.rejected():
+        if drain.contender in {OWN, ON_EPOCH, BEFORE, ORC} and landed.rejected != topic.rejected():
             wrong.append(f"{landed.rejected} dead letters where {topic.rejected()} are due")
     if wrong:
         message = f"{drain.contender} in {case.name}, table {drain.name}: {'; '.join(wrong)}"

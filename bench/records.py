@@ -19,6 +19,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from bench.ground import DATABASE
 from bench.workloads import ALL_FLIGHTS, FLIGHTS, SEED, Workload, duckdb_type
@@ -26,6 +27,7 @@ from hivesink import wiring
 from hivesink.core.table import TableName
 from hivesink.core.typetext import parse_type
 from hivesink.errors import UnknownTable
+from hivesink.formats import adapter
 from hivesink.logs import file_store
 from hivesink.storage.local import posix
 from jobs.cluster.kafka import create_topic, end_offsets
@@ -267,5 +269,12 @@ def _connection(store: FileStore, files: Sequence[Finished]) -> Iterator[tuple[d
                 with store.open(file.path) as source, Path(path).open("wb") as target:
                     copyfileobj(source, target)
             paths.append(posix(path))
+        if any(path.endswith(".orc") for path in paths):
+            folders = [folder.partition("=") for folder in paths[0].split("/")]
+            schema = pa.schema([(name, pa.string()) for name, is_key, _ in folders if is_key])
+            keys = ds.partitioning(schema, flavor="hive")
+            connection.register("stored", ds.dataset(paths, format=adapter("ORC").dataset(), partitioning=keys))
+            yield connection, "stored"
+            return
         listed = ", ".join(f"'{path}'" for path in paths)
         yield (connection, f"read_parquet([{listed}], hive_partitioning = true, hive_types_autocast = false)")

@@ -159,9 +159,7 @@ positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
 permission = matching(r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode, such as 640", lambda text: int(text, 8))
 share = matching(r"\s*0?\.\d*[1-9]\d*\s*", "write a number between 0 and 1, such as 0.05", float)
 columns = matching(
-    r"[^,]*\w[^,]*(,[^,]*\w[^,]*)*",
-    "write columns, separated by commas",
-    lambda text: tuple(name.strip().lower() for name in text.split(",")),
+    r".*\w.*", "write columns, separated by commas", lambda text: tuple(map(str.strip, text.lower().split(",")))
 )
 location = matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write a path that isn't relative, hdfs://… or file:/…")
 column = matching(r"\s*\S.*", "write the name of a column", lambda text: text.strip().lower())

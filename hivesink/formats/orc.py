@@ -88,7 +88,7 @@ class OrcFormat:
 
     def unfit(self, rows: pa.Table) -> Iterator[BadRow]:
         """TIMESTAMPs before 1970 off the full second: pyarrow's writer makes their column unreadable."""
-        for name in (field.name for field in self.schema if field.name in rows.column_names):
+        for name in (field.name for field in self.schema if _has_times(field.type) and field.name in rows.column_names):
             values = rows.column(name).combine_chunks()
             found = {row: path for path, numbers in _early(name, values, np.arange(rows.num_rows)) for row in numbers}
             yield from (BadRow(row, path, _EARLY) for row, path in found.items())
@@ -146,8 +146,6 @@ def _numbers(schema: pa.Schema) -> dict[str, int]:
 def _early(path: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[tuple[str, Sequence[int]]]:
     """The `rows` whose values in `path` can't be held; there is a row for each value."""
     kind = values.type
-    if not _has_times(kind):
-        return
     if pa.types.is_timestamp(kind):
         micros = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         yield path, rows[(micros < 0) & (micros % 1_000_000 != 0)].tolist()
@@ -246,7 +244,10 @@ class OrcRecords:
         self._writer.write(rows)
 
     def close(self) -> None:
-        self._writer = self._writer or self._begin(self._form.schema.empty_table())
+        if self._writer is None:
+            none = self._form.schema.empty_table()
+            self._writer = self._begin(none)
+            self._writer.write(none)
         self._tail.hold()
         self._writer.close()
         self._tail.finish(self._raw_bytes, packed=self._form.compression is not OrcCompression.NONE)
@@ -260,7 +261,7 @@ class OrcRecords:
         form, numbers = self._form, _numbers(rows.schema)
         # A batch is a stripe where it exceeds one byte. ORC's writer makes room for a whole batch at each write.
         most = max(1, form.row_group // (_CELL_BYTES * len(numbers)))
-        writer = orc.ORCWriter(
+        return orc.ORCWriter(
             pa.PythonFile(self._tail, mode="w"),
             batch_size=min(most, max(rows.num_rows, _FEW_ROWS)),
             stripe_size=1,
@@ -270,5 +271,3 @@ class OrcRecords:
             bloom_filter_columns=[numbers[name] for name in form.bloom],
             bloom_filter_fpp=form.bloom_fpp,
         )
-        writer.write(form.schema.empty_table() if not rows.num_rows else rows.slice(0, 0))
-        return writer

@@ -41,9 +41,9 @@ class Place:
     table: str
     location: str
 
-    def ddl(self, columns: str, partitioned: str = "", kind: str = "EXTERNAL TABLE") -> str:
+    def ddl(self, columns: str, partitioned: str = "", kind: str = "EXTERNAL TABLE", form: str = "PARQUET") -> str:
         by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
-        return f"CREATE {kind} {self.table} ({columns}) {by} STORED AS PARQUET LOCATION '{self.location}'"
+        return f"CREATE {kind} {self.table} ({columns}) {by} STORED AS {form} LOCATION '{self.location}'"
 
 
 @pytest.fixture

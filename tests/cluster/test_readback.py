@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from hivesink.config.formats import FORMATS
 from hivesink.core.partition import DEFAULT_PARTITION, escape
+from hivesink.core.typetext import parse_type
+from hivesink.decode.arrowtypes import arrow_type
 from hivesink.jvm.java import find_java
 from hivesink.metastore.hiveserver2 import literal
 from tests.cli.site import hivesink
-from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, Typed
+from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, FILTERED, Typed, held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,16 +85,16 @@ def shown(name: str, typed: Typed) -> str:
     return name if typed.nested else typed.text.format(name)
 
 
-def everything(addresses: Addresses, place: Place, hive: Hive, options: Mapping[str, str] | None = None) -> int:
+def everything(addresses: Addresses, place: Place, hive: Hive, options: Mapping[str, str], form: str) -> int:
     """Two partitions with the same rows; how many rows each has."""
     declared = ", ".join(f"{name} {typed.hive}" for name, typed in EVERYTHING.items())
-    hive.ask(place.ddl(f"id INT, {declared}", "dt STRING"))
+    hive.ask(place.ddl(f"id INT, {declared}", "dt STRING", form=form))
     count = max(len(typed.values) for typed in EVERYTHING.values())
     columns = {"id": pa.array(range(count), pa.int32())}
     for name, typed in EVERYTHING.items():
         values = [value for value, _ in typed.values]
         columns[name] = pa.array(values + [None] * (count - len(values)), typed.source)
-    ingest = addresses.ingest(place.table, options=options or {})
+    ingest = addresses.ingest(place.table, options=options)
     for day in DAYS:
         ingest.put(pa.RecordBatch.from_pydict({**columns, "dt": pa.array([day] * count)}))
     return count
@@ -125,11 +128,16 @@ LAID_OUT = {"sink.sort-by": f"id,{','.join(SCALARS)}"}
 
 
 @pytest.mark.parametrize(
-    "options", [pytest.param({}, id="plain"), pytest.param(LAID_OUT, id="laid out", marks=pytest.mark.long)]
+    ("form", "options"),
+    [
+        pytest.param("PARQUET", {}, id="plain"),
+        pytest.param("PARQUET", LAID_OUT, id="laid out", marks=pytest.mark.long),
+        pytest.param("ORC", {}, id="ORC"),
+    ],
 )
-def test_every_type(addresses: Addresses, place: Place, hive: Hive, options: Mapping[str, str]) -> None:
+def test_every_type(addresses: Addresses, place: Place, hive: Hive, form: str, options: Mapping[str, str]) -> None:
     """Fetched from the files, and by the engine: vectorized and row by row, value by value and aggregated."""
-    count = everything(addresses, place, hive, options)
+    count = everything(addresses, place, hive, options, form)
     columns = ", ".join(shown(name, typed) for name, typed in EVERYTHING.items())
     expected = {name: texts(typed) + [None] * (count - len(typed.values)) for name, typed in EVERYTHING.items()}
     asked, told = aggregates()
@@ -147,15 +155,20 @@ def test_every_type(addresses: Addresses, place: Place, hive: Hive, options: Map
             ]
 
 
-def test_every_wall_clock(addresses: Addresses, place: Place, hive: Hive) -> None:
-    """From 1582-10-15 to the end of 9999 as they are; before that, Hive 4 counts in the Julian calendar, as 2.3 did."""
-    hive.ask(place.ddl("k STRING, ts TIMESTAMP, d DATE, one STRUCT<at:TIMESTAMP>, many ARRAY<TIMESTAMP>"))
-    clocks = [datetime.fromisoformat(text) for text in CLOCKS]
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_wall_clock(addresses: Addresses, place: Place, hive: Hive, form: str) -> None:
+    """From 1582-10-15 to the end of 9999 as they are; before that, Hive 4 counts in the Julian calendar, as 2.3 did.
+
+    An ORC file says which calendar is meant.
+    """
+    hive.ask(place.ddl("k STRING, ts TIMESTAMP, d DATE, one STRUCT<at:TIMESTAMP>, many ARRAY<TIMESTAMP>", form=form))
+    texts = [text for text in CLOCKS if held(text, form)]
+    clocks = [datetime.fromisoformat(text) for text in texts]
     kind = pa.timestamp("us")
     addresses.ingest(place.table).put(
         pa.RecordBatch.from_pydict(
             {
-                "k": pa.array(CLOCKS),
+                "k": pa.array(texts),
                 "ts": pa.array(clocks, kind),
                 "d": pa.array([clock.date() for clock in clocks], pa.date32()),
                 "one": pa.array([{"at": clock} for clock in clocks], pa.struct([("at", kind)])),
@@ -163,7 +176,8 @@ def test_every_wall_clock(addresses: Addresses, place: Place, hive: Hive) -> Non
             }
         )
     )
-    expected = {clock: (there := BEFORE.get(clock, clock), there[:10], there) for clock in CLOCKS}
+    shifted = BEFORE if form == "PARQUET" else {}
+    expected = {clock: (there := shifted.get(clock, clock), there[:10], there) for clock in texts}
     hive.ask(f"SET {FETCH}=none")
     for vectorized, zone in (("true", "UTC"), ("false", "America/Los_Angeles")):
         hive.ask(f"SET {VECTORIZED}={vectorized}")
@@ -175,7 +189,7 @@ def test_every_wall_clock(addresses: Addresses, place: Place, hive: Hive) -> Non
             f"SELECT k, CAST(ts AS STRING), CAST(d AS STRING), CAST({inner} AS STRING) FROM {place.table} ORDER BY k"
         )
         assert {k: tuple(rest) for k, *rest in found} == expected
-    gregorian = [clock for clock in CLOCKS if clock >= "1582-10-15"]
+    gregorian = [clock for clock in texts if clock >= "1582-10-15"]
     since = f"FROM {place.table} WHERE ts >= '1582-10-15 00:00:00'"
     (figures,) = hive.ask(
         f"SELECT count(*), count(DISTINCT ts), min(ts), max(ts), min(d), max(d), max(year(ts)) {since}"
@@ -189,6 +203,20 @@ def test_every_wall_clock(addresses: Addresses, place: Place, hive: Hive) -> Non
         "9999-12-31",
         9999,
     )
+
+
+def test_what_orc_says_of_its_values_hides_none(addresses: Addresses, place: Place, hive: Hive) -> None:
+    """Bounds and bloom filters, which Hive asks for a predicate."""
+    declared = ", ".join(f"{name} {kind}" for name, (kind, *_) in FILTERED.items())
+    hive.ask(place.ddl(f"id INT, {declared}", form="ORC"))
+    columns = {name: pa.array(values, arrow_type(parse_type(kind))) for name, (kind, values, _) in FILTERED.items()}
+    ingest = addresses.ingest(place.table, options={"orc.bloom.filter.columns": ",".join(FILTERED)})
+    ingest.put(pa.RecordBatch.from_pydict({"id": pa.array([0, 1], pa.int32()), **columns}))
+    hive.ask(f"SET {FETCH}=none")
+    hive.ask("SET hive.optimize.index.filter=true")
+    for predicate, ids in [item for *_, due in FILTERED.values() for item in due.items()]:
+        rows = hive.ask(f"SELECT id FROM {place.table} WHERE {predicate} ORDER BY id")
+        assert rows == [(number,) for number in ids], predicate
 
 
 def test_int64_timestamps(addresses: Addresses, place: Place, hive: Hive) -> None:
@@ -242,9 +270,12 @@ def test_hive_itself_keeps_to_the_same_partitions(addresses: Addresses, place: P
 
 
 @pytest.mark.parametrize("cascade", [pytest.param("", marks=pytest.mark.long), "CASCADE"])
-def test_a_table_whose_columns_have_changed(addresses: Addresses, place: Place, hive: Hive, cascade: str) -> None:
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_table_whose_columns_have_changed(
+    addresses: Addresses, place: Place, hive: Hive, cascade: str, form: str
+) -> None:
     """A column more, a struct and the structs of an array with a field more, a wider DECIMAL."""
-    hive.ask(place.ddl("id BIGINT, s STRUCT<x:INT>, l ARRAY<STRUCT<a:INT>>, m DECIMAL(6,2)", "dt STRING"))
+    hive.ask(place.ddl("id BIGINT, s STRUCT<x:INT>, l ARRAY<STRUCT<a:INT>>, m DECIMAL(6,2)", "dt STRING", form=form))
     ingest = addresses.ingest(place.table)
     x, y = ("x", pa.int32()), ("y", pa.string())
     old = pa.struct([x]), pa.list_(pa.struct([("a", pa.int32())])), pa.decimal128(6, 2)

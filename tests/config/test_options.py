@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -98,3 +99,13 @@ def test_columns_of_all_settings_are_checked_at_once() -> None:
         "sink.timestamp-format names 'gone', which is no column of db.t",
     )
     assert str(refused.value) == str(InvalidOption(problems))
+    bloom = SinkConfig.parse({"orc.bloom.filter.columns": "ID,tags,no,tiny"})
+    require_columns(SPEC, bloom)
+    tiny = Column("tiny", Primitive.TINYINT)
+    with pytest.raises(InvalidOption) as refused:
+        require_columns(replace(SPEC, columns=(*SPEC.columns, tiny), format="ORC"), bloom)
+    assert [problem.split("names ")[1][:8] for problem in refused.value.problems] == [
+        "'tags', ",
+        "'no', wh",
+        "'tiny', ",
+    ]

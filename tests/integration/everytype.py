@@ -101,6 +101,21 @@ EVERYTHING: dict[str, Typed] = {
     ),
 }  # fmt: skip
 
+# Two rows, 0 and 1, whose files have bounds and bloom filters: what a predicate must find by them.
+FILTERED: dict[str, tuple[str, list[Any], dict[str, list[int]]]] = {
+    "padded": ("char(5)", ["ab", "ab"], {"padded = 'ab'": [0, 1], "padded < 'b'": [0, 1]}),
+    "text": ("string", ["ab", "äß"], {"text = 'äß'": [1], "text IN ('ab', 'x')": [0]}),
+    "nan_last": ("double", [1.0, NAN], {"nan_last > 5": [1], "nan_last = 1": [0]}),
+    "nan_first": ("double", [NAN, 1.0], {"nan_first > 5": [0], "nan_first = 1": [1]}),
+    "small": ("smallint", [-32768, 5], {"small = -32768": [0], "small = 5": [1]}),
+    "large": ("bigint", [-(2**63), 5], {"large < 0": [0], "large = 5": [1]}),
+    "number": ("decimal(38,18)", [Number("1.5"), -Number("9" * 20)], {"number = 1.5": [0], "number < 0": [1]}),
+    "day": ("date", [datetime(2024, 3, 31).date(), datetime(1500, 1, 1).date()],
+        {"day = DATE '2024-03-31'": [0], "day = DATE '1500-01-01'": [1]}),
+    "clock": ("timestamp", [datetime(1950, 1, 1, 12), datetime(2024, 6, 30, 2, 30, 0, 500000)],
+        {"clock = TIMESTAMP '1950-01-01 12:00:00'": [0], "clock >= TIMESTAMP '2024-06-30 02:30:00.5'": [1]}),
+}  # fmt: skip
+
 EDGES = [
     "1582-10-15 00:00:00",
     "1582-10-15 12:34:56.123456",

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hivesink.config.formats import FORMATS
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_type
@@ -20,7 +21,7 @@ from hivesink.hiveql.apply import is_safe
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
-from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, GAPS, exists, shown
+from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, FILTERED, GAPS, exists, held, shown
 from tests.integration.readback import in_zone
 from tests.sink.task.taskrun import Run, publish
 
@@ -32,29 +33,30 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 ZONES = ("Europe/Berlin", "America/Los_Angeles")
-HIVE = {"spark.sql.hive.convertMetastoreParquet": "false"}
-SPARK = {"spark.sql.hive.convertMetastoreParquet": "true"}
+HIVE, SPARK = (
+    {f"spark.sql.hive.convertMetastore{form}": own for form in ("Parquet", "Orc")} for own in ("false", "true")
+)
 CONVERTED = {**SPARK, "spark.sql.parquet.int96TimestampConversion": "true"}
 
 
-def write(location: Path, columns: dict[str, tuple[str, pa.Array]], **options: str) -> list[str]:
+def write(location: Path, columns: dict[str, tuple[str, pa.Array]], form: str, **options: str) -> list[str]:
     run = Run(
         RenameFileStore(LocalFileSystem()),
         str(location),
         tuple(Column(name, parse_type(hive)) for name, (hive, _) in columns.items()),
         shape=InputShape(),
         options=options,
+        format=form,
     )
     report = run(pa.RecordBatch.from_arrays([array for _, array in columns.values()], list(columns)))
     assert report.bad is None
     return publish(run.store, report)
 
 
-def create(table: str, location: Path, columns: dict[str, str]) -> dict[str, Any]:
+def create(table: str, location: Path, columns: dict[str, str], form: str) -> dict[str, Any]:
     declared = ", ".join(f"{name} {hive}" for name, hive in columns.items())
-    return {
-        "sql": f"CREATE TABLE IF NOT EXISTS types.{table} ({declared}) STORED AS PARQUET LOCATION '{location.as_uri()}'"
-    }
+    stored = f"STORED AS {form} LOCATION '{location.as_uri()}'"
+    return {"sql": f"CREATE TABLE IF NOT EXISTS types.{table}_{form} ({declared}) {stored}"}
 
 
 class Wider(NamedTuple):
@@ -120,13 +122,16 @@ class Read(NamedTuple):
     """
 
     everything: list[list[str | None]]
+    by_spark: list[list[str | None]]
     copied: list[list[str | None]]
     widened: list[list[str | None]]
     nested: list[list[list[str | None]]]
+    filtered: dict[str, list[list[list[int]]]]
     clocks: dict[str, dict[str, tuple[str, ...]] | str]
     micros: dict[str, dict[str, tuple[str, ...]] | str]
 
 
+FORMS = tuple(FORMATS)
 READERS: dict[str, dict[str, str]] = {
     "hive": HIVE,
     "hive, conversion forced": HIVE,
@@ -137,6 +142,13 @@ READERS: dict[str, dict[str, str]] = {
     "hive, session in UTC": {**HIVE, "spark.sql.session.timeZone": "UTC"},
 }
 
+READERS_OF_ORC: dict[str, dict[str, str]] = {
+    "hive": HIVE,
+    "spark": SPARK,
+    "hive, session in UTC": {**HIVE, "spark.sql.session.timeZone": "UTC"},
+    "spark, session in UTC": {**SPARK, "spark.sql.session.timeZone": "UTC"},
+}
+
 READERS_OF_MICROS: dict[str, dict[str, str]] = {
     "hive": HIVE,
     "spark": CONVERTED,
@@ -145,30 +157,36 @@ READERS_OF_MICROS: dict[str, dict[str, str]] = {
 }
 
 
+PREDICATES = {predicate: ids for *_, due in FILTERED.values() for predicate, ids in due.items()}
+
+
 @pytest.fixture(scope="module")
 def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folders `everything` and `clocks`, written by the sink's task."""
+    """The folders `everything`, `clocks` and so on of each format, written by the sink's task."""
     base = tmp_path_factory.mktemp("types")
     rows = max(len(typed.values) for typed in EVERYTHING.values())
     columns = {"id": ("int", pa.array(range(rows), pa.int32()))}
     for name, typed in EVERYTHING.items():
         values = [value for value, _ in typed.values]
         columns[name] = (typed.hive, pa.array(values + [None] * (rows - len(values)), typed.source))
-    write(base / "everything", columns)
-    for name, changes in (("widened", WIDER), ("nested", NESTED)):
-        write(base / name, {f"c{number}": (one.old, one.values) for number, one in enumerate(changes)})
-    clocks = [datetime.fromisoformat(text) for text in CLOCKS]
-    write(
-        base / "clocks",
-        {
-            "k": ("string", pa.array(CLOCKS)),
-            "ts": ("timestamp", pa.array(clocks, pa.timestamp("us"))),
-            "inner": ("array<timestamp>", pa.array([[clock] for clock in clocks], pa.list_(pa.timestamp("us")))),
-            "d": ("date", pa.array([clock.date() for clock in clocks], pa.date32())),
-        },
-    )
-    stored = {"k": ("string", pa.array(CLOCKS)), "ts": ("timestamp", pa.array(clocks, pa.timestamp("us")))}
-    write(base / "micros", stored, **{"sink.parquet.timestamp": "micros"})
+    for form in FORMS:
+        write(base / form / "everything", columns, form)
+        for name, changes in (("widened", WIDER), ("nested", NESTED)):
+            changed = {f"c{number}": (one.old, one.values) for number, one in enumerate(changes)}
+            write(base / form / name, changed, form)
+        texts = [text for text in CLOCKS if held(text, form)]
+        clocks = [datetime.fromisoformat(text) for text in texts]
+        stored = {"k": ("string", pa.array(texts)), "ts": ("timestamp", pa.array(clocks, pa.timestamp("us")))}
+        inner = pa.array([[clock] for clock in clocks], pa.list_(pa.timestamp("us")))
+        days = pa.array([clock.date() for clock in clocks], pa.date32())
+        write(base / form / "clocks", {**stored, "inner": ("array<timestamp>", inner), "d": ("date", days)}, form)
+        if form == "PARQUET":
+            write(base / form / "micros", stored, form, **{"sink.parquet.timestamp": "micros"})
+        filtered = {
+            name: (hive, pa.array(values, arrow_type(parse_type(hive)))) for name, (hive, values, _) in FILTERED.items()
+        }
+        bloom = {"orc.bloom.filter.columns": ",".join(FILTERED)}
+        write(base / form / "filtered", {"id": ("int", pa.array([0, 1], pa.int32())), **filtered}, form, **bloom)
     return base
 
 
@@ -179,54 +197,98 @@ def zone(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def read(zone: str, location: Path, metastore: EmbeddedMetastore) -> Read:
-    """What Spark and Hive's reader in it give, JVM and session in `zone`."""
-    skip = "hive.parquet.timestamp.skip.conversion"
-    every = {"id": "int", **{name: typed.hive for name, typed in EVERYTHING.items()}}
-    tables = {
-        "everything": every,
-        "copied": every,
-        "clocks": {"k": "string", "ts": "timestamp", "inner": "array<timestamp>", "d": "date"},
-        "micros": {"k": "string", "ts": "timestamp"},
-        "widened": {f"c{number}": change.new for number, change in enumerate(WIDER)},
-        "nested": {f"c{number}": change.new for number, change in enumerate(NESTED)},
-    }
-    texts = ", ".join(typed.text.format(name) for name, typed in EVERYTHING.items())
-    clocks = "SELECT k, CAST(ts AS STRING), CAST(inner[0] AS STRING), CAST(d AS STRING) FROM types.clocks"
-
-    def cast(table: str) -> str:
-        return f"SELECT {', '.join(f'CAST({name} AS STRING)' for name in tables[table])} FROM types.{table}"
-
+def by_form(zone: str, location: Path, metastore: EmbeddedMetastore) -> dict[str, Read]:
+    """What Spark and Hive's reader in it give, JVM and session in `zone`, by format."""
     steps: dict[str, dict[str, Any]] = {"database": {"sql": "CREATE DATABASE IF NOT EXISTS types"}}
-    steps |= {f"create {name}": create(name, location / name, columns) for name, columns in tables.items()}
-    steps["everything"] = {"sql": f"SELECT {texts} FROM types.everything ORDER BY id", "conf": HIVE}
-    for reader, conf in READERS.items():
-        forced = reader == "hive, conversion forced"
-        steps |= {f"force {reader}": {"sql": f"SET {skip}=false"}} if forced else {}
-        steps[reader] = {"sql": clocks, "conf": conf}
-        steps |= {f"unforce {reader}": {"sql": f"SET {skip}=true"}} if forced else {}
-    copy = "INSERT OVERWRITE TABLE types.copied SELECT * FROM types.everything"
-    steps["copy"] = {"sql": copy, "conf": SPARK}
-    steps["copied"] = {"sql": f"SELECT {texts} FROM types.copied ORDER BY id", "conf": HIVE}
-    steps["widened"] = {"sql": cast("widened"), "conf": HIVE}
-    steps |= {f"nested {reader}": {"sql": cast("nested"), "conf": READERS[reader]} for reader in ("hive", "spark")}
-    for reader, conf in READERS_OF_MICROS.items():
-        zoned = {"spark.sql.session.timeZone": zone, **conf}
-        steps[f"micros {reader}"] = {"sql": "SELECT k, CAST(ts AS STRING) FROM types.micros", "conf": zoned}
+    for form in FORMS:
+        steps |= {f"{form} {name}": step for name, step in steps_of(form, zone, location / form).items()}
     found = dict(zip(steps, in_zone(zone, metastore.uri, metastore.warehouse, [*steps.values()]), strict=True))
 
     def by_clock(step: str) -> dict[str, Any] | str:
         answer = found[step]
         return answer if isinstance(answer, str) else {clock: tuple(rest) for clock, *rest in answer}
 
-    return Read(
-        found["everything"],
-        found["copied"],
-        found["widened"],
-        [found["nested hive"], found["nested spark"]],
-        {reader: by_clock(reader) for reader in READERS},
-        {reader: by_clock(f"micros {reader}") for reader in READERS_OF_MICROS},
-    )
+    return {
+        form: Read(
+            found[f"{form} everything"],
+            found[f"{form} everything by spark"],
+            found[f"{form} copied"],
+            found[f"{form} widened"],
+            [found[f"{form} nested hive"], found[f"{form} nested spark"]],
+            {text: [found[f"{form} {text}, {reader}"] for reader in ("hive", "spark")] for text in PREDICATES},
+            {reader: by_clock(f"{form} {reader}") for reader in readers_of(form)},
+            {reader: by_clock(f"{form} micros {reader}") for reader in READERS_OF_MICROS if form == "PARQUET"},
+        )
+        for form in FORMS
+    }
+
+
+def readers_of(form: str) -> dict[str, dict[str, str]]:
+    return READERS_OF_ORC if form == "ORC" else READERS
+
+
+def steps_of(form: str, zone: str, location: Path) -> dict[str, dict[str, Any]]:
+    skip = "hive.parquet.timestamp.skip.conversion"
+    every = {"id": "int", **{name: typed.hive for name, typed in EVERYTHING.items()}}
+    tables = {
+        "everything": every,
+        "copied": every,
+        "clocks": {"k": "string", "ts": "timestamp", "inner": "array<timestamp>", "d": "date"},
+        "widened": {f"c{number}": change.new for number, change in enumerate(WIDER)},
+        "nested": {f"c{number}": change.new for number, change in enumerate(NESTED)},
+    }
+    tables["filtered"] = {"id": "int", **{name: hive for name, (hive, *_) in FILTERED.items()}}
+    if form == "PARQUET":
+        tables["micros"] = {"k": "string", "ts": "timestamp"}
+    texts = ", ".join(typed.text.format(name) for name, typed in EVERYTHING.items())
+    clocks = f"SELECT k, CAST(ts AS STRING), CAST(inner[0] AS STRING), CAST(d AS STRING) FROM types.clocks_{form}"
+
+    def cast(table: str) -> str:
+        return f"SELECT {', '.join(f'CAST({name} AS STRING)' for name in tables[table])} FROM types.{table}_{form}"
+
+    steps = {f"create {name}": create(name, location / name, columns, form) for name, columns in tables.items()}
+    steps["everything"] = {"sql": f"SELECT {texts} FROM types.everything_{form} ORDER BY id", "conf": HIVE}
+    steps["everything by spark"] = {**steps["everything"], "conf": SPARK}
+    for reader, conf in readers_of(form).items():
+        forced = reader == "hive, conversion forced"
+        steps |= {f"force {reader}": {"sql": f"SET {skip}=false"}} if forced else {}
+        steps[reader] = {"sql": clocks, "conf": conf}
+        steps |= {f"unforce {reader}": {"sql": f"SET {skip}=true"}} if forced else {}
+    copy = f"INSERT OVERWRITE TABLE types.copied_{form} SELECT * FROM types.everything_{form}"
+    steps["copy"] = {"sql": copy, "conf": SPARK}
+    steps["copied"] = {"sql": f"SELECT {texts} FROM types.copied_{form} ORDER BY id", "conf": HIVE}
+    steps["widened"] = {"sql": cast("widened"), "conf": HIVE}
+    steps |= {f"nested {reader}": {"sql": cast("nested"), "conf": READERS[reader]} for reader in ("hive", "spark")}
+    for predicate in PREDICATES:
+        for reader in ("hive", "spark"):
+            ids = f"SELECT id FROM types.filtered_{form} WHERE {predicate} ORDER BY id"
+            conf = {**READERS[reader], "spark.sql.orc.filterPushdown": "true"}
+            steps[f"{predicate}, {reader}"] = {"sql": ids, "conf": conf}
+    for reader, conf in READERS_OF_MICROS.items() if form == "PARQUET" else ():
+        zoned = {"spark.sql.session.timeZone": zone, **conf}
+        steps[f"micros {reader}"] = {"sql": f"SELECT k, CAST(ts AS STRING) FROM types.micros_{form}", "conf": zoned}
+    return steps
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def of_any(by_form: dict[str, Read], form: str) -> Read:
+    return by_form[form]
+
+
+@pytest.fixture
+def read(by_form: dict[str, Read]) -> Read:
+    """Of Parquet."""
+    return by_form["PARQUET"]
+
+
+@pytest.fixture
+def of_orc(by_form: dict[str, Read]) -> Read:
+    return by_form["ORC"]
 
 
 def stamps(read: Read, reader: str) -> dict[str, str]:
@@ -236,45 +298,67 @@ def stamps(read: Read, reader: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_every_type_reads_back_through_hives_reader(name: str, read: Read) -> None:
-    assert isinstance(read.everything, list), read.everything
+def test_every_type_reads_back_through_hives_reader(name: str, of_any: Read) -> None:
+    assert isinstance(of_any.everything, list), of_any.everything
     place = list(EVERYTHING).index(name)
     expected = [text for _, text in EVERYTHING[name].values]
-    assert [row[place] for row in read.everything[: len(expected)]] == expected
+    assert [row[place] for row in of_any.everything[: len(expected)]] == expected
 
 
-def test_what_spark_copies_reads_back_through_hives_reader(read: Read) -> None:
-    assert read.copied == read.everything
+def test_sparks_own_reader_reads_every_type_alike(of_any: Read) -> None:
+    assert of_any.by_spark == of_any.everything
 
 
-def test_old_files_read_right_under_a_wider_type(read: Read) -> None:
-    assert isinstance(read.widened, list), read.widened
+def test_what_spark_copies_reads_back_through_hives_reader(of_any: Read) -> None:
+    assert of_any.copied == of_any.everything
+
+
+@pytest.mark.parametrize("predicate", PREDICATES)
+def test_what_files_say_of_their_values_hides_none(predicate: str, of_any: Read) -> None:
+    """Bounds, and ORC's bloom filters."""
+    for rows in of_any.filtered[predicate]:
+        assert rows == [[number] for number in PREDICATES[predicate]]
+
+
+def test_old_files_read_right_under_a_wider_type(of_any: Read) -> None:
+    assert isinstance(of_any.widened, list), of_any.widened
     for number, one in enumerate(WIDER):
-        assert [row[number] for row in read.widened] == [*one.texts, None], one
+        assert [row[number] for row in of_any.widened] == [*one.texts, None], one
         assert is_safe(parse_type(one.old), parse_type(one.new)), one
 
 
-def test_old_files_read_right_under_a_struct_of_more_fields(read: Read) -> None:
-    for rows in read.nested:
+def test_old_files_read_right_under_a_struct_of_more_fields(of_any: Read) -> None:
+    for rows in of_any.nested:
         assert isinstance(rows, list), rows
         for number, one in enumerate(NESTED):
             assert [row[number] for row in rows] == [*one.texts, None], one
             assert is_safe(parse_type(one.old), parse_type(one.new)), one
 
 
-def test_hives_reader_gives_back_every_wall_clock(read: Read, zone: str) -> None:
+def test_hives_reader_gives_back_every_wall_clock(of_any: Read, form: str, zone: str) -> None:
     """All that a clock of the reader's zone can show, from 1582-10-15 to the end of 9999."""
-    found = read.clocks["hive"]
+    found = of_any.clocks["hive"]
     assert isinstance(found, dict), found
-    clocks = [clock for clock in CLOCKS if clock >= "1582-10-15" and exists(clock, zone)]
-    assert len(clocks) > 400
+    clocks = [clock for clock in CLOCKS if clock >= "1582-10-15" and exists(clock, zone) and held(clock, form)]
+    assert len(clocks) > 300
     assert {clock: found[clock] for clock in clocks} == {clock: (clock, clock, clock[:10]) for clock in clocks}
 
 
-def test_a_wall_clock_in_the_readers_missing_hour_moves_by_an_hour(read: Read, zone: str) -> None:
+def test_orc_says_in_which_calendar_it_counts(of_orc: Read, zone: str) -> None:
+    """So both readers of Spark show all that it can hold, before 1582 too, whatever the session's zone."""
+    for reader in ("hive", "spark", "spark, session in UTC"):
+        found = of_orc.clocks[reader]
+        assert isinstance(found, dict), found
+        clocks = [clock for clock in found if exists(clock, zone)]
+        assert {*BEFORE} < {*clocks}
+        assert {clock: found[clock] for clock in clocks} == {clock: (clock, clock, clock[:10]) for clock in clocks}
+
+
+def test_a_wall_clock_in_the_readers_missing_hour_moves_by_an_hour(by_form: dict[str, Read], zone: str) -> None:
     gap = GAPS[zone]
-    for reader in ("hive", "spark, converted"):
-        assert stamps(read, reader)[gap] == gap.replace(" 02:", " 03:"), reader
+    readers = [("PARQUET", "hive"), ("PARQUET", "spark, converted"), ("ORC", "hive"), ("ORC", "spark")]
+    for form, reader in readers:
+        assert stamps(by_form[form], reader)[gap] == gap.replace(" 02:", " 03:"), reader
 
 
 def test_before_the_gregorian_calendar_hives_reader_counts_in_the_julian(read: Read) -> None:
@@ -329,7 +413,7 @@ def test_int64_timestamps_by_reader(read: Read) -> None:
 
 
 def test_pyarrow_gives_back_every_wall_clock_in_microseconds(location: Path) -> None:
-    (part,) = (location / "clocks").glob("part-*")
+    (part,) = (location / "PARQUET" / "clocks").glob("part-*")
     table = pq.read_table(part, coerce_int96_timestamp_unit="us")
     assert [shown(clock) for clock in table.column("ts").to_pylist()] == table.column("k").to_pylist()
     # By default they are nanoseconds, which end in 2262, and wrap.

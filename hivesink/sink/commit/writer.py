@@ -10,7 +10,7 @@ from hivesink.core.column_source import misfit
 from hivesink.core.partition_commit import CommitRule, PolicyKind, WatermarkPolicy
 from hivesink.core.plan import Policy
 from hivesink.core.rolling import BucketRolling, RollingPolicy
-from hivesink.core.table import Array, Map, Struct, TableSpec
+from hivesink.core.table import Array, Map, Primitive, Struct, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.sink.task.assign import assigner_for, row_columns
 from hivesink.sink.task.events import commit_rule
@@ -140,6 +140,9 @@ def require_sources(spec: TableSpec, config: SinkConfig) -> None:
         raise InvalidOption(tuple(problems))
 
 
+_BLOOM = "orc.bloom.filter.columns"
+
+
 def require_columns(spec: TableSpec, config: SinkConfig) -> None:
     """Raise InvalidOption for a setting's columns that the table lacks, or that the setting can't use."""
     kinds = {column.name: column.type for column in spec.columns}
@@ -147,13 +150,15 @@ def require_columns(spec: TableSpec, config: SinkConfig) -> None:
     problems = []
     named = [("sink.sort-by", key.column) for key in config["sink.sort-by"] or ()]
     if spec.format == "ORC":
-        named += [("orc.bloom.filter.columns", column) for column in config["orc.bloom.filter.columns"] or ()]
+        named += [(_BLOOM, column) for column in config[_BLOOM] or ()]
     for setting, column in named:
         kind = kinds.get(column)
         if column in partitions:
             problem = "a partition column: it has the same value for all rows of a file"
         elif kind is None:
             problem = f"which is no column of {spec.name}"
+        elif setting == _BLOOM and kind is Primitive.TINYINT:
+            problem = "a TINYINT: pyarrow makes filters in which readers don't find its negative values"
         elif isinstance(kind, Array | Map | Struct):
             problem = f"which is {kind}: write columns that are not nested"
         else:
