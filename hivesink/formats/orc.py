@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -21,7 +22,7 @@ from hivesink.formats import fitted
 from hivesink.ports.rows import BadRow, FileContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     import pyarrow.dataset as ds
     from numpy.typing import NDArray
@@ -40,6 +41,10 @@ _CELL_BYTES = 17
 """The most that a value weighs in the batch that ORC's writer is given, but for the text itself."""
 _FEW_ROWS = 10_000
 _EARLY = "before 1970, with a fraction of a second, which ORC can't hold"
+_LEFT_OUT = "between 1582-10-05 and 1582-10-14, days that readers of ORC don't have"
+_FIRST, _LAST = (date(1582, 10, day).toordinal() - date(1970, 1, 1).toordinal() for day in (5, 14))
+_DAY, _SECOND = 86_400_000_000, 1_000_000
+"""In microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +92,11 @@ class OrcFormat:
         return OrcRecords(self, stream)
 
     def unfit(self, rows: pa.Table) -> Iterator[BadRow]:
-        """TIMESTAMPs before 1970 off the full second: pyarrow's writer makes their column unreadable."""
+        """Times that no reader gives back: pyarrow writes those before 1970 off the full second so."""
         for name in (field.name for field in self.schema if _has_times(field.type) and field.name in rows.column_names):
             values = rows.column(name).combine_chunks()
-            found = {row: path for path, numbers in _early(name, values, np.arange(rows.num_rows)) for row in numbers}
-            yield from (BadRow(row, path, _EARLY) for row, path in found.items())
+            bad = {row.index: row for row in _unfit(name, values, np.arange(rows.num_rows))}
+            yield from bad.values()
 
     @staticmethod
     def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
@@ -143,23 +148,27 @@ def _numbers(schema: pa.Schema) -> dict[str, int]:
     return numbers
 
 
-def _early(path: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[tuple[str, Sequence[int]]]:
-    """The `rows` whose values in `path` can't be held; there is a row for each value."""
+def _unfit(path: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[BadRow]:
+    """Those of `rows` whose values in `path` can't be held; there is a row for each value."""
     kind = values.type
-    if pa.types.is_timestamp(kind):
-        micros = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        yield path, rows[(micros < 0) & (micros % 1_000_000 != 0)].tolist()
+    if pa.types.is_temporal(kind):
+        is_clock = pa.types.is_timestamp(kind)
+        times = values.cast(pa.int64() if is_clock else pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
+        days = times // _DAY if is_clock else times
+        yield from (BadRow(row, path, _LEFT_OUT) for row in rows[(days >= _FIRST) & (days <= _LAST)].tolist())
+        early = is_clock & (times < 0) & (times % _SECOND != 0)
+        yield from (BadRow(row, path, _EARLY) for row in rows[early].tolist())
     elif pa.types.is_struct(kind):
         for field, inner in zip(kind, values.flatten(), strict=True):
-            yield from _early(f"{path}.{field.name}", inner, rows)
+            yield from _unfit(f"{path}.{field.name}", inner, rows)
     elif pa.types.is_map(kind):
-        yield from _early(path, values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))), rows)
+        yield from _unfit(path, values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))), rows)
     elif pa.types.is_list(kind):
-        yield from _early(path, values.flatten(), np.repeat(rows, pc.list_value_length(values).fill_null(0)))
+        yield from _unfit(path, values.flatten(), np.repeat(rows, pc.list_value_length(values).fill_null(0)))
 
 
 def _has_times(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or any(_has_times(kind.field(at).type) for at in range(kind.num_fields))
+    return pa.types.is_temporal(kind) or any(_has_times(kind.field(at).type) for at in range(kind.num_fields))
 
 
 class _Tail:
@@ -237,8 +246,8 @@ class OrcRecords:
         return True
 
     def write(self, rows: pa.Table) -> None:
-        if any(self._form.unfit(rows)):
-            raise ValueError(_EARLY)
+        for row in self._form.unfit(rows):
+            raise ValueError(row.reason)
         self._raw_bytes += rows.nbytes
         self._writer = self._writer or self._begin(rows)
         self._writer.write(rows)
