@@ -145,7 +145,7 @@ BEFORE = datetime(1970, 1, 1) - timedelta(microseconds=1)
 
 
 @pytest.mark.parametrize(
-    ("cell", "field", "why", EARLY),
+    ("cell", "field", "why"),
     [
         ({"ts": BEFORE}, "ts", EARLY),
         ({"ts": datetime(1, 1, 1, 0, 0, 0, 1)}, "ts", EARLY),
