@@ -250,7 +250,8 @@ class OrcRecords:
             raise ValueError(row.reason)
         self._raw_bytes += rows.nbytes
         self._writer = self._writer or self._begin(rows)
-        self._writer.write(rows)
+        # What a segment says of its rows is no part of a file.
+        self._writer.write(rows.replace_schema_metadata())
 
     def close(self) -> None:
         if self._writer is None:
