@@ -148,7 +148,7 @@ def prepare(out: Output) -> None:
     Example: hivesink prepare
     """
     connector = jars.kafka_connector(importlib.metadata.version("pyspark"))
-    sets = (connector, jars.HIVE_CLIENT)
+    sets = (connector, jars.HIVE_CLIENT, *((jars.s3a(),) if Site.load(os.environ).s3a else ()))
     for jar_set in sets:
         if not jars.fetched(jar_set):
             tell(f"fetching {jar_set.name}: {len(jar_set.coordinates)} jars")

@@ -74,6 +74,11 @@ class Site:
         """`fs.defaultFS`, the file system of paths that name none."""
         return self.hadoop.get("fs.defaultFS") or None
 
+    @property
+    def s3a(self) -> Mapping[str, str]:
+        """The properties of Hadoop's file system for S3; a site without any has no `s3a://` locations."""
+        return {name: value for name, value in self.hadoop.items() if name.startswith("fs.s3a.")}
+
 
 NO_SITE = Site()
 

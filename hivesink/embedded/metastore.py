@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from hivesink.config.cache import local_location, made_once, state_folder
+from hivesink.config.site import Site
 from hivesink.embedded.server import HOST, DetachedServer, Launch, locked
 from hivesink.errors import MetastoreUnreachable
-from hivesink.jvm.jars import all_jars, jar
+from hivesink.jvm.jars import all_jars, fetch, jar, s3a
 from hivesink.jvm.java import LOCAL_FILES, find_java
 
 LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
@@ -19,7 +21,7 @@ LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
 class EmbeddedMetastore(DetachedServer):
     """A server whose `folder` holds the database, `warehouse` the databases' folders and managed tables.
 
-    `options` are more options of its Java.
+    `options` are more options of its Java. Tables may lie on S3 where the environment's site names it.
     """
 
     name = "the embedded Hive Metastore"
@@ -50,12 +52,13 @@ class EmbeddedMetastore(DetachedServer):
             # The asynchronous logger needs a library that PySpark does not ship.
             "hive.async.log.enabled": "false",
         }
+        of_s3a = Site.load(os.environ).s3a
         java = self._java(
-            f"{loopback_classes()}:{all_jars()}",
+            os.pathsep.join([str(loopback_classes()), all_jars(), *map(str, fetch(s3a()) if of_s3a else ())]),
             "512m",
             *derby_options(self.folder),
             *self.options,
-            sites={"hive-site": site, **LOCAL_FILES},
+            sites={"hive-site": site, "core-site": {**LOCAL_FILES["core-site"], **of_s3a}},
         )
         return Launch(
             command=(*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),

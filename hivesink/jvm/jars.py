@@ -43,6 +43,13 @@ class JarSet:
 
 # Spark's client of a metastore of Hive 4.
 HIVE_CLIENT = JarSet.listed(files("hivesink.jvm") / "hive-client-4.0.1.txt")
+_S3A = JarSet.listed(files("hivesink.jvm") / "s3a-3.5.0.txt")
+
+
+def s3a() -> JarSet:
+    """Hadoop's file system for S3, for Spark and the embedded metastore; empty where PySpark has another Hadoop."""
+    fits = jar("hadoop-client-api").stem.endswith(_S3A.name.removeprefix("s3a"))
+    return _S3A if fits else JarSet("s3a", ())
 
 
 def kafka_connector(spark: str) -> JarSet:

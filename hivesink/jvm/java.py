@@ -148,4 +148,5 @@ def write_sites(folder: Path, sites: Mapping[str, Mapping[str, str]]) -> None:
             f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
             for key, value in properties.items()
         )
-        write_atomically(folder / f"{name}.xml", f"<configuration>\n{entries}</configuration>\n")
+        # They may hold keys.
+        write_atomically(folder / f"{name}.xml", f"<configuration>\n{entries}</configuration>\n", mode=0o600)

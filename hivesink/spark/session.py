@@ -9,7 +9,6 @@ import shutil
 import signal
 import sys
 import tempfile
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.typetext import known_type
@@ -17,8 +16,8 @@ from hivesink.errors import SourceUnreachable
 from hivesink.jvm import archive
 from hivesink.jvm.java import find_java
 from hivesink.metastore import version as metastore_version
+from hivesink.spark import filemanager
 from hivesink.spark import settings as st
-from hivesink.spark.running import driver_jvm, runs_here
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hivesink")
 
-_CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 # Spark 4's loggers in Python of failed statements, with the JVM's stack trace.
 _STATEMENTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -95,7 +93,6 @@ def start(app: str, settings: Mapping[str, str], *, quiet: bool = False) -> Spar
     Sets JAVA_HOME for this process, and SPARK_LOCAL_IP for a driver on the loopback, since Spark reads them only
     from the environment. Raises JavaFailed.
     """
-    from py4j.protocol import Py4JJavaError
     from pyspark.sql import SparkSession
 
     os.environ["JAVA_HOME"] = str(find_java().home)
@@ -124,15 +121,8 @@ def start(app: str, settings: Mapping[str, str], *, quiet: bool = False) -> Spar
         spark = builder.getOrCreate()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    # Asked of the session: submit arguments set it too.
-    if runs_here(spark.sparkContext.master) and spark.conf.get(_CHECKPOINT_FILES, None) is None:
-        # On a local disk Hadoop's newer interface runs `chmod` in a process for each file, which takes 100 ms an epoch.
-        # Spark keeps the older one for stores without the newer.
-        for package in ("streaming", "streaming.checkpointing"):  # Spark 4.1 moved it.
-            name = f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
-            with suppress(Py4JJavaError):
-                driver_jvm(spark).java.lang.Class.forName(name)
-                spark.conf.set(_CHECKPOINT_FILES, name)
+    # For queries that `HiveSink.start` doesn't start.
+    filemanager.choose(spark, "file:/")
     return spark
 
 

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from hivesink.config.cache import kept, local_location, state_folder
-from hivesink.config.site import Site
+from hivesink.config.site import NO_SITE, Site
 from hivesink.errors import NoMetastore
-from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector
+from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector, s3a
 from hivesink.jvm.java import log4j2
 from hivesink.spark.running import runs_here
 
@@ -26,7 +26,7 @@ LOCAL = "local[2]"
 SPARK_4 = 4
 """The first Spark that has a client of Hive 4."""
 MASTER, CATALOG, METASTORE = "spark.master", "spark.sql.catalogImplementation", "spark.hadoop.hive.metastore.uris"
-SOCKETS = "spark.python.unix.domain.socket"
+JARS, SOCKETS = "spark.jars", "spark.python.unix.domain.socket"
 # A socket's path has 107 bytes; `/hivesink-<random>/.<uuid>.sock` is added.
 _LONGEST_FOLDER = 44
 _LOOPBACK_HOSTS = ("127.", "localhost", "::1")
@@ -96,19 +96,23 @@ def choose(
         }
     if where.startswith("local") or is_on_loopback(where):
         settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
+    # An empty address is that of no metastore.
+    site = NO_SITE if own.get(METASTORE) == "" else Site.load(environ)
     if not is_submitted:
-        connector, name = kafka_connector(spark), "spark.driver.extraClassPath" if runs_here(where) else "spark.jars"
+        connector, path = kafka_connector(spark), "spark.driver.extraClassPath"
+        has_s3a = bool(site.s3a) or any(name.startswith("spark.hadoop.fs.s3a.") for name in own)
+        jars = [*(fetch(s3a()) if has_s3a else ())]
         if runs_here(where):
             # Local mode has the connector on its class path, which saves a copy, and needed or not once it is there:
             # the archive of classes is for a single class path.
-            jars = [*map(str, fetch(connector) if kafka else fetched(connector)), own.pop(name, "")]
-            settings[name] = os.pathsep.join(filter(None, jars))
+            paths = [*map(str, fetch(connector) if kafka else fetched(connector)), own.pop(path, "")]
+            settings[path] = os.pathsep.join(filter(None, paths))
         elif kafka:
-            jars = [own.pop(name, ""), *(path.as_uri() for path in fetch(connector))]
-            settings[name] = ",".join(filter(None, jars))
-    # An empty address is that of no metastore.
+            jars += fetch(connector)
+        if jars:
+            own[JARS] = ",".join(filter(None, [own.get(JARS), *(jar.as_uri() for jar in jars)]))
     if own.get(METASTORE) != "":
-        site, version = Site.load(environ), "spark.sql.hive.metastore.version"
+        version = "spark.sql.hive.metastore.version"
         uri = metastore or environ.get("HIVESINK_METASTORE") or own.get(METASTORE) or site.metastore_uris
         # Where Spark creates databases; the metastore knows the locations of existing ones.
         warehouse = site.hive.get("metastore.warehouse.dir") or site.hive.get("hive.metastore.warehouse.dir")

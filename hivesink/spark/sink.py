@@ -16,6 +16,7 @@ from hivesink.core.manifest import REPLAYS
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
 from hivesink.logs import require_outside
+from hivesink.spark import filemanager
 from hivesink.spark.batchjobs import ship
 from hivesink.spark.query import HiveQuery, newest, queries
 from hivesink.spark.queryrun import QueryRun
@@ -126,6 +127,8 @@ class HiveSink:
         with _on_file_system(self._spark, os.fspath(checkpoint)) as (fs, path):
             # As Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
             location = str(fs.makeQualified(path).toString())
+        filemanager.choose(events.sparkSession, location)
+        filemanager.refuse_renaming(events.sparkSession, location)
         require_outside(self.setup.spec.target.location, location, f"checkpoint {location}")
         for other in queries():
             if other.isActive and other.run.checkpoint and other.run.checkpoint.location == location:
@@ -159,6 +162,7 @@ class HiveSink:
         """
         query = Running.here(self._spark)
         if self._run.query is None or self._run.query.run != query.run:
+            filemanager.refuse_renaming(batch.sparkSession, query.checkpoint)
             for other in queries():
                 if other.own and str(other.id) == query.id:
                     self._require_same(other.run.setup, query.checkpoint)

@@ -115,6 +115,23 @@ def test_the_kafka_connector_is_beside_the_users_own_jars(monkeypatch: pytest.Mo
     assert (there()[path], jars in there(master="yarn")) == ("", False)
 
 
+def test_who_names_s3a_gets_its_jars_beside_all_others(tmp_path: Path) -> None:
+    jars, site = "spark.jars", {"HADOOP_CONF_DIR": conf(tmp_path, fs_s3a_endpoint="http://a.example")}
+    by_site = partial(chosen, site, metastore="thrift://m")
+    in_session = there({"spark.hadoop.fs.s3a.endpoint.region": "eu-west-1", jars: "mine.jar"})
+    for made in (by_site(), by_site(kafka=True, master="spark://a.example:7077"), in_session):
+        assert {"hadoop-aws-3.5.0.jar", "spark-hadoop-cloud_2.13-4.1.2.jar"} <= {
+            path.rpartition("/")[2] for path in made[jars].split(",")
+        }
+    assert in_session[jars].startswith("mine.jar,")
+    assert "spark-sql-kafka" in by_site(kafka=True, master="yarn")[jars]
+    # The archive of classes is for a class path without them.
+    assert by_site()["spark.driver.extraClassPath"] == there()["spark.driver.extraClassPath"]
+    assert jars not in there()
+    # The JVM of spark-submit runs already.
+    assert jars not in chosen({**site, "PYSPARK_GATEWAY_PORT": "1"}, metastore="thrift://m")
+
+
 def test_workers_of_this_machine_are_forked_ready_and_spoken_to_by_unix_sockets_where_their_path_is_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
