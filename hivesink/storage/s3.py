@@ -126,7 +126,9 @@ class S3Files:
         """
         if next(iter(self._objects.listed(target)), None):
             raise FileExistsError(target)
-        names = dict(self._objects.listed(source, deep=True))
+        # What stands for a folder may stay: a folder without anything else is none.
+        below = self._objects.listed(source, deep=True)
+        names = {name: length for name, length in below if name[-1:] not in {"", "/"}}
         if not names:
             raise FileNotFoundError(source)
 

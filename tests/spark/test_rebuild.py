@@ -11,8 +11,11 @@ from hivesink.config.site import NO_SITE, Site
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
 from hivesink.errors import InvalidOption, Unsupported
-from hivesink.spark.rebuild import batch_to_rebuild, checkpoint_folder, rebuild
+from hivesink.logs import storage_of
+from hivesink.spark.checkpoint import Checkpoint
+from hivesink.spark.rebuild import batch_to_rebuild, checkpoint_folder, files_of, rebuild
 from tests.inmemory.filesystem import MemoryFileSystem
+from tests.storage.reals3 import BUCKET, s3_folder
 
 HEAD = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
 
@@ -89,3 +92,24 @@ def test_a_checkpoint_without_a_scheme_is_where_spark_looks_for_it() -> None:
     assert checkpoint_folder("/c", hdfs) == "hdfs://nn:8020/c"
     with pytest.raises(InvalidOption, match="name its whole path"):
         checkpoint_folder("c", hdfs)
+
+
+def test_on_s3_what_spark_has_left_is_read_put_aside_and_written_anew(request: pytest.FixtureRequest) -> None:
+    location = f"{s3_folder(request)}/c"
+    fs, bucket = storage_of(location, NO_SITE).logs(), request.getfixturevalue("s3").client()
+    files = Checkpoint(fs, location)
+    assert (files.names("offsets"), files.read("metadata"), files.topics()) == ([], None, None)
+    key = location.partition("://")[2].partition("/")[2]
+    # Hadoop keeps an object for a folder, also for an empty one.
+    for name in ("", "offsets/", "commits/", "state/", "offsets/0", "offsets/.0.tmp", "metadata"):
+        bucket.put_object(Bucket=BUCKET, Key=f"{key}/{name}", Body=b"" if name.endswith("/") else b"old")
+    files.put_topics(({"t": "a"},))
+    files.put_topics(({"t": "b"},))
+    assert files.topics() == ({"t": "b"},)
+    assert (files.names("offsets"), files.names("commits")) == ([".0.tmp", "0"], [])
+    aside = rebuild(last(4), fs, location, dry_run=False)
+    assert aside is not None
+    assert Checkpoint(fs, aside).read("metadata") == b"old"
+    wanted = files_of(last(4).ref)
+    assert {name: files.read(name) for name in wanted} == wanted
+    assert files.names("offsets") == ["3", "4"]
