@@ -2,8 +2,7 @@
 
     judge the batch ─▶ tasks write ─▶ look up partitions ─▶ MANIFEST ─▶ register ─▶ publish ─▶ settle ─▶ sweep
 
-`core.plan` says what comes next and the runner does it. The committer says when, and tolerates a metastore that is
-down.
+`core.plan` says what comes next, the runner does it. The committer says when; a metastore may be down for a while.
 """
 
 from __future__ import annotations
@@ -92,8 +91,7 @@ class Committer:
             runner = self._live.recovered()
             with self._live.advancing():
                 self._live.finish(runner)
-                head = runner.history.head
-                last = head.last_batch if head else None
+                last = runner.history.head.last_batch if runner.history.head else None
                 place = Place(self._table, self.context.log.location, checkpoint)
                 verdict = judge(last, batch, self.spec.append, place, raw=shape.is_raw)
                 if isinstance(verdict, Replay):
@@ -263,12 +261,22 @@ class Committer:
             self._live.finish(runner)
 
     def _decide(self, runner: PlanRunner, manifest: Manifest, written: Written, watch: Stopwatch) -> Committed:
-        before = runner.history.rows
-        self._live.decide(runner, manifest, written, watch)
-        self._open.decided(before, manifest)
-        history = runner.history
-        readable_in = self._open.readable_in(history.rows, self.clock.mark(history.head))
-        done = self._counters.add(manifest, history.rows.rows, readable_in, watch, self.waiting)
+        """Decide `manifest`, publish what was `written` for it, and sweep what lost."""
+        rows = runner.history.rows
+        runner.decide(Snapshot(), decision=manifest)
+        watch.lap("manifest")
+        # The lookup before the manifest says nothing about older epochs that still wait.
+        fresh = len(runner.history.open) == 1 and not self._live.deadline.trouble and written.live is not None
+        staged = {part.staged: part.length for part in written.parts}
+        self._live.finish(runner, Snapshot(staged, written.live) if fresh else None)
+        watch.lap("publish")
+        winners = frozenset((written.attempt, report.task_attempt) for report in written.reports)
+        runner.clean_up(winners, segments=bool(manifest.rolled))
+        watch.lap("sweep")
+        self._open.decided(rows, manifest)
+        rows = runner.history.rows
+        readable_in = self._open.readable_in(rows, self.clock.mark(runner.history.head))
+        done = self._counters.add(manifest, rows.rows, readable_in, watch, self.waiting)
         self._open.note(self._fresh(runner))
         return done
 

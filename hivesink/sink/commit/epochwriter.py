@@ -113,13 +113,20 @@ class EpochWriter:
         self, epoch: Epoch, shape: InputShape, write: Write, late: datetime | None
     ) -> tuple[str, tuple[TaskReport, ...]]:
         """An attempt and what its tasks report: mostly without the places of records, which few batches need."""
-        plan, reports = self._reports(epoch, shape, write, late)
-        self._placed = max(0, self._placed - 1)
-        if any(report.unplaced or report.rows.rejected for report in reports):
-            self._placed = _PLACED
-        if any(report.unplaced for report in reports):
-            self._discard(reports)
-            plan, reports = self._reports(epoch, shape, write, late)
+        is_unplaced = True
+        while is_unplaced:
+            places = bool(self._placed) or not shape.is_raw
+            plan = self.spec.task_plan(epoch, shape, self.context.stamp(), late, places=places)
+            if moved := dict(self._moved):
+                rejected = plan.rejected and replace(plan.rejected, moved=moved)
+                plan = replace(plan, target=replace(plan.target, moved=moved), rejected=rejected)
+            reports = self._reports(plan, write)
+            is_unplaced = any(report.unplaced for report in reports)
+            self._placed = max(0, self._placed - 1)
+            if is_unplaced or any(report.rows.rejected for report in reports):
+                self._placed = _PLACED
+            if is_unplaced:
+                self._discard(reports)
         bad = next((report.bad for report in reports if report.bad), None)
         if bad is not None:
             self._discard(reports)
@@ -130,14 +137,7 @@ class EpochWriter:
                 raise AssertionError(message)
         return plan.attempt, reports
 
-    def _reports(
-        self, epoch: Epoch, shape: InputShape, write: Write, late: datetime | None
-    ) -> tuple[TaskPlan, tuple[TaskReport, ...]]:
-        places = bool(self._placed) or not shape.is_raw
-        plan = self.spec.task_plan(epoch, shape, self.context.stamp(), late, places=places)
-        if moved := dict(self._moved):
-            rejected = plan.rejected and replace(plan.rejected, moved=moved)
-            plan = replace(plan, target=replace(plan.target, moved=moved), rejected=rejected)
+    def _reports(self, plan: TaskPlan, write: Write) -> tuple[TaskReport, ...]:
         try:
             reports = tuple(write(plan))
             # The other tasks' parts are left to the next sweep: now the store may fail here too.
@@ -147,12 +147,12 @@ class EpochWriter:
         except Exception as error:
             # A run that starts beside this one shuts out this try and sweeps its files. The errors that tasks then
             # fail with don't say so.
-            self._require_open(epoch, error)
+            self._require_open(plan.epoch, error)
             raise
         if any(report.left for report in reports):
             # It may also have rolled these rows, and deleted their segments.
-            self._require_open(epoch)
-        return plan, reports
+            self._require_open(plan.epoch)
+        return reports
 
     def _look(self, parts: Sequence[PartEntry]) -> Mapping[PartitionKey, LivePartition] | None:
         """The partitions of `parts`. Raises Unsupported where readers couldn't read what is written there."""

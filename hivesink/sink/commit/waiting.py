@@ -11,7 +11,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.core.actions import Snapshot
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Commit, Manifest, Opened, PartEntry, commit_after
 from hivesink.core.partition import PartitionKey
@@ -26,6 +25,7 @@ from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
+    from hivesink.core.actions import Snapshot
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.commit.writer import WriterSpec
 
@@ -243,24 +243,8 @@ class LiveHistory:
         yield
         self._is_current = True
 
-    def decide(self, runner: PlanRunner, manifest: Manifest, written: Written, watch: Stopwatch) -> None:
-        """Decide `manifest`, publish what was `written` for it, and sweep what lost."""
-        runner.decide(Snapshot(), decision=manifest)
-        watch.lap("manifest")
-        # The lookup before the manifest says nothing about older epochs that still wait.
-        fresh = len(runner.history.open) == 1 and self.deadline.trouble is None and written.live is not None
-        staged = {part.staged: part.length for part in written.parts}
-        self.finish(runner, Snapshot(staged, written.live) if fresh else None)
-        watch.lap("publish")
-        winners = frozenset((written.attempt, report.task_attempt) for report in written.reports)
-        runner.clean_up(winners, segments=bool(manifest.rolled))
-        watch.lap("sweep")
-
     def finish(self, runner: PlanRunner, first: Snapshot | None = None, *, at_end: bool = False) -> None:
-        """Bring open epochs to their end, unless the metastore is down for now; `first` as of `runner`.
-
-        At the end of a query nothing is tolerated.
-        """
+        """Bring open epochs to their end (`first` as of `runner`). A metastore may be down, but not `at_end`."""
         before = runner.history.epoch
         self.seen |= runner.history.places
         try:

@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LogFacts:
-    """One writer's log. `manifests` are the readable ones above the floor, oldest first.
-
-    `unreadable` holds, by epoch, why the others can't be read.
-    """
+    """One writer's log: readable `manifests` above the floor, oldest first; by epoch, why others are `unreadable`."""
 
     location: str
     uid: str | None

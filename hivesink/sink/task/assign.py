@@ -104,10 +104,7 @@ class ByTime:
 
 
 def _own(made: BucketAssigner, setting: str, columns: int, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
-    """The values of a class of the user's own, which `setting` names.
-
-    Raises InvalidOption unless it returns such arrays as the protocol asks for.
-    """
+    """What the user's own class makes, which `setting` names. Raises InvalidOption if it isn't as the protocol asks."""
     given: Any = made.assign(rows, moment)
     values = list(given) if isinstance(given, Iterable) else [given]
     kinds = pa.Array | pa.ChunkedArray

@@ -70,18 +70,17 @@ class SegmentWriter(InMemory):
         self._file = self._file or self.store.create(self.name)
         stream, table = _Summed(self._file.stream), bucket.target.table.name
         start = stream.tell()
-        options = self._options.get(table) or self._options.setdefault(table, _options(rows))
+        options = self._options.get(table)
+        if options is None:
+            # Compressed only if that halves the rows: it costs more CPU than all else that a segment takes.
+            few = rows.slice(0, 1 + _SAMPLE * rows.num_rows // (1 + rows.nbytes))
+            plain = few.combine_chunks().to_batches()[0].serialize()
+            is_small = 2 * pa.compress(plain, "lz4", asbytes=False).size <= plain.size
+            options = self._options[table] = _LZ4 if is_small else _PLAIN
         with pa.ipc.new_stream(pa.PythonFile(stream, mode="w"), rows.schema, options=options) as writer:
             writer.write_table(rows.combine_chunks(), max_chunksize=_BATCH)
         span = Slice(self.name, start, stream.tell() - start, rows.num_rows, stream.crc32)
         self._opened.append(Opened(table, bucket.partition, span))
-
-
-def _options(rows: pa.Table) -> pa.ipc.IpcWriteOptions:
-    """Compressed only if that halves `rows`: it costs more CPU than all else that a segment takes."""
-    few = rows.slice(0, 1 + _SAMPLE * rows.num_rows // (1 + rows.nbytes))
-    plain = few.combine_chunks().to_batches()[0].serialize()
-    return _LZ4 if 2 * pa.compress(plain, "lz4", asbytes=False).size <= plain.size else _PLAIN
 
 
 @dataclass(slots=True)
