@@ -20,7 +20,7 @@ from hivesink.decode.values import DecodeOptions
 from hivesink.errors import InvalidOption, RegistrationFailed, TableExists, Unsupported
 from hivesink.formats import adapter
 from hivesink.hiveql.ddltext import declared, render, stored
-from hivesink.logs import commit_log, file_store, root_folder, table_root
+from hivesink.logs import commit_log, file_store, root_folder, storage_of, table_root
 from hivesink.metastore import catalog, connect
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
@@ -117,7 +117,8 @@ class OpenedWriter:
 
         `check` is called with the table's location and the log's folder before anything is written there.
 
-        Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable; and what `Ownership.require`
+        Raises UnknownTable, Unsupported (a store without conditional writes, say), InvalidOption,
+        MetastoreUnreachable, StoreUnavailable, NotWritable; and what `Ownership.require`
         raises if the log and the table don't belong together, FilesUnknown, LogDamaged.
         """
         require_writer_name(writer)
@@ -134,6 +135,7 @@ class OpenedWriter:
         owner = Ownership(_root(live, config, store, site), registrar, store)
         log = owner.root.log(writer)
         check(live.location, log.location)
+        storage_of(owner.root.location, site).check(owner.root.location, live.location)
         # First of all, a wrong address of the log is told as that.
         log.view()
         live = _numbered(owner.require(live), registrar)

@@ -56,7 +56,7 @@ SHARED = {
     "cluster": re.compile(
         # Some of its own tests start another one.
         r"^tests/cluster/(?!test_cluster\.py::test_(a_reader|the_detached))"
-        r"|^tests/(crash/test_every_step_on_hdfs|metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
+        r"|^tests/(metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
         r"|::test_(on_hdfs|hive_4_makes)_|[-\[](hdfs|4\.0\.1)[-\]]"
     ),
     "thrift server": re.compile(

@@ -47,6 +47,10 @@ class FileStore(Protocol):
     def parallelism(self) -> int:
         """How many calls are worth making at a time."""
 
+    @property
+    def keeps_staged(self) -> bool:
+        """Whether staged parts stay until the sink deletes them; False where others may delete them by right."""
+
     def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
         """The results of independent `calls` on this store, in order, `parallelism` of them at a time.
 

@@ -170,10 +170,14 @@ class FileSystem(Files, Protocol):
 
 
 class Storage(NamedTuple):
-    """A kind of storage, by a site's properties: the store of part files with a mode (None: the site's), and logs."""
+    """A kind of storage, by a site's properties: the store of part files with a mode (None: the site's), and logs.
+
+    `check` is asked at the start of a job, with the log's root and the table's location: whether a log can be there.
+    """
 
     tables: Callable[[int | None], FileStore]
     logs: Callable[[], Files]
+    check: Callable[[str, str], None] = lambda *_: None
 
 
 def folder_permission(file: int) -> int:

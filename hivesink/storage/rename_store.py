@@ -64,6 +64,8 @@ _TAKEN = (
 class RenameFileStore:
     """Implements `ports.FileStore`."""
 
+    keeps_staged = True
+
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
 

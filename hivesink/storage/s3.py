@@ -22,6 +22,7 @@ from hivesink.core.partfile import Finished, InProgress, PartName, Pending, Publ
 from hivesink.core.partition import normal
 from hivesink.storage.fs import TRIES, Entry, Storage, join, retry_unknown
 from hivesink.storage.rename_store import run_parallel
+from hivesink.storage.s3_checks import check
 from hivesink.storage.s3_client import Failed, Kind
 from hivesink.storage.s3_objects import MOVED, PART, NewObject, Objects, StoredObject, Upload
 
@@ -150,6 +151,9 @@ class S3Files:
 
 class S3FileStore:
     """Implements `ports.FileStore`."""
+
+    keeps_staged = False
+    """s3a's committers abort every upload below where their jobs write, and lifecycle rules do."""
 
     def __init__(self, objects: Objects, parallelism: int = 16) -> None:
         self._objects = objects
@@ -320,4 +324,4 @@ class _StagedPart:
 def storage(properties: Mapping[str, str]) -> Storage:
     """S3 by the site's `properties`. Files have no modes. Raises Unsupported without boto3."""
     objects = Objects(properties)
-    return Storage(lambda _: S3FileStore(objects), lambda: S3Files(objects))
+    return Storage(lambda _: S3FileStore(objects), lambda: S3Files(objects), partial(check, objects))

@@ -27,6 +27,8 @@ class MultipartFileStore:
         self.uploads: dict[str, bytes] = {}
         self._begun = 0
 
+    keeps_staged = True
+
     def canonical(self, location: str) -> str:
         return location.rstrip("/")
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from hivesink.logs import STORAGES, StorageKind
 from hivesink.storage.fs import Storage
 from hivesink.storage.rename_store import RenameFileStore
+from hivesink.storage.s3 import S3Files, S3FileStore
 from tests.contracts.multipart import multipart
 from tests.inmemory.filesystem import MemoryFileSystem
+from tests.inmemory.s3 import MemoryS3, objects_of
 from tests.storage.realhdfs import hdfs_folder
 from tests.storage.reals3 import s3_folder
 
@@ -21,17 +23,22 @@ if TYPE_CHECKING:
     import pytest
 
 
-def made_up(request: pytest.FixtureRequest, storage: Storage) -> str:
+def made_up(request: pytest.FixtureRequest, storage: Storage, place: str = "made+up:/w") -> str:
     """The location of a storage that nobody but the registry knows: an adapter and a line."""
     patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
     patch.setitem(sys.modules, "adapters.madeup", SimpleNamespace(storage=lambda _: storage))
-    patch.setitem(STORAGES, "made+up", StorageKind("adapters.madeup:storage", "made+up:/"))
-    return "made+up:/w"
+    patch.setitem(STORAGES, place.partition(":")[0], StorageKind("adapters.madeup:storage", place))
+    return place
 
 
 def _memory(request: pytest.FixtureRequest, _: Path) -> str:
     fs = MemoryFileSystem()
     return made_up(request, Storage(lambda _: RenameFileStore(fs), lambda: fs))
+
+
+def _memory_s3(request: pytest.FixtureRequest) -> str:
+    objects = objects_of(MemoryS3())
+    return made_up(request, Storage(lambda _: S3FileStore(objects), lambda: S3Files(objects)), "s3a://bucket/w")
 
 
 WITH_RENAME: dict[str, Callable[[pytest.FixtureRequest, Path], str]] = {
@@ -43,5 +50,6 @@ PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], str]] = {
     **WITH_RENAME,
     "local-uri": lambda _, path: f"file:{path}",
     "multipart": lambda request, _: made_up(request, multipart()),
+    "s3-memory": lambda request, _: _memory_s3(request),
     "s3": lambda request, _: s3_folder(request),
 }

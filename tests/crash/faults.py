@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from hivesink.errors import HiveSinkError, MetastoreUnreachable, OutcomeUnknown, RegistrationUnknown
 from hivesink.storage.fs import FileSystem
@@ -57,8 +58,11 @@ class Plan:
 class Faulty:
     """`calls` records each call that was begun, numbered from 1.
 
-    Once killed it stays dead: every later call raises Kill too, as a dead process makes none.
+    Once killed it stays dead: every later call raises Kill too, as a dead process makes none. `unheard` is what a call
+    may raise whose reply is lost.
     """
+
+    unheard: tuple[type[Exception], ...] = (OSError, HiveSinkError, ValueError)
 
     def __init__(self, plan: Plan | None) -> None:
         self.plan = plan
@@ -74,7 +78,7 @@ class Faulty:
         """Let what was held back take place now, or fail unheard. Returns how many calls were held back."""
         held, self._late = self._late, []
         for effect in held:
-            with contextlib.suppress(OSError, HiveSinkError, ValueError):
+            with contextlib.suppress(*self.unheard):
                 effect()
         return len(held)
 
@@ -89,7 +93,7 @@ class Faulty:
         self.dead = True
         raise Kill
 
-    def _unanswered(self, name: str, path: str, *, changes: bool, reason: str) -> HiveSinkError | None:
+    def _unanswered(self, name: str, path: str, *, changes: bool, reason: str) -> Exception | None:
         """The error of a call without a reply; None where it can't be."""
         raise NotImplementedError
 
@@ -118,7 +122,7 @@ class Faulty:
         elif mode is Mode.TORN and torn:
             torn()
         elif mode in {Mode.AFTER, Mode.LOST}:
-            with contextlib.suppress(OSError, HiveSinkError):
+            with contextlib.suppress(*self.unheard):
                 call()
         reason = {Mode.LOST: "the reply is lost", Mode.LATE: "no reply yet"}.get(mode)
         error = self._unanswered(name, path, changes=True, reason=reason) if reason else None
@@ -198,6 +202,34 @@ class FaultyFileSystem(Faulty, FileSystem):
         return OutcomeUnknown(name, path, reason) if changes else None
 
 
+_READS = frozenset({"head_object", "get_object", "list_objects_v2", "list_multipart_uploads", "list_parts"})
+
+
+_REQUESTS = ("_object", "_upload", "_part", "_copy")
+
+
+class FaultyS3(Faulty):
+    """A client of S3 over `inner`: each call is a request, and an unknown outcome is a time-out of boto3."""
+
+    unheard = (*Faulty.unheard, ClientError)
+
+    def __init__(self, inner: Any, plan: Plan | None = None) -> None:
+        super().__init__(plan)
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def request(**given: Any) -> Any:
+            if hasattr(given.get("Body"), "read"):
+                given["Body"] = given["Body"].read()
+            place, call = str(given.get("Key", given.get("Prefix"))), partial(getattr(self.inner, name), **given)
+            return self._look(name, place, call) if name in _READS else self._do(name, place, call)
+
+        return request
+
+    def _unanswered(self, name: str, path: str, *, changes: bool, reason: str) -> Exception | None:
+        return ReadTimeoutError(endpoint_url=f"{name} {path}: {reason}") if changes else None
+
+
 class FaultyMetastore(Faulty):
     """Implements `ports.Metastore` over `inner`."""
 
@@ -225,10 +257,8 @@ class FaultyMetastore(Faulty):
         return MetastoreUnreachable(self.address, reason)
 
 
-class Stalling(FaultyFileSystem):
-    """Before call `at`, something else happens, once."""
-
-    def __init__(self, inner: FileSystem, at: int, meanwhile: Callable[[], object]) -> None:
+class _Stalls(Faulty):
+    def __init__(self, inner: Any, at: int, meanwhile: Callable[[], object]) -> None:
         super().__init__(inner)
         self._at = at
         self._meanwhile = meanwhile
@@ -238,6 +268,14 @@ class Stalling(FaultyFileSystem):
             self._at = 0
             self._meanwhile()
         return super()._begin(name, path, changes=changes)
+
+
+class Stalling(_Stalls, FaultyFileSystem):
+    """Before call `at`, something else happens, once."""
+
+
+class StallingS3(_Stalls, FaultyS3):
+    """The same before a request."""
 
 
 _World = TypeVar("_World")
@@ -256,7 +294,8 @@ def modes(call: Call, *, metastore: bool = False) -> Iterator[Mode]:
     Who dies before a change, or at a read, leaves what the change before it has left.
     """
     if call.changes:
-        yield from (Mode.AFTER, Mode.LOST, Mode.LATE, Mode.TORN)
+        # A request to S3 is done or not.
+        yield from (Mode.AFTER, Mode.LOST, Mode.LATE, *(() if call.name.endswith(_REQUESTS) else (Mode.TORN,)))
     elif metastore:
         yield Mode.LOST
 

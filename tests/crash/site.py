@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
     from hivesink.core.partition import NewPartition
     from hivesink.core.table import TableName, TableSpec
-    from hivesink.ports import LiveTable, Metastore
+    from hivesink.ports import FileStore, LiveTable, Metastore
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.recovery import Loss
     from hivesink.sink.inspect.verify import WriterStatus
-    from hivesink.storage.fs import FileSystem
+    from hivesink.storage.fs import Files
     from tests.crash.faults import Mode, Plan
     from tests.sink.recoveries import Recovered
 
@@ -108,7 +108,8 @@ class SiteJob(Job):
 class Site:
     """`user` is called before each call of the metastore that a job makes, with the call's number.
 
-    Without `connect`, by which a new process comes to its files, all are in `fs`. `root` is what they are below.
+    Without `connect`, by which a new process comes to its files, all are in `fs`. `root` is what they are below, and
+    `adapters` makes the two stores of what `connect` gives.
     """
 
     source: Source
@@ -119,7 +120,8 @@ class Site:
     fs: MemoryFileSystem = field(default_factory=MemoryFileSystem)
     metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
     clock: Clock = field(default_factory=Clock)
-    connect: Callable[[], FileSystem] | None = None
+    connect: Callable[[], Any] | None = None
+    adapters: Callable[[Any], tuple[FileStore, Files]] = lambda fs: (RenameFileStore(fs), fs)
     root: str = ""
     tasks: int = 2
 
@@ -129,26 +131,26 @@ class Site:
             self.metastore.create(DEAD)
             self.options = {"sink.on-bad-record": "dead-letter", **self.options}
 
-    def files(self) -> FileSystem:
+    def files(self) -> Any:
         return self.connect() if self.connect else self.fs
 
     @property
-    def store(self) -> RenameFileStore:
-        return RenameFileStore(self.files())
+    def store(self) -> FileStore:
+        return self.adapters(self.files())[0]
 
     @property
     def log(self) -> FileCommitLog:
-        return FileCommitLog(self.files(), f"{self.root}{LOG}")
+        return FileCommitLog(self.adapters(self.files())[1], f"{self.root}{LOG}")
 
     @property
     def tables(self) -> tuple[TableName, ...]:
         return (TABLE, TABLE.rejected) if self.dead else (TABLE,)
 
-    def job(self, fs: FileSystem | None = None, registrar: Metastore | None = None, **more: Any) -> SiteJob:
-        files = fs or self.files()
+    def job(self, fs: Any = None, registrar: Metastore | None = None, **more: Any) -> SiteJob:
+        store, files = self.adapters(fs or self.files())
         return SiteJob(
             log=FileCommitLog(files, f"{self.root}{LOG}"),
-            store=RenameFileStore(files),
+            store=store,
             registrar=registrar or self.metastore,
             source=more.pop("source", self.source),
             clock=self.clock,
@@ -208,12 +210,12 @@ class Site:
                 self.fs.rename(file.path, f"{location}/{name}")
         self.metastore.register(TABLE, partition, location)
 
-    def by_hand(self, fs: FileSystem | None = None, **options: Any) -> Recovered:
+    def by_hand(self, fs: Any = None, **options: Any) -> Recovered:
         """`hivesink recover`."""
         job = self.job(fs)
         return by_hand(job.context, job.committer.spec.policy, job.committer.spec.identity, **options)
 
-    def forget(self, partition: str = ALL, fs: FileSystem | None = None) -> list[Loss]:
+    def forget(self, partition: str = ALL, fs: Any = None) -> list[Loss]:
         """A person says that what can't be published is gone: what that was."""
         return self.by_hand(fs, forget=partition).losses
 

@@ -6,23 +6,34 @@ there; the job is started again, and the table must read as if nothing had happe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pytest
 
-from tests.crash.faults import Call, FaultyFileSystem, Mode, Plan, calls_of, modes, sampled
-from tests.crash.site import BATCH, ROLLING, Site, dies, on_files
+from tests.crash.faults import Call, Faulty, FaultyFileSystem, FaultyS3, Mode, Plan, calls_of, modes, sampled
+from tests.crash.ons3 import s3_site
+from tests.crash.site import BATCH, ROLLING, Site, dies
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.sink.harness import Source, events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 WAYS: dict[str, dict[str, str]] = {"on epoch": {}, "rolling": ROLLING}
 
 
 def new_site(options: dict[str, str], fs: MemoryFileSystem | None = None) -> Site:
     return Site(Source(events(3 * BATCH)), options=dict(options), fs=fs or MemoryFileSystem())
+
+
+def new_on_s3(options: dict[str, str]) -> Site:
+    return s3_site(Source(events(3 * BATCH)), options)
+
+
+STORAGES: dict[str, tuple[Callable[[dict[str, str]], Site], Callable[..., Faulty]]] = {
+    "files": (new_site, FaultyFileSystem),
+    "requests": (new_on_s3, FaultyS3),
+}
 
 
 def check(site: Site, case: object = "") -> None:
@@ -39,13 +50,13 @@ class Case(NamedTuple):
     late_first: bool = False
 
 
-def run(site: Site, fs: FaultyFileSystem) -> None:
+def run(site: Site, fs: Faulty) -> None:
     dies(lambda: site.job(fs))
     fs.release()
 
 
-def calls_of_a_run(site: Site) -> list[Call]:
-    return calls_of(lambda: site, lambda _, plan: FaultyFileSystem(site.files(), plan), run)
+def calls_of_a_run(site: Site, kind: Callable[..., Any] = FaultyFileSystem) -> list[Call]:
+    return calls_of(lambda: site, lambda _, plan: kind(site.files(), plan), run)
 
 
 def cases(call: Call) -> Iterator[Case]:
@@ -55,7 +66,7 @@ def cases(call: Call) -> Iterator[Case]:
             yield Case(call, mode, late_first=True)
 
 
-def play(site: Site, case: Case, kind: type[FaultyFileSystem] = FaultyFileSystem) -> None:
+def play(site: Site, case: Case, kind: Callable[..., Any] = FaultyFileSystem) -> None:
     """Fail, start again, and again; then all must be as if nothing had happened."""
     faulty = kind(site.files(), Plan(case.call.number, case.mode))
     run(site, faulty)
@@ -68,22 +79,26 @@ def play(site: Site, case: Case, kind: type[FaultyFileSystem] = FaultyFileSystem
     check(site, case)
 
 
+@pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_fault_of_the_storage_at_any_call_loses_and_doubles_nothing(way: str) -> None:
-    for call in calls_of_a_run(new_site(WAYS[way])):
+def test_a_fault_of_the_storage_at_any_call_loses_and_doubles_nothing(way: str, storage: str) -> None:
+    make, kind = STORAGES[storage]
+    for call in calls_of_a_run(make(WAYS[way]), kind):
         for case in cases(call):
-            play(new_site(WAYS[way]), case)
+            play(make(WAYS[way]), case, kind)
 
 
 @sampled(8)
+@pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_second_death_during_recovery_changes_nothing(way: str, every: int) -> None:
-    for call in [call for call in calls_of_a_run(new_site(WAYS[way])) if call.changes][::every]:
-        site = new_site(WAYS[way])
-        run(site, on_files(site, Plan(call.number, Mode.AFTER)))
+def test_a_second_death_during_recovery_changes_nothing(way: str, storage: str, every: int) -> None:
+    make, kind = STORAGES[storage]
+    for call in [call for call in calls_of_a_run(make(WAYS[way]), kind) if call.changes][::every]:
+        site = make(WAYS[way])
+        run(site, kind(site.files(), Plan(call.number, Mode.AFTER)))
         again, dead = 1, True
         while dead:
-            faulty = on_files(site, Plan(again, Mode.AFTER))
+            faulty = kind(site.files(), Plan(again, Mode.AFTER))
             run(site, faulty)
             # Each of these starts leaves a fence, which the next one reads twice.
             again, dead = again + 3, faulty.dead

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pytest
@@ -20,3 +21,21 @@ def s3_folder(request: pytest.FixtureRequest) -> str:
     for name, value in server.environment.items():
         patch.setenv(name, value)
     return f"{server.make_bucket(BUCKET)}/contracts/{secrets.token_hex(6)}"
+
+
+class Bound:
+    """A client of the server that asks for nothing twice, whose requests are all for one bucket."""
+
+    bucket = BUCKET
+
+    def __init__(self, server: S3Server) -> None:
+        server.make_bucket(BUCKET)
+        self._client = server.client(retries={"total_max_attempts": 1}, max_pool_connections=32)
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._bound, name)
+
+    def _bound(self, name: str, **given: Any) -> Any:
+        if "CopySource" in given:
+            given["CopySource"] = {**given["CopySource"], "Bucket": BUCKET}
+        return getattr(self._client, name)(**{**given, "Bucket": BUCKET})

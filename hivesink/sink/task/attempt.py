@@ -48,7 +48,8 @@ def run_task(
     Nothing is left of the attempt then.
     """
     router, rows = TableRouter(plan, tools, task, task_attempt), Counter[str]()
-    waits = not plan.config["sink.rolling-policy.on-epoch"]
+    # Where a part may be lost before its publish, its rows must be in a segment: they are rolled by the next epoch.
+    waits = not (plan.config["sink.rolling-policy.on-epoch"] and tools.store.keeps_staged)
     name = segment_name(plan.epoch, plan.attempt, task_attempt, task)
     parts = open_parts(plan, tools, task, task_attempt)
     segment = SegmentWriter(store=tools.segments, name=name, memory=parts.memory, targets=parts.targets)

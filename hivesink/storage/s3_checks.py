@@ -1,0 +1,73 @@
+"""What a start asks of an S3 store: that one of many writers creates an object, and that uploads stay for days."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, Unsupported
+from hivesink.storage.fs import join
+from hivesink.storage.s3_client import Failed
+
+if TYPE_CHECKING:
+    from hivesink.storage.s3_objects import Objects, Place
+
+logger = logging.getLogger("hivesink")
+_WRITERS, _ROUNDS = 20, 3
+"""Two writers rarely meet, and the first round opens the connections."""
+DAYS = 7
+"""How long an upload has to stay: for a metastore that is down over a weekend, say."""
+
+
+def check(objects: Objects, root: str, table: str) -> None:
+    """Prove that the store honours conditional writes below `root`; warn of a rule that aborts uploads of `table`.
+
+    Raises Unsupported, NotWritable, StoreUnavailable.
+    """
+    for _ in range(_ROUNDS):
+        _race(objects.at(join(root, f".hivesink-check-{secrets.token_hex(8)}")))
+    # Not everybody may read the rules.
+    with suppress(HiveSinkError, Failed):
+        place = objects.at(table)
+        ask = partial(place.bucket.client.get_bucket_lifecycle_configuration, Bucket=place.bucket.name)
+        for rule in place.bucket.ask("look at the rules of", table, ask).get("Rules", ()):
+            days = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation", DAYS)
+            only = rule.get("Filter", {}).get("Prefix", rule.get("Prefix", ""))
+            if rule.get("Status") == "Enabled" and days < DAYS and f"{place.key}/".startswith(only):
+                text = "a lifecycle rule of bucket %s aborts uploads after %d days: set it to %d or more, or rows that "
+                text += "wait for the metastore are encoded again and again"
+                logger.warning(text, place.bucket.name, days, DAYS)
+
+
+def _race(place: Place) -> None:
+    """Let many writers create the object at `place` at once; then it is deleted. Raises Unsupported."""
+    start, won, failed = threading.Barrier(_WRITERS), list[int](), list[HiveSinkError]()
+
+    def write(number: int) -> None:
+        start.wait()
+        try:
+            place.put(str(number).encode(), anew=True)
+            won.append(number)
+        except (Failed, OutcomeUnknown):
+            """Another was first, or nobody knows."""
+        except HiveSinkError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(_WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    refused = [error for error in failed if isinstance(error, NotWritable)]
+    if not refused:
+        place.delete()
+    if failed:
+        raise (refused or failed)[0]
+    if len(won) > 1:
+        what = f"the store {place.bucket.client.meta.endpoint_url} (bucket {place.bucket.name})"
+        why = f"{len(won)} of {_WRITERS} writers created the same object, so two runs could decide the same epoch"
+        raise Unsupported(what, why, "keep table and log in one that honours If-None-Match")

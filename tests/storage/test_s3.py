@@ -1,0 +1,374 @@
+"""S3 beyond the contract suites: on a real server, and against one in memory that misbehaves."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+
+from hivesink.config.site import Site
+from hivesink.core.partfile import Finished, InProgress, PartName, Pending
+from hivesink.errors import (
+    InvalidOption,
+    NotWritable,
+    OutcomeUnknown,
+    PartLost,
+    StoreUnavailable,
+    TargetTaken,
+    Unsupported,
+)
+from hivesink.logs import file_store, storage_of
+from hivesink.storage import s3_checks, s3_client, s3_objects
+from hivesink.storage.s3 import S3Files, S3FileStore
+from hivesink.storage.s3_client import Settings
+from tests.crash.faults import FaultyS3, Kill, Mode, Plan
+from tests.inmemory.s3 import MemoryS3, objects_of, refused
+from tests.storage.reals3 import s3_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobs.cluster.s3 import S3Server
+
+TABLE = "s3a://bucket/t"
+NAME = PartName("0a1b2c3d", 1, "aaaabbbb", 0, 0, 0)
+
+
+class Broken(MemoryS3):
+    """Answers `errors`, by the method's name, one after the other, before it does anything; `done`: after it."""
+
+    def __init__(self, *errors: Exception, on: str, done: bool = False) -> None:
+        super().__init__()
+        self.asked, self._errors, self._on, self._done = 0, [*errors], on, done
+
+    def __getattribute__(self, name: str) -> Any:
+        method = super().__getattribute__(name)
+        if name.startswith("_") or name != self._on:
+            return method
+
+        def answer(**given: Any) -> Any:
+            self.asked += 1
+            error = self._errors.pop(0) if self._errors else None
+            if error and self._done:
+                with contextlib.suppress(Exception):
+                    method(**given)
+            if error:
+                raise error
+            return method(**given)
+
+        return answer
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_client, "_LONGEST_PAUSE", 0.0)
+
+
+def staged(store: S3FileStore, folder: str = TABLE, data: bytes = b"rows", name: PartName = NAME) -> Pending:
+    file = store.create(InProgress(folder, name))
+    file.stream.write(data)
+    return file.close_for_commit()
+
+
+SLOW, INTERNAL = refused(503, "SlowDown"), refused(500, "InternalError")
+TIMEOUT = ReadTimeoutError(endpoint_url="http://x")
+AWAY = EndpointConnectionError(endpoint_url="http://x", error="refused")
+BUSY = refused(409, "ConditionalRequestConflict")
+
+
+@pytest.mark.parametrize("answers", [[SLOW] * 5, [INTERNAL, SLOW], [TIMEOUT], [AWAY], [BUSY, BUSY]])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_create_is_tried_again_and_judged_by_what_is_there(answers: list[Exception], done: bool) -> None:
+    s3 = Broken(*answers, on="put_object", done=done)
+    S3Files(objects_of(s3, s3_client.TRIES)).create(f"{TABLE}/m", b"mine")
+    assert s3.objects["t/m"].data == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (SLOW, StoreUnavailable),
+        (AWAY, StoreUnavailable),
+        (refused(403, "ExpiredToken"), StoreUnavailable),
+        (refused(403, "AccessDenied"), NotWritable),
+        (refused(404, "NoSuchBucket"), NotWritable),
+        (TIMEOUT, OutcomeUnknown),
+        (INTERNAL, OutcomeUnknown),
+        (BUSY, OutcomeUnknown),
+    ],
+)
+def test_what_a_create_ends_as_that_never_succeeds(answer: Exception, error: type[Exception]) -> None:
+    s3 = Broken(*[answer] * 50, on="put_object")
+    with pytest.raises(error):
+        S3Files(objects_of(s3, s3_client.TRIES)).create(f"{TABLE}/m", b"mine")
+    assert s3.asked <= s3_client.TRIES
+
+
+def test_a_create_never_takes_anothers_object_for_its_own() -> None:
+    s3 = MemoryS3()
+    s3.put_object(Key="t/m", Body=b"other")
+    for answers in ([], [TIMEOUT], [BUSY]):
+        broken = Broken(*answers, on="put_object")
+        broken.objects = s3.objects
+        with pytest.raises(FileExistsError):
+            S3Files(objects_of(broken, 2)).create(f"{TABLE}/m", b"mine")
+    assert s3.objects["t/m"].data == b"other"
+
+
+@pytest.mark.parametrize(
+    "answer", [SLOW, INTERNAL, TIMEOUT, BUSY, refused(404, "NoSuchUpload"), refused(412, "PreconditionFailed")]
+)
+@pytest.mark.parametrize("done", [False, True])
+def test_a_publish_is_judged_by_the_object_whatever_the_answer(answer: Exception, done: bool) -> None:
+    s3 = Broken(answer, on="complete_multipart_upload", done=done)
+    store = S3FileStore(objects_of(s3, 1))
+    part = staged(store)
+    assert store.publish(part) == Finished(part.target, 4)
+    assert store.publish(part) == Finished(part.target, 4)
+    assert s3.objects["t/" + str(NAME)].data == b"rows"
+    assert not s3.uploads
+
+
+def test_an_upload_that_others_abort_is_lost_and_one_in_progress_says_so() -> None:
+    s3 = MemoryS3()
+    store = S3FileStore(objects_of(s3, 1))
+    part, file = staged(store), store.create(InProgress(TABLE, replace(NAME, n=1)))
+    s3.uploads.clear()
+    assert store.find(part.staged) is None
+    with pytest.raises(PartLost, match="both missing"):
+        store.publish(part)
+    file.stream.write(b"rows")
+    with pytest.raises(StoreUnavailable, match="something has aborted its upload"):
+        file.close_for_commit()
+
+
+def moved(store: S3FileStore) -> Pending:
+    part = staged(store, f"{TABLE}/dt=1")
+    return Pending(part.staged, f"s3a://bucket/elsewhere/x/{NAME}", part.length)
+
+
+def test_a_publish_elsewhere_goes_on_after_a_kill_at_each_request() -> None:
+    step, dead = 1, True
+    while dead:
+        s3 = MemoryS3()
+        part = moved(S3FileStore(objects_of(s3, 1)))
+        faulty = FaultyS3(s3, Plan(step, Mode.AFTER))
+        with contextlib.suppress(Kill):
+            S3FileStore(objects_of(faulty, 1)).publish(part)
+        assert S3FileStore(objects_of(s3, 1)).publish(part) == part.finish()
+        assert [*s3.objects] == [f"elsewhere/x/{NAME}"]
+        step, dead = step + 1, faulty.dead
+    assert step > 6
+
+
+def test_a_large_part_that_moves_is_copied_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_objects, "COPIED", 3)
+    s3 = MemoryS3()
+    store = S3FileStore(objects_of(s3, 1))
+    part = moved(store)
+    store.publish(part)
+    assert {key: stored.data for key, stored in s3.objects.items()} == {f"elsewhere/x/{NAME}": b"rows"}
+
+
+def test_a_users_copy_keeps_its_source() -> None:
+    s3 = MemoryS3()
+    store = S3FileStore(objects_of(s3, 1))
+    done = store.publish(staged(store, f"{TABLE}/dt=1"))
+    s3.objects[f"e/{NAME}"] = s3.objects[f"t/dt=1/{NAME}"]
+    with pytest.raises(TargetTaken):
+        store.publish(Pending(done.path, f"s3a://bucket/e/{NAME}", done.length))
+    assert len(s3.objects) == 2
+
+
+def test_a_log_is_put_aside_whole_after_a_kill_at_each_request() -> None:
+    """What a start sees of the old log meanwhile ends with its newest manifest, or is gone."""
+    step, dead = 1, True
+    files = {"uid": b"u", "manifests/0000000001.json": b"1", "manifests/0000000002.json": b"2", "segments/s": b"s"}
+    while dead:
+        s3 = MemoryS3()
+        for name, data in files.items():
+            s3.put_object(Key=f"r/w/{name}", Body=data)
+        faulty = FaultyS3(s3, Plan(step, Mode.AFTER))
+        with contextlib.suppress(Kill):
+            S3Files(objects_of(faulty, 1), parallel=1).rename_folder("s3a://bucket/r/w", "s3a://bucket/r/a")
+        left = {key.removeprefix("r/w/") for key in s3.objects if key.startswith("r/w/")}
+        assert not left or "manifests/0000000002.json" in left
+        with contextlib.suppress(FileNotFoundError):
+            S3Files(objects_of(s3, 1), parallel=1).rename_folder("s3a://bucket/r/w", "s3a://bucket/r/b")
+        kept: dict[str, bytes] = {}
+        for key, stored in sorted(s3.objects.items()):
+            kept.setdefault(key[4:], stored.data)
+        assert kept == files
+        assert not any(key.startswith("r/w/") for key in s3.objects)
+        step, dead = step + 1, faulty.dead
+
+
+class Careless(MemoryS3):
+    """It doesn't know If-None-Match."""
+
+    meta = type("Meta", (), {"endpoint_url": "http://careless:9000"})
+
+    def _require_free(self, key: str, given: dict[str, Any]) -> None:
+        """Everybody may."""
+
+
+def test_a_store_that_lets_two_writers_create_an_object_is_refused_by_name() -> None:
+    s3 = Careless()
+    with pytest.raises(Unsupported, match=r"http://careless:9000 \(bucket bucket\) .* writers created the same object"):
+        s3_checks.check(objects_of(s3, 1), "s3a://bucket/r", TABLE)
+    assert s3.objects == {}
+
+
+@pytest.mark.parametrize(
+    ("days", "prefix", "warns"), [(1, "", True), (1, "t/", True), (1, "other/", False), (7, "", False)]
+)
+def test_a_start_warns_of_a_rule_that_aborts_uploads_early(
+    caplog: pytest.LogCaptureFixture, days: int, prefix: str, warns: bool
+) -> None:
+    rule = {"Status": "Enabled", "Filter": {"Prefix": prefix}}
+    s3: Any = MemoryS3()
+    s3.get_bucket_lifecycle_configuration = lambda **_: {
+        "Rules": [{**rule, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": days}}]
+    }
+    with caplog.at_level(logging.WARNING, "hivesink"):
+        s3_checks.check(objects_of(s3, 1), "s3a://bucket/r", TABLE)
+    assert ("aborts uploads after 1 days" in caplog.text) is warns
+    assert s3.objects == {}
+
+
+def test_on_s3_one_of_twenty_writers_wins(request: pytest.FixtureRequest) -> None:
+    folder = s3_folder(request)
+    storage_of(folder, Site()).check(folder, folder)
+    assert not storage_of(folder, Site()).logs().list(folder)
+
+
+def test_on_s3_a_bucket_with_versions_works_by_a_site_alone(s3: S3Server) -> None:
+    root = s3.make_bucket("versions", versioned=True)
+    site = pickle.loads(pickle.dumps(Site(dict(s3.properties))))  # noqa: S301  as tasks get it
+    files, store = storage_of(root, site).logs(), file_store(root, site)
+    for data in (b"one", b"two"):
+        files.create(f"{root}/l/m", data)
+        with pytest.raises(FileExistsError):
+            files.create(f"{root}/l/m", b"other")
+        files.delete(f"{root}/l/m")
+        assert files.read(f"{root}/l/m") is None
+    done = store.publish(staged(store, f"{root}/t"))  # type: ignore[arg-type]
+    store.remove([done])
+    assert list(store.visible(f"{root}/t")) == []
+
+
+def test_on_s3_a_large_file_goes_in_parts_and_is_read_by_ranges(s3: S3Server) -> None:
+    properties = {**s3.properties, "fs.s3a.bucket.large.multipart.size": "5M"}
+    root, site = s3.make_bucket("large"), Site(properties)
+    store, files = file_store(root, site), storage_of(root, site).logs()
+    data = bytes(range(256)) * (50 << 10)
+    done = store.publish(staged(store, f"{root}/t", data))  # type: ignore[arg-type]
+    with store.open(done.path) as stream:
+        stream.seek(-1000, 2)
+        assert stream.read() == data[-1000:]
+        stream.seek(5 << 20)
+        assert stream.read(6 << 20) == data[5 << 20 : 11 << 20]
+    stream = files.open_new(f"{root}/segment")
+    stream.write(data)
+    files.sync_close(stream, f"{root}/segment")
+    assert files.length(f"{root}/segment") == len(data)
+
+
+def test_on_s3_wrong_keys_are_refused_without_being_shown(s3: S3Server) -> None:
+    s3.make_bucket("keys")
+    site = Site({**s3.properties, "fs.s3a.bucket.keys.secret.key": "very-secret", "fs.s3a.secret.key": "unused"})
+    with pytest.raises(NotWritable) as error:
+        storage_of("s3a://keys/x", site).logs().create("s3a://keys/x", b"")
+    assert "secret" not in str(error.value)
+
+
+SETTINGS: list[tuple[dict[str, str], Callable[[Any], Any], Any]] = [
+    ({}, lambda client: client.meta.config.s3, {"addressing_style": "auto"}),
+    ({"path.style.access": "true"}, lambda client: client.meta.config.s3, {"addressing_style": "path"}),
+    (
+        {"endpoint": "host:9000", "connection.ssl.enabled": "false"},
+        lambda client: client.meta.endpoint_url,
+        "http://host:9000",
+    ),
+    ({"endpoint": "host:9000"}, lambda client: client.meta.endpoint_url, "https://host:9000"),
+    ({"endpoint": "s3.eu-west-1.amazonaws.com"}, lambda client: client.meta.region_name, "eu-west-1"),
+    (
+        {"endpoint": "s3.amazonaws.com", "endpoint.region": "eu-west-3"},
+        lambda client: client.meta.region_name,
+        "eu-west-3",
+    ),
+    ({"access.key": "a", "secret.key": "s", "session.token": "t"}, lambda c: c._request_signer._credentials.token, "t"),
+    (
+        {"access.key": "a", "secret.key": "s", "assumed.role.arn": "arn:r"},
+        lambda c: c._request_signer._credentials.method,
+        "assume-role",
+    ),
+    ({"proxy.host": "p", "proxy.port": "3128"}, lambda client: client.meta.config.proxies["https"], "http://p:3128"),
+]
+
+
+@pytest.mark.parametrize(("given", "asked", "expected"), SETTINGS, ids=[str(number) for number in range(len(SETTINGS))])
+@pytest.mark.parametrize("prefix", ["fs.s3a.", "fs.s3a.bucket.b."])
+def test_a_client_is_made_from_the_sites_properties(
+    given: dict[str, str], asked: Callable[[Any], Any], expected: Any, prefix: str
+) -> None:
+    own = {f"fs.s3a.{name}": "https://wrong" for name in given if "bucket" in prefix and name == "endpoint"}
+    settings = Settings("b", {**own, **{f"{prefix}{name}": value for name, value in given.items()}})
+    assert asked(s3_client.client(settings)) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {}),
+        ({"encryption.algorithm": "AES256"}, {"ServerSideEncryption": "AES256"}),
+        (
+            {"encryption.algorithm": "SSE-KMS", "encryption.key": "k"},
+            {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "k"},
+        ),
+        ({"server-side-encryption-algorithm": "SSE-KMS"}, {"ServerSideEncryption": "aws:kms"}),
+    ],
+)
+def test_encryption_is_as_the_site_says(given: dict[str, str], expected: dict[str, str]) -> None:
+    assert Settings("b", {f"fs.s3a.{name}": value for name, value in given.items()}).encryption == expected
+
+
+def test_an_encryption_that_boto3_has_no_argument_for_is_refused() -> None:
+    with pytest.raises(InvalidOption, match=r"fs.s3a.encryption.algorithm = 'CSE-KMS': hivesink knows AES256, SSE-KMS"):
+        _ = Settings("b", {"fs.s3a.encryption.algorithm": "CSE-KMS"}).encryption
+
+
+@pytest.mark.parametrize("location", ["s3://b/t", "s3a:///t", "s3a://key:secret@b/t", "/t"])
+def test_other_locations_are_refused(location: str) -> None:
+    with pytest.raises(Unsupported, match="write it as s3a://bucket/folder") as error:
+        objects_of(MemoryS3()).at(location)
+    assert "secret" not in str(error.value)
+
+
+def test_what_stands_for_folders_is_no_file() -> None:
+    s3 = MemoryS3()
+    for key in ("t/", "t/dt=1/", "t/dt=1_$folder$", "t/dt=1/part", "t/dt=1/_SUCCESS"):
+        s3.put_object(Key=key, Body=b"")
+    store = S3FileStore(objects_of(s3))
+    assert [file.path for folder in (TABLE, f"{TABLE}/dt=1") for file in store.visible(folder)] == [
+        f"{TABLE}/dt=1/part"
+    ]
+    assert list(store.walk(TABLE)) == [TABLE, f"{TABLE}/dt=1"]
+
+
+def test_threads_share_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Settings] = []
+    monkeypatch.setattr(s3_client, "client", made.append)
+    threads = [threading.Thread(target=s3_client.shared, args=("b", {"fs.s3a.x": "1", "dfs.y": "2"})) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [settings.properties for settings in made] == [{"fs.s3a.x": "1"}]
+    s3_client._buckets.clear()
