@@ -30,8 +30,8 @@ os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duse
 # For tests that start Spark without `session`, or have a cache of their own.
 os.environ["SPARK_SUBMIT_OPTS"] = archive.options()
 
-# A busy machine fails no test.
-settings.register_profile("any machine", deadline=None)
+# A busy machine fails no test. Each run has other examples, so that half of the usual hundred do.
+settings.register_profile("any machine", deadline=None, max_examples=50)
 settings.load_profile("any machine")
 
 

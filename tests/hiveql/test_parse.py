@@ -136,7 +136,7 @@ WORDS = "-- /* */ -1 NULL NOT AS WITH TABLE CREATE STRUCT<> ARRAY STORED LOCATIO
 PIECES = st.one_of(st.sampled_from([*"`'\"()<>,:;=.1", *WORDS.split()]), st.text(max_size=3))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=400)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=200)
 @given(st.sampled_from(CASES), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), PIECES), max_size=3))
 def test_damaged_text(sql: str, damages: list[tuple[float, int, str]]) -> None:
     for place, length, piece in damages:
