@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -44,8 +42,8 @@ def fill(ingest: Ingest, first: int, last: int) -> None:
     context.registrar.add(live, [NewPartition(name, f"{live.location}/{name}", 0, 0) for name in names])
 
 
-def rows(partitions: Iterable[int], count: int = 1) -> pa.RecordBatch:
-    found = [f"{number:05d}" for number in partitions for _ in range(count)]
+def rows(partitions: Iterable[int]) -> pa.RecordBatch:
+    found = [f"{number:05d}" for number in partitions]
     return pa.RecordBatch.from_pydict({"id": pa.array(range(len(found)), pa.int64()), "p": pa.array(found)})
 
 
@@ -90,30 +88,6 @@ def test_an_epochs_calls_do_not_grow_with_the_tables_partitions(addresses: Addre
         assert few.questions == many.questions
         # A few bytes are the lengths of numbers and of times.
         assert abs(few.sent - many.sent) + abs(few.received - many.received) < 64 * TOUCHED
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_ten_thousand_partitions(addresses: Addresses, place: Place, hive: Hive) -> None:
-    """1,000 new ones in one epoch; and epochs that touch ten: as fast among 10,000 as among 100, within 1.3 times."""
-    small, large = (addresses.ingest(create(hive, place, name)) for name in ("small", "large"))
-    fill(small, 0, 100)
-    for first in range(0, 9_000, 1_000):
-        fill(large, first, first + 1_000)
-    print(f"1,000 new partitions in one epoch: {dict(large.put(rows(range(9_000, 10_000))).milliseconds)}")
-    assert len(hive.ask(f"SELECT p FROM {large.table} WHERE p >= '09000'")) == 1_000
-    assert len(hive.ask(f"SHOW PARTITIONS {large.table}")) == 10_000
-    spent: dict[str, list[int]] = {small.table: [], large.table: []}
-    for turn, ingest in product(range(6), (small, large)):
-        done = ingest.put(rows(range(20 + TOUCHED * turn, 20 + TOUCHED * (turn + 1)), count=100))
-        # The first of each is no measure.
-        spent[ingest.table] += [sum(done.milliseconds.values())] * (turn > 0)
-    few, many = (statistics.median(times) for times in spent.values())
-    print(f"medians {few} and {many} ms: {many / few:.2f} times, {spent}")
-    for ingest in (small, large):
-        ingest.finish()
-        assert not ingest.verify().findings
-    assert many <= 1.3 * few
 
 
 DAY = "2024-01-01"
