@@ -14,17 +14,18 @@ from functools import partial
 from hashlib import sha256
 from itertools import chain
 from posixpath import basename
-from secrets import token_hex
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink import errors
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending, PublishStep, decide_publish
 from hivesink.core.partition import normal
-from hivesink.storage.fs import TRIES, Entry, Storage, join, retry_unknown
+from hivesink.storage.fs import TRIES, Storage, join, retry_unknown
 from hivesink.storage.rename_store import run_parallel
 from hivesink.storage.s3_checks import check
-from hivesink.storage.s3_client import Failed, Kind
-from hivesink.storage.s3_objects import MOVED, PART, NewObject, Objects, StoredObject, Upload
+from hivesink.storage.s3_client import Failed
+from hivesink.storage.s3_files import DOUBTS, S3Files
+from hivesink.storage.s3_objects import MOVED, PART, Objects, Upload
+from hivesink.storage.s3_streams import NewObject, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,121 +33,8 @@ if TYPE_CHECKING:
     from hivesink.storage.s3_objects import Object, Place, SentPart
 
 _T = TypeVar("_T")
-_KNOWN = 10_000
+_REMEMBERED = 10_000
 """Uploads whose parts are remembered between a look and their publish."""
-_DOUBTS = (Failed, errors.OutcomeUnknown, errors.StoreUnavailable)
-"""What a request ends with after which only a look shows what happened."""
-
-
-class S3Files:
-    """Implements `storage.fs.Files`. Bytes and names that can be read are durable."""
-
-    def __init__(self, objects: Objects, parallel: int = 16) -> None:
-        self._objects, self._parallel = objects, parallel
-
-    def create(self, path: str, data: bytes) -> None:
-        place = self._objects.at(path)
-        try:
-            place.put(data, anew=True)
-        except (Failed, errors.OutcomeUnknown) as doubt:
-            stored = self._judged(place, doubt)
-            if stored == data:
-                return
-            if stored is not None:
-                raise FileExistsError(path) from doubt
-            if isinstance(doubt, errors.OutcomeUnknown):
-                raise
-            if doubt.kind is Kind.TAKEN:
-                raise FileNotFoundError(path) from doubt
-            # Another request for this key was under way each time, and none of them is there.
-            raise errors.OutcomeUnknown(action="create", path=path, reason=doubt.reason) from doubt
-
-    def _judged(self, place: Place, doubt: Exception) -> bytes | None:
-        """What is there after a create in doubt."""
-        try:
-            return place.get()
-        except (errors.StoreUnavailable, errors.NotWritable) as error:
-            raise errors.OutcomeUnknown(action="create", path=place.path, reason=str(error)) from doubt
-
-    def put(self, path: str, data: bytes) -> None:
-        self._objects.at(path).put(data)
-
-    def open_new(self, path: str) -> BinaryIO:
-        place = self._objects.at(path)
-        if place.head():
-            raise FileExistsError(path)
-        return cast("BinaryIO", NewObject(place, token_hex(8)))
-
-    def sync_close(self, stream: BinaryIO, path: str) -> None:
-        new = cast("NewObject", stream)
-        try:
-            if new.upload is None:
-                new.rest.seek(0)
-                new.place.put(new.rest.read(), "close", anew=True, Metadata={PART: new.name})
-            else:
-                new.send()
-                new.upload.complete(new.sent)
-        except _DOUBTS as doubt:
-            found = new.place.head()
-            if found is None or found.metadata.get(PART) != new.name:
-                raise errors.StoreUnavailable(action="close", path=path, reason=str(doubt)) from doubt
-        new.finish()
-
-    def make_durable(self, path: str) -> None:
-        """Nothing to do."""
-
-    def delete(self, path: str) -> bool:
-        self._objects.at(path).delete()
-        return True
-
-    def length(self, path: str) -> int | None:
-        found = self._objects.at(path).head()
-        return found.length if found else None
-
-    def list(self, folder: str) -> Sequence[Entry]:
-        def is_there(name: str) -> bool:
-            # Some servers keep folders that have become empty.
-            return any(below[-1:] not in {"", "/"} for below, _ in self._objects.listed(join(folder, name), deep=True))
-
-        entries = (Entry(*entry) for entry in self._objects.listed(folder))
-        there = (entry for entry in entries if not entry.is_folder or is_there(entry.name))
-        return sorted(there, key=lambda entry: entry.name)
-
-    def read(self, path: str) -> bytes | None:
-        return self._objects.at(path).get()
-
-    def open(self, path: str) -> BinaryIO:
-        """Without a look first: FileNotFoundError comes from the first read."""
-        return cast("BinaryIO", StoredObject(self._objects.at(path)))
-
-    def rename_folder(self, source: str, target: str) -> None:
-        """Copy everything, then delete: done again after a kill, it leaves a part of the first copy beside the next.
-
-        A log's `uid` is copied first and its manifests are deleted last, the newest at the end: so what is there of
-        either log is known by its uid, and a start finds the old one whole, damaged or gone, never as it once was.
-        """
-        if next(iter(self._objects.listed(target)), None):
-            raise FileExistsError(target)
-        # What stands for a folder may stay: a folder without anything else is none.
-        below = self._objects.listed(source, deep=True)
-        names = {name: length for name, length in below if name[-1:] not in {"", "/"}}
-        if not names:
-            raise FileNotFoundError(source)
-
-        def copy(name: str) -> None:
-            old, new = (self._objects.at(join(folder, name)) for folder in (source, target))
-            try:
-                old.copy_to(new, names[name] or 0, {})
-            except _DOUBTS as doubt:
-                found = new.head()
-                if found is None or found.length != names[name]:
-                    raise errors.StoreUnavailable(action="rename", path=old.path, reason=str(doubt)) from doubt
-
-        first = sorted(names, key=lambda name: name != "uid")
-        copy(first[0])
-        run_parallel((partial(copy, name) for name in first[1:]), self._parallel)
-        for name in sorted(names, key=lambda name: (name.startswith("manifests/"), name)):
-            self._objects.at(join(source, name)).delete()
 
 
 class S3FileStore:
@@ -158,7 +46,7 @@ class S3FileStore:
     def __init__(self, objects: Objects, parallelism: int = 16) -> None:
         self._objects = objects
         self.parallelism = parallelism
-        self._known: dict[str, list[SentPart]] = {}
+        self._sent: dict[str, list[SentPart]] = {}
 
     def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
         return run_parallel(calls, self.parallelism)
@@ -184,8 +72,8 @@ class S3FileStore:
         source = upload.place if upload else self._objects.at(part.staged)
         if (source.bucket.name, source.key) != (target.bucket.name, target.key):
             self._move(source, target, part)
-        elif found := done or target.head():
-            decide_publish(part, None, found.length)
+        elif stored := done or target.head():
+            decide_publish(part, None, stored.length)
         else:
             raise errors.PartLost.missing(part.staged, part.target)
         return part.finish()
@@ -194,7 +82,7 @@ class S3FileStore:
         """The object that the upload is now; None if the upload isn't there any more. Raises as `publish`."""
         doubt: Exception | None = None
         for _ in range(TRIES):
-            parts = self._known.pop(upload.id, None) or upload.parts()
+            parts = self._sent.pop(upload.id, None) or upload.parts()
             if parts is None:
                 return None
             length = sum(size for _, _, size in parts)
@@ -202,12 +90,12 @@ class S3FileStore:
                 raise errors.PartLost.wrong_length(part.staged, part.length, length)
             try:
                 upload.complete(parts)
-            except _DOUBTS as error:
+            except DOUBTS as error:
                 doubt = error
-            found = upload.place.head()
-            if found and found.metadata.get(PART) == basename(upload.place.key):
-                return found
-            if found and upload.parts() is not None:
+            stored = upload.place.head()
+            if stored and stored.metadata.get(PART) == basename(upload.place.key):
+                return stored
+            if stored and upload.parts() is not None:
                 raise errors.TargetTaken(part.staged, upload.place.path)
         raise errors.OutcomeUnknown(action="publish", path=part.target, reason=str(doubt)) from doubt
 
@@ -220,7 +108,7 @@ class S3FileStore:
         origin = sha256(f"{source.bucket.name}/{source.key}".encode()).hexdigest()
         for _ in range(TRIES):
             old, new = source.head(), target.head()
-            lengths = (found and found.length for found in (old, new))
+            lengths = (stored and stored.length for stored in (old, new))
             is_copy = new is not None and new.metadata.get(MOVED) == origin
             step = decide_publish(Pending(source.path, part.target, part.length), *lengths, one_file=is_copy)
             if step is PublishStep.UNLINK:
@@ -228,9 +116,9 @@ class S3FileStore:
             if step is not PublishStep.RENAME or old is None:
                 return
             try:
-                own = target.bucket.settings.storage_class
-                source.copy_to(target, part.length, {**old.metadata, MOVED: origin}, **own)
-            except _DOUBTS as error:
+                kind = target.bucket.settings.storage_class
+                source.copy_to(target, part.length, {**old.metadata, MOVED: origin}, **kind)
+            except DOUBTS as error:
                 doubt = error
         raise errors.OutcomeUnknown(action="publish", path=part.target, reason=str(doubt)) from doubt
 
@@ -252,9 +140,9 @@ class S3FileStore:
         self.run_parallel(partial(unless_changed, file) for file in files)
 
     def staged(self, folder: str) -> Sequence[str]:
-        found = ((self._objects.at(join(folder, name)), name, number) for name, number in self._objects.uploads(folder))
-        parts = ((Upload(place, number), PartName.parse(name)) for place, name, number in found)
-        return sorted(upload.staged(name) for upload, name in parts if name)
+        begun = ((PartName.parse(key), key, number) for key, number in self._objects.uploads(folder))
+        parts = ((name, self._objects.at(join(folder, key)), number) for name, key, number in begun if name)
+        return sorted(Upload(place, number).staged(name) for name, place, number in parts)
 
     def visible(self, folder: str) -> Sequence[Finished]:
         entries = sorted((name, size) for name, size in self._objects.listed(folder) if size is not None)
@@ -263,22 +151,22 @@ class S3FileStore:
     def find(self, path: str) -> Finished | None:
         upload = self._objects.upload(path)
         if upload is None:
-            found = self._objects.at(path).head()
-            return Finished(path, found.length) if found else None
+            stored = self._objects.at(path).head()
+            return Finished(path, stored.length) if stored else None
         parts = upload.parts()
         if parts is None:
             return None
-        if len(self._known) >= _KNOWN:
-            self._known.clear()
-        self._known[upload.id] = parts
+        if len(self._sent) >= _REMEMBERED:
+            self._sent.clear()
+        self._sent[upload.id] = parts
         return Finished(path, sum(size for _, _, size in parts))
 
     def open(self, path: str) -> BinaryIO:
         place = self._objects.at(path)
-        found = place.head()
-        if found is None:
+        stored = place.head()
+        if stored is None:
             raise errors.StoreUnavailable(action="read", path=path, reason="it is not there")
-        return cast("BinaryIO", io.BufferedReader(StoredObject(place, found.length), 1 << 16))
+        return cast("BinaryIO", io.BufferedReader(StoredObject(place, stored.length), 1 << 16))
 
     def mark(self, path: str) -> None:
         def create() -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
 
 from hivesink.errors import InvalidOption, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 
@@ -65,8 +64,8 @@ class Settings:
     properties: Mapping[str, str]
 
     def get(self, name: str) -> str | None:
-        own = self.properties.get(f"fs.s3a.bucket.{self.bucket}.{name}")
-        return own or self.properties.get(f"fs.s3a.{name}") or None
+        special = self.properties.get(f"fs.s3a.bucket.{self.bucket}.{name}")
+        return special or self.properties.get(f"fs.s3a.{name}") or None
 
     def is_on(self, name: str, default: str) -> bool:
         return (self.get(name) or default).lower() == "true"
@@ -119,7 +118,6 @@ def client(settings: Settings) -> Any:
             connect_timeout=10,
             read_timeout=60,
             s3={"addressing_style": "path" if settings.is_on("path.style.access", "false") else "auto"},
-            proxies=_proxies(settings),
             # Other servers than AWS's don't all know the newer checksums.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
@@ -147,15 +145,6 @@ def _assume(core: Any, role: str, settings: Settings) -> None:
     core._credentials = DeferredRefreshableCredentials(  # noqa: SLF001  its only place
         method="assume-role", refresh_using=fetcher.fetch_credentials
     )
-
-
-def _proxies(settings: Settings) -> dict[str, str] | None:
-    host, user = settings.get("proxy.host"), settings.get("proxy.username")
-    if not host:
-        return None
-    login = f"{quote(user, safe='')}:{quote(settings.get('proxy.password') or '', safe='')}@" if user else ""
-    port = settings.get("proxy.port") or ("443" if settings.is_on("proxy.ssl.enabled", "false") else "80")
-    return dict.fromkeys(("http", "https"), f"http://{login}{host}:{port}")
 
 
 def answer(error: Exception) -> Failed:
@@ -231,11 +220,11 @@ _lock = threading.Lock()
 
 def shared(name: str, properties: Mapping[str, str]) -> Bucket:
     """The bucket of that name, by one client for this process. Raises Unsupported."""
-    own = {key: value for key, value in properties.items() if key.startswith("fs.s3a.")}
+    given = {key: value for key, value in properties.items() if key.startswith("fs.s3a.")}
     # No client outlives a fork.
-    key = (os.getpid(), name, frozenset(own.items()))
+    key = (os.getpid(), name, frozenset(given.items()))
     with _lock:
         if key not in _buckets:
-            settings = Settings(name, own)
+            settings = Settings(name, given)
             _buckets[key] = Bucket(client(settings), settings)
         return _buckets[key]

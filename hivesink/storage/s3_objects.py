@@ -1,19 +1,15 @@
-"""Objects and uploads of S3, each method a request or a few; and their bytes as Python's file objects."""
+"""Objects and uploads of S3: each method is a request, or a few."""
 
 from __future__ import annotations
 
-import io
 import re
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
-from hivesink.errors import HiveSinkError, StoreUnavailable, Unsupported
-from hivesink.storage.hdfs_address import quantity
+from hivesink.errors import Unsupported
 from hivesink.storage.s3_client import Bucket, Failed, Kind, shared
 
 if TYPE_CHECKING:
@@ -24,10 +20,6 @@ _LOCATION = re.compile(r"s3a://([^/@]+)(/.*)?", re.DOTALL)
 _UPLOAD = re.compile(
     r"(?P<folder>.+)/\.upload-(?P<id>[^/]+)(?:/\.hivesink-waiting-[^/]+)?/(?P<hidden>[^/]+)", re.DOTALL
 )
-_LEAST, _USUAL = 5 << 20, "64m"
-"""Bytes of an upload's parts: S3's least, and s3a's default."""
-_IN_MEMORY = 1 << 20
-"""Bytes of a file that is being written; more of them wait on the local disk, as with s3a."""
 COPIED = 5 << 30
 """The most bytes that one request copies."""
 ANSWERS = frozenset({Kind.ABSENT, Kind.TAKEN, Kind.CONFLICT})
@@ -66,8 +58,8 @@ class Place:
         return present(partial(self.ask, action, method, _ABSENT, **given))
 
     def head(self) -> Object | None:
-        found = self.find("look at", "head_object")
-        return found and Object(found["ContentLength"], found["Metadata"])
+        answer = self.find("look at", "head_object")
+        return answer and Object(answer["ContentLength"], answer["Metadata"])
 
     def get(self, span: str | None = None) -> bytes | None:
         """Its bytes, all or of an HTTP range; None where there are none."""
@@ -82,8 +74,8 @@ class Place:
     def put(self, data: bytes, action: str = "create", *, anew: bool = False, **given: Any) -> None:
         """`anew`: only where nothing is, which may raise Failed and OutcomeUnknown."""
         only = {"IfNoneMatch": "*"} if anew else {}
-        own = self.bucket.settings.encryption
-        self.ask(action, "put_object", ANSWERS if anew else (), Body=data, changing=anew, **own, **only, **given)
+        only |= self.bucket.settings.encryption
+        self.ask(action, "put_object", ANSWERS if anew else (), Body=data, changing=anew, **only, **given)
 
     def delete(self) -> None:
         self.find("delete", "delete_object")
@@ -97,13 +89,13 @@ class Place:
         """Copy to where nothing is, on the server. Raises Failed, OutcomeUnknown."""
         source = {"Bucket": self.bucket.name, "Key": self.key}
         if length <= COPIED:
-            own: dict[str, Any] = {
+            more: dict[str, Any] = {
                 **target.bucket.settings.encryption,
                 **given,
                 "Metadata": metadata,
                 "MetadataDirective": "REPLACE",
             }
-            target.ask("copy", "copy_object", ANSWERS, CopySource=source, IfNoneMatch="*", changing=True, **own)
+            target.ask("copy", "copy_object", ANSWERS, CopySource=source, IfNoneMatch="*", changing=True, **more)
             return
         upload, parts = target.begin(metadata, **given), []
         for number, start in enumerate(range(0, length, COPIED), 1):
@@ -144,15 +136,15 @@ class Upload:
 
     def parts(self) -> list[SentPart] | None:
         """Its parts; None if the upload was completed or aborted, or never was."""
-        found: list[SentPart] = []
+        parts: list[SentPart] = []
         page: Any = {"IsTruncated": True}
         while page.get("IsTruncated"):
-            more = {"PartNumberMarker": page["NextPartNumberMarker"]} if found else {}
+            more = {"PartNumberMarker": page["NextPartNumberMarker"]} if parts else {}
             page = self.place.find("look at", "list_parts", UploadId=self.id, **more)
             if page is None:
                 return None
-            found += [(part["PartNumber"], part["ETag"], part["Size"]) for part in page.get("Parts", ())]
-        return found
+            parts += [(part["PartNumber"], part["ETag"], part["Size"]) for part in page.get("Parts", ())]
+        return parts
 
     def complete(self, parts: Sequence[SentPart]) -> None:
         """Ask for the object. Only a look shows whether it is there then: Failed and OutcomeUnknown don't say."""
@@ -227,110 +219,3 @@ def present(call: Callable[[], _T]) -> _T | None:
         return call()
     except Failed:
         return None
-
-
-class NewObject(io.RawIOBase):
-    """The bytes of an object that is being written: an upload, begun when a part of it is full, if not before.
-
-    `name` is what its metadata will say. Closing it without `finish` gives it up; if that fails, an upload is left.
-    """
-
-    def __init__(self, place: Place, name: str) -> None:
-        super().__init__()
-        self.place, self.name = place, name
-        self.upload: Upload | None = None
-        self.sent: list[SentPart] = []
-        self._size = max(_LEAST, quantity(place.bucket.settings.get("multipart.size") or _USUAL))
-        self._length = 0
-        self.rest = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  closed with this
-
-    def begin(self, **given: str) -> Upload:
-        """The upload, begun if it wasn't yet."""
-        if self.upload is None:
-            self.upload = self.place.begin({PART: self.name}, **given)
-        return self.upload
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._length
-
-    def write(self, data: Any, /) -> int:
-        piece = memoryview(data).cast("B")
-        try:
-            self.rest.write(piece)
-        except OSError as error:
-            raise StoreUnavailable(
-                action="write", path=self.place.path, reason=f"the local disk: {error.strerror}"
-            ) from error
-        self._length += len(piece)
-        if self.rest.tell() >= self._size:
-            self.send()
-        return len(piece)
-
-    def send(self) -> None:
-        """Send what is left as a part; an upload has at least one. Raises StoreUnavailable, NotWritable."""
-        if self.sent and not self.rest.tell():
-            return
-        upload, number, size = self.begin(), len(self.sent) + 1, self.rest.tell()
-        try:
-            self.sent.append((number, upload.send(number, self.rest), size))
-        except Failed as failed:
-            reason = f"something has aborted its upload ({failed.reason}); nothing was committed: start the job again"
-            raise StoreUnavailable(action="write", path=self.place.path, reason=reason) from failed
-        self.rest.seek(0)
-        self.rest.truncate()
-
-    def finish(self) -> None:
-        """All has been sent: close it, and keep the upload."""
-        self.upload = None
-        self.close()
-
-    def close(self) -> None:
-        self.rest.close()
-        super().close()
-        upload, self.upload = self.upload, None
-        if upload is not None:
-            with suppress(HiveSinkError):
-                upload.abort()
-
-
-class StoredObject(io.RawIOBase):
-    """An object to read by ranges, each read a request. Its length is asked for where it is needed."""
-
-    def __init__(self, place: Place, length: int | None = None) -> None:
-        super().__init__()
-        self._place, self._length, self._position = place, length, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        if whence == io.SEEK_END and self._length is None:
-            found = self._place.head()
-            self._length = found.length if found else 0
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length or 0}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Raises FileNotFoundError where nothing is."""
-        view = memoryview(buffer).cast("B")
-        end = self._position + len(view) if self._length is None else min(self._length, self._position + len(view))
-        if end <= self._position:
-            return 0
-        data = self._place.get(f"bytes={self._position}-{end - 1}")
-        if data is None:
-            if self._place.head() is None:
-                raise FileNotFoundError(self._place.path)
-            return 0
-        view[: len(data)] = data
-        self._position += len(data)
-        return len(data)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from hivesink.logs import STORAGES, StorageKind
 from hivesink.storage.fs import Storage
 from hivesink.storage.rename_store import RenameFileStore
-from hivesink.storage.s3 import S3Files, S3FileStore
+from hivesink.storage.s3 import S3FileStore
+from hivesink.storage.s3_files import S3Files
 from tests.contracts.multipart import multipart
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.s3 import MemoryS3, objects_of

@@ -25,8 +25,9 @@ from hivesink.errors import (
 )
 from hivesink.logs import file_store, storage_of
 from hivesink.storage import s3_checks, s3_client, s3_objects
-from hivesink.storage.s3 import S3Files, S3FileStore
+from hivesink.storage.s3 import S3FileStore
 from hivesink.storage.s3_client import Settings
+from hivesink.storage.s3_files import S3Files
 from tests.crash.faults import FaultyS3, Kill, Mode, Plan
 from tests.inmemory.s3 import MemoryS3, objects_of, refused
 from tests.storage.reals3 import s3_folder
@@ -309,7 +310,6 @@ SETTINGS: list[tuple[dict[str, str], Callable[[Any], Any], Any]] = [
         lambda c: c._request_signer._credentials.method,
         "assume-role",
     ),
-    ({"proxy.host": "p", "proxy.port": "3128"}, lambda client: client.meta.config.proxies["https"], "http://p:3128"),
 ]
 
 

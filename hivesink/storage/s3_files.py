@@ -1,0 +1,133 @@
+"""A log's files in S3: a manifest is created by a conditional PUT."""
+
+from __future__ import annotations
+
+from functools import partial
+from secrets import token_hex
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from hivesink import errors
+from hivesink.storage.fs import Entry, join
+from hivesink.storage.rename_store import run_parallel
+from hivesink.storage.s3_client import Failed, Kind
+from hivesink.storage.s3_objects import PART
+from hivesink.storage.s3_streams import NewObject, StoredObject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hivesink.storage.s3_objects import Objects, Place
+
+DOUBTS = (Failed, errors.OutcomeUnknown, errors.StoreUnavailable)
+"""What a request ends with after which only a look shows what happened."""
+
+
+class S3Files:
+    """Implements `storage.fs.Files`. Bytes and names that can be read are durable."""
+
+    def __init__(self, objects: Objects, parallel: int = 16) -> None:
+        self._objects, self._parallel = objects, parallel
+
+    def create(self, path: str, data: bytes) -> None:
+        place = self._objects.at(path)
+        try:
+            place.put(data, anew=True)
+        except (Failed, errors.OutcomeUnknown) as doubt:
+            stored = self._judged(place, doubt)
+            if stored == data:
+                return
+            if stored is not None:
+                raise FileExistsError(path) from doubt
+            if isinstance(doubt, errors.OutcomeUnknown):
+                raise
+            if doubt.kind is Kind.TAKEN:
+                raise FileNotFoundError(path) from doubt
+            # Another request for this key was under way each time, and none of them is there.
+            raise errors.OutcomeUnknown(action="create", path=path, reason=doubt.reason) from doubt
+
+    def _judged(self, place: Place, doubt: Exception) -> bytes | None:
+        """What is there after a create in doubt."""
+        try:
+            return place.get()
+        except (errors.StoreUnavailable, errors.NotWritable) as error:
+            raise errors.OutcomeUnknown(action="create", path=place.path, reason=str(error)) from doubt
+
+    def put(self, path: str, data: bytes) -> None:
+        self._objects.at(path).put(data)
+
+    def open_new(self, path: str) -> BinaryIO:
+        place = self._objects.at(path)
+        if place.head():
+            raise FileExistsError(path)
+        return cast("BinaryIO", NewObject(place, token_hex(8)))
+
+    def sync_close(self, stream: BinaryIO, path: str) -> None:
+        new = cast("NewObject", stream)
+        try:
+            if new.upload is None:
+                new.rest.seek(0)
+                new.place.put(new.rest.read(), "close", anew=True, Metadata={PART: new.name})
+            else:
+                new.send()
+                new.upload.complete(new.sent)
+        except DOUBTS as doubt:
+            stored = new.place.head()
+            if stored is None or stored.metadata.get(PART) != new.name:
+                raise errors.StoreUnavailable(action="close", path=path, reason=str(doubt)) from doubt
+        new.finish()
+
+    def make_durable(self, path: str) -> None:
+        """Nothing to do."""
+
+    def delete(self, path: str) -> bool:
+        self._objects.at(path).delete()
+        return True
+
+    def length(self, path: str) -> int | None:
+        stored = self._objects.at(path).head()
+        return stored.length if stored else None
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        def has_objects(name: str) -> bool:
+            # Some servers keep folders that have become empty.
+            return any(below[-1:] not in {"", "/"} for below, _ in self._objects.listed(join(folder, name), deep=True))
+
+        entries = (Entry(*entry) for entry in self._objects.listed(folder))
+        present = (entry for entry in entries if not entry.is_folder or has_objects(entry.name))
+        return sorted(present, key=lambda entry: entry.name)
+
+    def read(self, path: str) -> bytes | None:
+        return self._objects.at(path).get()
+
+    def open(self, path: str) -> BinaryIO:
+        """Without a look first: FileNotFoundError comes from the first read."""
+        return cast("BinaryIO", StoredObject(self._objects.at(path)))
+
+    def rename_folder(self, source: str, target: str) -> None:
+        """Copy everything, then delete: done again after a kill, it leaves a part of the first copy beside the next.
+
+        A log's `uid` is copied first and its manifests are deleted last, the newest at the end: so what is there of
+        either log is known by its uid, and a start finds the old one whole, damaged or gone, never as it once was.
+        """
+        if next(iter(self._objects.listed(target)), None):
+            raise FileExistsError(target)
+        # What stands for a folder may stay: a folder without anything else is none.
+        below = self._objects.listed(source, deep=True)
+        names = {name: length for name, length in below if name[-1:] not in {"", "/"}}
+        if not names:
+            raise FileNotFoundError(source)
+
+        def copy(name: str) -> None:
+            old, new = (self._objects.at(join(folder, name)) for folder in (source, target))
+            try:
+                old.copy_to(new, names[name] or 0, {})
+            except DOUBTS as doubt:
+                stored = new.head()
+                if stored is None or stored.length != names[name]:
+                    raise errors.StoreUnavailable(action="rename", path=old.path, reason=str(doubt)) from doubt
+
+        first = sorted(names, key=lambda name: name != "uid")
+        copy(first[0])
+        run_parallel((partial(copy, name) for name in first[1:]), self._parallel)
+        for name in sorted(names, key=lambda name: (name.startswith("manifests/"), name)):
+            self._objects.at(join(source, name)).delete()

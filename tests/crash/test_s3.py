@@ -1,0 +1,153 @@
+"""What only S3 does to a running job: uploads vanish, outcomes are unknown, credentials expire, runs meet."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink.errors import HiveSinkError, OutcomeUnknown, PartLost, StoreUnavailable
+from tests.crash.faults import FaultyS3, Kill, Mode, Plan, StallingS3, calls_of
+from tests.crash.ons3 import s3_site
+from tests.crash.site import BATCH, ROLLING, Site, dies, wakes
+from tests.crash.test_every_step import check
+from tests.crash.test_metastore_faults import EVENTS
+from tests.crash.test_two_runs import STOPPED, Other
+from tests.inmemory.s3 import MemoryS3, refused
+from tests.sink.harness import Source, events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.crash.faults import Call
+
+WAYS: dict[str, dict[str, str]] = {"on epoch": {}, "rolling": ROLLING}
+
+
+def site_of(options: dict[str, str], s3: Any = None) -> Site:
+    return s3_site(Source(events(3 * BATCH)), options, s3 or MemoryS3())
+
+
+def calls(options: dict[str, str], site: Site | None = None) -> list[Call]:
+    made = site or site_of(options)
+    return calls_of(lambda: made, lambda _, plan: FaultyS3(made.files(), plan), lambda site, s3: site.job(s3).run())
+
+
+class Meddling(FaultyS3):
+    """Before request `at`, something happens to all uploads."""
+
+    def __init__(self, inner: MemoryS3, at: int, meddle: Callable[[MemoryS3], None]) -> None:
+        super().__init__(inner)
+        self._at, self._meddle = at, meddle
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        if len(self.calls) + 1 == self._at:
+            self._meddle(self.inner)
+        return super()._begin(name, path, changes=changes)
+
+
+def abort_all(s3: MemoryS3) -> None:
+    """As an s3a committer does with what is pending below where its job writes."""
+    s3.uploads.clear()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_uploads_that_others_abort_at_any_moment_lose_no_row(way: str) -> None:
+    """Their rows are encoded again from segments, but for what readers may have had: then a person is asked."""
+    requeued, asked, moments = 0, 0, calls(WAYS[way])[::2]
+    for call in moments:
+        s3 = MemoryS3()
+        site = site_of(WAYS[way], s3)
+        with contextlib.suppress(HiveSinkError):
+            site.job(Meddling(s3, call.number, abort_all)).run()
+        try:
+            site.job().run()
+        except PartLost:
+            # Between the mark and the part's own publish. Nothing is doubled; the segments are still there.
+            asked += 1
+            assert site.log.segments.lengths()
+            assert len(set(site.rows())) == len(site.rows())
+            continue
+        requeued += "requeue" in site.kinds()
+        check(site, call)
+    assert requeued > 3
+    assert asked * 4 < len(moments)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_of_a_manifest_in_doubt_is_aborted_before_another_has_its_number(way: str) -> None:
+    """Its PUT may land whenever it likes: before the next start, in its middle, or after it."""
+    puts = [call for call in calls(WAYS[way]) if call.name == "put_object" and call.path.endswith(".json")]
+    manifests = [call for call in puts if "/manifests/" in call.path]
+    assert len(manifests) > 4
+    for call in manifests:
+        for landing in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
+            s3 = MemoryS3()
+            site, late = site_of(WAYS[way], s3), FaultyS3(s3, Plan(call.number, Mode.LATE))
+            with pytest.raises(OutcomeUnknown):
+                site.job(late).run()
+            uploads = set(s3.uploads)
+            site.clean()
+            assert set(s3.uploads) == uploads
+            land = partial(FaultyS3.apply_late, late)
+            with contextlib.suppress(HiveSinkError):
+                site.job(Meddling(s3, landing, lambda _, land=land: land())).run()  # type: ignore[misc]
+            late.apply_late()
+            site.job().run()
+            check(site, (call, landing))
+
+
+class Expiring(FaultyS3):
+    """From request `at` on the credentials have expired."""
+
+    def __init__(self, inner: MemoryS3, at: int) -> None:
+        super().__init__(inner)
+        self._at = at
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        mode = super()._begin(name, path, changes=changes)
+        if len(self.calls) >= self._at:
+            raise refused(403, "ExpiredToken")
+        return mode
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_credentials_that_expire_at_any_request_may_be_renewed(way: str) -> None:
+    for call in calls(WAYS[way])[::3]:
+        site = site_of(WAYS[way])
+        with contextlib.suppress(HiveSinkError):
+            site.job(Expiring(site.files(), call.number)).run()
+        expired = Expiring(site.files(), 1)
+        error = wakes(partial(site.job, expired))
+        assert isinstance(error, StoreUnavailable)
+        assert error.retryable
+        site.job().run()
+        check(site, call)
+
+
+def test_one_run_stalls_at_any_request_while_the_other_goes_on() -> None:
+    def new_site() -> Site:
+        return s3_site(Source(list(EVENTS)), {}, MemoryS3())
+
+    for call in calls({}, new_site())[::2]:
+        site = new_site()
+        other = Other(site)
+        stalling = StallingS3(site.files(), call.number, other)
+        error = wakes(partial(site.job, stalling))
+        assert error is None or isinstance(error, STOPPED), (call, repr(error))
+        site.source = other.source
+        site.job().run()
+        check(site, call)
+
+
+def test_a_dead_job_leaves_uploads_that_the_next_start_or_clean_aborts() -> None:
+    sent = next(call for call in calls({}) if call.name == "upload_part")
+    site = site_of({})
+    with contextlib.suppress(Kill):
+        dies(lambda: site.job(FaultyS3(site.files(), Plan(sent.number, Mode.AFTER))))
+    assert site.staged()
+    site.job().run()
+    check(site)
+    assert not site.files().uploads
