@@ -19,6 +19,7 @@ from hivesink.jvm import archive
 from hivesink.spark.session import session
 from hivesink.spark.settings import LOCAL
 from jobs.cluster import Cluster
+from jobs.cluster.cluster import PARTS
 from jobs.cluster.kafka import EmbeddedKafka
 from jobs.cluster.s3 import S3Server
 from jobs.cluster.server import OwnMetastore
@@ -169,8 +170,8 @@ def thrift_server(metastore: EmbeddedMetastore, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The whole real cluster. A test that stops one of its servers starts it again."""
-    with Cluster(tmp_path_factory.mktemp("cluster")) as servers:
+    """The whole real cluster, with S3. A test that stops one of its servers starts it again."""
+    with Cluster(tmp_path_factory.mktemp("cluster"), only=PARTS) as servers:
         yield servers
 
 

@@ -22,6 +22,7 @@ from packaging.specifiers import SpecifierSet
 
 from jobs.cluster import settings
 from jobs.cluster.cluster import Cluster
+from jobs.cluster.s3 import IDENTITIES
 from jobs.demo import containers
 
 ROOT = Path(__file__).parents[1]
@@ -55,9 +56,9 @@ def test_it_is_what_the_specification_allows(compose: dict[str, Any]) -> None:
 
 def test_services_are_what_the_settings_say(compose: dict[str, Any], tmp_path: Path) -> None:
     services, master = compose["services"], containers.addresses().spark_master
-    assert set(services) == {*Cluster(tmp_path).servers.by_name(), ONE_SHOT, CLIENT}
+    assert set(services) == {*Cluster(tmp_path).servers.by_name(), "s3", ONE_SHOT, CLIENT}
     kinds = {**dict.fromkeys(("namenode", ONE_SHOT, *NODES), "hadoop"), "metastore": "hive", "hiveserver2": "hive"}
-    kinds |= {"kafka": "kafka", "spark-master": "spark"}
+    kinds |= {"kafka": "kafka", "s3": "s3", "spark-master": "spark"}
     assert {name: services[name]["image"] for name in kinds} == {name: containers.IMAGES[kinds[name]] for name in kinds}
     built = {**dict.fromkeys(WORKERS, "worker"), CLIENT: CLIENT}
     for name, target in built.items():
@@ -76,6 +77,9 @@ def test_services_are_what_the_settings_say(compose: dict[str, Any], tmp_path: P
         assert " ".join(offer) in " ".join(services[name]["command"])
         assert services[name]["command"][-1] == services[CLIENT]["environment"]["HIVESINK_MASTER"] == master
     assert services[ONE_SHOT]["command"] == [containers.make_folders()]
+    assert services["s3"]["command"][2:] == [f"-s3.port={settings.PORTS['s3']}", f"-s3.config={containers.S3_KEYS}"]
+    for name in ("metastore", "hiveserver2"):
+        assert containers.hive_environment().items() <= services[name]["environment"].items()
     assert services["kafka"]["environment"] == containers.kafka_environment()
     assert services["spark-master"]["environment"] == {"SPARK_MASTER_OPTS": containers.spark_master_options()}
     published = {name: (*service["ports"],) for name, service in services.items() if "ports" in service}
@@ -104,7 +108,9 @@ def test_every_server_has_a_health_that_looks_at_its_own_port(compose: dict[str,
 
 def test_configs_are_the_settings(compose: dict[str, Any]) -> None:
     contents = {name: config["content"] for name, config in compose["configs"].items()}
-    assert {name: _properties(content) for name, content in contents.items()} == containers.sites()
+    assert json.loads(contents["s3-identities"]) == IDENTITIES
+    sites = {name: _properties(content) for name, content in contents.items() if name != "s3-identities"}
+    assert sites == containers.sites()
     assert [name for name, content in contents.items() if "$" in content] == []
     used = {config["source"] for service in compose["services"].values() for config in service.get("configs", ())}
     assert used == set(contents)

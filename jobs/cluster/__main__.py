@@ -31,7 +31,7 @@ def default_folder() -> Path:
     return Path(os.environ.get("HIVESINK_CLUSTER") or ".hivesink-cluster").absolute()
 
 
-def start(folder: Path, only: Collection[str], started: Callable[[str, EmbeddedServer], None]) -> Cluster:
+def start(folder: Path, only: Collection[str] | None, started: Callable[[str, EmbeddedServer], None]) -> Cluster:
     """Start what doesn't run; `started` as in `Cluster.start`."""
     # Two that start at once would find the same ports free, each in its own folder.
     with locked(folder), locked(Path(tempfile.gettempdir()) / f"hivesink-cluster-{os.getuid()}"):
@@ -41,7 +41,7 @@ def start(folder: Path, only: Collection[str], started: Callable[[str, EmbeddedS
     return cluster
 
 
-def up(folder: Path, only: Collection[str]) -> int:
+def up(folder: Path, only: Collection[str] | None) -> int:
     """Start what doesn't run; print each server that gets ready, then every address."""
     began = time.monotonic()
 
@@ -57,7 +57,7 @@ def up(folder: Path, only: Collection[str]) -> int:
     if addresses is not None:
         print()
         for field in fields(addresses):
-            print(f"{field.name:14} {getattr(addresses, field.name)}")
+            print(f"{field.name:14} {getattr(addresses, field.name) or '-'}")
     print()
     return env(folder)
 
@@ -140,7 +140,8 @@ def main() -> int:
     parser.add_argument("name", nargs="?", help="the topic of `topic`, which writes the lines of standard input to it")
     parser.add_argument("--partitions", type=int, default=2, help="of a new topic")
     parser.add_argument("--folder", type=Path, default=default_folder(), help="data, settings and logs")
-    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), help="what `up` starts")
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), help="what `up` starts")
+    parser.add_argument("--s3", action="store_true", help="`up` starts an S3 server too, which Hive's servers know")
     arguments = parser.parse_args()
     if arguments.command == "topic" and arguments.name is None:
         parser.error("topic: name it")
@@ -161,7 +162,7 @@ def _run(arguments: argparse.Namespace) -> int:
     folder = arguments.folder.absolute()
     match arguments.command:
         case "up":
-            return up(folder, arguments.only)
+            return up(folder, arguments.only or (list(PARTS) if arguments.s3 else None))
         case "status":
             return status(folder)
         case "env":

@@ -12,6 +12,7 @@ from jobs.cluster import settings
 from jobs.cluster.hdfs import DataNode, NameNode, client_sites, make_folders
 from jobs.cluster.hive import HiveMetastore, HiveServer2
 from jobs.cluster.kafka import EmbeddedKafka
+from jobs.cluster.s3 import S3Server
 from jobs.cluster.spark import SparkMaster, SparkWorker
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ PARTS: Mapping[str, frozenset[str]] = {
     "hiveserver2": frozenset({"hdfs", "metastore", "hiveserver2"}),
     "kafka": frozenset({"kafka"}),
     "spark": frozenset({"spark"}),
+    "s3": frozenset({"s3", "hdfs", "metastore", "hiveserver2"}),
 }
 """Each part that can be started, with what it needs."""
 
@@ -48,6 +50,7 @@ class Servers:
     broker: EmbeddedKafka
     master: SparkMaster
     workers: tuple[SparkWorker, ...]
+    s3: S3Server
 
     def by_name(self) -> dict[str, EmbeddedServer]:
         """Return each server by its name for people; servers come after those that they need."""
@@ -59,6 +62,7 @@ class Servers:
             "kafka": self.broker,
             "spark-master": self.master,
             **{f"spark-worker-{n}": worker for n, worker in enumerate(self.workers, 1)},
+            **({"s3": self.s3} if self.s3.folder.is_dir() else {}),
         }
 
     def addressed(self) -> tuple[EmbeddedServer, ...]:
@@ -77,15 +81,17 @@ class Addresses:
     kafka: str
     spark_master: str
     conf: Path
+    s3: str | None = None
 
 
 class Cluster:
     """HDFS, Hive Metastore 4, HiveServer2, Kafka and Spark standalone, on the loopback.
 
     What the servers hold stays in `folder` for the next block; every process ends with this one. `only` names
-    the parts to start; what a part needs comes along. `metastore_extra` and `hiveserver2_extra` are properties
-    that win over the cluster's own. Without `durable` a power cut may lose the last changes, which tests
-    don't mind; the death of a process never does. Raises ServerFailed, SourceUnreachable, JavaFailed.
+    the parts to start, by default all, but S3 only where the folder has had one; what a part needs comes along.
+    `metastore_extra` and `hiveserver2_extra` are properties that win over the cluster's own. Without `durable`
+    a power cut may lose the last changes, which tests don't mind; the death of a process never does.
+    Raises ServerFailed, SourceUnreachable, JavaFailed.
     """
 
     def __init__(
@@ -93,16 +99,17 @@ class Cluster:
         folder: Path,
         *,
         durable: bool = False,
-        only: Collection[str] = tuple(PARTS),
+        only: Collection[str] | None = None,
         metastore_extra: Mapping[str, str] | None = None,
         hiveserver2_extra: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder.absolute()
-        self.parts = frozenset[str]().union(*(PARTS[part] for part in only))
+        usual = set(PARTS) - (set() if (self.folder / "s3").is_dir() else {"s3"})
+        self.parts = frozenset[str]().union(*(PARTS[part] for part in only or usual))
         self.servers = _servers(self.folder, durable, metastore_extra or {}, hiveserver2_extra or {})
 
     @classmethod
-    def detached(cls, folder: Path, *, only: Collection[str] = tuple(PARTS)) -> Self:
+    def detached(cls, folder: Path, *, only: Collection[str] | None = None) -> Self:
         """Return the cluster of this folder, running or not, whose servers outlive this process.
 
         At the first start its servers take their well-known ports, if those are free.
@@ -156,6 +163,11 @@ class Cluster:
         return self.servers.master.uri
 
     @property
+    def s3(self) -> str | None:
+        """The endpoint of the S3 server, where one runs."""
+        return self.servers.s3.endpoint if self.servers.s3.alive else None
+
+    @property
     def conf(self) -> Path:
         """The folder of core-site.xml, hdfs-site.xml and hive-site.xml, for clients."""
         return self.folder / "conf"
@@ -170,11 +182,10 @@ class Cluster:
         `started` is called with each server's name when it is ready, by the thread that started it.
         If a server fails, the others are left as they are.
         """
-        names = {id(server): name for name, server in self.servers.by_name().items()}
 
         def start(server: EmbeddedServer) -> None:
             server.start()
-            started(names[id(server)], server)
+            started(next(name for name, other in self.servers.by_name().items() if other is server), server)
 
         chains = {
             "hdfs": partial(self._start_hadoop, start),
@@ -185,11 +196,20 @@ class Cluster:
 
     def _start_hadoop(self, start: Start) -> None:
         servers = self.servers
+        if "s3" in self.parts:
+            if not servers.s3.alive:
+                # Those that run lack its jars and its address.
+                for server in (servers.hiveserver2, servers.metastore):
+                    server.stop()
+            start(servers.s3)
         start(servers.namenode)
         make_folders(self.filesystem, settings.FOLDERS)
         # Neither the metastore nor HiveServer2 reads or writes a file when it starts, so no DataNode is needed.
         _together([*(partial(start, node) for node in servers.datanodes), partial(self._start_hive, start)])
-        write_sites(self.conf, client_sites(self.filesystem))
+        sites = client_sites(self.filesystem)
+        if servers.s3.alive:
+            sites["core-site"] |= servers.s3.properties
+        write_sites(self.conf, sites)
         if "metastore" in self.parts:
             write_sites(self.conf, {"hive-site": settings.hive_site(self.metastore_uri, self.filesystem)})
 
@@ -207,7 +227,7 @@ class Cluster:
         """Stop every server and return when all are gone; harmless if none runs."""
         s = self.servers
         # Clients stop before their servers: a client that can't reach its server takes long to end.
-        for wave in ((s.hiveserver2, s.broker, *s.workers), (s.metastore, s.master), (s.namenode, *s.datanodes)):
+        for wave in ((s.hiveserver2, s.broker, *s.workers), (s.metastore, s.master), (s.namenode, *s.datanodes, s.s3)):
             _together([server.stop for server in wave])
 
     def __enter__(self) -> Self:
@@ -232,21 +252,25 @@ def _servers(
     master = SparkMaster(folder / "spark-master")
     broker = EmbeddedKafka(folder / "kafka")
     broker.keeps_port = True
+    s3 = metastore.s3 = S3Server(folder / "s3")
     namenode.datanodes = tuple(
         DataNode(folder / f"datanode-{n}", n, lambda: namenode.filesystem) for n in range(1, settings.DATANODES + 1)
     )
+    hiveserver2 = HiveServer2(
+        folder / "hiveserver2", lambda: namenode.filesystem, lambda: metastore.uri, extra=hiveserver2_extra
+    )
+    hiveserver2.s3 = s3
     return Servers(
         namenode=namenode,
         datanodes=namenode.datanodes,
         metastore=metastore,
-        hiveserver2=HiveServer2(
-            folder / "hiveserver2", lambda: namenode.filesystem, lambda: metastore.uri, extra=hiveserver2_extra
-        ),
+        hiveserver2=hiveserver2,
         broker=broker,
         master=master,
         workers=tuple(
             SparkWorker(folder / f"spark-worker-{n}", n, lambda: master.uri) for n in range(1, settings.WORKERS + 1)
         ),
+        s3=s3,
     )
 
 

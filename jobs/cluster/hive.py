@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from jobs.cluster.s3 import S3Server
+
 GRACE = 2
 """Seconds. At their end the servers wait for clients to leave, which those may never do."""
 # `bin/hive` of Hive 4 opens these as well as what Spark's launcher opens.
@@ -27,21 +29,30 @@ MORE_OPENS = tuple(
 
 
 class _HiveServer(EmbeddedServer):
-    """`extra` properties win over the server's own."""
+    """`extra` properties win over the server's own. Tables may lie in `s3` as well, if that runs at the start."""
 
     keeps_port = True
+    s3: S3Server | None = None
 
     def __init__(self, folder: Path, filesystem: Callable[[], str], extra: Mapping[str, str]) -> None:
         super().__init__(folder)
         self.extra = dict(extra)
         self._filesystem = filesystem
 
+    @property
+    def _on_s3(self) -> S3Server | None:
+        return self.s3 if self.s3 and self.s3.alive else None
+
     def _hive(self, heap: str, site: Mapping[str, str], logger: str, *options: str) -> tuple[str, ...]:
         """Its command line, up to the main class; `logger` logs the line that says it is ready."""
         sites = client_sites(self._filesystem())
         sites["core-site"]["hadoop.tmp.dir"] = str(self.folder / "tmp")
+        jars = fetch(settings.HIVE_JARS)
+        if self._on_s3:
+            sites["core-site"] |= self._on_s3.properties
+            jars += fetch(settings.HIVE_S3A_JARS)
         return self._java(
-            os.pathsep.join(map(str, fetch(settings.HIVE_JARS))),
+            os.pathsep.join(map(str, jars)),
             heap,
             *options,
             sites={**sites, "hive-site": {**site, **self.extra}},
@@ -116,5 +127,7 @@ class HiveServer2(_HiveServer):
             command=(*java, "org.apache.hive.service.server.HiveServer2"),
             log=self.folder / "hiveserver2.log",
             ready=f"Starting ThriftBinaryCLIService on port {port} ",
+            # It hides `fs.s3a.access.key` and its like from its own queries.
+            env=self._on_s3.environment if self._on_s3 else {},
             grace=GRACE,
         )

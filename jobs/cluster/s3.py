@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 KEYS = {"key": "hivesink", "secret": "hivesink-secret"}
 REGION = "us-east-1"
+IDENTITIES = {
+    "identities": [
+        {
+            "name": "hivesink",
+            "credentials": [{"accessKey": KEYS["key"], "secretKey": KEYS["secret"]}],
+            "actions": ["Admin", "Read", "List", "Tagging", "Write"],
+        }
+    ]
+}
 _OTHERS = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc")
 _S3 = ("s3.port.grpc",)
 SOCKETS = Path("/tmp")  # noqa: S108  not ours to choose
@@ -44,14 +53,7 @@ class S3Server(EmbeddedServer):
     @property
     def properties(self) -> Mapping[str, str]:
         """What core-site.xml has of it."""
-        return {
-            "fs.s3a.endpoint": self.endpoint,
-            "fs.s3a.endpoint.region": REGION,
-            "fs.s3a.path.style.access": "true",
-            "fs.s3a.connection.ssl.enabled": "false",
-            "fs.s3a.access.key": KEYS["key"],
-            "fs.s3a.secret.key": KEYS["secret"],
-        }
+        return site(self.endpoint)
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -117,10 +119,7 @@ class S3Server(EmbeddedServer):
         # The master learns all from the volumes; with its old state it would wait for an election, for 15 seconds.
         for state in data.glob("m[0-9]*"):
             shutil.rmtree(state)
-        credentials = [{"accessKey": KEYS["key"], "secretKey": KEYS["secret"]}]
-        actions = ["Admin", "Read", "List", "Tagging", "Write"]
-        identity = {"name": "hivesink", "credentials": credentials, "actions": actions}
-        write_atomically(keys, json.dumps({"identities": [identity]}))
+        write_atomically(keys, json.dumps(IDENTITIES))
         options: dict[str, object] = {
             **{name: value for name, value in _ports(self.folder).items() if name in {*_OTHERS, *_S3}},
             "dir": data,
@@ -146,6 +145,18 @@ class S3Server(EmbeddedServer):
             ready="Start Seaweed S3 API Server",
             grace=2.0,
         )
+
+
+def site(endpoint: str) -> dict[str, str]:
+    """What core-site.xml has of such a server."""
+    return {
+        "fs.s3a.endpoint": endpoint,
+        "fs.s3a.endpoint.region": REGION,
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.connection.ssl.enabled": "false",
+        "fs.s3a.access.key": KEYS["key"],
+        "fs.s3a.secret.key": KEYS["secret"],
+    }
 
 
 def _ports(folder: Path) -> Mapping[str, int]:

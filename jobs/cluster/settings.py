@@ -22,6 +22,7 @@ KAFKA_VERSION = "4.3.1"
 _LISTS = Path(__file__).with_name("jarlists")
 HDFS_JARS = JarSet.listed(_LISTS / f"hdfs-{HADOOP_VERSION}.txt")
 HIVE_JARS = JarSet.listed(_LISTS / f"hive-{HIVE_VERSION}.txt")
+HIVE_S3A_JARS = JarSet.listed(_LISTS / "hive-s3a-3.3.6.txt")
 KAFKA_JARS = JarSet.listed(_LISTS / f"kafka-broker-{KAFKA_VERSION}.txt")
 
 # Each server's well-known port, by the name that `cluster-status` prints.
@@ -32,6 +33,7 @@ PORTS: Mapping[str, int] = MappingProxyType(
         "hiveserver2": 10000,
         "kafka": 9092,
         "spark-master": 7077,
+        "s3": 8333,
     }
 )
 

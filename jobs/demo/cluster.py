@@ -19,7 +19,6 @@ from hivesink.metastore import catalog
 from hivesink.tables.opened import open_table
 from jobs.cluster import Cluster
 from jobs.cluster.__main__ import default_folder, start
-from jobs.cluster.cluster import PARTS
 from jobs.demo import containers
 from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
 from jobs.demo.flights import TOPIC, Flights, KafkaTopic
@@ -55,7 +54,7 @@ def addresses(kind: str, screen: Screen) -> Addresses:
         return found
     screen.step("Starting the cluster, as `make cluster-up` does")
     screen.fact("30 s, and longer at the first start, which fetches jars")
-    cluster = start(folder, PARTS, lambda name, server: screen.fact(f"{name:15} {server.address}"))
+    cluster = start(folder, None, lambda name, server: screen.fact(f"{name:15} {server.address}"))
     screen.fact("they stay up; `make cluster-down` stops them")
     return cluster.addresses
 

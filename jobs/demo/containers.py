@@ -14,6 +14,8 @@ from hivesink.embedded.metastore import derby_site
 from jobs.cluster import settings
 from jobs.cluster.cluster import Addresses
 from jobs.cluster.kafka import BROKER, CLUSTER_ID
+from jobs.cluster.s3 import KEYS
+from jobs.cluster.s3 import site as s3_site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +31,7 @@ IMAGES: Mapping[str, str] = MappingProxyType(
         "@sha256:5194161ef50b80875f937dff04936df047cbe894e9727ab8f0606349345b1bd3",
         "kafka": f"apache/kafka:{settings.KAFKA_VERSION}"
         "@sha256:77e3df9054047a88b520d0cc46e16696d3b22022e1d580aeccd2632df6532837",
+        "s3": "chrislusf/seaweedfs:4.48",
         "spark": f"apache/spark:{SPARK_VERSION}-scala2.13-java17-python3-ubuntu",
     }
 )
@@ -38,6 +41,7 @@ IMAGES: Mapping[str, str] = MappingProxyType(
 SUPERUSER = "hadoop"
 
 FILESYSTEM = f"hdfs://namenode:{settings.PORTS['namenode']}"
+S3 = f"http://s3:{settings.PORTS['s3']}"
 METASTORE = f"thrift://metastore:{settings.PORTS['metastore']}"
 
 # One for each DataNode, the same inside and outside, since all clients are given the same name and port.
@@ -51,6 +55,7 @@ CONF = Path("/etc/hivesink")
 # Folders that belong to the image's user, as then a new volume there does.
 HADOOP_DATA = "/data"
 HIVE_DATA = "/opt/hive/data/warehouse"
+S3_KEYS = "/etc/seaweedfs/identities.json"
 KAFKA_DATA = "/var/lib/kafka/data"
 SPARK_DATA = "/opt/spark/work-dir"
 
@@ -65,13 +70,14 @@ def addresses() -> Addresses:
         kafka=f"kafka:{settings.PORTS['kafka']}",
         spark_master=f"spark://spark-master:{settings.PORTS['spark-master']}",
         conf=CONF,
+        s3=S3,
     )
 
 
 def sites() -> dict[str, dict[str, str]]:
     """Return the properties of each config of the compose file, by its name."""
     return {
-        "core-site": settings.core_site(FILESYSTEM, SUPERUSER),
+        "core-site": {**settings.core_site(FILESYSTEM, SUPERUSER), **s3_site(S3)},
         "hdfs-site": {
             **settings.hdfs_site(),
             # Names reach a DataNode from the host too, and after a restart with another address.
@@ -109,6 +115,15 @@ def kafka_environment() -> dict[str, str]:
     }
     variables = {f"KAFKA_{name.upper().replace('.', '_')}": value for name, value in properties.items()}
     return {"CLUSTER_ID": CLUSTER_ID, **variables}
+
+
+def hive_environment() -> dict[str, str]:
+    """Return what Hive's servers need for S3, as the image takes it: Hadoop's own jars for it, and the keys.
+
+    HiveServer2 hides the keys of core-site.xml from its own queries.
+    """
+    keys = {"AWS_ACCESS_KEY_ID": KEYS["key"], "AWS_SECRET_ACCESS_KEY": KEYS["secret"]}
+    return {"HADOOP_OPTIONAL_TOOLS": "hadoop-aws", **keys}
 
 
 def make_folders() -> str:

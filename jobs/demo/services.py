@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
+from os import environ
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,10 @@ from hivesink.embedded import metastore
 from hivesink.errors import HiveSinkError
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
+from hivesink.jvm.java import write_sites
 from hivesink.spark.session import session
 from hivesink.spark.settings import LOCAL
+from jobs.cluster.s3 import S3Server
 from jobs.cluster.server import OwnMetastore
 
 if TYPE_CHECKING:
@@ -58,6 +61,15 @@ def running_metastore(home: Path) -> Iterator[str]:
         return
     with OwnMetastore(home / "metastore", home / "warehouse") as own:
         yield own.uri
+
+
+@contextmanager
+def s3_server(home: Path) -> Iterator[str]:
+    """A bucket's `s3a://` location on an S3 server, which the environment's site names from now on."""
+    with S3Server(home / "s3") as server:
+        write_sites(home / "conf", {"core-site": server.properties})
+        environ["HADOOP_CONF_DIR"] = str(home / "conf")
+        yield server.make_bucket("demo")
 
 
 @contextmanager

@@ -18,23 +18,24 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.timeout(900)
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("kafka", "kills"),
+    ("variable", "kills"),
     [
         ("", 0),
         pytest.param("", 1, marks=pytest.mark.long),
-        pytest.param("1", 1, marks=[pytest.mark.kafka, pytest.mark.long]),
+        pytest.param("KAFKA", 1, marks=[pytest.mark.kafka, pytest.mark.long]),
+        pytest.param("S3", 1, marks=pytest.mark.long),
     ],
-    ids=["files", "files, killed", "kafka, killed"],
+    ids=["files", "files, killed", "kafka, killed", "s3, killed"],
 )
-def test_a_run_its_kill_and_once_more(tmp_path: Path, kafka: str, kills: int) -> None:
+def test_a_run_its_kill_and_once_more(tmp_path: Path, variable: str, kills: int) -> None:
     for _ in range(kills):
-        with demo(tmp_path, kafka) as killed:
+        with demo(tmp_path, variable) as killed:
             assert killed.stdout is not None
             for line in killed.stdout:
                 if "epoch 3:" in line:
                     killed.kill()
 
-    again = finish(tmp_path, kafka)
+    again = finish(tmp_path, variable)
     assert ("epoch 3:" in again) == (kills == 0)
     assert "rows 336,776 of 336,776" in again
     assert again.count("✓") == 4
@@ -42,8 +43,8 @@ def test_a_run_its_kill_and_once_more(tmp_path: Path, kafka: str, kills: int) ->
     assert max(map(len, again.splitlines())) <= 80
 
     assert processes_of(tmp_path) == []
-    if kafka:
-        once_more = finish(tmp_path, kafka)
+    if variable:
+        once_more = finish(tmp_path, variable)
         assert "all flights were committed by earlier runs" in once_more
         assert "epoch " not in once_more
         assert once_more.count("✓") == 5
@@ -82,21 +83,26 @@ def test_events_are_the_csv() -> None:
     assert sum(flights.by_carrier.values()) == 336_776
 
 
-def demo(folder: Path, kafka: str) -> subprocess.Popen[str]:
+def demo(folder: Path, variable: str) -> subprocess.Popen[str]:
     # What Spark's JVM says at its start is not the demonstration's.
     with (folder / "stderr").open("ab") as errors:
         return subprocess.Popen(
             [sys.executable, "-m", "jobs.demo"],
             cwd=ROOT,
-            env={**os.environ, "DEMO_DATA": str(folder), "KAFKA": kafka, "PYTHONUNBUFFERED": "1"},
+            env={
+                **os.environ,
+                "DEMO_DATA": str(folder),
+                **({variable: "1"} if variable else {}),
+                "PYTHONUNBUFFERED": "1",
+            },
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
         )
 
 
-def finish(folder: Path, kafka: str) -> str:
-    with demo(folder, kafka) as running:
+def finish(folder: Path, variable: str) -> str:
+    with demo(folder, variable) as running:
         printed, _ = running.communicate()
     assert running.returncode == 0, printed + (folder / "stderr").read_text()
     return printed

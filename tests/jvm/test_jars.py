@@ -12,7 +12,7 @@ import pytest
 
 from hivesink.errors import SourceUnreachable
 from hivesink.jvm.jars import JarSet, fetch, kafka_connector, s3a
-from jobs.cluster.settings import HDFS_JARS, HIVE_JARS, KAFKA_JARS
+from jobs.cluster.settings import HDFS_JARS, HIVE_JARS, HIVE_S3A_JARS, KAFKA_JARS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def test_the_local_maven_repository_comes_first_and_a_module_may_come_with_class
     assert paths[0].is_relative_to(cache)
 
 
-@pytest.mark.parametrize("jars", [HDFS_JARS, HIVE_JARS, KAFKA_JARS, s3a()], ids=lambda jars: jars.name)
+@pytest.mark.parametrize("jars", [HDFS_JARS, HIVE_JARS, HIVE_S3A_JARS, KAFKA_JARS, s3a()], ids=lambda jars: jars.name)
 def test_a_list_pins_each_jar_once_at_one_version(jars: JarSet) -> None:
     assert all(re.fullmatch(r"[\w.-]+:[\w.-]+:[\w.-]*\d[\w.-]*(:[\w.-]+)?", line) for line in jars.coordinates)
     assert sorted(set(jars.coordinates)) == sorted(jars.coordinates)
