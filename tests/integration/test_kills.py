@@ -11,16 +11,15 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.core.log import default_root
+from hivesink.config.site import Site
 from hivesink.core.table import TableName
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
-from hivesink.logs import commit_log
+from hivesink.logs import table_root
 from hivesink.metastore import catalog, connect
 from tests.cluster.gates import WRITER, Gates, Kills, local
 from tests.integration.stage import ON_EPOCH, hive_reader
@@ -28,6 +27,7 @@ from tests.integration.test_state import STORES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -86,7 +86,7 @@ class Job(Gates):
 
     def log(self) -> CommitLog:
         live = connect("thrift", self.metastore.uri).table(TableName.parse(self.table))
-        return commit_log(str(Path(default_root(live.location.removeprefix("file:"), live.spec.name), WRITER)))
+        return table_root(live, None, Site.load(os.environ)).log(WRITER)
 
 
 def day(number: int) -> str:

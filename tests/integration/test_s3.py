@@ -1,0 +1,126 @@
+"""A job on a real S3 server: table, log and checkpoint on `s3a://`, under SIGKILL, and read by every engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink.config.site import Site
+from hivesink.hiveql.apply import apply
+from hivesink.hiveql.parse import parse_ddl
+from hivesink.jvm.jars import fetch, s3a
+from hivesink.jvm.java import write_sites
+from hivesink.metastore import catalog
+from jobs.cluster.server import OwnMetastore
+from tests.cluster.gates import Kills
+from tests.docs.pages import ROOT, block, shell
+from tests.integration.test_kills import ROLLING, ROLLING_STEPS, ROWS_A_BATCH, SMALL_BATCHES, Job, day, write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hivesink.embedded.metastore import EmbeddedMetastore
+    from jobs.cluster.s3 import S3Server
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
+SHORT = ("after-encoding", "before-register", "after-publish")
+# A session of its own, as a user's: it reads with Hive's reader, then inserts.
+READER = """
+import json, sys
+from hivesink import session
+table, database = sys.argv[1], sys.argv[1].partition(".")[0]
+spark = session("reader", extra={"spark.sql.hive.convertMetastoreParquet": "false"})
+print(json.dumps([[row.id, row.dt] for row in spark.sql(f"SELECT id, dt FROM {table}").collect()]))
+spark.sql(f"INSERT INTO {table} VALUES (-1, 'd0000'), (-2, 'new')")
+print(json.dumps([row.id for row in spark.sql(f"SELECT id FROM {table} WHERE id < 0 ORDER BY id").collect()]))
+spark.stop()
+"""
+
+
+@dataclass
+class JobOnS3(Job):
+    """Its checkpoint is in `root`, too."""
+
+    root: str = ""
+
+    def order(self) -> dict[str, Any]:
+        return {**super().order(), "checkpoint": f"{self.root}/checkpoint"}
+
+
+@pytest.fixture
+def metastore_on_s3(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedMetastore]:
+    """A metastore whose tables may be on the S3 server, which the environment's site names from now on."""
+    write_sites(tmp_path / "conf", {"core-site": s3.properties})
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
+    with OwnMetastore(tmp_path / "metastore", tmp_path / "warehouse", durable=False) as server:
+        monkeypatch.setenv("HIVESINK_METASTORE", server.uri)
+        yield server
+
+
+def output(*command: str) -> str:
+    """Of Python; it has to end with 0."""
+    ended = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def hivesink(*command: str) -> str:
+    return output("-m", "hivesink.cli", *command)
+
+
+@pytest.mark.parametrize("kills", [len(SHORT), pytest.param(30, marks=pytest.mark.long)], ids=str)
+def test_kills_on_s3(s3: S3Server, metastore_on_s3: EmbeddedMetastore, tmp_path: Path, kills: int) -> None:
+    table, root = "kills.on_s3", f"{s3.make_bucket('kills')}/{kills}"
+    site = Site.load(os.environ)
+    parts = f"(id BIGINT) PARTITIONED BY (dt STRING) STORED AS PARQUET LOCATION '{root}/table'"
+    apply([parse_ddl(f"CREATE TABLE {table} {parts}", "kills.sql")], catalog(metastore_on_s3.uri, site))
+    steps = SHORT if kills == len(SHORT) else [*islice(cycle(ROLLING_STEPS), kills)]
+    batches = len(steps) + 8
+    jars = {"spark.jars": ",".join(path.as_uri() for path in fetch(s3a()))}
+    job = JobOnS3(
+        tmp_path, metastore_on_s3, table, write_files(tmp_path, batches),
+        options=ROLLING, settings={**SMALL_BATCHES, **jars}, root=root,
+    )  # fmt: skip
+    killed = Kills(job)
+    for step in steps:
+        killed.kill_at(step)
+    assert job.drain() == 0, job.output[-4000:]
+
+    rows = batches * ROWS_A_BATCH
+    hivesink("verify", table)
+    hivesink("status", table)
+    hivesink("show", table)
+    counted = json.loads(hivesink("query", f"SELECT count(*), count(DISTINCT id) FROM {table}", "--json"))
+    assert (counted["rows"], counted["engine"]) == ([[rows, rows]], "duckdb")
+    found, inserted = output("-c", READER, table).splitlines()
+    assert sorted(map(tuple, json.loads(found))) == [(number, day(number)) for number in range(rows)]
+    assert json.loads(inserted) == [-2, -1]
+    # What a user adds is the user's.
+    hivesink("verify", table)
+    assert job.drain() == 0, job.output[-4000:]
+    bucket = s3.client()
+    left = [upload["Key"] for upload in bucket.list_multipart_uploads(Bucket="kills").get("Uploads", [])]
+    assert left == []
+
+
+def test_the_docs_from_an_empty_bucket_to_an_answer(s3: S3Server, tmp_path: Path) -> None:
+    text = block("docs/sites.md", "fs.s3a.endpoint").text
+    assert "http://127.0.0.1:8333" in text
+    s3.make_bucket("demo")
+    home = {"HIVESINK_HOME": str(tmp_path / "home"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    try:
+        said = shell(tmp_path, text.replace("http://127.0.0.1:8333", s3.endpoint), {**home, "PYTHONPATH": str(ROOT)})
+    finally:
+        shell(tmp_path, "hivesink metastore stop", {**home, "PYTHONPATH": str(ROOT)})
+    assert re.search(r"\b1\b.*2024-01-03", said.stdout), said.stdout + said.stderr
+    keys = [found["Key"] for found in s3.client().list_objects_v2(Bucket="demo")["Contents"]]
+    assert {key.partition("/")[0] for key in keys} >= {"events", "checkpoints"}
