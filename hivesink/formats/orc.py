@@ -6,6 +6,7 @@ counts in, so readers take it for the Julian one before 1582: `_Tail` says that 
 
 from __future__ import annotations
 
+import io
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -172,32 +173,23 @@ def _has_times(kind: pa.DataType) -> bool:
 
 
 class _Tail:
-    """The stream that ORC's writer writes to. From `hold` on it keeps what comes: that is the file's tail."""
+    """The stream that ORC's writer writes to. Where it is `held`, that keeps what comes: the file's tail."""
 
     closed = False
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._held: bytearray | None = None
+        self.held: io.BytesIO | None = None
 
     def write(self, content: bytes) -> int:
-        if self._held is not None:
-            self._held += content
-            return len(content)
-        return self._stream.write(content)
-
-    def flush(self) -> None:
-        """Nothing: the store's stream is flushed when its file is closed."""
-
-    def hold(self) -> None:
-        self._held = bytearray()
+        return (self.held or self._stream).write(content)
 
     def finish(self, raw_bytes: int, *, packed: bool) -> None:
         """Write the tail with more fields in the footer; in a `packed` file it consists of chunks.
 
         A Protobuf message may be continued by its other fields, and one chunk, not packed, may follow others.
         """
-        held = bytes(self._held or b"")
+        held = self.held.getvalue() if self.held else b""
         postscript = held[-1 - held[-1] : -1]
         if postscript[:1] != _FOOTER_LENGTH:
             message = "pyarrow's ORC writer ended a file in an unknown way"
@@ -258,7 +250,7 @@ class OrcRecords:
             none = self._form.schema.empty_table()
             self._writer = self._begin(none)
             self._writer.write(none)
-        self._tail.hold()
+        self._tail.held = io.BytesIO()
         self._writer.close()
         self._tail.finish(self._raw_bytes, packed=self._form.compression is not OrcCompression.NONE)
 
