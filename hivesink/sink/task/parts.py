@@ -155,7 +155,8 @@ class Parts(InMemory):
         """Write out and close everything, at the normal end of the input. Only this makes all parts pending."""
         # Open ones first, so that no more are open than before.
         waiting = sorted(self._buckets.values(), key=lambda bucket: bucket.file is None)
-        size = min([self.store.parallelism, *(self._most_open(bucket.target.format) for bucket in waiting)])
+        formats = {id(bucket.target): bucket.target.format for bucket in waiting}.values()
+        size = min([self.store.parallelism, *map(self._most_open, formats)])
         for start in range(0, len(waiting), size):
             chunk = waiting[start : start + size]
             self._open_files([bucket for bucket in chunk if bucket.fragments and bucket.file is None])
