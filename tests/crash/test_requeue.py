@@ -237,7 +237,11 @@ def test_a_fence_that_comes_before_the_second_look_shuts_out_the_first(monkeypat
         compacted(life)
         return load(context, identity)
 
-    monkeypatch.setattr(runner, "load", load_late)
+    def load_first(context: CommitContext, identity: Identity | None) -> History:
+        monkeypatch.setattr(runner, "load", load_late)
+        return load(context, identity)
+
+    monkeypatch.setattr(runner, "load", load_first)
     with pytest.raises(FencedOut):
         life.job().committer.recover()
     assert (life.read(3), REQUEUE in kinds(life), kinds(life).count("fence")) == ([1, 2], False, 2)
