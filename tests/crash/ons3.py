@@ -23,7 +23,15 @@ def adapters(client: Any) -> tuple[FileStore, Files]:
     return S3FileStore(objects, parallelism=1), S3Files(objects, parallel=1)
 
 
-def s3_site(source: Source, options: dict[str, str], client: Any = None, root: str = BUCKET, tasks: int = 2) -> Site:
+def s3_site(
+    source: Source,
+    options: dict[str, str],
+    client: Any = None,
+    root: str = BUCKET,
+    tasks: int = 2,
+    *,
+    dead: bool = False,
+) -> Site:
     """A site whose files are in the bucket of `client`."""
     s3 = client or MemoryS3()
-    return Site(source, options=dict(options), connect=lambda: s3, adapters=adapters, root=root, tasks=tasks)
+    return Site(source, options=dict(options), connect=lambda: s3, adapters=adapters, root=root, tasks=tasks, dead=dead)

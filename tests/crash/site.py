@@ -128,7 +128,7 @@ class Site:
     def __post_init__(self) -> None:
         self.metastore.create(replace(self.spec, location=f"{self.root}{self.spec.location}"))
         if self.dead:
-            self.metastore.create(DEAD)
+            self.metastore.create(replace(DEAD, location=f"{self.root}{DEAD.location}"))
             self.options = {"sink.on-bad-record": "dead-letter", **self.options}
 
     def files(self) -> Any:

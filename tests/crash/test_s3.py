@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 WAYS: dict[str, dict[str, str]] = {"on epoch": {}, "rolling": ROLLING}
 
 
-def site_of(options: dict[str, str], s3: Any = None) -> Site:
-    return s3_site(Source(events(3 * BATCH)), options, s3 or MemoryS3())
+def site_of(options: dict[str, str], s3: Any = None, *, dead: bool = False) -> Site:
+    return s3_site(Source(events(3 * BATCH)), options, s3 or MemoryS3(), dead=dead)
 
 
 def calls(options: dict[str, str], site: Site | None = None) -> list[Call]:
@@ -53,13 +53,13 @@ def abort_all(s3: MemoryS3) -> None:
     s3.uploads.clear()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_uploads_that_others_abort_at_any_moment_lose_no_row(way: str) -> None:
+@pytest.mark.parametrize(("way", "dead"), [("on epoch", False), ("rolling", False), ("on epoch", True)])
+def test_uploads_that_others_abort_at_any_moment_lose_no_row(way: str, dead: bool) -> None:
     """Their rows are encoded again from segments, but for what readers may have had: then a person is asked."""
-    requeued, asked, moments = 0, 0, calls(WAYS[way])[::2]
+    requeued, asked, moments = 0, 0, calls(WAYS[way], site_of(WAYS[way], dead=dead))[::2]
     for call in moments:
         s3 = MemoryS3()
-        site = site_of(WAYS[way], s3)
+        site = site_of(WAYS[way], s3, dead=dead)
         with contextlib.suppress(HiveSinkError):
             site.job(Meddling(s3, call.number, abort_all)).run()
         try:

@@ -14,6 +14,7 @@ from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from hivesink.config.site import Site
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending
+from hivesink.core.table import TableName, TableSpec
 from hivesink.errors import (
     InvalidOption,
     NotWritable,
@@ -23,7 +24,8 @@ from hivesink.errors import (
     TargetTaken,
     Unsupported,
 )
-from hivesink.logs import file_store, storage_of
+from hivesink.logs import file_store, root_folder, storage_of
+from hivesink.ports import LiveTable
 from hivesink.storage import s3_checks, s3_client, s3_objects
 from hivesink.storage.s3 import S3FileStore
 from hivesink.storage.s3_client import Settings
@@ -281,6 +283,23 @@ def test_on_s3_a_large_file_goes_in_parts_and_is_read_by_ranges(s3: S3Server) ->
     assert files.length(f"{root}/segment") == len(data)
 
 
+def test_on_s3_a_server_that_dies_fails_as_what_may_pass_and_is_used_again(s3: S3Server) -> None:
+    root, site = s3.make_bucket("dies"), Site(dict(s3.properties))
+    store, files = file_store(root, site), storage_of(root, site).logs()
+    part = staged(store, f"{root}/t")  # type: ignore[arg-type]
+    files.create(f"{root}/m", b"one")
+    s3.kill()
+    try:
+        for call in (lambda: store.publish(part), lambda: files.create(f"{root}/n", b""), lambda: files.list(root)):
+            with pytest.raises((StoreUnavailable, OutcomeUnknown)) as error:
+                call()
+            assert error.value.retryable  # type: ignore[attr-defined]
+    finally:
+        s3.start()
+    assert files.read(f"{root}/m") == b"one"
+    assert store.publish(part) == part.finish()
+
+
 def test_on_s3_wrong_keys_are_refused_without_being_shown(s3: S3Server) -> None:
     s3.make_bucket("keys")
     site = Site({**s3.properties, "fs.s3a.bucket.keys.secret.key": "very-secret", "fs.s3a.secret.key": "unused"})
@@ -349,6 +368,26 @@ def test_other_locations_are_refused(location: str) -> None:
     with pytest.raises(Unsupported, match="write it as s3a://bucket/folder") as error:
         objects_of(MemoryS3()).at(location)
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("elsewhere", ["hdfs://nn/t/dt=1", "/t/dt=1", "s3://b/t"])
+def test_a_partition_in_another_store_is_told_before_anything_goes_there(elsewhere: str) -> None:
+    store = S3FileStore(objects_of(MemoryS3()))
+    with pytest.raises(Unsupported, match=elsewhere):
+        store.staged(elsewhere)
+    part = staged(store)
+    with pytest.raises(Unsupported):
+        store.publish(Pending(part.staged, f"{elsewhere}/{NAME}", part.length))
+    assert store.find(part.staged) is not None
+
+
+def test_a_log_in_another_store_than_its_table_is_refused_at_the_start() -> None:
+    live = LiveTable(TableSpec(TableName("d", "t"), (), (), location="s3a://b/t"), "s3a://b/t")
+    for log in ("hdfs://nn/logs", "file:/logs", "s3://b/logs"):
+        with pytest.raises(InvalidOption, match="are on different file systems"):
+            root_folder(live, log)
+    assert root_folder(live, "s3a://other/logs") == "s3a://other/logs"
+    assert root_folder(live, "/logs") == "s3a://b/logs"
 
 
 def test_what_stands_for_folders_is_no_file() -> None:
