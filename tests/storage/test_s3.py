@@ -293,7 +293,7 @@ def test_on_s3_a_server_that_dies_fails_as_what_may_pass_and_is_used_again(s3: S
         for call in (lambda: store.publish(part), lambda: files.create(f"{root}/n", b""), lambda: files.list(root)):
             with pytest.raises((StoreUnavailable, OutcomeUnknown)) as error:
                 call()
-            assert error.value.retryable  # type: ignore[attr-defined]
+            assert error.value.retryable
     finally:
         s3.start()
     assert files.read(f"{root}/m") == b"one"
