@@ -363,7 +363,8 @@ def test_a_wall_clock_in_the_readers_missing_hour_moves_by_an_hour(by_form: dict
     gap = GAPS[zone]
     readers = [("PARQUET", "hive"), ("PARQUET", "spark, converted"), ("ORC", "hive"), ("ORC", "spark")]
     for form, reader in readers:
-        assert stamps(by_form[form], reader)[gap] == gap.replace(" 02:", " 03:"), reader
+        there = " 01:" if form == "ORC" and zone == ZONES[1] else " 03:"
+        assert stamps(by_form[form], reader)[gap] == gap.replace(" 02:", there), reader
 
 
 def test_before_the_gregorian_calendar_hives_reader_counts_in_the_julian(read: Read) -> None:
