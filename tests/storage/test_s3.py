@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
+import shutil
+import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,15 +30,17 @@ from hivesink.errors import (
 from hivesink.logs import file_store, root_folder, storage_of
 from hivesink.ports import LiveTable
 from hivesink.storage import s3_checks, s3_client, s3_objects
+from hivesink.storage.rename_store import run_parallel
 from hivesink.storage.s3 import S3FileStore
 from hivesink.storage.s3_client import Settings
 from hivesink.storage.s3_files import S3Files
 from tests.crash.faults import FaultyS3, Kill, Mode, Plan
 from tests.inmemory.s3 import MemoryS3, objects_of, refused
-from tests.storage.reals3 import s3_folder
+from tests.storage.reals3 import VersityGw, s3_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from jobs.cluster.s3 import S3Server
 
@@ -308,6 +313,29 @@ def test_on_s3_wrong_keys_are_refused_without_being_shown(s3: S3Server) -> None:
     assert "secret" not in str(error.value)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go")
+def test_the_protocol_holds_on_versitygw(tmp_path: Path) -> None:
+    with VersityGw(tmp_path) as server:
+        server.client().create_bucket(Bucket="bucket")
+        site = Site(dict(server.properties))
+        for _ in range(10):
+            storage_of(TABLE, site).check("s3a://bucket/log", TABLE)
+        store = file_store(TABLE, site)
+        part = staged(store)  # type: ignore[arg-type]
+        upload = store._objects.upload(part.staged)  # type: ignore[attr-defined]
+        results = run_parallel([partial(store.publish, part) for _ in range(20)], 20)
+        assert results == [part.finish()] * 20
+        assert upload.parts() is None
+        other = staged(store, name=replace(NAME, n=1))  # type: ignore[arg-type]
+        store.mark(other.target)
+        with pytest.raises(TargetTaken):
+            store.publish(other)
+        assert store.find(other.target) == Finished(other.target, 0)
+        assert store.staged(TABLE) == [other.staged]
+
+
 SETTINGS: list[tuple[dict[str, str], Callable[[Any], Any], Any]] = [
     ({}, lambda client: client.meta.config.s3, {"addressing_style": "auto"}),
     ({"path.style.access": "true"}, lambda client: client.meta.config.s3, {"addressing_style": "path"}),
@@ -399,6 +427,12 @@ def test_what_stands_for_folders_is_no_file() -> None:
         f"{TABLE}/dt=1/part"
     ]
     assert list(store.walk(TABLE)) == [TABLE, f"{TABLE}/dt=1"]
+
+
+def test_without_boto3_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(Unsupported, match=r"boto3 is not installed; run: pip install 'hivesink\[s3\]'"):
+        file_store("s3a://nobody/t").visible("s3a://nobody/t")
 
 
 def test_threads_share_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
