@@ -88,7 +88,7 @@ def test_a_fault_of_the_storage_at_any_call_loses_and_doubles_nothing(way: str, 
             play(make(WAYS[way]), case, kind)
 
 
-@sampled(8)
+@sampled(16)
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_second_death_during_recovery_changes_nothing(way: str, storage: str, every: int) -> None:

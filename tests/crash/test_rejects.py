@@ -73,7 +73,7 @@ def calls(world: Callable[[], World]) -> int:
     return len(calls_of(world, on_files, World.replay))
 
 
-@sampled(3)
+@sampled(6)
 def test_a_fault_at_any_call_loses_and_doubles_nothing(every: int, world: Callable[[], World]) -> None:
     for made, faulty, case in faults(world, on_files, World.replay, every=every):
         made.replay()
@@ -81,7 +81,7 @@ def test_a_fault_at_any_call_loses_and_doubles_nothing(every: int, world: Callab
         check(made, case)
 
 
-@sampled(4)
+@sampled(8)
 def test_another_replay_runs_at_any_call(every: int, world: Callable[[], World]) -> None:
     for at in range(1, calls(world) + 1, every):
         made, others, own = world(), list[int](), 0
@@ -97,7 +97,7 @@ def test_another_replay_runs_at_any_call(every: int, world: Callable[[], World])
         check(made, at)
 
 
-@sampled(30, timeout=3600)
+@sampled(60, timeout=3600)
 def test_another_replay_dies_at_any_call_and_this_one_goes_on(every: int, world: Callable[[], World]) -> None:
     count = calls(world)
     for at in range(1, count + 1, every):

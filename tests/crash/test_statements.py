@@ -159,7 +159,7 @@ def cases(*often: Statement) -> Iterator[ParameterSet]:
         yield pytest.param(PLAIN, statement, "", id=f"{statement.__name__}-table")
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize(("spec", "statement", "day"), list(cases(*STATEMENTS)))
 def test_a_statement_while_the_job_runs(spec: TableSpec, statement: Statement, day: str, every: int) -> None:
     asked = 0
@@ -215,7 +215,7 @@ def make_durable(site: Site, case: object) -> None:
     assert site.staged() <= site.waiting(), case
 
 
-@sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("day", DAYS)
 def test_an_insert_while_the_job_runs(day: str, every: int) -> None:
     for call in calls_of(new_site, on_files, run)[::every]:
@@ -397,7 +397,7 @@ def test_from_the_change_on_rows_wait() -> None:
     site.check(range(12))
 
 
-@sampled(3)
+@sampled(6)
 @pytest.mark.parametrize("first", WAYS)
 def test_a_death_at_any_call_and_a_start_with_the_other_setting(first: str, every: int) -> None:
     (other,) = (options for name, options in WAYS.items() if name != first)
