@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bench.ground import DATABASE
+from bench.ground import DATABASE, Ground
 from bench.workloads import WORKLOADS
 from hivesink import HiveSink, sources
 from hivesink.hiveql.apply import apply
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from bench.ground import Ground
     from hivesink.sink.commit.committed import Committed
     from hivesink.spark.query import HiveQuery
 

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.ground import DATABASE
+from bench.ground import DATABASE, Ground
 from hivesink.jvm.java import find_java
 from hivesink.spark.session import LATE_COMPILING
 from hivesink.spark.sources import FETCH
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.contenders import Drain
-    from bench.ground import Ground
     from bench.workloads import Workload
 
 HIVE, FILES = "flink-hive", "flink-fs"

@@ -13,7 +13,7 @@ from bench import flink
 from bench.cases import REGISTERED as REGISTERS
 from bench.cases import WRITERS, Case
 from bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, ORC, OWN, SPARK_ORC, SPARK_SINK, Drain, Drained
-from bench.ground import clear
+from bench.ground import Ground, clear
 from bench.processes import Flink, Meter, Process, Python, executors
 from bench.records import Landed, Topic, differences, land, topic
 from bench.report import Run, Series
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from bench.ground import Ground
 
 WARM_ROWS = 400_000
 SHARED = {ON_EPOCH: OWN, CLEAN: OWN, NOOP: OWN, ARROW: OWN, ORC: OWN, SPARK_ORC: SPARK_SINK}

@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from bench.ground import DATABASE
+from bench.ground import DATABASE, Ground
 from bench.workloads import ALL_FLIGHTS, FLIGHTS, SEED, Workload, duckdb_type
 from hivesink import wiring
 from hivesink.core.table import TableName
@@ -36,7 +36,6 @@ from jobs.demo.flights import MONTHS, Flights
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from bench.ground import Ground
     from hivesink.core.partfile import Finished
     from hivesink.ports import FileStore, Metastore
 

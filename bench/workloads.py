@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from hivesink.core.table import Array, Map, Primitive, Struct
+from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hivesink.core.table import HiveType
 
 SEED = 11
 START = "TIMESTAMP '2026-11-20 00:00:00'"

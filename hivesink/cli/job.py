@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.file_proxy import FileProxy
@@ -32,7 +32,6 @@ from hivesink.spark.query import progress_of_all, queries, settle_all, wait_for_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
-    from typing import TextIO
 
 
 _GRACE = 2.0

@@ -13,21 +13,19 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from math import isfinite, isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from hivesink.core import table
-from hivesink.core.table import Array, Map, Primitive, Struct
+from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
 from hivesink.errors import DdlInvalid, HiveSinkError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from typing import TextIO
 
-    from hivesink.core.table import HiveType
 
 _SECRETS = (
     (re.compile(r"//[^/@\s]+@"), "//***@"),

@@ -21,7 +21,7 @@ from hivesink.errors import HiveSinkError, InvalidOption, RowsHeldBack
 from hivesink.logs import file_store, storage_of
 from hivesink.sink.commit import recovery
 from hivesink.sink.commit.observe import load
-from hivesink.sink.commit.recovery import Accepted, Recorder
+from hivesink.sink.commit.recovery import Accepted, Loss, Recorder
 from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.commit.writer import policy_of, problems_of
 from hivesink.sink.task.segments import held_back
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.commit.recovery import Loss
 
 
 @command

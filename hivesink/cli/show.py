@@ -12,12 +12,12 @@ from rich.filesize import decimal
 
 from hivesink.cli.command import command
 from hivesink.cli.output import Grid, Line, Output
-from hivesink.core.partition_commit import latest, start_of
+from hivesink.core.partition_commit import TimeExtractor, latest, start_of
 from hivesink.core.progress import count
 from hivesink.errors import FileSystemUnknown, HiveSinkError, Unsupported
 from hivesink.formats import adapter
 from hivesink.logs import file_store
-from hivesink.sink.inspect.facts import LogFacts, read_log
+from hivesink.sink.inspect.facts import LogFacts, PartitionState, read_log
 from hivesink.sink.task.events import time_extractor
 from hivesink.tables.opened import OpenedTable
 
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.partfile import Finished
-    from hivesink.core.partition_commit import TimeExtractor
     from hivesink.ports import FileStore
-    from hivesink.sink.inspect.facts import PartitionState
 
 _EPOCHS = 10
 """How many of each writer's epochs are shown."""

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from hivesink.core.column_source import parse_source
+from hivesink.core.column_source import ColumnSource, parse_source
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.table import SortKey
 from hivesink.core.time_format import TimePattern, parse_formats
@@ -19,7 +19,6 @@ from hivesink.errors import InvalidOption
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hivesink.core.column_source import ColumnSource
 
 # What each value means is in docs/options.md.
 OnBadRecord = Enum("OnBadRecord", {"FAIL": "fail", "DEAD_LETTER": "dead-letter", "DROP": "drop"})

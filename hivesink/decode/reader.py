@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from hivesink.core.column_source import Header, JsonPath, Metadata, stream_column
+from hivesink.core.column_source import ColumnSource, Header, JsonPath, Metadata, stream_column
 from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_schema, arrow_type, check_types
 from hivesink.decode.clocks import mask_of, nulls
@@ -20,14 +20,12 @@ from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.values import DecodeOptions, InvalidValue, TimeRules
 from hivesink.errors import InvalidOption
-from hivesink.ports.rows import DecodedRows
+from hivesink.ports.rows import BadRow, DecodedRows, Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from hivesink.core.column_source import ColumnSource
-    from hivesink.ports.rows import BadRow, Decoder
 
 DECODERS: Mapping[str, Callable[[Sequence[Column], DecodeOptions], Decoder]] = {"json": JsonDecoder}
 """By the values of `sink.record-format`: each makes a decoder for columns, by their table's settings."""

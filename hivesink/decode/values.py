@@ -15,7 +15,7 @@ from decimal import Decimal as Number
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from hivesink.config.options import OnTombstone, OnUnknownField, Precision
+from hivesink.config.options import OnTombstone, OnUnknownField, Precision, SinkConfig
 from hivesink.core.table import Char, Decimal, Primitive, Varchar
 from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit, TextPattern, TimeFormat
 from hivesink.ports.rows import BadRow
@@ -23,7 +23,6 @@ from hivesink.ports.rows import BadRow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hivesink.config.options import SinkConfig
     from hivesink.core.column_source import ColumnSource
 
 # More exponent digits than any column's range has: beyond these the sign of the exponent alone decides,

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from hivesink.config.cache import write_atomically
 from hivesink.errors import NotWritable, ServerFailed
@@ -22,7 +22,6 @@ from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import IO
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.05

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
-from hivesink.config.options import OrcCompression
+from hivesink.config.options import OrcCompression, SinkConfig
 from hivesink.formats import fitted
 from hivesink.ports.rows import BadRow, FileContent
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from hivesink.config.options import SinkConfig
     from hivesink.core.table import SortKey
 
 _RAW_BYTES = "hivesink.raw-bytes"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hivesink.config.options import ParquetCompression, ParquetTimestamp
+from hivesink.config.options import ParquetCompression, ParquetTimestamp, SinkConfig
 from hivesink.formats import fitted
 from hivesink.ports.rows import BadRow, FileContent
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from typing_extensions import Self
 
-    from hivesink.config.options import SinkConfig
     from hivesink.core.table import SortKey
 
 _SAMPLE = 4096

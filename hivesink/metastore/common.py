@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hivesink.config.formats import FORMATS, SUPPORTED, format_name
 from hivesink.core.log import PROPERTY
-from hivesink.core.partition import DEFAULT_PARTITION, parse_path, partition_path
+from hivesink.core.partition import DEFAULT_PARTITION, Estimate, parse_path, partition_path
 from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.core.typetext import parse_type
 from hivesink.errors import (
@@ -22,7 +22,6 @@ from hivesink.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hivesink.core.partition import Estimate
     from hivesink.ports import LiveTable
 
 

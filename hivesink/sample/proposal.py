@@ -9,19 +9,17 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hivesink.core.partition import with_scheme
-from hivesink.core.table import Column, Primitive, TableSpec
+from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import InvalidOption, WrongUsage
 from hivesink.hiveql.ddltext import render
 from hivesink.sample.infer import infer
 from hivesink.sample.preview import Preview, objects, preview, settings_of
-from hivesink.sample.source import TopicSource
+from hivesink.sample.source import FilesSource, Sample, TopicSource
 from hivesink.spark.input import columns_to_drop
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hivesink.core.table import TableName
-    from hivesink.sample.source import FilesSource, Sample
 
 ARRIVAL = "arrival"
 RECORD = "timestamp"

@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -29,23 +29,20 @@ from hivesink import errors
 from hivesink.config.cache import write_atomically
 from hivesink.config.plugins import modules_for_tasks
 from hivesink.core.column_source import ROW
-from hivesink.core.manifest import Rows
+from hivesink.core.manifest import Opened, Rows
 from hivesink.core.table import quoted
 from hivesink.sink.task import attempt
-from hivesink.sink.task.messages import TaskFailure, TaskReport
+from hivesink.sink.task.messages import TaskFailure, TaskPlan, TaskReport
 from hivesink.spark.running import runs_here
 from hivesink.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from importlib.resources.abc import Traversable
-    from typing import TypeAlias
 
     from pyspark.sql import DataFrame, SparkSession
 
     from hivesink.config.options import SinkConfig
-    from hivesink.core.manifest import Opened
-    from hivesink.sink.task.messages import TaskPlan
     from hivesink.wiring import OpenedWriter
 
     Sealed: TypeAlias = tuple[str, bytes]

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.epoch import BatchId, BatchRef, NextBatch
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset, canonical
 from hivesink.errors import CheckpointUnreadable
-from hivesink.storage.fs import delete, join, put_once
+from hivesink.storage.fs import Files, delete, join, put_once
 
 if TYPE_CHECKING:
     from hivesink.core.offsets import TopicIds
-    from hivesink.storage.fs import Files
 
 VERSION = "v1"
 _COMMITS = (VERSION, "v2")

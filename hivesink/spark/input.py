@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hivesink.config.options import CommitTrigger, OnBadRecord
+from hivesink.config.options import CommitTrigger, OnBadRecord, SinkConfig
 from hivesink.core.column_source import BLOCK, LINE, PATH, JsonPath, stream_column
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
 from hivesink.errors import ColumnsDontFit, InvalidOption, Unsupported, few
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from hivesink.config.options import SinkConfig
     from hivesink.core.epoch import BatchRef
     from hivesink.core.table import TableSpec
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink import errors
 from hivesink.config.options import OnMissingFile
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, KnownTopics, Place, judge, read_before
-from hivesink.core.offsets import span
+from hivesink.core.offsets import SourceOffset, TopicIds, span
 from hivesink.core.table import quoted
 from hivesink.logs import storage_of
 from hivesink.sink.task.attempt import check_input
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from hivesink.core.offsets import SourceOffset, TopicIds
     from hivesink.sink.commit.committer import Committer
     from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
     from hivesink.wiring import OpenedWriter

@@ -10,7 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, chain
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, SourceOffset, chain
 from hivesink.core.partition import normal, scheme
 from hivesink.errors import InvalidOption, Unsupported, appending
 from hivesink.spark.checkpoint import METADATA, TOPICS, VERSION
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from hivesink.config.site import Site
     from hivesink.core.epoch import BatchRef, LastBatch
-    from hivesink.core.offsets import SourceOffset
     from hivesink.storage.fs import Files
 
 _OF_A_CHECKPOINT = {METADATA, "offsets", "commits", "sources", "state", TOPICS}

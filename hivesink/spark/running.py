@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from hivesink.core.offsets import KafkaOffset, span
+from hivesink.core.offsets import KafkaOffset, SourceOffset, span
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.sink.commit.source_clock import InputTraits
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from hivesink.config.options import SinkConfig
-    from hivesink.core.offsets import SourceOffset
 
 _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
 """What Spark says between two triggers, never before the first."""

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import BLOCK, PATH
-from hivesink.core.offsets import KafkaOffset
+from hivesink.core.offsets import KafkaOffset, SourceOffset, TopicIds
 from hivesink.errors import InvalidOption, SourceUnreachable, TopicMissing, Unsupported
 from hivesink.spark.running import driver_jvm
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from hivesink.core.offsets import SourceOffset, TopicIds
 
 logger = logging.getLogger("hivesink")
 

@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NoReturn
 
 from hivesink import errors
@@ -21,7 +21,6 @@ from hivesink.storage.log_layout import Ledger, LogSegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import Mark

@@ -17,7 +17,7 @@ from functools import partial
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
-from hdfs_native import WriteOptions
+from hdfs_native import Client, FileWriter, WriteOptions
 
 from hivesink.errors import OutcomeUnknown, StoreUnavailable
 from hivesink.storage.fs import TRIES, Entry, FileSystem, Storage, apart, folder_permission
@@ -29,7 +29,6 @@ from hivesink.storage.rename_store import RenameFileStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hdfs_native import Client, FileWriter
 
 _T = TypeVar("_T")
 _SHARED = ".hivesink"

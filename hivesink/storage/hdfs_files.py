@@ -9,14 +9,13 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.errors import HiveSinkError, StoreUnavailable
-from hivesink.storage.hdfs_calls import ABSENT, Failed, Kind
+from hivesink.storage.hdfs_calls import ABSENT, Failed, HdfsCalls, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hdfs_native import Client, FileReader, FileStatus, FileWriter
 
-    from hivesink.storage.hdfs_calls import HdfsCalls
 
 _T = TypeVar("_T")
 _BUFFER = 1 << 18

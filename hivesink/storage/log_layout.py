@@ -21,13 +21,12 @@ from hivesink.core import manifest_json
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import LogView, StagingIntent
-from hivesink.core.manifest import newest
+from hivesink.core.manifest import Recorded, newest
 from hivesink.storage.fs import Files, abandon, begin, delete, join, put_once, read_listed, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hivesink.core.manifest import Recorded
 
 _NUMBER = r"(\d{10,})"
 _MANIFEST = re.compile(rf"{_NUMBER}\.(json|{'|'.join(mark.value for mark in Mark)})", re.ASCII)

@@ -24,13 +24,12 @@ from hivesink.storage.rename_store import run_parallel
 from hivesink.storage.s3_checks import check
 from hivesink.storage.s3_client import Failed
 from hivesink.storage.s3_files import DOUBTS, S3Files
-from hivesink.storage.s3_objects import MOVED, PART, Objects, Upload
+from hivesink.storage.s3_objects import MOVED, PART, Object, Objects, Place, SentPart, Upload
 from hivesink.storage.s3_streams import NewObject, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hivesink.storage.s3_objects import Object, Place, SentPart
 
 _T = TypeVar("_T")
 _REMEMBERED = 10_000

@@ -10,13 +10,12 @@ from hivesink import errors
 from hivesink.storage.fs import Entry, join
 from hivesink.storage.rename_store import run_parallel
 from hivesink.storage.s3_client import Failed, Kind
-from hivesink.storage.s3_objects import PART
+from hivesink.storage.s3_objects import PART, Objects, Place
 from hivesink.storage.s3_streams import NewObject, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hivesink.storage.s3_objects import Objects, Place
 
 DOUBTS = (Failed, errors.OutcomeUnknown, errors.StoreUnavailable)
 """What a request ends with after which only a look shows what happened."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 import io
 import tempfile
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hivesink.errors import HiveSinkError, StoreUnavailable
 from hivesink.storage.hdfs_address import quantity
 from hivesink.storage.s3_client import Failed
-from hivesink.storage.s3_objects import PART
-
-if TYPE_CHECKING:
-    from hivesink.storage.s3_objects import Place, SentPart, Upload
+from hivesink.storage.s3_objects import PART, Place, SentPart, Upload
 
 _LEAST, _USUAL = 5 << 20, "64m"
 """Bytes of an upload's parts: S3's least, and s3a's default."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import islice, pairwise
@@ -21,8 +21,8 @@ from sqlglot import ErrorLevel, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from hivesink import wiring
-from hivesink.core.partition import is_hidden, parse_path
-from hivesink.core.table import Char, TableName
+from hivesink.core.partition import LivePartition, is_hidden, parse_path
+from hivesink.core.table import Char, HiveType, TableName, TableSpec
 from hivesink.core.typetext import known_type
 from hivesink.decode.arrowtypes import arrow_type, spark_name
 from hivesink.errors import InvalidOption, NotCovered, Unsupported
@@ -30,12 +30,8 @@ from hivesink.formats import adapter
 from hivesink.logs import file_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from hivesink.config.site import Site
     from hivesink.core.partfile import Finished
-    from hivesink.core.partition import LivePartition
-    from hivesink.core.table import HiveType, TableSpec
     from hivesink.ports import FileStore, LiveTable, Metastore
 
 Answer = tuple[Sequence[str], Sequence["HiveType | None"], Sequence[Sequence[Any]]]

@@ -14,9 +14,9 @@ from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import require_writer_name, reset_writer
-from hivesink.core.manifest import REPLAYS, replaced_parts
+from hivesink.core.manifest import REPLAYS, Manifest, PartEntry, replaced_parts
 from hivesink.core.progress import Policies
-from hivesink.core.table import TableName, is_letters, main_table
+from hivesink.core.table import TableName, TableSpec, is_letters, main_table
 from hivesink.decode.convert import refit
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NoMetastore, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
@@ -26,7 +26,7 @@ from hivesink.metastore.thrift_connection import endpoints
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import rolling_policy, watermark_policy
-from hivesink.sink.inspect.facts import LogFacts, LogFollower, read_log
+from hivesink.sink.inspect.facts import LogFacts, LogFollower, PartitionState, read_log
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.events import commit_rule, patterns_of_names
 from hivesink.sink.task.segments import held_back
@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from hivesink.core.manifest import Manifest, PartEntry
-    from hivesink.core.table import TableSpec
     from hivesink.ports import LiveTable
-    from hivesink.sink.inspect.facts import PartitionState
 
 
 @dataclass(frozen=True, slots=True)

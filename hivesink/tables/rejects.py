@@ -20,7 +20,7 @@ from hivesink.logs import file_store
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.messages import TablePlan
 from hivesink.sink.task.rejects import SCHEMA, columns_of
-from hivesink.tables.opened import replaced_letters
+from hivesink.tables.opened import OpenedTable, replaced_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hivesink.ports import FileStore, LiveTable
-    from hivesink.tables.opened import OpenedTable
 
 _BATCH = 8192
 """Dead letters that are in memory at a time."""

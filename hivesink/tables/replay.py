@@ -28,14 +28,13 @@ from hivesink.hiveql.ddltext import declared
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.attempt import Letters, Replayed, ReplayRouter, run_replay
-from hivesink.sink.task.messages import TablePlan, TaskPlan
+from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import KEPT, STREAM, beside_records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from hivesink.ports import CommitLog
-    from hivesink.sink.task.messages import TaskReport
     from hivesink.tables.rejects import DeadLetters, Wanted
 
 _QUERY = "hivesink rejects replay"

@@ -7,20 +7,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hivesink.core.partition import parse_path, partition_path
+from hivesink.core.partition import PartitionKey, parse_path, partition_path
 from hivesink.core.partition_value import canonical
-from hivesink.core.progress import count
+from hivesink.core.progress import Policies, count
 from hivesink.errors import HiveSinkError, InvalidOption, PartitionInvalid, WrongUsage
 from hivesink.sink.inspect.facts import LogFollower, PartitionState
-from hivesink.tables.opened import open_table
+from hivesink.tables.opened import OpenedTable, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hivesink.core.partition import PartitionKey
-    from hivesink.core.progress import Policies
     from hivesink.core.table import Column
-    from hivesink.tables.opened import OpenedTable
 
 _FIGURES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|(\d+ days?, )?\d+:\d\d:\d\d|[\d,]+ rows?")
 """What changes in a reason with each batch and each look."""

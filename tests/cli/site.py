@@ -20,14 +20,13 @@ from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
 from hivesink.jvm.java import write_sites
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.sink.commit.committed import Deadline
+from hivesink.sink.commit.committed import Committed, Deadline
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hivesink.sink.commit.committed import Committed
 
 DDL = """CREATE TABLE {name} (id BIGINT, note STRING)
 PARTITIONED BY (dt STRING)

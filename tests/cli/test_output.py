@@ -20,17 +20,14 @@ from hivesink import Progress
 from hivesink.cli import job as screen
 from hivesink.cli.output import Grid, Line, Output, error_lines, plain, redact, shown
 from hivesink.cli.query import Answer, _report
-from hivesink.core.table import Primitive
+from hivesink.core.table import HiveType, Primitive
 from hivesink.core.typetext import parse_type
 from hivesink.errors import DdlInvalid, ServerFailed, UnknownTable
 from hivesink.hiveql.ddltext import DdlProblem
-from tests.cli.site import Capsys, hivesink
+from tests.cli.site import Capsys, Ingest, hivesink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from hivesink.core.table import HiveType
-    from tests.cli.site import Ingest
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from tests.cli.site import Capsys, hive_site, hivesink
-
-if TYPE_CHECKING:
-    from tests.cli.site import Said
+from tests.cli.site import Capsys, Said, hive_site, hivesink
 
 pytestmark = pytest.mark.spark
 

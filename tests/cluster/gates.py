@@ -26,14 +26,13 @@ from hivesink.jvm.jars import fetch, kafka_connector
 from hivesink.jvm.java import find_java
 from hivesink.logs import table_root
 from hivesink.metastore import connect
-from tests.cluster.target import DATABASE
+from tests.cluster.target import DATABASE, Feed, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from hivesink.ports import CommitLog
     from jobs.cluster import Cluster
-    from tests.cluster.target import Feed, Target
 
 REPOSITORY = Path(__file__).parents[2]
 JOB = Path(__file__).with_name("gated_job.py")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pyhive import hive
 
 from hivesink import wiring
-from hivesink.config.site import NO_SITE
+from hivesink.config.site import NO_SITE, Site
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
-from hivesink.sink.inspect.verify import verify
+from hivesink.sink.inspect.verify import Verdict, verify
 from hivesink.sink.task.attempt import run_task
-from hivesink.sink.task.messages import InputShape
+from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from tests.integration.stage import Wrapped
 
 if TYPE_CHECKING:
@@ -26,11 +26,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from hivesink.config.site import Site
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.committer import Committer
-    from hivesink.sink.inspect.verify import Verdict
-    from hivesink.sink.task.messages import TaskPlan, TaskReport
 
 
 FROM_STATISTICS = {"hive.compute.query.using.stats": "true"}

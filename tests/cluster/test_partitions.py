@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from hivesink.core.partition import NewPartition
-from tests.cluster.ingest import BY_SCAN, FROM_STATISTICS, Hive
+from tests.cluster.ingest import BY_SCAN, FROM_STATISTICS, Addresses, Hive, Ingest
 from tests.cluster.wire import Traffic, Wire
 from tests.integration.stage import once
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tests.cluster.conftest import Place
-    from tests.cluster.ingest import Addresses, Ingest
 
 FEW, MANY = 20, 1_000
 TOUCHED = 10

@@ -25,7 +25,7 @@ from hivesink.formats import adapter
 from hivesink.hiveql.ddltext import render
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore.thrift_calls import thrift_table
-from hivesink.ports.rows import BadRow, FileContent
+from hivesink.ports.rows import BadRow, FileContent, Routed
 from hivesink.sink.task.attempt import Letters, ReplayRouter, run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
 from hivesink.sink.task.rejects import SCHEMA, rejected_spec
@@ -39,7 +39,6 @@ from tests.sink.task.taskrun import ARRIVAL, ATTEMPT, UID, Run
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hivesink.ports.rows import Routed
 
 DDL = """CREATE TABLE db.t (id INT NOT NULL, name STRING) STORED AS {format} LOCATION '{location}'
 TBLPROPERTIES ('sink.record-format'='tabs', 'sink.rolling-policy.on-epoch'='true', 'sink.on-bad-record'='drop')"""

@@ -23,13 +23,11 @@ from hivesink.core.epoch import (
     judge,
     read_before,
 )
-from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset, SourceOffset
 from tests.core.tables import cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from hivesink.core.offsets import SourceOffset
 
 
 def files(counter: int, paths: str = "") -> tuple[FilesOffset]:

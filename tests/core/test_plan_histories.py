@@ -41,7 +41,7 @@ from hivesink.core.lifecycle import EpochState, History, Identity, Mark, OpenEpo
 from hivesink.core.log import LogView, StagingIntent
 from hivesink.core.manifest import Commit, Floor, Manifest, Opened, PartEntry, Slice, floor_over, replaced_parts
 from hivesink.core.partfile import PartName, Stage
-from hivesink.core.partition import LivePartition, aside
+from hivesink.core.partition import LivePartition, PartitionKey, aside
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.rolling import open_rows, segment_epoch, segment_name
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hivesink.core.actions import Action
-    from hivesink.core.partition import PartitionKey
 
 TABLE, HOME = "demo.events", "/w/events"
 IDENTITY = Identity("w", "00c0ffee0001", (TABLE,), ((TABLE, "UTC"),), "/w/.hivesink/w")

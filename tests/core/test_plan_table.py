@@ -5,27 +5,21 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.core import actions
-from hivesink.core.actions import Snapshot, StagingArea
+from hivesink.core.actions import Action, Snapshot, StagingArea
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
 from hivesink.core.log import StagingIntent
-from hivesink.core.manifest import OpenBucket, PartEntry, Slice
+from hivesink.core.manifest import Manifest, OpenBucket, PartEntry, Slice
 from hivesink.core.partfile import PartName, Stage
-from hivesink.core.partition import LivePartition, aside
+from hivesink.core.partition import LivePartition, PartitionKey, aside
 from hivesink.core.plan import Policy, plan, until_look
 from hivesink.core.rolling import OpenRows, segment_name
 from tests.contracts.manifests import AT, small
 from tests.core.tables import cases
-
-if TYPE_CHECKING:
-    from hivesink.core.actions import Action
-    from hivesink.core.manifest import Manifest
-    from hivesink.core.partition import PartitionKey
 
 TABLE, HOME, LENGTH = "demo.events", "/w/events", 7
 IDENTITY = Identity("w", "0a1b2c3d", (TABLE,), (), "/w/.hivesink/w")

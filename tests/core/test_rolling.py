@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Commit, OpenBucket, Opened, PartEntry, Slice
+from hivesink.core.manifest import Commit, Manifest, OpenBucket, Opened, PartEntry, Slice
 from hivesink.core.rolling import (
     SNAPSHOT_EVERY,
     Ages,
@@ -24,7 +24,6 @@ from hivesink.core.rolling import (
 from tests.contracts.manifests import AT, small
 
 if TYPE_CHECKING:
-    from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
 
 TABLE = "demo.events"

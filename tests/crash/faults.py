@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -18,8 +18,6 @@ from hivesink.errors import HiveSinkError, MetastoreUnreachable, OutcomeUnknown,
 from hivesink.storage.fs import FileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from hivesink.ports import Metastore
 
 

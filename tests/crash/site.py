@@ -17,12 +17,12 @@ from hivesink.metastore.common import is_trusted
 from hivesink.ports.rows import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.verify import clean, find_leftovers, verify, writer_status
+from hivesink.sink.inspect.verify import WriterStatus, clean, find_leftovers, verify, writer_status
 from hivesink.sink.task.messages import TablePlan, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
-from tests.crash.faults import FaultyFileSystem, FaultyMetastore, Kill
+from tests.crash.faults import FaultyFileSystem, FaultyMetastore, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import (
@@ -37,7 +37,7 @@ from tests.sink.harness import (
     as_they_are,
     measure_lines,
 )
-from tests.sink.recoveries import ALL, by_hand
+from tests.sink.recoveries import ALL, Recovered, by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -47,10 +47,7 @@ if TYPE_CHECKING:
     from hivesink.ports import FileStore, LiveTable, Metastore
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.recovery import Loss
-    from hivesink.sink.inspect.verify import WriterStatus
     from hivesink.storage.fs import Files
-    from tests.crash.faults import Mode, Plan
-    from tests.sink.recoveries import Recovered
 
 LOG = f"{default_root(LOCATION, TABLE)}/w"
 BATCH = 4

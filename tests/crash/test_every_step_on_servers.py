@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import pytest
 
 from hivesink.config.site import Site as Hadoop
-from tests.crash.faults import FaultyFileSystem, FaultyS3
+from tests.crash.faults import Call, FaultyFileSystem, FaultyS3
 from tests.crash.ons3 import s3_site
 from tests.crash.site import BATCH, ROLLING, Site
 from tests.crash.test_every_step import Case, calls_of_a_run, cases, play
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from jobs.cluster import Cluster
     from jobs.cluster.s3 import S3Server
-    from tests.crash.faults import Call
 
     # A site of a number of tasks and of batches, with options.
     Make = Callable[[int, int, dict[str, str]], Site]

@@ -13,7 +13,7 @@ import pytest
 
 from hivesink.errors import HiveSinkError
 from tests.crash.faults import FaultyFileSystem, FaultyMetastore, Mode, Plan, Stalling, calls_of, faults, modes, sampled
-from tests.crash.site import PLAIN, ROLLING, Site, Watched, dies, on_files, wakes
+from tests.crash.site import PLAIN, ROLLING, Site, SiteJob, Watched, dies, on_files, wakes
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from hivesink.core.table import TableSpec
     from hivesink.sink.commit.committed import Committed
-    from tests.crash.site import SiteJob
 
 # Epoch 1 begins two partitions; epoch 2 goes on with one of them and begins a third.
 DAYS = ("dt=a", "dt=b", "dt=c")

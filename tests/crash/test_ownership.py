@@ -17,13 +17,13 @@ from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import PROPERTY, LogAddress, default_root
 from hivesink.core.offsets import KafkaOffset
-from hivesink.core.table import TableName
+from hivesink.core.table import TableName, TableSpec
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import plan_reset, require_free, reset, unknown_uids, verify
 from hivesink.sink.task.attempt import run_task
-from hivesink.sink.task.messages import InputShape
+from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.storage.commit_log import FileLogRoot
-from hivesink.storage.fs import Storage
+from hivesink.storage.fs import FileSystem, Storage
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import Faulty, FaultyMetastore, Kill, Mode, faults
 from tests.crash.site import on_files, on_metastore
@@ -34,11 +34,8 @@ from tests.sink.harness import LOCATION, SPEC, TABLE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hivesink.core.table import TableSpec
     from hivesink.ports import Metastore
     from hivesink.sink.commit.committer import Committer
-    from hivesink.sink.task.messages import TaskPlan, TaskReport
-    from hivesink.storage.fs import FileSystem
 
 ROOT = default_root(LOCATION, TABLE)
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -12,7 +12,7 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
-from hivesink.core.manifest import REPLAYS
+from hivesink.core.manifest import REPLAYS, PartEntry
 from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, ReplayOvertaken, StoreUnavailable
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.verify import verify
@@ -26,8 +26,6 @@ from tests.tables.replays import REJECTED, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from hivesink.core.manifest import PartEntry
 
 
 OVERTAKEN = (ReplayOvertaken, StoreUnavailable)

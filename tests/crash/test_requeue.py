@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.manifest import REQUEUE
+from hivesink.core.manifest import REQUEUE, PartEntry
 from hivesink.errors import FencedOut, HiveSinkError, PartLost, RowsHeldBack, StoreUnavailable
 from hivesink.sink.commit import runner
 from hivesink.sink.commit.committer import Committer
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hivesink.core.lifecycle import History, Identity
-    from hivesink.core.manifest import PartEntry
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.commit.recovery import Loss
     from hivesink.storage.fs import FileSystem

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, PartLost, StoreUnavailable
-from tests.crash.faults import FaultyS3, Kill, Mode, Plan, StallingS3, calls_of
+from tests.crash.faults import Call, FaultyS3, Kill, Mode, Plan, StallingS3, calls_of
 from tests.crash.ons3 import s3_site
 from tests.crash.site import BATCH, ROLLING, Site, dies, wakes
 from tests.crash.test_every_step import check
@@ -21,7 +21,6 @@ from tests.sink.harness import Source, events
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.crash.faults import Call
 
 WAYS: dict[str, dict[str, str]] = {"on epoch": {}, "rolling": ROLLING}
 

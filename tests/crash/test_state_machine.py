@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hivesink.core.offsets import KafkaOffset
+from hivesink.core.offsets import KafkaOffset, SourceOffset
 from hivesink.errors import (
     CheckpointDiffers,
     EpochTaken,
@@ -31,15 +31,13 @@ from hivesink.errors import (
 from hivesink.errors import OutcomeUnknown as Unknown
 from hivesink.sink.inspect.verify import clean, find_leftovers
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling
-from tests.crash.site import Site, Watched, by_count
+from tests.crash.site import Site, SiteJob, Watched, by_count
 from tests.sink.harness import TABLE, Event, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hivesink.core.epoch import LastBatch
-    from hivesink.core.offsets import SourceOffset
-    from tests.crash.site import SiteJob
 
 DAYS = st.sampled_from("abc")
 PLANS = st.builds(Plan, st.integers(1, 160), st.sampled_from(Mode))

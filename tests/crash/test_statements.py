@@ -20,7 +20,7 @@ from hivesink.errors import NotWritable, PartLost
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.verify import clean
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, faults, sampled
-from tests.crash.site import PLAIN, ROLLING, Site, dies, on_files, wakes
+from tests.crash.site import PLAIN, ROLLING, Site, SiteJob, dies, on_files, wakes
 from tests.crash.test_every_step import WAYS, check
 from tests.crash.test_forget import carry
 from tests.crash.test_metastore_faults import DAYS, IDS, new_site, run, start
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableSpec
     from hivesink.sink.task.messages import TaskPlan, TaskReport
     from hivesink.storage.fs import FileSystem
-    from tests.crash.site import SiteJob
 
     Statement = Callable[["Site", str], None]
 

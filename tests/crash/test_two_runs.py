@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.errors import CheckpointDiffers, EpochTaken, FencedOut, HiveSinkError
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, sampled
+from tests.crash.faults import Call, FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, sampled
 from tests.crash.site import ROLLING, Site, Watched, dies, on_files, wakes
 from tests.crash.test_metastore_faults import DAYS, EVENTS, SUCCESS, moves
 from tests.sink.harness import TABLE, Event, Source
@@ -22,7 +22,6 @@ from tests.sink.harness import TABLE, Event, Source
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.crash.faults import Call
 
 MORE = [Event(number + len(EVENTS), day) for number, day in enumerate("ccaabbbd")]
 ALL = range(len(EVENTS) + len(MORE))

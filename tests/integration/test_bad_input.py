@@ -18,7 +18,7 @@ from hivesink.core.offsets import KafkaOffset
 from hivesink.sink.commit.committer import Committer
 from hivesink.spark.running import driver_jvm
 from jobs.cluster.kafka import end_offsets
-from tests.integration.stage import ON_EPOCH, Topic, wait_until
+from tests.integration.stage import ON_EPOCH, Stage, Topic, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.runner import PlanRunner
-    from tests.integration.stage import Stage
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 OPTIONS = ON_EPOCH

@@ -18,7 +18,7 @@ import pytest
 from hivesink import errors
 from hivesink.core.table import TableName
 from hivesink.spark import batchjobs
-from tests.integration.stage import ON_EPOCH, Stage
+from tests.integration.stage import ON_EPOCH, Stage, Topic
 from tests.metastore.live import OverThrift
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from hivesink.sink.commit.committed import Committed
-    from tests.integration.stage import Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 

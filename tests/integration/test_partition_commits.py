@@ -18,13 +18,12 @@ from hivesink.core.manifest import Recorded, newest, recorded
 from hivesink.errors import BadRecord, InvalidOption
 from hivesink.logs import commit_log
 from hivesink.spark.query import progress_of_all
-from tests.integration.stage import ON_EPOCH, die, event, wait_until
+from tests.integration.stage import ON_EPOCH, Stage, Topic, die, event, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from hivesink.sink.commit.committed import Committed
-    from tests.integration.stage import Stage, Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from hivesink import errors
-from tests.cli.site import hivesink
+from tests.cli.site import Said, hivesink
 from tests.integration.stage import ON_EPOCH, Stage, Topic, die, once_after
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from hivesink.sink.commit.committed import Committed
-    from tests.cli.site import Said
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.main_path]
 OPTIONS = ON_EPOCH

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink import errors, sources
-from tests.integration.stage import ON_EPOCH, die, event, once, once_after, wrap
+from hivesink import HiveSink, errors, sources
+from tests.integration.stage import ON_EPOCH, Stage, Topic, die, event, once, once_after, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame
 
-    from hivesink import HiveSink
     from hivesink.core.epoch import BatchRef
     from hivesink.sink.commit.committed import Committed
-    from tests.integration.stage import Stage, Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 OPTIONS = ON_EPOCH

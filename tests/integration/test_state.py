@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.errors import SourceFilesMissing
-from tests.integration.stage import die, wrap
+from tests.integration.stage import Stage, die, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from hivesink.core.manifest import Manifest
     from hivesink.sink.commit.committed import Committed
-    from tests.integration.stage import Stage
 
 pytestmark = pytest.mark.spark
 

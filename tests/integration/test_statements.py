@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink import errors, wiring
+from hivesink import HiveSink, errors, wiring
 from hivesink.core.log import PROPERTY
 from tests.cli.site import hivesink
 from tests.integration.stage import ON_EPOCH, Stage, hive_reader, once, wrap
@@ -18,7 +18,6 @@ from tests.integration.stage import ON_EPOCH, Stage, hive_reader, once, wrap
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hivesink import HiveSink
 
 pytestmark = pytest.mark.spark
 

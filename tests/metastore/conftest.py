@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.metastore.live import DT, declared
+from tests.metastore.live import DT, OverThrift, declared
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hivesink.ports import LiveTable
-    from tests.metastore.live import OverThrift
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hivesink.core.manifest import newest, recorded
+from hivesink.core.manifest import Recorded, newest, recorded
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.sink.task.attempt import run_task
-from hivesink.sink.task.messages import InputShape, TaskTools
+from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport, TaskTools
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.site import LOG, Letters
@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import BatchRef
-    from hivesink.core.manifest import Recorded
     from hivesink.core.partition_commit import Watermark
     from hivesink.ports import Metastore
     from hivesink.sink.commit.committed import Committed
-    from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
     from hivesink.storage.fs import FileSystem
 
 SCHEMA = pa.schema(

@@ -15,7 +15,7 @@ from hivesink.core.partfile import Finished, InProgress, PartName, Pending
 from hivesink.core.partition import file_system_of, scheme, with_scheme
 from hivesink.errors import InvalidOption, NotWritable, OutcomeUnknown, StoreUnavailable, TargetTaken
 from hivesink.logs import storage_of
-from hivesink.storage.fs import put_once
+from hivesink.storage.fs import FileSystem, put_once
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore, run_parallel
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hivesink.storage.fs import FileSystem
 
 MOVED_NAME = "part-00c0ffee0001-1-aaaaaaaaaat0-0-0.snappy.parquet"
 NAME = PartName("0a1b2c3d", 1, "aaaabbbb", 0, 0, 0)

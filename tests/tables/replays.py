@@ -18,7 +18,7 @@ from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.rejects import rejected_spec
-from hivesink.storage.fs import Storage
+from hivesink.storage.fs import FileSystem, Storage
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import DeadLetters, Wanted
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from hivesink.core.table import TableName, TableSpec
     from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
-    from hivesink.storage.fs import FileSystem
 
 REJECTED = f"{LOCATION}__rejected"
 _OPTIONS = {"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "true"}

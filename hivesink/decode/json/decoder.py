@@ -16,8 +16,8 @@ from hivesink.config.options import OnTombstone
 from hivesink.decode.clocks import REFUSED, Mask, each, mask_of, not_utf8, nulls
 from hivesink.decode.json.columns import JsonColumns
 from hivesink.decode.json.exact import ExactDecoder
-from hivesink.decode.json.shaped import ShapedDecoder
-from hivesink.decode.json.spans import QUOTE, SPACE, Spans, Text, joined
+from hivesink.decode.json.shaped import Piece, ShapedDecoder
+from hivesink.decode.json.spans import QUOTE, SPACE, Places, Spans, Text, joined
 from hivesink.decode.values import DecodeOptions, InvalidValue
 from hivesink.ports.rows import BadRow, DecodedRows
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hivesink.core.table import Column
-    from hivesink.decode.json.shaped import Piece
-    from hivesink.decode.json.spans import Places
 
 # A chunk fits into a core's cache, unless its fixed cost would be too much for so few rows.
 _MOST_ROWS, _FEW_ROWS = 16384, 8192

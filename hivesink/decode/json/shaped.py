@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from hivesink.decode.clocks import not_utf8
+from hivesink.decode.clocks import Mask, not_utf8
 from hivesink.decode.json.scan import STRING, NotJson, document, members, unquote
 from hivesink.decode.json.spans import BACKSLASH, LONGEST, QUOTE, Places, Spans, Text, is_valid
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hivesink.decode.clocks import Mask
     from hivesink.decode.json.columns import JsonColumns
 
 _SHAPES = 8

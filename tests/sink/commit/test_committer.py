@@ -12,7 +12,7 @@ from hivesink.core.epoch import BatchId, BatchRef, Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Rows
-from hivesink.core.offsets import KafkaOffset
+from hivesink.core.offsets import KafkaOffset, TopicIds
 from hivesink.errors import (
     BadRecord,
     EpochTaken,
@@ -37,7 +37,6 @@ from tests.sink.recoveries import ALL, by_hand
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hivesink.core.offsets import TopicIds
     from hivesink.core.table import TableName
 
     Trouble = Callable[[Site, list[TaskReport]], list[TaskReport]]

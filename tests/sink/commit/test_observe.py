@@ -11,7 +11,7 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import default_root
-from hivesink.core.manifest import Floor, PartEntry, Rows, floor_over
+from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, floor_over
 from hivesink.core.plan import Policy
 from hivesink.errors import LogDamaged, PartitionElsewhere, PartLost, StoreUnavailable, Unsupported
 from hivesink.sink.commit.observe import load
@@ -29,7 +29,6 @@ from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, events, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hivesink.core.manifest import Manifest
     from hivesink.core.partfile import Finished, Pending
     from hivesink.errors import HiveSinkError
     from hivesink.sink.commit.context import CommitContext

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch
-from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset
+from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, SourceOffset
 from hivesink.errors import OutcomeUnknown, Unsupported
 from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.sink.task.events import EventTimes
@@ -21,7 +21,6 @@ from tests.sink.timed import HOURLY, MINUTE, Run, Timed, TimedJob, World, at, wa
 
 if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest
-    from hivesink.core.offsets import SourceOffset
 
 LOST = HOURLY | {"sink.late-rows": "drop"}
 MORNING = datetime(2024, 1, 2, 4, tzinfo=timezone.utc)

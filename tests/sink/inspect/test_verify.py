@@ -10,12 +10,12 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import StagingIntent
-from hivesink.core.manifest import Floor, Rows
+from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows
 from hivesink.core.partfile import Stage
 from hivesink.errors import PartLost
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import clean, find_leftovers, strangers, verify
+from hivesink.sink.inspect.verify import Verdict, clean, find_leftovers, strangers, verify
 from hivesink.storage.commit_log import FileCommitLog, FileLogRoot
 from tests.contracts.manifests import edited
 from tests.crash.faults import Kill
@@ -26,10 +26,8 @@ from tests.sink.inspect.test_partitions import Overtaken
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.ports.rows import FileContent
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.inspect.verify import Verdict
 
 NAME = str(TABLE)
 FAR, NEAR = "/elsewhere", f"{LOCATION}/dt=2030-01-01"

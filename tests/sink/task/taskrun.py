@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
 from hivesink.core.partfile import Pending
-from hivesink.core.table import TableName, TableSpec
+from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.convert import refit
 from hivesink.formats import adapter
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hivesink.core.log import StagingIntent
-    from hivesink.core.table import Column
     from hivesink.ports import FileStore
     from hivesink.ports.rows import FileFormat
 
