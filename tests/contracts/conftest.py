@@ -23,7 +23,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, 
     return cast("FileSystem", storage_of(place, NO_SITE).logs()), place
 
 
-@pytest.fixture(params=[*WITH_RENAME, "multipart", "s3-memory", "s3"])
+@pytest.fixture(params=[*WITH_RENAME, "s3-memory", "s3"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
     """The files of any storage, and a folder there."""
     place = PLACES[request.param](request, tmp_path)

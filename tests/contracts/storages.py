@@ -11,7 +11,6 @@ from hivesink.storage.fs import Storage
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.storage.s3 import S3FileStore
 from hivesink.storage.s3_files import S3Files
-from tests.contracts.multipart import multipart
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.s3 import MemoryS3, objects_of
 from tests.storage.realhdfs import hdfs_folder
@@ -50,7 +49,6 @@ WITH_RENAME: dict[str, Callable[[pytest.FixtureRequest, Path], str]] = {
 PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], str]] = {
     **WITH_RENAME,
     "local-uri": lambda _, path: f"file:{path}",
-    "multipart": lambda request, _: made_up(request, multipart()),
     "s3-memory": lambda request, _: _memory_s3(request),
     "s3": lambda request, _: s3_folder(request),
 }
