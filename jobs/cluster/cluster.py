@@ -115,7 +115,7 @@ class Cluster:
         At the first start its servers take their well-known ports, if those are free.
         """
         cluster = cls(folder, durable=True, only=only)
-        for name, server in cluster.servers.by_name().items():
+        for name, server in {**cluster.servers.by_name(), "s3": cluster.servers.s3}.items():
             server.detached = True
             server.first_port = settings.PORTS.get(name)
             server.resume()
