@@ -19,7 +19,7 @@ from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions
 from hivesink.errors import InvalidOption, RegistrationFailed, TableExists, Unsupported
 from hivesink.formats import adapter
-from hivesink.hiveql.ddltext import declared, render, stored
+from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import commit_log, file_store, root_folder, storage_of, table_root
 from hivesink.metastore import catalog, connect
 from hivesink.sink.commit.committer import Committer

@@ -25,8 +25,8 @@ from hivesink.core.table import (
     quoted,
 )
 from hivesink.errors import DdlInvalid, TableExists
-from hivesink.hiveql.ddltext import NOT_NULL, column_text, stored
 from hivesink.hiveql.parse import METASTORE_OWN
+from hivesink.hiveql.render import NOT_NULL, column_text, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

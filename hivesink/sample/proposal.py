@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hivesink.core.partition import with_scheme
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import InvalidOption, WrongUsage
-from hivesink.hiveql.ddltext import render
+from hivesink.hiveql.render import render
 from hivesink.sample.infer import infer
 from hivesink.sample.preview import Preview, objects, preview, settings_of
 from hivesink.sample.source import FilesSource, Sample, TopicSource

@@ -20,7 +20,7 @@ from hivesink.core.table import TableName, TableSpec, is_letters, main_table
 from hivesink.decode.convert import refit
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NoMetastore, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
-from hivesink.hiveql.ddltext import declared
+from hivesink.hiveql.render import declared
 from hivesink.logs import file_store, table_root
 from hivesink.metastore.thrift_connection import endpoints
 from hivesink.sink.commit.context import CommitContext

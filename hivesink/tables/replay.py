@@ -24,7 +24,7 @@ from hivesink.errors import (
     ReplayOvertaken,
     StoreUnavailable,
 )
-from hivesink.hiveql.ddltext import declared
+from hivesink.hiveql.render import declared
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.attempt import Letters, Replayed, ReplayRouter, run_replay

@@ -96,8 +96,8 @@ class S3Server(EmbeddedServer):
         def stores() -> bool:
             # It listens before its volumes are known.
             with contextlib.suppress(Exception):
-                self.make_bucket("ready")
-                client.put_object(Bucket="ready", Key="ready", Body=str(time.time_ns()).encode())
+                self.make_bucket("demo")
+                client.put_object(Bucket="demo", Key=".ready", Body=str(time.time_ns()).encode())
                 return True
             return False
 

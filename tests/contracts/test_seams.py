@@ -22,8 +22,8 @@ from hivesink.core.manifest import PartEntry
 from hivesink.core.table import Column, Primitive
 from hivesink.decode.reader import DECODERS
 from hivesink.formats import adapter
-from hivesink.hiveql.ddltext import render
 from hivesink.hiveql.parse import parse_ddl
+from hivesink.hiveql.render import render
 from hivesink.metastore.thrift_calls import thrift_table
 from hivesink.ports.rows import BadRow, FileContent, Routed
 from hivesink.sink.task.attempt import Letters, ReplayRouter, run_task

@@ -17,8 +17,8 @@ from hivesink.core.partition_value import canonical
 from hivesink.core.table import Column, Decimal, Primitive, TableName, TableSpec
 from hivesink.core.typetext import parse_type
 from hivesink.hiveql.apply import Plan, plan
-from hivesink.hiveql.ddltext import literal, render, stored
 from hivesink.hiveql.parse import parse_ddl, parse_path
+from hivesink.hiveql.render import literal, render, stored
 from hivesink.metastore import catalog
 from tests.hiveql.test_parse import ACCEPTED
 from tests.metastore.live import NOSASL, hiveserver2_of, metastore_of

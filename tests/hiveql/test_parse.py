@@ -26,8 +26,8 @@ from hivesink.core.table import (
     Varchar,
 )
 from hivesink.errors import DdlInvalid
-from hivesink.hiveql.ddltext import render
 from hivesink.hiveql.parse import parse_ddl, parse_path
+from hivesink.hiveql.render import render
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

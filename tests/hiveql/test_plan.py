@@ -11,7 +11,7 @@ import pytest
 from hivesink.core.table import Array, Column, Decimal, Primitive, Struct, TableName, TableSpec
 from hivesink.core.typetext import parse_type
 from hivesink.hiveql.apply import Plan, is_safe, plan
-from hivesink.hiveql.ddltext import declared, stored
+from hivesink.hiveql.render import declared, stored
 
 P = Primitive
 X = Struct((("x", P.INT),))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hivesink.config.site import NO_SITE
 from hivesink.core.table import TableName, TableSpec
 from hivesink.errors import InvalidOption, WrongUsage
-from hivesink.hiveql.ddltext import render
 from hivesink.hiveql.parse import parse_ddl
+from hivesink.hiveql.render import render
 from hivesink.sample.infer import infer
 from hivesink.sample.preview import objects, preview
 from hivesink.sample.proposal import ARRIVAL, RECORD, Proposal, granularity, propose

@@ -160,7 +160,7 @@ class Ownership:
             if not known.issuperset(part.name.uid for part in parts):
                 # Asked after the look at the parts: a writer may have begun meanwhile.
                 logs: Mapping[str, CommitLog] = {**self.root.logs(), **self.root.archived()}
-                known = frozenset(uid for log in logs.values() if (uid := log.uid(None)) and uid != besides)
+                known = frozenset(uid for log in logs.values() if (uid := _uid_of(log)) and uid != besides)
             yield from (part for part in parts if part.name.uid not in known)
 
     def was_written(self, live: LiveTable, writer: str, batch: BatchRef) -> bool:
@@ -254,3 +254,10 @@ class Ownership:
 
         files = self.store.run_parallel(partial(listed, folder) for folder in folders)
         return FoundPart.among(file.path for file in chain.from_iterable(files))
+
+
+def _uid_of(log: CommitLog) -> str | None:
+    """None for what a reset that was killed has left of a log: another reset, a way out of damage, puts it aside."""
+    with suppress(errors.LogDamaged):
+        return log.uid(None)
+    return None
