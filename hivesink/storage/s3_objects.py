@@ -59,7 +59,10 @@ class Place:
 
     def head(self) -> Object | None:
         answer = self.find("look at", "head_object")
-        return answer and Object(answer["ContentLength"], answer["Metadata"])
+        if answer is None:
+            return None
+        # MinIO spells their names as those of headers.
+        return Object(answer["ContentLength"], {name.lower(): text for name, text in answer["Metadata"].items()})
 
     def get(self, span: str | None = None) -> bytes | None:
         """Its bytes, all or of an HTTP range; None where there are none."""
