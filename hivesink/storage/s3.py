@@ -162,10 +162,10 @@ class S3FileStore:
 
     def open(self, path: str) -> BinaryIO:
         place = self._objects.at(path)
-        stored = place.head()
+        stored, lost = place.head(), errors.StoreUnavailable(action="read", path=path, reason="it is not there")
         if stored is None:
-            raise errors.StoreUnavailable(action="read", path=path, reason="it is not there")
-        return cast("BinaryIO", io.BufferedReader(StoredObject(place, stored.length), 1 << 16))
+            raise lost
+        return cast("BinaryIO", io.BufferedReader(StoredObject(place, stored.length, lost), 1 << 16))
 
     def mark(self, path: str) -> None:
         def create() -> None:

@@ -86,11 +86,15 @@ class NewObject(io.RawIOBase):
 
 
 class StoredObject(io.RawIOBase):
-    """An object to read by ranges, each read a request. Its length is asked for where it is needed."""
+    """An object to read by ranges, each read a request. Its length is asked for where it is needed.
 
-    def __init__(self, place: Place, length: int | None = None) -> None:
+    A read raises `lost` where nothing is any more; FileNotFoundError without it.
+    """
+
+    def __init__(self, place: Place, length: int | None = None, lost: Exception | None = None) -> None:
         super().__init__()
         self._place, self._length, self._position = place, length, 0
+        self._lost = lost or FileNotFoundError(place.path)
 
     def readable(self) -> bool:
         return True
@@ -110,7 +114,6 @@ class StoredObject(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any, /) -> int:
-        """Raises FileNotFoundError where nothing is."""
         view = memoryview(buffer).cast("B")
         end = self._position + len(view) if self._length is None else min(self._length, self._position + len(view))
         if end <= self._position:
@@ -118,7 +121,7 @@ class StoredObject(io.RawIOBase):
         data = self._place.get(f"bytes={self._position}-{end - 1}")
         if data is None:
             if self._place.head() is None:
-                raise FileNotFoundError(self._place.path)
+                raise self._lost
             return 0
         view[: len(data)] = data
         self._position += len(data)

@@ -164,6 +164,18 @@ def test_an_upload_that_others_abort_is_lost_and_one_in_progress_says_so() -> No
         file.close_for_commit()
 
 
+def test_a_file_that_a_user_deletes_before_it_is_read_may_come_back() -> None:
+    s3 = MemoryS3()
+    store, files = S3FileStore(objects_of(s3)), S3Files(objects_of(s3))
+    done = store.publish(staged(store))
+    with store.open(done.path) as known, files.open(done.path) as looked_for:
+        s3.objects.clear()
+        with pytest.raises(StoreUnavailable, match="it is not there"):
+            known.read(1)
+        with pytest.raises(FileNotFoundError):
+            looked_for.read(1)
+
+
 def moved(store: S3FileStore) -> Pending:
     part = staged(store, f"{TABLE}/dt=1")
     return Pending(part.staged, f"s3a://bucket/elsewhere/x/{NAME}", part.length)
