@@ -6,7 +6,6 @@ import logging
 import secrets
 import threading
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, Unsupported
@@ -33,8 +32,8 @@ def check(objects: Objects, root: str, table: str) -> None:
     # Not everybody may read the rules.
     with suppress(HiveSinkError, Failed):
         place = objects.at(table)
-        ask = partial(place.bucket.client.get_bucket_lifecycle_configuration, Bucket=place.bucket.name)
-        for rule in place.bucket.ask("look at the rules of", table, ask).get("Rules", ()):
+        answer = place.bucket.ask("look at the rules of", table, "get_bucket_lifecycle_configuration")
+        for rule in answer.get("Rules", ()):
             days = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation", DAYS)
             only = rule.get("Filter", {}).get("Prefix", rule.get("Prefix", ""))
             if rule.get("Status") == "Enabled" and days < DAYS and f"{place.key}/".startswith(only):

@@ -10,17 +10,17 @@ import random
 import re
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import InvalidOption, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Container, Mapping
 
-_T = TypeVar("_T")
 TRIES = 10
 """With growing pauses: some 20 seconds of throttling, or of a server that is away."""
 _LONGEST_PAUSE = 10.0
@@ -156,14 +156,20 @@ def answer(error: Exception) -> Failed:
         unsent = (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyConnectionError)
         if isinstance(error, unsent):
             return Failed(Kind.BUSY, text)
-        if isinstance(error, exceptions.MetadataRetrievalError | exceptions.CredentialRetrievalError):
+        keyless = (exceptions.MetadataRetrievalError, exceptions.CredentialRetrievalError)
+        # A metadata service that is silent, or hands out what has expired.
+        late = isinstance(error, exceptions.NoCredentialsError) or "still expired" in text
+        if late or isinstance(error, keyless):
             return Failed(Kind.LATER, text)
         return Failed(Kind.UNKNOWN if isinstance(error, exceptions.HTTPClientError) else Kind.REFUSED, text)
     code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"]["HTTPStatusCode"]
     reason = f"{code}: {error.response['Error'].get('Message') or text}".partition("\n")[0]
     kinds = {404: Kind.ABSENT, 409: Kind.CONFLICT, 412: Kind.TAKEN, 416: Kind.ABSENT, 429: Kind.BUSY}
     kind = kinds.get(status, Kind.UNKNOWN if status >= 500 and status != 501 else Kind.REFUSED)  # noqa: PLR2004  HTTP's
-    if code == "NoSuchBucket":
+    if kind is Kind.REFUSED and not code.strip("0123456789"):
+        # Nobody has said why.
+        kind = Kind.UNKNOWN
+    elif code == "NoSuchBucket":
         kind = Kind.REFUSED
     elif _BUSY.search(code):
         kind = Kind.BUSY
@@ -185,33 +191,48 @@ class Bucket:
         return self.settings.bucket
 
     def ask(
-        self, action: str, path: str, call: Callable[[], _T], may: Container[Kind] = (), *, changing: bool = False
-    ) -> _T:
-        """The result of `call`, a request that may be repeated, tried again while it isn't answered.
+        self, action: str, path: str, method: str, may: Container[Kind] = (), *, changing: bool = False, **given: Any
+    ) -> Any:
+        """The answer of a method of the client, a request that may be repeated, tried again while it isn't answered.
 
         Raises Failed for the kinds in `may`, NotWritable, StoreUnavailable; OutcomeUnknown instead of these two if it
         is `changing` and a try may yet take effect.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        doubtful, end = False, time.monotonic() + _PATIENCE
+        doubtful, end, asked = False, time.monotonic() + _PATIENCE, method
         for number in range(self.tries):
             try:
-                return call()
-            except (ClientError, BotoCoreError, ConnectionError) as error:
-                failed = answer(error)
-                failed.__cause__ = error
+                return self._once(asked, given, whole=method == "get_object")
+            except Failed as error:
+                failed = error
             doubtful |= failed.kind is Kind.UNKNOWN
             if failed.kind not in _PASSES or number + 1 == self.tries or time.monotonic() > end:
                 break
+            if method == "head_object" and failed.kind is Kind.UNKNOWN:
+                # An error of HEAD has no body, which alone tells expired keys from wrong ones; one of GET has.
+                asked = "get_object"
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.1 * 2**number)))  # noqa: S311  no secret
         if failed.kind in may:
             raise failed
         if changing and doubtful:
-            raise OutcomeUnknown(action, path, failed.reason) from failed.__cause__
+            raise OutcomeUnknown(action, path, failed.reason) from failed
         if failed.kind is Kind.REFUSED:
-            raise NotWritable(path, failed.reason) from failed.__cause__
-        raise StoreUnavailable(action, path, failed.reason) from failed.__cause__
+            raise NotWritable(path, failed.reason) from failed
+        raise StoreUnavailable(action, path, failed.reason) from failed
+
+    def _once(self, method: str, given: Mapping[str, Any], *, whole: bool) -> Any:
+        """The answer to a request, its body read if `whole`. Raises Failed."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        if rewind := getattr(given.get("Body"), "seek", None):
+            rewind(0)
+        try:
+            said = getattr(self.client, method)(Bucket=self.name, **given)
+            if "Body" in said:
+                with closing(said["Body"]) as body:
+                    said["Body"] = body.read() if whole else b""
+        except (ClientError, BotoCoreError, ConnectionError, RuntimeError) as error:
+            raise answer(error) from error
+        return said
 
 
 _buckets: dict[tuple[object, ...], Bucket] = {}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
@@ -15,7 +14,6 @@ from hivesink.storage.s3_client import Bucket, Failed, Kind, shared
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-_T = TypeVar("_T")
 _LOCATION = re.compile(r"s3a://([^/@]+)(/.*)?", re.DOTALL)
 _UPLOAD = re.compile(
     r"(?P<folder>.+)/\.upload-(?P<id>[^/]+)(?:/\.hivesink-waiting-[^/]+)?/(?P<hidden>[^/]+)", re.DOTALL
@@ -50,12 +48,14 @@ class Place:
         self, action: str, method: str, may: Container[Kind] = (), /, *, changing: bool = False, **given: Any
     ) -> Any:
         """The answer of a method of the client, for this key. Raises as `Bucket.ask`."""
-        call = partial(getattr(self.bucket.client, method), Bucket=self.bucket.name, Key=self.key, **given)
-        return self.bucket.ask(action, self.path, call, may, changing=changing)
+        return self.bucket.ask(action, self.path, method, may, changing=changing, Key=self.key, **given)
 
     def find(self, action: str, method: str, **given: Any) -> Any:
         """As `ask`; None where there is nothing."""
-        return present(partial(self.ask, action, method, _ABSENT, **given))
+        try:
+            return self.ask(action, method, _ABSENT, **given)
+        except Failed:
+            return None
 
     def head(self) -> Object | None:
         answer = self.find("look at", "head_object")
@@ -66,13 +66,8 @@ class Place:
 
     def get(self, span: str | None = None) -> bytes | None:
         """Its bytes, all or of an HTTP range; None where there are none."""
-
-        def read() -> bytes:
-            only = {"Range": span} if span else {}
-            data: bytes = self.bucket.client.get_object(Bucket=self.bucket.name, Key=self.key, **only)["Body"].read()
-            return data
-
-        return present(partial(self.bucket.ask, "read", self.path, read, _ABSENT))
+        answer = self.find("read", "get_object", **({"Range": span} if span else {}))
+        return answer and answer["Body"]
 
     def put(self, data: bytes, action: str = "create", *, anew: bool = False, **given: Any) -> None:
         """`anew`: only where nothing is, which may raise Failed and OutcomeUnknown."""
@@ -127,15 +122,9 @@ class Upload:
 
     def send(self, number: int, body: Any) -> str:
         """Send a part, whose tag is returned. Raises Failed (ABSENT) if something has aborted the upload."""
-        place = self.place
-
-        def send() -> str:
-            body.seek(0)
-            given = {"Bucket": place.bucket.name, "Key": place.key, "UploadId": self.id, "PartNumber": number}
-            tag: str = place.bucket.client.upload_part(Body=body, **given)["ETag"]
-            return tag
-
-        return place.bucket.ask("write", place.path, send, _ABSENT)
+        given: dict[str, Any] = {"UploadId": self.id, "PartNumber": number, "Body": body}
+        tag: str = self.place.ask("write", "upload_part", _ABSENT, **given)["ETag"]
+        return tag
 
     def parts(self) -> list[SentPart] | None:
         """Its parts; None if the upload was completed or aborted, or never was."""
@@ -206,19 +195,10 @@ class Objects:
     def _pages(self, folder: str, method: str, markers: Mapping[str, str], *, deep: bool) -> Iterator[Any]:
         place = self.at(folder)
         prefix = f"{place.key}/" if place.key else ""
-        given: dict[str, Any] = {"Bucket": place.bucket.name, "Prefix": prefix, **({} if deep else {"Delimiter": "/"})}
+        given: dict[str, Any] = {"Prefix": prefix, **({} if deep else {"Delimiter": "/"})}
         while True:
-            call = partial(getattr(place.bucket.client, method), **given)
-            page = place.bucket.ask("list", place.path, call)
+            page = place.bucket.ask("list", place.path, method, **given)
             yield {**page, "Prefix": prefix}
             if not page.get("IsTruncated"):
                 return
             given |= {argument: page[name] for name, argument in markers.items() if page.get(name)}
-
-
-def present(call: Callable[[], _T]) -> _T | None:
-    """The result of `call`, or None where there is nothing."""
-    try:
-        return call()
-    except Failed:
-        return None

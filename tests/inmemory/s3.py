@@ -69,11 +69,13 @@ class MemoryS3:
         return {}
 
     def get_object(self, *, Key: str, Range: str = "bytes=0-", **_: Any) -> Any:
-        data = self._stored(Key).data
+        stored = self._stored(Key)
+        data = stored.data
         first, last = re.findall(r"\d*", Range.removeprefix("bytes="))[0], Range.rpartition("-")[2]
         if data and int(first) >= len(data):
             raise refused(416, "InvalidRange")
-        return {"Body": io.BytesIO(data[int(first) : int(last) + 1 if last else None])}
+        data = data[int(first) : int(last) + 1 if last else None]
+        return {"Body": io.BytesIO(data), "ContentLength": len(data), "Metadata": dict(stored.metadata)}
 
     def head_object(self, *, Key: str, **_: Any) -> Any:
         stored = self._stored(Key)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 
 from hivesink.config.site import Site
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending
@@ -124,6 +124,36 @@ def test_what_a_create_ends_as_that_never_succeeds(answer: Exception, error: typ
     with pytest.raises(error):
         S3Files(objects_of(s3, s3_client.TRIES)).create(f"{TABLE}/m", b"mine")
     assert s3.asked <= s3_client.TRIES
+
+
+@pytest.mark.parametrize("status", [400, 403])
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (refused(400, "ExpiredToken"), StoreUnavailable),
+        (refused(403, "RequestTimeTooSkewed"), StoreUnavailable),
+        (refused(403, "AccessDenied"), NotWritable),
+        (NoCredentialsError(), StoreUnavailable),
+        (
+            RuntimeError("the refreshed credentials are still expired."),
+            StoreUnavailable,
+        ),
+        (None, None),
+    ],
+)
+def test_why_a_look_is_refused_is_asked_where_the_answer_has_a_body(
+    monkeypatch: pytest.MonkeyPatch, status: int, said: Exception | None, error: type[Exception] | None
+) -> None:
+    s3 = Broken(*[said] * 50 if said else [], on="get_object")
+    s3.put_object(Key="t/m", Body=b"mine", Metadata={"a": "b"})
+    monkeypatch.setattr(s3, "head_object", Broken(*[refused(status, str(status))] * 50, on="head_object").head_object)
+    place = objects_of(s3, s3_client.TRIES).at(f"{TABLE}/m")
+    if error is None:
+        assert place.head() == (4, {"a": "b"})
+    else:
+        with pytest.raises(error):
+            place.head()
+    assert s3.asked == 1
 
 
 def test_a_create_never_takes_anothers_object_for_its_own() -> None:
