@@ -31,6 +31,20 @@ _AWS = re.compile(r"(?:https?://)?s3[.-]?([a-z0-9-]*)\.amazonaws\.com(?:\.cn)?/?
 _SSE = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 _BUSY = re.compile(r"SlowDown|Throttl|TooManyRequests|RequestLimitExceeded|RequestTimeout$|BandwidthLimit")
 _LATER = re.compile(r"Expired|TokenRefreshRequired|RequestTimeTooSkewed")
+_SIGNS = {
+    "get_object": "ContentLength",
+    "head_object": "ContentLength",
+    "put_object": "ETag",
+    "upload_part": "ETag",
+    "create_multipart_upload": "UploadId",
+    "complete_multipart_upload": "ETag",
+    "copy_object": "CopyObjectResult",
+    "upload_part_copy": "CopyPartResult",
+    "list_objects_v2": "IsTruncated",
+    "list_multipart_uploads": "IsTruncated",
+    "list_parts": "IsTruncated",
+}
+"""What S3's own answers have. A proxy's page, or one that was cut, would be read as a success with nothing in it."""
 
 
 class Kind(Enum):
@@ -46,6 +60,7 @@ class Kind(Enum):
 
 
 _PASSES = frozenset({Kind.BUSY, Kind.UNKNOWN, Kind.CONFLICT})
+_NEVER = frozenset({Kind.ABSENT, Kind.REFUSED})
 
 
 class Failed(Exception):
@@ -161,13 +176,15 @@ def answer(error: Exception) -> Failed:
         late = isinstance(error, exceptions.NoCredentialsError) or "still expired" in text
         if late or isinstance(error, keyless):
             return Failed(Kind.LATER, text)
-        return Failed(Kind.UNKNOWN if isinstance(error, exceptions.HTTPClientError) else Kind.REFUSED, text)
+        cut = isinstance(error, exceptions.HTTPClientError | exceptions.IncompleteReadError)
+        return Failed(Kind.UNKNOWN if cut else Kind.REFUSED, text)
     code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"]["HTTPStatusCode"]
     reason = f"{code}: {error.response['Error'].get('Message') or text}".partition("\n")[0]
     kinds = {404: Kind.ABSENT, 409: Kind.CONFLICT, 412: Kind.TAKEN, 416: Kind.ABSENT, 429: Kind.BUSY}
     kind = kinds.get(status, Kind.UNKNOWN if status >= 500 and status != 501 else Kind.REFUSED)  # noqa: PLR2004  HTTP's
-    if kind is Kind.REFUSED and not code.strip("0123456789"):
-        # Nobody has said why.
+    numbered = error.response["ResponseMetadata"].get("RequestId")
+    if kind in _NEVER and not code.strip("0123456789") and not (numbered and kind is Kind.ABSENT):
+        # S3 says what it lacks or refuses. A HEAD's error has no body for that: a 404 has the request's number.
         kind = Kind.UNKNOWN
     elif code == "NoSuchBucket":
         kind = Kind.REFUSED
@@ -232,6 +249,8 @@ class Bucket:
                     said["Body"] = body.read() if whole else b""
         except (ClientError, BotoCoreError, ConnectionError, RuntimeError) as error:
             raise answer(error) from error
+        if method in _SIGNS and _SIGNS[method] not in said:
+            raise Failed(Kind.UNKNOWN, f"half an answer, without {_SIGNS[method]}")
         return said
 
 

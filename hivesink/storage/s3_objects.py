@@ -67,7 +67,8 @@ class Place:
     def get(self, span: str | None = None) -> bytes | None:
         """Its bytes, all or of an HTTP range; None where there are none."""
         answer = self.find("read", "get_object", **({"Range": span} if span else {}))
-        return answer and answer["Body"]
+        data: bytes | None = answer and answer["Body"]
+        return data
 
     def put(self, data: bytes, action: str = "create", *, anew: bool = False, **given: Any) -> None:
         """`anew`: only where nothing is, which may raise Failed and OutcomeUnknown."""

@@ -66,7 +66,7 @@ class MemoryS3:
         with self._lock:
             self._require_free(Key, given)
             self.objects[Key] = Stored(bytes(Body), Metadata or {})
-        return {}
+        return {"ETag": '"of"'}
 
     def get_object(self, *, Key: str, Range: str = "bytes=0-", **_: Any) -> Any:
         stored = self._stored(Key)
@@ -96,7 +96,7 @@ class MemoryS3:
         with self._lock:
             self._require_free(Key, given)
             self.objects[Key] = Stored(self._stored(CopySource["Key"]).data, Metadata)
-        return {}
+        return {"CopyObjectResult": {}}
 
     def create_multipart_upload(self, *, Key: str, Metadata: dict[str, str], **_: Any) -> Any:
         with self._lock:
@@ -145,7 +145,7 @@ class MemoryS3:
             whole = b"".join(begun.parts[part["PartNumber"]] for part in MultipartUpload["Parts"])
             self.objects[Key] = Stored(whole, begun.metadata)
             del self.uploads[UploadId]
-        return {}
+        return {"ETag": '"of"'}
 
     def abort_multipart_upload(self, *, Key: str, UploadId: str, **_: Any) -> Any:
         with self._lock:

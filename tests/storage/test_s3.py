@@ -10,10 +10,11 @@ import sys
 import threading
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from botocore.exceptions import EndpointConnectionError, IncompleteReadError, NoCredentialsError, ReadTimeoutError
 
 from hivesink.config.site import Site
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending
@@ -154,6 +155,47 @@ def test_why_a_look_is_refused_is_asked_where_the_answer_has_a_body(
         with pytest.raises(error):
             place.head()
     assert s3.asked == 1
+
+
+METHODS: list[tuple[str, Callable[[s3_objects.Objects], Any]]] = [
+    ("head_object", lambda objects: objects.at(TABLE).head()),
+    ("get_object", lambda objects: objects.at(TABLE).get()),
+    ("put_object", lambda objects: objects.at(TABLE).put(b"")),
+    ("create_multipart_upload", lambda objects: objects.at(TABLE).begin({})),
+    ("upload_part", lambda objects: s3_objects.Upload(objects.at(TABLE), "u").send(1, b"")),
+    ("complete_multipart_upload", lambda objects: s3_objects.Upload(objects.at(TABLE), "u").complete([])),
+    ("list_parts", lambda objects: s3_objects.Upload(objects.at(TABLE), "u").parts()),
+    ("copy_object", lambda objects: objects.at(TABLE).copy_to(objects.at(f"{TABLE}2"), 1, {})),
+    ("list_objects_v2", lambda objects: [*objects.listed(TABLE)]),
+    ("list_multipart_uploads", lambda objects: [*objects.uploads(TABLE)]),
+]
+SHORT = IncompleteReadError(actual_bytes=1, expected_bytes=2)
+
+
+@pytest.mark.parametrize(("method", "call"), METHODS, ids=[method for method, _ in METHODS])
+@pytest.mark.parametrize("said", [{}, SHORT, refused(404, "404"), refused(404, ""), refused(403, "403")], ids=repr)
+def test_what_s3_hasnt_said_itself_is_no_answer(
+    method: str, call: Callable[[s3_objects.Objects], Any], said: Exception | dict[str, Any]
+) -> None:
+    asked: list[Any] = []
+
+    def answer(**given: Any) -> Any:
+        asked.append(given)
+        if isinstance(said, Exception):
+            raise said
+        return dict(said)
+
+    client = SimpleNamespace(**{method: answer, "get_object": answer})
+    with pytest.raises((StoreUnavailable, OutcomeUnknown)):
+        call(objects_of(client, 3))
+    assert len(asked) == 3
+
+
+def test_a_404_of_s3_says_that_nothing_is_there() -> None:
+    missing = refused(404, "404")
+    missing.response["ResponseMetadata"]["RequestId"] = "1"
+    assert objects_of(Broken(missing, on="head_object")).at(TABLE).head() is None
+    assert objects_of(MemoryS3()).at(TABLE).get() is None
 
 
 def test_a_create_never_takes_anothers_object_for_its_own() -> None:
