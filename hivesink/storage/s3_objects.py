@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
-from hivesink.errors import Unsupported
+from hivesink.errors import NotWritable, Unsupported
 from hivesink.storage.s3_client import Bucket, Failed, Kind, shared
 
 if TYPE_CHECKING:
@@ -198,7 +198,13 @@ class Objects:
         prefix = f"{place.key}/" if place.key else ""
         given: dict[str, Any] = {"Prefix": prefix, **({} if deep else {"Delimiter": "/"})}
         while True:
-            page = place.bucket.ask("list", place.path, method, **given)
+            try:
+                page = place.bucket.ask("list", place.path, method, **given)
+            except NotWritable:
+                # versitygw refuses the one that it gave. A part's key has no other upload, but one that got no answer.
+                if given.pop("UploadIdMarker", None) is None:
+                    raise
+                continue
             yield {**page, "Prefix": prefix}
             if not page.get("IsTruncated"):
                 return

@@ -169,7 +169,7 @@ class MemoryS3:
         Prefix: str,
         Delimiter: str = "",
         KeyMarker: str = "",
-        UploadIdMarker: str = "",
+        UploadIdMarker: str = "\uffff",
         **_: Any,
     ) -> Any:
         after = f"{KeyMarker}\n{UploadIdMarker}" if KeyMarker else ""

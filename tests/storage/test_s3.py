@@ -248,6 +248,23 @@ def test_a_file_that_a_user_deletes_before_it_is_read_may_come_back() -> None:
             looked_for.read(1)
 
 
+class Markerless(MemoryS3):
+    """As versitygw, it refuses the marker of an upload that it gave."""
+
+    def list_multipart_uploads(self, **given: Any) -> Any:
+        if "UploadIdMarker" in given:
+            raise refused(400, "InvalidArgument")
+        return super().list_multipart_uploads(**given)
+
+
+@pytest.mark.parametrize("server", [MemoryS3, Markerless])
+def test_more_uploads_than_a_page_holds_are_all_there(server: type[MemoryS3]) -> None:
+    store = S3FileStore(objects_of(server()))
+    parts = [staged(store, name=replace(NAME, n=number)).staged for number in range(7)]
+    assert store.staged(TABLE) == sorted(parts)
+    assert store.staged(f"{TABLE}/dt=1") == []
+
+
 def moved(store: S3FileStore) -> Pending:
     part = staged(store, f"{TABLE}/dt=1")
     return Pending(part.staged, f"s3a://bucket/elsewhere/x/{NAME}", part.length)
