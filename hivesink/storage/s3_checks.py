@@ -1,4 +1,4 @@
-"""What a start asks of an S3 store: that one of many writers creates an object, and that uploads stay for days."""
+"""What a start asks of an S3 store: one of many writers creates an object, a publish has conditions, uploads stay."""
 
 from __future__ import annotations
 
@@ -27,8 +27,13 @@ def check(objects: Objects, root: str, table: str) -> None:
 
     Raises Unsupported, NotWritable, StoreUnavailable.
     """
+
+    def fresh() -> Place:
+        return objects.at(join(root, f".hivesink-check-{secrets.token_hex(8)}"))
+
     for _ in range(_ROUNDS):
-        _race(objects.at(join(root, f".hivesink-check-{secrets.token_hex(8)}")))
+        _race(fresh())
+    _publish(fresh(), fresh())
     # Not everybody may read the rules.
     with suppress(HiveSinkError, Failed):
         place = objects.at(table)
@@ -67,6 +72,28 @@ def _race(place: Place) -> None:
     if failed:
         raise (refused or failed)[0]
     if len(won) > 1:
-        what = f"the store {place.bucket.client.meta.endpoint_url} (bucket {place.bucket.name})"
         why = f"{len(won)} of {_WRITERS} writers created the same object, so two runs could decide the same epoch"
-        raise Unsupported(what, why, "keep table and log in one that honours If-None-Match")
+        raise _unfit(place, why)
+
+
+def _publish(first: Place, second: Place) -> None:
+    """Complete an upload and copy its object, both under the condition of a publish; then all is deleted."""
+    upload = first.begin({})
+    try:
+        upload.complete([(1, upload.send(1, b"check"), 5)])
+        first.copy_to(second, 5, {})
+    except (Failed, OutcomeUnknown):
+        """A publish would look again."""
+    except NotWritable as error:
+        if "AccessDenied" in str(error):
+            raise
+        raise _unfit(first, f"it refuses a conditional completion or copy ({error.__cause__})") from error
+    finally:
+        upload.abort()
+        first.delete()
+        second.delete()
+
+
+def _unfit(place: Place, why: str) -> Unsupported:
+    what = f"the store {place.bucket.client.meta.endpoint_url} (bucket {place.bucket.name})"
+    return Unsupported(what, why, "keep table and log in one that honours If-None-Match")

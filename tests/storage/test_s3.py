@@ -343,6 +343,25 @@ def test_a_store_that_lets_two_writers_create_an_object_is_refused_by_name() -> 
     assert s3.objects == {}
 
 
+@pytest.mark.parametrize("method", ["complete_multipart_upload", "copy_object"])
+@pytest.mark.parametrize(
+    ("answer", "error", "match"),
+    [
+        (refused(501, "NotImplemented"), Unsupported, r"http://careless:9000 \(bucket bucket\) .*NotImplemented"),
+        (refused(400, "InvalidArgument"), Unsupported, r"http://careless:9000 \(bucket bucket\) .*InvalidArgument"),
+        (refused(403, "AccessDenied"), NotWritable, "give this user access"),
+    ],
+)
+def test_a_store_that_refuses_the_condition_of_a_publish_is_refused_at_the_start(
+    method: str, answer: Exception, error: type[Exception], match: str
+) -> None:
+    s3: Any = Broken(answer, on=method)
+    s3.meta = Careless.meta
+    with pytest.raises(error, match=match):
+        s3_checks.check(objects_of(s3, 1), "s3a://bucket/r", TABLE)
+    assert (s3.objects, s3.uploads) == ({}, {})
+
+
 @pytest.mark.parametrize(
     ("days", "prefix", "warns"), [(1, "", True), (1, "t/", True), (1, "other/", False), (7, "", False)]
 )
@@ -357,7 +376,7 @@ def test_a_start_warns_of_a_rule_that_aborts_uploads_early(
     with caplog.at_level(logging.WARNING, "hivesink"):
         s3_checks.check(objects_of(s3, 1), "s3a://bucket/r", TABLE)
     assert ("aborts uploads after 1 days" in caplog.text) is warns
-    assert s3.objects == {}
+    assert (s3.objects, s3.uploads) == ({}, {})
 
 
 def test_on_s3_one_of_twenty_writers_wins(request: pytest.FixtureRequest) -> None:
