@@ -176,7 +176,7 @@ def answer(error: Exception) -> Failed:
         late = isinstance(error, exceptions.NoCredentialsError) or "still expired" in text
         if late or isinstance(error, keyless):
             return Failed(Kind.LATER, text)
-        cut = isinstance(error, exceptions.HTTPClientError | exceptions.IncompleteReadError)
+        cut = isinstance(error, exceptions.HTTPClientError | exceptions.IncompleteReadError | ConnectionError)
         return Failed(Kind.UNKNOWN if cut else Kind.REFUSED, text)
     code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"]["HTTPStatusCode"]
     reason = f"{code}: {error.response['Error'].get('Message') or text}".partition("\n")[0]

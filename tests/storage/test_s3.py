@@ -173,7 +173,9 @@ SHORT = IncompleteReadError(actual_bytes=1, expected_bytes=2)
 
 
 @pytest.mark.parametrize(("method", "call"), METHODS, ids=[method for method, _ in METHODS])
-@pytest.mark.parametrize("said", [{}, SHORT, refused(404, "404"), refused(404, ""), refused(403, "403")], ids=repr)
+@pytest.mark.parametrize(
+    "said", [{}, SHORT, ConnectionResetError(), refused(404, "404"), refused(404, ""), refused(403, "403")], ids=repr
+)
 def test_what_s3_hasnt_said_itself_is_no_answer(
     method: str, call: Callable[[s3_objects.Objects], Any], said: Exception | dict[str, Any]
 ) -> None:
@@ -189,6 +191,16 @@ def test_what_s3_hasnt_said_itself_is_no_answer(
     with pytest.raises((StoreUnavailable, OutcomeUnknown)):
         call(objects_of(client, 3))
     assert len(asked) == 3
+
+
+@pytest.mark.parametrize("answers", [[TIMEOUT], [SHORT, SLOW]])
+def test_a_part_is_sent_and_read_whole_again(answers: list[Exception]) -> None:
+    s3 = Broken(*answers, on="upload_part", done=True)
+    store = S3FileStore(objects_of(s3, 3))
+    done = store.publish(staged(store))
+    reading = Broken(*answers, on="get_object", done=True)
+    reading.objects = s3.objects
+    assert S3Files(objects_of(reading, 3)).read(done.path) == b"rows"
 
 
 def test_a_404_of_s3_says_that_nothing_is_there() -> None:
