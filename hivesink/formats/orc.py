@@ -23,7 +23,7 @@ from hivesink.formats import fitted
 from hivesink.ports.rows import BadRow, FileContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow.dataset as ds
     from numpy.typing import NDArray
@@ -93,7 +93,8 @@ class OrcFormat:
 
     def unfit(self, rows: pa.Table) -> Iterator[BadRow]:
         """Times that no reader gives back: pyarrow writes those before 1970 off the full second so."""
-        for name in (field.name for field in self.schema if _has_times(field.type) and field.name in rows.column_names):
+        timed = (field.name for field in self.schema if _has(pa.types.is_temporal, field.type))
+        for name in (name for name in timed if name in rows.column_names):
             values = rows.column(name).combine_chunks()
             bad = {row.index: row for row in _unfit(name, values, np.arange(rows.num_rows))}
             yield from bad.values()
@@ -167,8 +168,27 @@ def _unfit(path: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[Bad
         yield from _unfit(path, values.flatten(), np.repeat(rows, pc.list_value_length(values).fill_null(0)))
 
 
-def _has_times(kind: pa.DataType) -> bool:
-    return pa.types.is_temporal(kind) or any(_has_times(kind.field(at).type) for at in range(kind.num_fields))
+def _has(wanted: Callable[[pa.DataType], bool], kind: pa.DataType) -> bool:
+    """Whether the type, or one nested in it, is `wanted`."""
+    return wanted(kind) or any(_has(wanted, kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _spelt_out(values: pa.Array) -> pa.Array:
+    """The same values, but each level begins at 0, and the fields of a null STRUCT are null.
+
+    pyarrow's writer shifts a nested column's nulls otherwise: it reads them from the beginning of a slice's buffers,
+    and what is left below a null STRUCT as further values.
+    """
+    kind, values = values.type, values.take(pa.array(np.arange(len(values))))
+    if not _has(pa.types.is_struct, kind):
+        return values
+    nulls = values.is_null()
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays([*map(_spelt_out, values.flatten())], fields=list(kind), mask=nulls)
+    if pa.types.is_map(kind):
+        items = _spelt_out(values.items)
+        return pa.MapArray.from_arrays(values.offsets, values.keys, items, type=kind, mask=nulls)
+    return pa.ListArray.from_arrays(values.offsets, _spelt_out(values.values), type=kind, mask=nulls)
 
 
 class _Tail:
@@ -241,6 +261,9 @@ class OrcRecords:
             raise ValueError(row.reason)
         self._raw_bytes += rows.nbytes
         self._writer = self._writer or self._begin(rows)
+        for place, field in enumerate(rows.schema):
+            if _has(pa.types.is_struct, field.type):
+                rows = rows.set_column(place, field, _spelt_out(rows.column(place).combine_chunks()))
         # What a segment says of its rows is no part of a file.
         self._writer.write(rows.replace_schema_metadata())
 

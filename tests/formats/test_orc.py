@@ -10,6 +10,7 @@ from decimal import Decimal as Number
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyarrow import orc
 
@@ -18,6 +19,7 @@ from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.formats.orc import OrcFormat
+from hivesink.formats.parquet import ParquetFormat
 from hivesink.ports.rows import BadRow
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.local import LocalFileSystem
@@ -91,6 +93,59 @@ def test_what_is_written_comes_back(compression: OrcCompression, tables: list[pa
     wanted = pa.schema([("text", pa.string()), ("new", pa.date32()), ("z", pa.int64())])
     found = pa.Table.from_batches(form.read(stream, wanted, 2), wanted).to_pylist()
     assert found == [{"text": row["text"], "new": None, "z": row["z"]} for row in whole.to_pylist()]
+
+
+def _nested(kind: pa.DataType, number: int) -> Any:
+    """A value that only `number` has, and a null at some level of every few."""
+    if number % 5 == kind.num_fields:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _nested(field.type, number * 7 + place) for place, field in enumerate(kind, 1)}
+    if pa.types.is_map(kind):
+        return [(key, _nested(kind.item_type, number * 7 + key)) for key in range(number % 3)]
+    if pa.types.is_list(kind):
+        return [_nested(kind.value_type, number * 7 + place) for place in range(number % 4)]
+    return str(number) if pa.types.is_string(kind) else number
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "struct<a:int>",
+        "struct<a:string,b:int>",
+        "struct<a:struct<b:int,c:string>>",
+        "struct<a:struct<b:struct<c:struct<d:string>>>>",
+        "struct<a:array<int>,b:map<int,string>>",
+        "struct<a:struct<b:array<struct<c:int>>>>",
+        "array<struct<a:struct<b:int>>>",
+        "array<array<string>>",
+        "map<int,struct<a:struct<b:string>,c:array<int>>>",
+        "map<int,map<int,int>>",
+    ],
+)
+def test_each_row_keeps_its_own_nested_values(kind: str) -> None:
+    """Rows come as slices, in chunks. pyarrow's ORC writer would give them the nulls and values of their neighbours."""
+    schema = arrow_schema([Column("n", parse_type(kind))])
+    values = [_nested(schema.field(0).type, number) for number in range(240)]
+    whole = pa.table({"n": pa.array(values, schema.field(0).type)})
+    # One without a null above, whose writer leaves out what is below; some batches in a write.
+    full = whole.filter(pc.is_valid(whole["n"]))
+    chunks = pa.concat_tables([full.slice(3, 20), whole.slice(7, 90), whole.slice(200)])
+    for form in (OrcFormat(schema), OrcFormat(schema, row_group=17 * 50), ParquetFormat(schema)):
+        slices = [whole.slice(start, 61) for start in (1, 8, 63, 64)]
+        for table in (full, whole, *slices, chunks, chunks.slice(15, 100)):
+            stream = io.BytesIO()
+            writer = form.open(stream)
+            writer.write(table)
+            writer.write(table.slice(5))
+            writer.close()
+            stream.seek(0)
+            found = pa.Table.from_batches(form.read(stream, schema, 1000), schema)["n"].to_pylist()
+            assert found == [*table["n"].to_pylist(), *table.slice(5)["n"].to_pylist()]
+            segment = io.BytesIO()
+            with pa.ipc.new_stream(segment, schema) as ipc:
+                ipc.write_table(table)
+            assert pa.ipc.open_stream(segment.getvalue()).read_all()["n"].to_pylist() == table["n"].to_pylist()
 
 
 @pytest.mark.parametrize("compression", [OrcCompression.ZLIB, OrcCompression.NONE])
