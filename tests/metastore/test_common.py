@@ -25,8 +25,15 @@ GOOD = Facts(
 )
 
 
+ORC = replace(GOOD, input_format=FORMATS["ORC"].input_format, serde=FORMATS["ORC"].serde)
+UPPER = [("id", "int", None), ("s", "array<struct<id:int,at:struct<userId:int>>>", None)]
+
+
 def test_a_parquet_table_is_taken() -> None:
     GOOD.refuse()
+    replace(GOOD, columns=UPPER).refuse()
+    for text in ("struct<id:int,at:DECIMAL(9,2)>", "MAP<STRING,STRUCT<a:INT>>"):
+        replace(ORC, columns=[("Id", text, None)]).refuse()
     # The metastore discovers partitions of external tables only.
     replace(GOOD, kind="MANAGED_TABLE", properties={"discover.partitions": "true"}).refuse()
 
@@ -49,6 +56,8 @@ def test_a_parquet_table_is_taken() -> None:
             replace(GOOD, kind="MANAGED_TABLE", properties={"EXTERNAL": "TRUE", "discover.partitions": "TRUE"}),
             "ALTER TABLE",
         ),
+        (replace(ORC, columns=UPPER), "names in lower case"),
+        (replace(ORC, columns=[("s", "STRUCT<`É`:INT>", None)]), "names in lower case"),
     ],
 )
 def test_what_rows_would_be_lost_in_is_refused(facts: Facts, says: str) -> None:
