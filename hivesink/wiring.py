@@ -18,7 +18,7 @@ from hivesink.decode.convert import refit
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions
 from hivesink.errors import InvalidOption, RegistrationFailed, TableExists, Unsupported
-from hivesink.formats import adapter
+from hivesink.formats import adapter, measure
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import commit_log, file_store, root_folder, storage_of, table_root
 from hivesink.metastore import catalog, connect
@@ -167,7 +167,7 @@ class OpenedWriter:
             target=target,
             rejected=rejected,
             config=config,
-            measure=adapter(live.spec.format).measure,
+            measure=measure,
             append=append,
             on_commit=on_commit or (lambda _: None),
             was_written=partial(owner.was_written, live, writer),

@@ -14,7 +14,7 @@ from hivesink.cli.output import MOST, Grid, Line, Output
 from hivesink.core.progress import count
 from hivesink.core.table import main_table
 from hivesink.errors import WrongUsage, few
-from hivesink.formats import adapter
+from hivesink.formats import measure
 from hivesink.sink.inspect import verify as checks
 from hivesink.tables.opened import OpenedTable, replaced_letters
 from hivesink.tables.rejects import not_dead_letters
@@ -36,10 +36,9 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
     """
     if gone := opened.folder_gone:
         raise gone
-    measure = None if quick else adapter(opened.live.spec.format).measure
     replaced = replaced_letters(opened.logs())
     verdicts = [
-        checks.verify(context, name, opened.name, measure, opened.require_same, replaced=replaced)
+        checks.verify(context, name, opened.name, None if quick else measure, opened.require_same, replaced=replaced)
         for name, context in opened.chosen(writer).items()
     ]
     unknown, foreign = checks.strangers(opened.owner, opened.live), not_dead_letters(opened)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import pyarrow as pa
 
 from hivesink.config.formats import FORMATS
-from hivesink.ports.rows import FileFormat
+from hivesink.ports.rows import FileContent, FileFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +39,11 @@ def adapter(name: str) -> type[Adapter]:
     module, _, adapter_class = FORMATS[name].adapter.partition(":")
     loaded: type[Adapter] = getattr(import_module(module), adapter_class)
     return loaded
+
+
+def measure(name: str, stream: BinaryIO) -> FileContent:
+    """As `Measure`."""
+    return adapter(name).measure(stream)
 
 
 def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

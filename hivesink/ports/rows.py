@@ -80,8 +80,8 @@ class FileContent(NamedTuple):
     raw_bytes: int
 
 
-Measure: TypeAlias = "Callable[[BinaryIO], FileContent]"
-"""Reads what a file holds, by its footer. Raises ValueError if it is of another format, or damaged."""
+Measure: TypeAlias = "Callable[[str, BinaryIO], FileContent]"
+"""Reads what a file of the format of that name holds, by its footer. Raises ValueError for another one, or damage."""
 
 
 class FileFormat(Protocol):

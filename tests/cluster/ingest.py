@@ -113,9 +113,9 @@ class Ingest:
         self.committer.finish()
 
     def verify(self) -> Verdict:
-        from hivesink.formats.parquet import ParquetFormat
+        from hivesink.formats import measure
 
-        return verify(self.setup.context, self.writer, self.table, ParquetFormat.measure)
+        return verify(self.setup.context, self.writer, self.table, measure)
 
     def staged(self) -> list[str]:
         """Hidden part files in the table's folder: orphans, where nothing runs."""

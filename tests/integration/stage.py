@@ -15,7 +15,7 @@ import pytest
 from hivesink import HiveSink, sources
 from hivesink.core.table import TableName
 from hivesink.embedded import server
-from hivesink.formats.parquet import ParquetFormat
+from hivesink.formats import measure
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog, connect
@@ -163,7 +163,7 @@ class Stage:
 
     def verify(self) -> None:
         """`hivesink verify` finds nothing wrong, but for files that a SET LOCATION leaves behind."""
-        findings = verify(self.sink().setup.context, "stage", self.table, ParquetFormat.measure).findings
+        findings = verify(self.sink().setup.context, "stage", self.table, measure).findings
         told = [finding.text for finding in findings if finding.level == "error"]
         assert [text for text in told if "no reader finds them" not in text] == []
 

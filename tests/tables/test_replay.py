@@ -11,12 +11,15 @@ import pyarrow as pa
 import pytest
 
 from hivesink.core.table import Array, Column, Decimal, Map, Primitive, Struct, TableSpec
+from hivesink.formats import measure
+from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.messages import InputShape
 from tests.sink.harness import SPEC, TABLE
 from tests.tables.replays import World
 
 if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
+    from hivesink.core.table import TableName
     from hivesink.sink.task.assign import Moment
 
 BIG = 2**40
@@ -157,3 +160,24 @@ def test_records_go_by_the_arrival_of_their_batches(options: dict[str, str], mon
         assert sorted(world.metastore.partitions(TABLE)) == [f"dt={hour}" for hour in hours]
     assert len(world.rows(TABLE)) == 2 * len(hours)
     assert world.ids() == []
+
+
+def test_dead_letters_of_an_orc_table_are_looked_at_as_the_parquet_files_that_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(replace(SPEC, format="ORC"))
+    world.patch(monkeypatch)
+    records = [b'{"id": 1, "dt": "a"}', b"{", b'{"id": 2, "dt": "a"}']
+    world.ingest(pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary())}), InputShape(value="value"))
+
+    def errors(table: TableName) -> list[str]:
+        with world.opened() as opened:
+            findings = verify(opened.writers["job"], "job", str(table), measure).findings
+        return [finding.text for finding in findings if finding.level == "error"]
+
+    for table, rows in ((TABLE, "2"), (TABLE.rejected, "1")):
+        (partition,) = world.metastore.lookup(world.metastore.table(table), None)
+        assert world.metastore.parameters(table, partition)["numRows"] == rows
+        assert errors(table) == []
+    world.metastore.drop_table(TABLE.rejected)
+    assert not any("can't be read" in text for text in errors(TABLE))

@@ -212,13 +212,14 @@ def write_estimates(context: CommitContext, places: Iterable[PartitionKey], meas
     it is cleared once more where a partition is at rest. Raises the metastore's errors.
     """
 
-    def estimate(home: LivePartition) -> Estimate | None:
+    def estimate(table: str, home: LivePartition) -> Estimate | None:
+        form = context.table(table).spec.format
         rows = raw_bytes = 0
         try:
             files = context.store.visible(home.location)
             for file in files:
                 with context.store.open(file.path) as stream:
-                    content = measure(stream)
+                    content = measure(form, stream)
                 rows, raw_bytes = rows + content.rows, raw_bytes + content.raw_bytes
         except (errors.HiveSinkError, ValueError) as error:
             logger.warning("no estimate of the rows in %s: %s", home.location, error)
@@ -228,7 +229,7 @@ def write_estimates(context: CommitContext, places: Iterable[PartitionKey], meas
     live = context.lookup(places)
     for table, partitions in by_table(key for key, home in live.items() if home.accurate).items():
         context.registrar.clear_accurate(context.table(table), partitions)
-    counted = context.store.run_parallel(partial(estimate, home) for home in live.values())
+    counted = context.store.run_parallel(partial(estimate, table, home) for (table, _), home in live.items())
     estimates = {key: counts for key, counts in zip(live, counted, strict=True) if counts}
     for table, partitions in by_table(estimates).items():
         context.registrar.estimate(context.table(table), [estimates[table, name] for name in partitions])

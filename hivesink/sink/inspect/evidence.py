@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.core.partition import LivePartition, PartitionKey, is_aside, is_hidden
+from hivesink.core.table import is_letters
 from hivesink.errors import UnknownTable
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.segments import lost_slices
@@ -109,11 +110,13 @@ def gather(
 ) -> Evidence:
     """Look at everything once: log, metastore, files, log again, and with `measure` segments and footers."""
     log, store, canonical = read_log(context.log), context.store, context.store.canonical
-    tables = {}
+    tables, formats = {}, dict[bool, str]()
     for name in dict.fromkeys((*log.tables, table)):
         # A dropped table has no files to look at; its epochs are still in the log.
         with suppress(UnknownTable):
             tables[name] = context.table(name).location
+            # The log may know it by an older name.
+            formats[is_letters(name)] = context.table(name).spec.format
     live = {
         (name, partition): home
         for name in tables
@@ -147,16 +150,17 @@ def gather(
     if measure is None:
         return evidence
 
-    def rows(path: str) -> int | str:
+    def rows(path: str, form: str) -> int | str:
         try:
             with store.open(path) as stream:
-                return measure(stream).rows
+                return measure(form, stream).rows
         except Exception as error:  # noqa: BLE001  whatever the format's reader raises is the finding
             return str(error).partition("\n")[0]
 
-    wanted = {part.name: part.length for _, part in log.parts}
-    whole = (path for name, path in evidence.places.items() if visible[path] == wanted[name])
-    return replace(evidence, read={path: rows(path) for path in whole})
+    known = {part.name: part for _, part in log.parts if is_letters(part.table) in formats}
+    places = ((known[name], path) for name, path in evidence.places.items() if name in known)
+    whole = {path: formats[is_letters(part.table)] for part, path in places if visible[path] == part.length}
+    return replace(evidence, read={path: rows(path, form) for path, form in whole.items()})
 
 
 def _files(

@@ -126,7 +126,7 @@ def test_a_file_of_another_format_costs_its_partition_the_estimates_only(
     job.step()
     site.analyze()
 
-    def measure(stream: BinaryIO) -> FileContent:
+    def measure(_: str, stream: BinaryIO) -> FileContent:
         raise ValueError(str(stream.read(1)))
 
     write_estimates(job.context, [PLACE], measure)
