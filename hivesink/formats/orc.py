@@ -141,8 +141,10 @@ def _numbers(schema: pa.Schema) -> dict[str, int]:
 
     def number(kind: pa.DataType, path: str) -> None:
         numbers[path] = len(numbers) + 1
-        for place in range(kind.num_fields):
-            number(kind.field(place).type, f"{path}.{kind.field(place).name}")
+        # Arrow keeps a STRUCT within a MAP, ORC its two columns.
+        places = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else map(kind.field, range(kind.num_fields))
+        for field in places:
+            number(field.type, f"{path}.{field.name}")
 
     for field in schema:
         number(field.type, field.name)
