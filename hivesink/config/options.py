@@ -155,6 +155,8 @@ plugin = matching(r"none|[\w.]+:\w+", "write module:Class, or none", lambda text
 # Readers pass over it.
 file_name = matching(r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or ., but not . or ..")
 positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
+stride = matching(r"\s*[1-9]\d{0,8}\s*", "write a whole number from 1 to 999999999", int)
+stripe = matching(r"(?i)\s*0*[1-9](\d{6,}|\d{3,} *k|\d* *[mg])b?\s*", "write a size of at least 1MB", size)
 permission = matching(r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode, such as 640", lambda text: int(text, 8))
 share = matching(r"\s*0?\.\d*[1-9]\d*\s*", "write a number between 0 and 1, such as 0.05", float)
 columns = matching(
@@ -212,8 +214,8 @@ OF_HIVE: Mapping[str, Option] = {
     "parquet.compression": Option("snappy", one_of(ParquetCompression)),
     "parquet.block.size": Option("128MB", size),
     "orc.compress": Option("zlib", one_of(OrcCompression)),
-    "orc.stripe.size": Option("64MB", size),
-    "orc.row.index.stride": Option("10000", positive),
+    "orc.stripe.size": Option("64MB", stripe),
+    "orc.row.index.stride": Option("10000", stride),
     "orc.bloom.filter.columns": Option(None, columns),
     "orc.bloom.filter.fpp": Option("0.05", share),
 }

@@ -30,6 +30,8 @@ SPEC = TableSpec(
         (SUCCESS_FILE, [".", "..", "x"], "a file name"),
         ("sink.log-location", ["logs/events", "file:logs"], "a path"),
         ("sink.sort-by", ["", "a,", "a,a desc", "desc desc,desc"], "columns, separated by commas, each once"),
+        ("orc.row.index.stride", ["1000000000", f"{2**32}", "0", "-1", "many"], "a whole number"),
+        ("orc.stripe.size", ["0", "1", "999999", "999KB", "0MB", "00GB", "1TB"], "a size of at least 1MB"),
         (POLICIES, ["success-file", "metastore,custom", "metastore,own:A,own:B"], "metastore, and what else of"),
     ],
 )
@@ -45,6 +47,8 @@ def test_values_that_can_not_work_are_refused(name: str, texts: list[str], told:
         # A job may refuse to wait, or wait for a century.
         (DELAY, "0s", timedelta(0)),
         (DELAY, "36500d", timedelta(days=36_500)),
+        ("orc.row.index.stride", " 999999999", 999_999_999),
+        *(("orc.stripe.size", text, 2**20) for text in ("1MB", "1 m", "1024kb", "1048576", "1048576b")),
         *((SUCCESS_FILE, name, name) for name in ("_SUCCESS", ".done", "..done", "_")),
         (
             "sink.sort-by",

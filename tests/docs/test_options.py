@@ -47,6 +47,7 @@ SAMPLES = {
     "a share, such as 0.01": ("0.01", "0.5", ".05"),
     "absolute path": ("/log",),
     "bytes, KB, MB, GB": ("1000", "64KB", "64MB", "1GB"),
+    "at least 1MB": ("1000000", "1024KB", "64MB", "1GB"),
     "epochs": ("20",),
     "file name": ("_DONE",),
     "letters, digits, _ and -": ("a_1-b",),
