@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -194,17 +195,18 @@ def live_files(table: LiveTable, partitions: Mapping[str, LivePartition], store:
 def table_dataset(spec: TableSpec, used: Collection[str], files: Files, store: FileStore) -> ds.Dataset:
     """The `used` columns of `files` with the types that the table declares; null what a file lacks.
 
-    Reads all footers. Raises NotCovered for a file with another type than the declared one, and for CHAR, which Spark
-    pads; ArrowInvalid, StoreUnavailable, FileNotFoundError.
+    Reads all footers. Raises NotCovered for a file with another type than the declared one, or with no declared column,
+    and for CHAR, which Spark pads; ArrowInvalid, StoreUnavailable, FileNotFoundError.
     """
     every = (*spec.columns, *spec.partition_columns)
     # Rows can be counted by any column; a partition's has no bytes.
     columns = [column for column in every if column.name in used] or [every[-1]]
-    if padded := [column.name for column in columns if isinstance(column.type, Char)]:
-        raise NotCovered(reason=f"the column {padded[0]} of {spec.name} is a CHAR")
+    if padded := [column for column in columns if re.search(r"\bchar\(", str(column.type))]:
+        has = "is" if isinstance(padded[0].type, Char) else "has"
+        raise NotCovered(reason=f"the column {padded[0].name} of {spec.name} {has} a CHAR")
     schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
     keys = [column for column in columns if column in spec.partition_columns]
-    kind = adapter(spec.format).dataset()
+    kind, declared = adapter(spec.format).dataset(), {column.name for column in spec.columns}
     system = PyFileSystem(FSSpecHandler(_Stored(store, {file.path: file.length for _, file in files})))
 
     def fragment(name: str, file: Finished) -> ds.FileFragment:
@@ -215,6 +217,9 @@ def table_dataset(spec: TableSpec, used: Collection[str], files: Files, store: F
             own = column == value if value.is_valid else column.is_null()
             holds = own if holds is None else holds & own
         made = kind.make_fragment(file.path, filesystem=system, partition_expression=holds)
+        if declared.isdisjoint(map(str.lower, made.physical_schema.names)):
+            # Spark takes ORC's columns by their places if they are called `_col0`, as by Hive 1.
+            raise NotCovered(reason=f"the file {file.path} has no column of {spec.name}")
         _require_declared(file.path, made.physical_schema, schema, len(keys))
         return made
 
