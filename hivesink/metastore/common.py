@@ -91,7 +91,7 @@ class Facts:
         if self.properties.get(PROPERTY) != table.log:
             raise TableReplaced.other_log(str(self.name))
         self.refuse()
-        require_partition_columns(table.spec, self._typed(self.partition_columns))
+        require_layout(table.spec, self._typed(self.partition_columns), format_name(self.input_format))
 
     def refuse(self) -> None:
         """Raise Unsupported where rows put into the table's folders would be wrong or lost."""
@@ -134,13 +134,14 @@ class Facts:
                 raise Unsupported(what, why, instead)
 
 
-def require_partition_columns(spec: TableSpec, live: Sequence[Column]) -> None:
-    """Raises TableReplaced where those that the metastore has are others than `spec` knows."""
-    before, now = (
-        ", ".join(f"{column.name} {column.type}" for column in columns) for columns in (spec.partition_columns, live)
-    )
+def require_layout(spec: TableSpec, partition_columns: Sequence[Column], stored_as: str) -> None:
+    """Raises TableReplaced where the metastore has other ones than `spec` knows."""
+    both = (spec.partition_columns, partition_columns)
+    before, now = (", ".join(f"{column.name} {column.type}" for column in columns) for columns in both)
     if before != now:
         raise TableReplaced(str(spec.name), f"it is partitioned by ({now}), and was by ({before})")
+    if stored_as != spec.format:
+        raise TableReplaced(str(spec.name), f"it is STORED AS {stored_as}, and was STORED AS {spec.format}")
 
 
 def values_of(spec: TableSpec, partition: str) -> Values:

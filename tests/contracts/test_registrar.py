@@ -304,14 +304,19 @@ def test_columns_that_came_meanwhile(server: LiveMetastore, live: LiveTable) -> 
 
 
 def test_another_format_is_told_by_partition_and_refused_for_the_table(server: LiveMetastore, live: LiveTable) -> None:
-    orc = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
+    orc, avro = (
+        f"org.apache.hadoop.hive.ql.io.{name}" for name in ("orc.OrcInputFormat", "avro.AvroContainerInputFormat")
+    )
     registrar = server.connect()
     registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
     server.set_format(live, dt(1), orc)
     found = registrar.lookup(live, [dt(1), dt(2)])
     assert [found[dt(day)].format for day in (1, 2)] == ["ORC", None]
-    server.set_format(live, "", orc)
+    server.set_format(live, "", avro)
     with pytest.raises(Unsupported, match="the sink can't write it"):
+        registrar.lookup(live, [dt(2)])
+    server.set_format(live, "", orc)
+    with pytest.raises(TableReplaced, match="STORED AS ORC, and was STORED AS PARQUET"):
         registrar.lookup(live, [dt(2)])
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hivesink.config.formats import FORMATS
+from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.log import PROPERTY
 from hivesink.core.partition import Estimate, LivePartition, NewPartition, partition_path
 from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
@@ -18,7 +18,7 @@ from hivesink.metastore.common import (
     figures_of,
     is_trusted,
     name_of,
-    require_partition_columns,
+    require_layout,
     values_of,
 )
 from hivesink.ports import LiveTable
@@ -84,7 +84,7 @@ class MemoryMetastore:
                 raise TableReplaced.other_log(str(table.spec.name))
             if entry.spec.format not in FORMATS:
                 self.table(table.spec.name)
-            require_partition_columns(table.spec, entry.spec.partition_columns)
+            require_layout(table.spec, entry.spec.partition_columns, entry.spec.format)
             if not table.spec.is_partitioned:
                 live = LivePartition("", entry.location, is_trusted(entry.parameters), columns_behind=False)
                 return {} if partitions == [] else {"": live}
@@ -232,9 +232,9 @@ class MemoryMetastore:
         """As ALTER TABLE … [PARTITION …] SET FILEFORMAT does."""
         with self._entry(name) as entry:
             if partition:
-                entry.partitions[values_of(entry.spec, partition)].format = source
+                entry.partitions[values_of(entry.spec, partition)].format = format_name(source)
             else:
-                entry.spec = replace(entry.spec, format=source)
+                entry.spec = replace(entry.spec, format=format_name(source))
 
     def partitions(self, name: TableName) -> Mapping[str, str]:
         """All registered partitions and their locations, sorted."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hive_metastore import ThriftHiveMetastore, ttypes
 
+from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.partition import NewPartition
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.hive import Login
@@ -155,6 +156,8 @@ class OverThrift:
     def set_format(self, table: LiveTable, partition: str, source: str) -> None:
         for found in self._changed(table, partition):
             found.sd.inputFormat = source
+            if hive := FORMATS.get(format_name(source)):
+                found.sd.serdeInfo.serializationLib = hive.serde
 
     def drop(self, table: LiveTable, partition: str) -> None:
         name, values = table.spec.name, list(values_of(table.spec, partition))
