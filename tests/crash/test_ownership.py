@@ -294,6 +294,23 @@ def test_dead_letters_stay_in_their_table_or_go_along(
     ]
 
 
+def test_parts_that_wait_are_not_published_into_a_table_of_another_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.run(1)
+    _, step = world.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(*dying(RenameFileStore, "publish", Mode.BEFORE))
+        with pytest.raises(Kill):
+            step()
+    world.batches += 1
+    world.metastore.set_format(TABLE, "", "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat")
+    with pytest.raises(errors.Unsupported, match=r"\.parquet waits to be published; .*SET FILEFORMAT PARQUET"):
+        world.start()
+    world.metastore.set_format(TABLE, "", "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat")
+    world.run(1)
+    world.check()
+
+
 @pytest.mark.parametrize("options", [WAIT, ON_EPOCH])
 def test_a_table_made_again_is_refused_until_its_log_is_reset(world: World, options: dict[str, str]) -> None:
     world.run(2)
