@@ -1,7 +1,7 @@
 """ORC for Hive's readers from 2.3 on, and Spark's: columns in DDL order under their DDL names.
 
 TIMESTAMPs are without zone, since Hive's readers know no TIMESTAMP_INSTANT. pyarrow leaves out which calendar a file
-counts in, so readers take it for the Julian one before 1582: `_Tail` says that it is not.
+counts in, so readers take it for the Julian one before 1582: `Tail` says that it is not.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pyarrow import orc
 
 from hivesink.config.options import OrcCompression, SinkConfig
 from hivesink.formats import fitted
+from hivesink.formats.orc_tail import RAW_BYTES, Tail
 from hivesink.ports.rows import BadRow, FileContent
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
     from hivesink.core.table import SortKey
 
-_RAW_BYTES = "hivesink.raw-bytes"
-"""In a file's user metadata: its rows' bytes in memory. ORC's own footer has only what they weigh compressed."""
 _DICTIONARY = 0.8
 """Hive's own `orc.dictionary.key.threshold`."""
 _LEAF_BYTES = 900 << 10
@@ -40,6 +39,8 @@ _LEAF_BYTES = 900 << 10
 _CELL_BYTES = 17
 """The most that a value weighs in the batch that ORC's writer is given, but for the text itself."""
 _FEW_ROWS = 10_000
+_LISTS_ROWS, _LISTS_BYTES, _LISTS_STRIPE = 1_024, 256 << 10, 4 << 20
+"""The most rows, and their bytes, of a batch with lists or maps; the bytes of its stripes."""
 _EARLY = "before 1970, with a fraction of a second, which ORC can't hold"
 _LEFT_OUT = "between 1582-10-05 and 1582-10-14, days that readers of ORC don't have"
 _FIRST, _LAST = (date(1582, 10, day).toordinal() - date(1970, 1, 1).toordinal() for day in (5, 14))
@@ -86,7 +87,13 @@ class OrcFormat:
 
     @property
     def open_bytes(self) -> int:
-        return _LEAF_BYTES * len(_numbers(self.schema))
+        return _LEAF_BYTES * len(_numbers(self.schema)) + self.has_lists * _LISTS_STRIPE
+
+    @property
+    def has_lists(self) -> bool:
+        return any(
+            _has(lambda kind: pa.types.is_list(kind) or pa.types.is_map(kind), kind) for kind in self.schema.types
+        )
 
     def open(self, stream: BinaryIO) -> OrcRecords:
         return OrcRecords(self, stream)
@@ -113,7 +120,7 @@ class OrcFormat:
     def measure(stream: BinaryIO, /) -> FileContent:
         with _damage():
             file = orc.ORCFile(stream)
-        raw_bytes = dict(file.metadata or {}).get(_RAW_BYTES.encode(), file.content_length)
+        raw_bytes = dict(file.metadata or {}).get(RAW_BYTES.encode(), file.content_length)
         return FileContent(file.nrows, int(raw_bytes))
 
     @staticmethod
@@ -193,65 +200,12 @@ def _spelt_out(values: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(values.offsets, _spelt_out(values.values), type=kind, mask=nulls)
 
 
-class _Tail:
-    """The stream that ORC's writer writes to. Where it is `held`, that keeps what comes: the file's tail."""
-
-    closed = False
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self.held: io.BytesIO | None = None
-
-    def write(self, content: bytes) -> int:
-        return (self.held or self._stream).write(content)
-
-    def finish(self, raw_bytes: int, *, packed: bool) -> None:
-        """Write the tail with more fields in the footer; in a `packed` file it consists of chunks.
-
-        A Protobuf message may be continued by its other fields, and one chunk, not packed, may follow others.
-        """
-        held = self.held.getvalue() if self.held else b""
-        postscript = held[-1 - held[-1] : -1]
-        if postscript[:1] != _FOOTER_LENGTH:
-            message = "pyarrow's ORC writer ended a file in an unknown way"
-            raise ValueError(message)
-        length, size = _varint_of(postscript, 1)
-        item = _message(0x0A, _RAW_BYTES.encode()) + _message(0x12, str(raw_bytes).encode())
-        more = _message(0x2A, item) + _PROLEPTIC
-        more = ((len(more) << 1 | 1).to_bytes(3, "little") if packed else b"") + more
-        changed = _FOOTER_LENGTH + _varint(length + len(more)) + postscript[1 + size :]
-        self._stream.write(held[: -1 - len(postscript)] + more + changed + bytes([len(changed)]))
-
-
-_MORE = 0x80
-"""Set in each byte of a number but the last."""
-_FOOTER_LENGTH = b"\x08"
-_PROLEPTIC = b"\x58\x02"
-"""The footer's field `calendar`."""
-
-
-def _message(tag: int, content: bytes) -> bytes:
-    return bytes([tag]) + _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    """In Protobuf's coding: seven bits a byte, the lowest first."""
-    more = number >> 7
-    return bytes([number % _MORE | (_MORE if more else 0)]) + (_varint(more) if more else b"")
-
-
-def _varint_of(content: bytes, start: int) -> tuple[int, int]:
-    """The number that begins at `start`, and its bytes."""
-    size = next(size for size, byte in enumerate(content[start:], 1) if not byte & _MORE)
-    return sum((byte & ~_MORE) << 7 * place for place, byte in enumerate(content[start : start + size])), size
-
-
 class OrcRecords:
-    """One file's content, each write a stripe, or some where few bytes are many rows."""
+    """One file's content. Each write is a stripe, or some where few bytes are many rows; lists make stripes of 4 MB."""
 
     def __init__(self, form: OrcFormat, stream: BinaryIO) -> None:
         self._form = form
-        self._tail = _Tail(stream)
+        self._tail = Tail(stream)
         self._writer: orc.ORCWriter | None = None
         self._raw_bytes = 0
 
@@ -286,11 +240,15 @@ class OrcRecords:
     def _begin(self, rows: pa.Table) -> orc.ORCWriter:
         form, numbers = self._form, _numbers(rows.schema)
         # A batch is a stripe where it exceeds one byte. ORC's writer makes room for a whole batch at each write.
-        most = max(1, form.row_group // (_CELL_BYTES * len(numbers)))
+        most, stripe = max(1, form.row_group // (_CELL_BYTES * len(numbers))), 1
+        if form.has_lists:
+            # For each row it copies the items of all rows before it in the batch: small batches, many to a stripe.
+            row = max(1, rows.nbytes // max(1, rows.num_rows))
+            most, stripe = max(1, min(_LISTS_ROWS, _LISTS_BYTES // row)), min(_LISTS_STRIPE, form.row_group)
         return orc.ORCWriter(
             pa.PythonFile(self._tail, mode="w"),
             batch_size=min(most, max(rows.num_rows, _FEW_ROWS)),
-            stripe_size=1,
+            stripe_size=stripe,
             compression="uncompressed" if form.compression is OrcCompression.NONE else form.compression.value,
             row_index_stride=form.stride,
             dictionary_key_size_threshold=_DICTIONARY,
