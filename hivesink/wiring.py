@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hivesink.config.formats import FORMATS
 from hivesink.config.options import SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.lifecycle import Identity
@@ -154,12 +153,6 @@ class OpenedWriter:
         target = TablePlan(live.spec, live.location)
         rejected = None
         history = load(context)
-        for part in history.waiting:
-            stored_as = part.name.rpartition(".")[2].upper()
-            if not is_letters(part.table) and stored_as in FORMATS and stored_as != live.spec.format:
-                what, why = f"the format of {table} ({live.spec.format})", f"{part.target} waits to be published"
-                way = f"take that back until the job has ended well: ALTER TABLE {table} SET FILEFORMAT {stored_as}"
-                raise Unsupported(what, why, way)
         # Rows of a decided part wait again if it is lost.
         waiting = {name for name, _ in (*history.rows.buckets, *history.keys)}
         if config.has_dead_letters or any(map(is_letters, waiting)):

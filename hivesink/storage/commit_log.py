@@ -59,7 +59,7 @@ class FileCommitLog:
 
     def _uid_of_manifests(self) -> str | None:
         """The uid that the two newest manifests share; None without manifests. Raises LogDamaged."""
-        view = self._listed(None)
+        view = self.view()
         require_whole(self.location, view, view.head)
         uid = None
         for epoch in view.manifests[-2:]:
@@ -69,17 +69,7 @@ class FileCommitLog:
         return uid
 
     def view(self) -> LogView:
-        return self._listed(self._told())
-
-    def _listed(self, uid: str | None) -> LogView:
-        return log_layout.parse_view((entry.name for entry in self._files.list(self._manifests)), uid)
-
-    def _told(self) -> str | None:
-        """The log's uid, asked once; None as long as nobody can say."""
-        # Without a uid the log is refused at its start; whoever only looks at it can still read it.
-        with contextlib.suppress(errors.LogDamaged, errors.NewerFormat):
-            self._own = self._own or self.uid(None)
-        return self._own
+        return log_layout.parse_view(entry.name for entry in self._files.list(self._manifests))
 
     def floor(self) -> Floor | None:
         def highest() -> Floor | None:
@@ -93,7 +83,10 @@ class FileCommitLog:
 
     def manifest(self, epoch: Epoch) -> Manifest:
         manifest = self._decoded(epoch)
-        require_own(self._slot(epoch), manifest, self._told() or manifest.uid)
+        # Without a uid the log is refused at its start; whoever only looks at it can still read this manifest.
+        with contextlib.suppress(errors.LogDamaged):
+            self._own = self._own or self.uid(None)
+        require_own(self._slot(epoch), manifest, self._own or manifest.uid)
         return manifest
 
     def _decoded(self, epoch: Epoch) -> Manifest:
@@ -140,10 +133,7 @@ class FileCommitLog:
             self._refuse_anew(path)
 
     def mark(self, epoch: Epoch, mark: Mark) -> None:
-        uid = self._told()
-        if uid is None:
-            raise errors.LogMissing.gone(self.location)
-        path = join(self._manifests, log_layout.mark_name(epoch, uid, mark))
+        path = self._slot(epoch, mark.value)
         self._files.put(path, b"")
         if self._files.length(self._slot(epoch)) is None and self.view().floor < epoch:
             self._refuse_anew(path)
@@ -174,7 +164,7 @@ class FileCommitLog:
 
     def trim(self, floor: Floor, records: Sequence[Recorded] = ()) -> None:
         names = [entry.name for entry in self._files.list(self._manifests)]
-        view = log_layout.parse_view(names, None)
+        view = log_layout.parse_view(names)
         if floor.epoch >= view.head:
             self._require_manifests()
             message = f"epoch {floor.epoch} can't be the floor of {self.location}: its head is {view.head}"
@@ -190,8 +180,8 @@ class FileCommitLog:
             if log_layout.is_dead(name, lowest, view.head):
                 delete(self._files, join(self._manifests, name))
 
-    def _slot(self, epoch: Epoch) -> str:
-        return join(self._manifests, log_layout.epoch_name(epoch))
+    def _slot(self, epoch: Epoch, ending: str = "json") -> str:
+        return join(self._manifests, log_layout.epoch_name(epoch, ending))
 
     def _list(self, touched: StagingIntent) -> str:
         return join(self._touched, log_layout.touched_name(touched))

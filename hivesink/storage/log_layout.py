@@ -1,7 +1,7 @@
 """A log's files: their names, formatted and parsed here and nowhere else, its segments, its partition commits.
 
 <log>/uid
-<log>/manifests/0000000012.json, and beside it 0000000012.<uid>.publishing, .published, .verified, .settled
+<log>/manifests/0000000012.json, and beside it 0000000012.publishing, .published, .verified, .settled
 <log>/manifests/floor-0000000007
 <log>/manifests/.0000000012.json.<attempt>.tmp        not yet decided
 <log>/touched/<epoch>-<attempt>t<task attempt>-<task>-<chunk>
@@ -29,21 +29,15 @@ if TYPE_CHECKING:
 
 
 _NUMBER = r"(\d{10,})"
-_MANIFEST = re.compile(rf"{_NUMBER}\.json", re.ASCII)
-_MARK = re.compile(rf"{_NUMBER}\.([0-9A-Za-z]+)\.({'|'.join(mark.value for mark in Mark)})", re.ASCII)
+_MANIFEST = re.compile(rf"{_NUMBER}\.(json|{'|'.join(mark.value for mark in Mark)})", re.ASCII)
 _FLOOR = re.compile(rf"floor-{_NUMBER}", re.ASCII)
 _TEMPORARY = re.compile(rf"\.(?:floor-)?{_NUMBER}(?:\.json)?\.[0-9a-f]+\.tmp", re.ASCII)
 _TOUCHED = re.compile(r"(\d+)-([0-9a-f]{8,32})t(\d+)-(\d+)-(\d+)", re.ASCII)
 
 
-def epoch_name(epoch: Epoch) -> str:
-    """The epoch's manifest."""
-    return f"{epoch:010d}.json"
-
-
-def mark_name(epoch: Epoch, uid: str, mark: Mark) -> str:
-    """An empty file beside the manifest. With the log's uid: a dead run's may come to be in the log after a reset."""
-    return f"{epoch:010d}.{uid}.{mark.value}"
+def epoch_name(epoch: Epoch, ending: str = "json") -> str:
+    """The epoch's manifest, or another file beside it: a mark, which is empty."""
+    return f"{epoch:010d}.{ending}"
 
 
 def floor_name(epoch: Epoch) -> str:
@@ -65,17 +59,18 @@ def parse_touched(name: str) -> StagingIntent | None:
     return StagingIntent(Epoch(int(epoch)), attempt, int(task_attempt), int(task), int(chunk))
 
 
-def parse_view(names: Iterable[str], uid: str | None) -> LogView:
-    """What a listing of `manifests` says; names that aren't a log's, and marks of another `uid`, are passed over."""
+def parse_view(names: Iterable[str]) -> LogView:
+    """What a listing of `manifests` says; names that aren't a log's are passed over."""
     floor, manifests, marks = Epoch(0), set[Epoch](), dict[Epoch, frozenset[Mark]]()
     for name in names:
         if parts := _FLOOR.fullmatch(name):
             floor = max(floor, Epoch(int(parts[1])))
         elif parts := _MANIFEST.fullmatch(name):
-            manifests.add(Epoch(int(parts[1])))
-        elif (parts := _MARK.fullmatch(name)) and parts[2] == (uid or parts[2]):
             epoch = Epoch(int(parts[1]))
-            marks[epoch] = marks.get(epoch, frozenset()) | {Mark(parts[3])}
+            if parts[2] == "json":
+                manifests.add(epoch)
+            else:
+                marks[epoch] = marks.get(epoch, frozenset()) | {Mark(parts[2])}
     return LogView(
         floor=floor,
         manifests=tuple(sorted(epoch for epoch in manifests if epoch > floor)),
@@ -89,7 +84,7 @@ def is_dead(name: str, floor: Epoch, head: Epoch) -> bool:
         return int(parts[1]) <= head
     if parts := _FLOOR.fullmatch(name):
         return int(parts[1]) < floor
-    parts = _MANIFEST.fullmatch(name) or _MARK.fullmatch(name)
+    parts = _MANIFEST.fullmatch(name)
     return parts is not None and int(parts[1]) <= floor
 
 
@@ -187,7 +182,7 @@ class Ledger:
 
     def _epochs(self) -> tuple[Epoch, ...]:
         """The files have names as manifests do, of the highest epochs that they cover."""
-        return parse_view((entry.name for entry in self.files.list(self.folder)), None).manifests
+        return parse_view(entry.name for entry in self.files.list(self.folder)).manifests
 
     def _records(self, epoch: Epoch) -> Sequence[Recorded]:
         """Raises FileNotFoundError if another has merged it since the listing."""

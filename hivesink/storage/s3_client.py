@@ -32,8 +32,8 @@ _SSE = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 _BUSY = re.compile(r"SlowDown|Throttl|TooManyRequests|RequestLimitExceeded|RequestTimeout$|BandwidthLimit")
 _LATER = re.compile(r"Expired|TokenRefreshRequired|RequestTimeTooSkewed")
 _SIGNS = {
-    "get_object": "ContentLength",
-    "head_object": "ContentLength",
+    "get_object": "ETag ContentLength",
+    "head_object": "ETag ContentLength",
     "put_object": "ETag",
     "upload_part": "ETag",
     "create_multipart_upload": "UploadId",
@@ -176,7 +176,12 @@ def answer(error: Exception) -> Failed:
         late = isinstance(error, exceptions.NoCredentialsError) or "still expired" in text
         if late or isinstance(error, keyless):
             return Failed(Kind.LATER, text)
-        cut = isinstance(error, exceptions.HTTPClientError | exceptions.IncompleteReadError | ConnectionError)
+        cut = isinstance(
+            error, exceptions.HTTPClientError | exceptions.IncompleteReadError | exceptions.ConnectionError
+        )
+        cut = cut and "CERTIFICATE_VERIFY_FAILED" not in text
+        # While a body was read; boto3 follows a redirection to itself without end.
+        cut = cut or (not isinstance(error, exceptions.BotoCoreError) and "still expired" not in text)
         return Failed(Kind.UNKNOWN if cut else Kind.REFUSED, text)
     code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"]["HTTPStatusCode"]
     reason = f"{code}: {error.response['Error'].get('Message') or text}".partition("\n")[0]
@@ -239,6 +244,7 @@ class Bucket:
     def _once(self, method: str, given: Mapping[str, Any], *, whole: bool) -> Any:
         """The answer to a request, its body read if `whole`. Raises Failed."""
         from botocore.exceptions import BotoCoreError, ClientError
+        from urllib3.exceptions import HTTPError
 
         if rewind := getattr(given.get("Body"), "seek", None):
             rewind(0)
@@ -247,9 +253,9 @@ class Bucket:
             if "Body" in said:
                 with closing(said["Body"]) as body:
                     said["Body"] = body.read() if whole else b""
-        except (ClientError, BotoCoreError, ConnectionError, RuntimeError) as error:
+        except (ClientError, BotoCoreError, OSError, HTTPError, RuntimeError) as error:
             raise answer(error) from error
-        if method in _SIGNS and _SIGNS[method] not in said:
+        if any(sign not in said for sign in _SIGNS.get(method, "").split()):
             raise Failed(Kind.UNKNOWN, f"half an answer, without {_SIGNS[method]}")
         return said
 

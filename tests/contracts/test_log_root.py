@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import Mark
 from hivesink.core.log import RootRecord
 from hivesink.errors import LogDamaged, LogMissing, SegmentLost, StoreUnavailable
 from hivesink.logs import commit_log, log_root
@@ -151,20 +150,3 @@ def test_a_segment_makes_no_log_anew(kept: tuple[Files, str], log: CommitLog) ->
         other.close()
     assert fs.list(f"{log.location}/segments") == []
     file.abort()
-
-
-def test_a_mark_that_comes_to_be_after_a_reset_says_nothing_of_the_next_log(root: LogRoot) -> None:
-    """A dead run's request may take effect whenever it likes."""
-    root.claim(RECORD)
-    late, uids = root.log("w"), ("0a1b2c30", "0a1b2c31")
-    late.uid(uids[0])
-    late.create(replace(small(1), uid=uids[0]))
-    assert late.view().head == 1
-    root.archive("w", NOW)
-    log = root.log("w")
-    log.uid(uids[1])
-    log.create(replace(small(1), uid=uids[1]))
-    late.mark(Epoch(1), Mark.SETTLED)
-    assert not log.view().marks
-    log.mark(Epoch(1), Mark.PUBLISHED)
-    assert log.view().marks == {1: {Mark.PUBLISHED}}

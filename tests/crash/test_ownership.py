@@ -311,6 +311,17 @@ def test_parts_that_wait_are_not_published_into_a_table_of_another_format(monkey
     world.check()
 
 
+def test_a_job_ends_whose_table_gets_another_format(world: World) -> None:
+    """Its new partitions would be of that format, with files of the old one."""
+    _, step = world.start()
+    step()
+    world.metastore.set_format(TABLE, "", "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat")
+    for _ in range(2):
+        with pytest.raises(errors.TableReplaced, match="format"):
+            step()
+    assert world.rows() == [0]
+
+
 @pytest.mark.parametrize("options", [WAIT, ON_EPOCH])
 def test_a_table_made_again_is_refused_until_its_log_is_reset(world: World, options: dict[str, str]) -> None:
     world.run(2)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink import errors
+from hivesink.config.formats import FORMATS
 from hivesink.core.lifecycle import CommittedPartition, Stamp
 from hivesink.core.partition import Estimate, LivePartition, PartitionKey, by_table, is_aside, is_partition, normal
 from hivesink.core.partition_commit import PolicyKind
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import LogView
+    from hivesink.core.manifest import PartEntry
     from hivesink.core.partfile import Finished
     from hivesink.core.plan import Policy
     from hivesink.ports import CommitLog, FileStore, LiveTable, Metastore
@@ -116,7 +118,18 @@ class CommitContext:
         elif self.confirm is None:
             raise errors.TableReplaced.other_log(table)
         else:
-            self._tables[table] = self.confirm(name)
+            before, now = self.table(table).spec, self.confirm(name)
+            if (before.format, before.partition_columns) != (now.spec.format, now.spec.partition_columns):
+                raise errors.TableReplaced(table, "it has another format or other partition columns")
+            self._tables[table] = now
+
+    def require_format(self, part: PartEntry) -> None:
+        """Raise Unsupported for a part that waits, where its table is STORED AS another format by now."""
+        ending = part.name.rpartition(".")[2].upper()
+        if ending in FORMATS and not is_letters(part.table) and ending != self.table(part.table).spec.format:
+            what, why = f"another format of {part.table} than {ending}", f"{part.target} waits to be published"
+            way = f"take that back until the job has ended well: ALTER TABLE {part.table} SET FILEFORMAT {ending}"
+            raise errors.Unsupported(what, why, way)
 
     def require_own_folders(self, table: str, used: Mapping[str, str]) -> None:
         """Raise FolderTaken if a partition of `used` (locations that hold files, by name) has another's folder.

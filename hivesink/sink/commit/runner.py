@@ -60,11 +60,13 @@ class PlanRunner:
     ) -> Self:
         """Read the log, and shut out an older try that could still decide; `identity` as for `load`.
 
-        `log_action` gets each action after it is carried out. Raises LogDamaged, NewerFormat, EpochTaken.
+        `log_action` gets each action after it is carried out. Raises LogDamaged, NewerFormat, EpochTaken, Unsupported.
         """
         # The lists first: a job that runs beside this one may begin its next epoch between the two looks.
         lists = tuple(context.log.touched())
         history = load(context, identity)
+        for part in history.waiting:
+            context.require_format(part)
         if actions.newest(lists) > history.epoch + 1:
             reason = f"tasks have begun epoch {actions.newest(lists)}, but its newest manifest is {history.epoch}"
             raise errors.LogDamaged(context.log.location, reason)

@@ -257,7 +257,10 @@ class Ownership:
 
 
 def _uid_of(log: CommitLog) -> str | None:
-    """None for what a reset that was killed has left of a log: another reset, a way out of damage, puts it aside."""
-    with suppress(errors.LogDamaged):
+    """None for what a reset that was killed has left of a log: another reset puts it aside. Raises LogDamaged."""
+    try:
         return log.uid(None)
-    return None
+    except errors.LogDamaged:
+        if log.view().manifests:
+            raise
+        return None
