@@ -100,8 +100,8 @@ def test_a_second_death_during_recovery_changes_nothing(way: str, storage: str, 
         while dead:
             faulty = kind(site.files(), Plan(again, Mode.AFTER))
             run(site, faulty)
-            # Each of these starts leaves a fence, which the next one reads twice.
-            again, dead = again + 3, faulty.dead
+            # Each of these starts leaves a fence, for which the next one asks up to three times.
+            again, dead = again + 5, faulty.dead
         site.job().run(BATCH)
         check(site, call)
 

@@ -154,8 +154,9 @@ def start_from_another_python(folder: Path, *, detached: bool) -> subprocess.Pop
     """A parent that starts the test server, says so, and waits."""
     parent = textwrap.dedent(
         f"""
-        import sys, time, pathlib
+        import pathlib, signal, sys, time
         from tests.embedded.test_server import made
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # Ignored in a background job of a shell.
         made(pathlib.Path(sys.argv[1]), detached={detached}).start()
         print("started", flush=True)
         time.sleep(600)
