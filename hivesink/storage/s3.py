@@ -210,5 +210,5 @@ class _StagedPart:
 
 def storage(properties: Mapping[str, str]) -> Storage:
     """S3 by the site's `properties`. Files have no modes. Raises Unsupported without boto3."""
-    objects = Objects(properties)
+    objects = Objects(frozenset(entry for entry in properties.items() if entry[0].startswith("fs.s3a.")))
     return Storage(lambda _: S3FileStore(objects), lambda: S3Files(objects), partial(check, objects))

@@ -176,12 +176,10 @@ def answer(error: Exception) -> Failed:
         late = isinstance(error, exceptions.NoCredentialsError) or "still expired" in text
         if late or isinstance(error, keyless):
             return Failed(Kind.LATER, text)
-        cut = isinstance(
-            error, exceptions.HTTPClientError | exceptions.IncompleteReadError | exceptions.ConnectionError
-        )
-        cut = cut and "CERTIFICATE_VERIFY_FAILED" not in text
+        transport = (exceptions.HTTPClientError, exceptions.IncompleteReadError, exceptions.ConnectionError)
+        cut = isinstance(error, transport) and "CERTIFICATE_VERIFY_FAILED" not in text
         # While a body was read; boto3 follows a redirection to itself without end.
-        cut = cut or (not isinstance(error, exceptions.BotoCoreError) and "still expired" not in text)
+        cut = cut or not isinstance(error, exceptions.BotoCoreError)
         return Failed(Kind.UNKNOWN if cut else Kind.REFUSED, text)
     code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"]["HTTPStatusCode"]
     reason = f"{code}: {error.response['Error'].get('Message') or text}".partition("\n")[0]
@@ -264,13 +262,12 @@ _buckets: dict[tuple[object, ...], Bucket] = {}
 _lock = threading.Lock()
 
 
-def shared(name: str, properties: Mapping[str, str]) -> Bucket:
-    """The bucket of that name, by one client for this process. Raises Unsupported."""
-    given = {key: value for key, value in properties.items() if key.startswith("fs.s3a.")}
-    # No client outlives a fork.
-    key = (os.getpid(), name, frozenset(given.items()))
+def shared(name: str, properties: frozenset[tuple[str, str]]) -> Bucket:
+    """The bucket of that name, by one client for this process. Asked for each path. Raises Unsupported."""
+    # No client outlives a fork. A frozenset keeps its hash.
+    key = (os.getpid(), name, properties)
     with _lock:
         if key not in _buckets:
-            settings = Settings(name, given)
+            settings = Settings(name, dict(properties))
             _buckets[key] = Bucket(client(settings), settings)
         return _buckets[key]

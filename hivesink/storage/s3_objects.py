@@ -151,10 +151,10 @@ class Upload:
 
 @dataclass(frozen=True)
 class Objects:
-    """The buckets of the site that `properties` describe, by location. Shared by threads."""
+    """The buckets of the site that `properties`, `fs.s3a.*`, describe, by location. Shared by threads."""
 
-    properties: Mapping[str, str]
-    connect: Callable[[str, Mapping[str, str]], Bucket] = shared
+    properties: frozenset[tuple[str, str]]
+    connect: Callable[[str, frozenset[tuple[str, str]]], Bucket] = shared
 
     def at(self, location: str) -> Place:
         """Raises Unsupported for a location elsewhere."""
