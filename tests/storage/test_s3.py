@@ -579,7 +579,8 @@ def test_without_boto3_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPat
 def test_threads_share_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Settings] = []
     monkeypatch.setattr(s3_client, "client", made.append)
-    threads = [threading.Thread(target=s3_client.shared, args=("b", {"fs.s3a.x": "1", "dfs.y": "2"})) for _ in range(8)]
+    logs = storage_of("s3a://b/m", Site({"fs.s3a.x": "1", "dfs.y": "2"})).logs
+    threads = [threading.Thread(target=lambda: logs().open("s3a://b/m")) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
