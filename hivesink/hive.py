@@ -1,4 +1,4 @@
-"""Queries through HiveServer2, Hive's own or Spark's, by PyHive.
+"""Queries through HiveServer2 by PyHive.
 
 >>> with hivesink.hive.connect("hive.example:10000", Login("LDAP", "me", password)) as hive:
 ...     hive.query("SELECT dt, count(*) FROM demo.flights GROUP BY dt").rows
@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 from pyhive import hive
 from pyhive.exc import Error as PyHiveError
-from TCLIService.ttypes import TGetInfoReq, TGetInfoType
 from thrift.Thrift import TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
@@ -126,14 +125,6 @@ class Hive(AbstractContextManager["Hive"]):
         self._port = port
         self._login = login
         self._connection: Any = None
-        self._spark = False
-
-    @property
-    def spark(self) -> bool:
-        """Whether Spark's Thrift Server answers; opens the session. Raises BROKEN, REFUSED."""
-        with self.lock:
-            self._connected()
-            return self._spark
 
     def query(self, sql: str, *, most: int | None = None) -> Rows:
         """Run a statement, and return its columns and at most `most` of its rows; without a limit in time.
@@ -195,12 +186,9 @@ class Hive(AbstractContextManager["Hive"]):
             sasl = partial(hive.get_installed_sasl, host=self._host, sasl_auth=mechanism, **named)
             is_plain = login.auth == "NOSASL"
             transport = TBufferedTransport(socket) if is_plain else TSaslClientTransport(sasl, mechanism, socket)
-            connection = hive.connect(thrift_transport=transport, username=user)
-            request = TGetInfoReq(connection.sessionHandle, TGetInfoType.CLI_DBMS_NAME)
-            self._spark = "spark" in str(connection.client.GetInfo(request).infoValue.stringValue).lower()
+            self._connection = hive.connect(thrift_transport=transport, username=user)
             # Statements have no limit.
             socket.setTimeout(None)
-            self._connection = connection
         return self._connection
 
 

@@ -10,7 +10,6 @@ from functools import partial
 from hashlib import sha1, sha256
 from http.client import HTTPException
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -21,6 +20,7 @@ from hivesink.jvm.java import package_folder
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
+    from pathlib import Path
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 _AT_ONCE, _SILENCE = 4, 60.0
@@ -100,7 +100,7 @@ def jar(name: str) -> Path:
 def fetch(jars: JarSet) -> tuple[Path, ...]:
     """Return the paths of these jars, fetched on first use and kept in the user's cache folder.
 
-    A jar in `~/.m2/repository` is copied from there. `HIVESINK_MAVEN_URL` names a mirror of Maven Central.
+    `HIVESINK_MAVEN_URL` names a mirror of Maven Central.
     Safe to call from several processes at once: the folder of a set appears whole or not at all.
     Raises SourceUnreachable, NotWritable.
     """
@@ -109,20 +109,16 @@ def fetch(jars: JarSet) -> tuple[Path, ...]:
     def get(folder: Path, coordinate: str) -> None:
         group, name, version, *classifier = coordinate.split(":")
         path = f"{group.replace('.', '/')}/{name}/{version}/{'-'.join([name, version, *classifier])}.jar"
-        local = Path.home() / ".m2" / "repository" / path
         try:
-            if local.is_file():
-                data = local.read_bytes()
-            else:
-                data, sums = _read(f"{repository}/{path}"), _read(f"{repository}/{path}.sha1")
-                if sha1(data, usedforsecurity=False).hexdigest() not in sums.decode("ascii", "replace").lower():
-                    message = "it has another checksum than its .sha1"
-                    raise ValueError(message)  # noqa: TRY301  as any other trouble with it
+            data, sums = _read(f"{repository}/{path}"), _read(f"{repository}/{path}.sha1")
+            if sha1(data, usedforsecurity=False).hexdigest() not in sums.decode("ascii", "replace").lower():
+                message = "it has another checksum than its .sha1"
+                raise ValueError(message)  # noqa: TRY301  as any other trouble with it
         except (OSError, HTTPException, ValueError) as error:
             way = "set HIVESINK_MAVEN_URL to a mirror, or copy the cache from a machine that has a network"
             msg = f"the jars of {jars.name}"
             raise SourceUnreachable(msg, f"{path} can't be fetched from {repository}: {error}; {way}") from error
-        (folder / local.name).write_bytes(data)
+        (folder / path.rpartition("/")[2]).write_bytes(data)
 
     def fill(scratch: Path) -> Path:
         folder = scratch / "jars"

@@ -1,4 +1,4 @@
-"""HiveServer2 (and Spark's Thrift Server) by SQL, for sites where the metastore itself can't be reached.
+"""HiveServer2 by SQL, for sites where the metastore itself can't be reached.
 
 SQL can't clear the flag by which Hive trusts statistics. So an epoch that would write where it is set fails before
 anything is published.
@@ -6,13 +6,12 @@ anything is published.
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hivesink import errors
-from hivesink.config.formats import FORMATS, format_name
+from hivesink.config.formats import format_name
 from hivesink.core.partition import DEFAULT_PARTITION, Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec, quoted
@@ -28,7 +27,7 @@ SPECS_A_STATEMENT = 500
 ASK_ONE_BY_ONE = 32
 """Up to this many partitions are looked up singly; above it, SHOW PARTITIONS lists the whole table."""
 _BY_THRIFT = "use the metastore's own address (thrift://…)"
-# `$` because both servers substitute `${…}` inside of literals as well.
+# `$` because Hive substitutes `${…}` inside of literals as well.
 _LITERAL = {ord(char): f"\\u{ord(char):04x}" for char in (*map(chr, range(0x20)), "\x7f", "$", "'", "\\", ";")}
 
 
@@ -42,16 +41,11 @@ class HiveServer2Metastore:
 
     def table(self, name: TableName) -> LiveTable:
         live = self._describe(name)
-        rows = self._read(f"SHOW TBLPROPERTIES {name.quoted}")
-        properties = {key: value for key, value in rows if not (self._spark and key.startswith("option."))}
+        properties = dict(self._read(f"SHOW TBLPROPERTIES {name.quoted}"))
         if comment := live.fields.get("comment"):
             properties.setdefault("comment", comment)
         facts = live.facts(name, properties)
         facts.refuse()
-        if self._spark and not live.partition_columns:
-            what = f"{name}, a table without partitions, through Spark's Thrift Server"
-            why = f"it doesn't show {common.FLAG}, so Hive might count wrong"
-            raise errors.Unsupported(what, why, f"{_BY_THRIFT}, or HiveServer2")
         return LiveTable(facts.spec(), facts.location or "")
 
     def names(self, table: LiveTable) -> Sequence[str]:
@@ -61,7 +55,6 @@ class HiveServer2Metastore:
         if partitions is not None and not partitions:
             return {}
         spec = table.spec
-        # Describe it first: only this reports a missing table in the same way on both servers.
         fresh = self._describe(spec.name)
         fresh.facts(spec.name, fresh.parameters).require(table)
         if not spec.is_partitioned:
@@ -100,9 +93,8 @@ class HiveServer2Metastore:
         clauses: dict[bool, list[str]] = {False: [], True: []}
         for wanted in partitions:
             # With the settings for null, Hive reads no escapes in the other partitions' values.
-            has_null = not self._spark and DEFAULT_PARTITION in values_of(spec, wanted.partition)
-            clause = f"{self._clause(spec, wanted.partition)} LOCATION {literal(wanted.location)}"
-            clauses[has_null].append(clause)
+            clause = f"{partition_clause(spec, wanted.partition)} LOCATION {literal(wanted.location)}"
+            clauses[DEFAULT_PARTITION in values_of(spec, wanted.partition)].append(clause)
         for has_null, added in clauses.items():
             if added:
                 with self._null_partitions(spec.name) if has_null else nullcontext():
@@ -130,7 +122,7 @@ class HiveServer2Metastore:
         )
         for partition in partitions:
             if self._partition(spec, partition, columns).columns_behind:
-                altered = f"ALTER TABLE {spec.name.quoted} {self._clause(spec, partition)}"
+                altered = f"ALTER TABLE {spec.name.quoted} {partition_clause(spec, partition)}"
                 action = f"update the columns of partition {partition}"
                 self._change(spec.name, action, f"{altered} REPLACE COLUMNS ({fields})")
 
@@ -169,14 +161,12 @@ class HiveServer2Metastore:
         )
 
     def _partition(self, spec: TableSpec, partition: str, columns: list[Described]) -> LivePartition:
-        live = description(self._read(f"DESCRIBE FORMATTED {spec.name.quoted} {self._clause(spec, partition)}"))
-        # Spark names no format of a table of its own sources' partition.
-        stored = format_name(live.fields["inputformat"]) if "inputformat" in live.fields else spec.format
+        live = description(self._read(f"DESCRIBE FORMATTED {spec.name.quoted} {partition_clause(spec, partition)}"))
+        stored = format_name(live.fields["inputformat"])
         return LivePartition(
             partition,
             live.fields["location"],
             is_trusted(live.parameters),
-            # Spark shows the table's columns here, Hive the partition's own.
             columns_behind=[column[:2] for column in live.columns] != [column[:2] for column in columns],
             format=None if stored == spec.format else stored,
         )
@@ -185,39 +175,30 @@ class HiveServer2Metastore:
         """Those of `partitions` that are registered by exactly that name; None: all."""
         shows = [f"SHOW PARTITIONS {spec.name.quoted}"]
         if partitions is not None and len(partitions) <= ASK_ONE_BY_ONE:
-            shows = [f"{shows[0]} {self._clause(spec, partition)}" for partition in partitions]
+            shows = [f"{shows[0]} {partition_clause(spec, partition)}" for partition in partitions]
         listed = {str(row[0]) for show in shows for row in self._read(show)}
         if partitions is None:
             return list(listed)
         return [each for each in partitions if common.name_of(spec, values_of(spec, each)) in listed]
 
     def _describe(self, name: TableName) -> Description:
-        # The error for an unknown table differs between the servers; the list of tables doesn't.
         databases = self._read(f"SHOW DATABASES LIKE {literal(name.database)}")
         show = f"SHOW TABLES IN {quoted(name.database)} {literal(name.table)}"
         if not any(name.database in row for row in databases) or not any(name.table in row for row in self._read(show)):
             raise errors.UnknownTable(str(name), self.address)
-        return description(self._read(f"DESCRIBE FORMATTED {name.quoted}"))
-
-    def _clause(self, spec: TableSpec, partition: str) -> str:
-        return partition_clause(spec, partition, spark=self._spark)
-
-    @property
-    def _spark(self) -> bool:
-        with self._reaching():
-            return self._session.spark
+        described = description(self._read(f"DESCRIBE FORMATTED {name.quoted}"))
+        if "table type" not in described.fields:
+            what = f"a server other than Hive's own ({self.address})"
+            why = "it doesn't show where Hive trusts statistics, so Hive might count wrong"
+            raise errors.Unsupported(what, why, _BY_THRIFT)
+        return described
 
     def _read(self, statement: str) -> Sequence[Any]:
-        with self._reaching():
+        try:
             try:
                 return self._session.run(statement).rows
             except BROKEN:
                 return self._session.run(statement).rows
-
-    @contextmanager
-    def _reaching(self) -> Iterator[None]:
-        try:
-            yield
         except (*BROKEN, REFUSED) as error:
             raise errors.MetastoreUnreachable(self.address, reason(error)) from error
 
@@ -230,14 +211,14 @@ class HiveServer2Metastore:
 
 
 def literal(text: str) -> str:
-    """A string literal that both servers read as `text`."""
+    """A string literal that Hive reads as `text`."""
     return f"'{text.translate(_LITERAL)}'"
 
 
-def partition_clause(spec: TableSpec, partition: str, *, spark: bool) -> str:
-    """`PARTITION (dt='…', hour='3')`; null is NULL to Spark, and its folder's name to Hive."""
+def partition_clause(spec: TableSpec, partition: str) -> str:
+    """`PARTITION (dt='…', hour='3')`; null is its folder's name."""
     values = ", ".join(
-        f"{quoted(column.name)}=" + ("NULL" if spark and value == DEFAULT_PARTITION else literal(value))
+        f"{quoted(column.name)}={literal(value)}"
         for column, value in zip(spec.partition_columns, values_of(spec, partition), strict=True)
     )
     return f"PARTITION ({values})"
@@ -254,13 +235,11 @@ class Description:
 
     def facts(self, name: TableName, properties: Mapping[str, str]) -> Facts:
         fields = self.fields
-        # Spark describes a table of its own sources by the name of the source alone.
-        source = FORMATS.get(fields.get("provider", "").upper())
         bucketed, skewed = fields.get("bucket columns", ""), fields.get("skewed columns", "[]")
         return Facts(
             name=name,
-            kind=fields.get("table type") or fields.get("type", ""),
-            input_format=fields.get("inputformat") or (source.input_format if source else ""),
+            kind=fields["table type"],
+            input_format=fields.get("inputformat", ""),
             serde=fields.get("serde library", ""),
             clustered=bucketed not in {"[]", ""} or skewed != "[]",
             properties=properties,
@@ -271,7 +250,7 @@ class Description:
 
 
 def description(rows: Iterable[Sequence[str | None]]) -> Description:
-    """Read both dialects: Hive pads cells and gives each parameter a row; Spark lists them in a single row."""
+    """Cells are padded, and each parameter has a row."""
     table = Description()
     section = "columns"
     for row in rows:
@@ -291,9 +270,4 @@ def description(rows: Iterable[Sequence[str | None]]) -> Description:
             table.fields.setdefault(name.rstrip(":").lower(), value)
     keys = {name for name, _, _ in table.partition_columns}
     table.columns = [column for column in table.columns if column[0] not in keys]
-    # Spark's are `[a=1, b={"x":"y"}]`: keys are words, so a comma inside a value doesn't end it.
-    for name in ("table properties", "partition parameters"):
-        listed = table.fields.get(name, "").removeprefix("[").removesuffix("]")
-        pairs = re.split(r", (?=[\w.]+=)", listed)
-        table.parameters |= dict(pair.split("=", 1) for pair in pairs if "=" in pair)
     return table

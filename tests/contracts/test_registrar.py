@@ -1,4 +1,4 @@
-"""What every registrar promises: in memory, on Hive Metastore 2.3 and 4.0.1, by Spark's and Hive's own HiveServer2."""
+"""What every registrar promises: in memory, on Hive Metastore 2.3 and 4.0.1, by HiveServer2."""
 
 from __future__ import annotations
 
@@ -189,10 +189,6 @@ def test_names_that_look_alike_are_several(server: LiveMetastore, live: LiveTabl
     wanted = {partition_path(["dt"], [value]): f"{live.location}/{n}" for n, value in enumerate(values)}
     registrar.add(live, [new(live, name, folder=str(n)) for n, name in enumerate(wanted)])
     found = {name: place.location for name, place in registrar.lookup(live, list(wanted)).items()}
-    if server.kind == "hiveserver2-spark":
-        # Spark's server doesn't find a name with NUL in it, which then counts as not registered.
-        assert "dt=a%00" not in found
-        del wanted["dt=a%00"]
     assert found == wanted
 
 
@@ -293,10 +289,6 @@ def test_columns_that_came_meanwhile(server: LiveMetastore, live: LiveTable) -> 
     registrar.add(live, [new(live, dt(1))])
     server.add_column(live, Column("late", Primitive.STRING))
     found = registrar.lookup(live, [dt(1)])
-    if server.kind == "hiveserver2-spark":
-        # Spark's server shows the table's columns for a partition; Hive's own shows the partition's.
-        assert not found[dt(1)].columns_behind
-        return
     assert found[dt(1)].columns_behind
     registrar.add(live, [new(live, dt(1)), new(live, dt(2))])  # `live` still has the old columns
     found = registrar.lookup(live, [dt(1), dt(2)])
@@ -321,10 +313,6 @@ def test_another_format_is_told_by_partition_and_refused_for_the_table(server: L
 
 
 def test_a_table_without_partitions(server: LiveMetastore, tmp_path: Path) -> None:
-    if server.kind == "hiveserver2-spark":
-        with pytest.raises(Unsupported, match="COLUMN_STATS_ACCURATE"):
-            made(server, tmp_path)
-        return
     live = made(server, tmp_path)
     registrar = server.connect()
     registrar.add(live, [])

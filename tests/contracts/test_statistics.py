@@ -122,7 +122,7 @@ def test_columns_that_are_updated_bring_no_flag_back(server: LiveMetastore, live
         assert FLAG not in server.parameters(live, dt(1))
 
 
-@pytest.mark.parametrize("server", ["hiveserver2-spark", "hiveserver2-4.0.1"])
+@pytest.mark.parametrize("server", ["hiveserver2-4.0.1"])
 def test_hiveserver2_refuses_where_hive_trusts(server: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     spec = declared(tmp_path, DT)
     with world_of(server, request) as over:
@@ -139,8 +139,6 @@ def test_hiveserver2_refuses_where_hive_trusts(server: str, request: pytest.Fixt
         with pytest.raises(RegistrationFailed, match=r"dt=2024-01-01.*thrift://"):
             registrar.clear_accurate(live, [dt(1), dt(2)])
         registrar.clear_accurate(live, [dt(2)])
-        if server.endswith("spark"):
-            return  # It doesn't show the table's own flag.
         over.analyze(live, "")
         with pytest.raises(RegistrationFailed, match=r"dt=2024-01-02.*thrift://"):
             registrar.clear_accurate(live, [dt(2)])

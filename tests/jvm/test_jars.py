@@ -22,9 +22,8 @@ SMALL = JarSet("small", ("org.jspecify:jspecify:1.0.0", "org.slf4j:slf4j-simple:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and no local Maven repository."""
+    """An empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path / "cache" / "hivesink" / "jars"
 
 
@@ -49,15 +48,14 @@ def test_two_that_fetch_at_once_get_the_same_whole_set_and_leave_no_scraps(
     assert fetch(SMALL) == first
 
 
-def test_the_local_maven_repository_comes_first_and_a_module_may_come_with_classifiers(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path / ".m2" / "repository" / "org" / "x" / "own" / "1"
+def test_a_module_may_come_with_classifiers(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "mirror" / "org" / "x" / "own" / "1"
     place.mkdir(parents=True)
     names = ["own-1-linux.jar", "own-1.jar"]
     for name in names:
         (place / name).write_text(name)
-    monkeypatch.setenv("HIVESINK_MAVEN_URL", "http://127.0.0.1:9/")
+        (place / f"{name}.sha1").write_text(sha1(name.encode(), usedforsecurity=False).hexdigest())
+    monkeypatch.setenv("HIVESINK_MAVEN_URL", (tmp_path / "mirror").as_uri())
     paths = fetch(JarSet("own", ("org.x:own:1", "org.x:own:1:linux")))
     assert [path.read_text() for path in paths] == names
     assert paths[0].is_relative_to(cache)

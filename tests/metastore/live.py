@@ -201,7 +201,7 @@ class OverThrift:
         )
 
 
-KINDS = ["memory", "thrift-2.3", "thrift-4.0.1", "hiveserver2-spark", "hiveserver2-4.0.1"]
+KINDS = ["memory", "thrift-2.3", "thrift-4.0.1", "hiveserver2-4.0.1"]
 NOSASL = Login("NOSASL")
 
 

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from hivesink import hive
 from hivesink.config.site import Site
 from hivesink.core.table import Column, Primitive, TableName, TableSpec, quoted
-from hivesink.errors import InvalidOption, MetastoreUnreachable, PartitionInvalid, UnknownTable
+from hivesink.errors import InvalidOption, MetastoreUnreachable, PartitionInvalid, UnknownTable, Unsupported
 from hivesink.hive import Login
 from hivesink.metastore import connect
 from hivesink.metastore.hiveserver2 import description, literal, partition_clause
-from tests.metastore.live import declared
+from tests.metastore.live import OverThrift, declared
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from hivesink.embedded.metastore import EmbeddedMetastore
 
 NOSASL = Site(hive={"hive.server2.authentication": "NOSASL"})
 
@@ -47,14 +49,21 @@ def test_a_wrong_address_or_login_is_refused_without_its_text(address: str) -> N
         assert "hush" not in repr(login)
 
 
-def test_a_closed_registrar_opens_again(thrift_server: tuple[str, int], tmp_path: Path) -> None:
+def test_sparks_thrift_server_is_refused_and_a_closed_registrar_opens_again(
+    thrift_server: tuple[str, int], metastore: EmbeddedMetastore, tmp_path: Path
+) -> None:
     host, port = thrift_server
     registrar = connect("hiveserver2", f"{host}:{port}", NOSASL)
-    name = declared(tmp_path).name
-    for _ in range(2):
-        with pytest.raises(UnknownTable, match=str(name)):
-            registrar.table(name)
-        registrar.close()
+    spec = declared(tmp_path)
+    with pytest.raises(UnknownTable, match=str(spec.name)):
+        registrar.table(spec.name)
+    registrar.close()
+    over = OverThrift(metastore.uri)
+    over.create(spec)
+    with pytest.raises(Unsupported, match="a server other than Hive's own"):
+        registrar.table(spec.name)
+    registrar.close()
+    over.close()
 
 
 SPEC = TableSpec(
@@ -93,13 +102,6 @@ def test_hives_own_layout() -> None:
     assert found.parameters == {"COLUMN_STATS_ACCURATE": '{\\"BASIC_STATS\\":\\"true\\"}', "numFiles": "1"}
 
 
-def test_sparks_parameters_with_commas_inside() -> None:
-    accurate = '{"BASIC_STATS":"true","COLUMN_STATS":{"x":"true"}}'
-    text = f"[a=1, COLUMN_STATS_ACCURATE={accurate}, numFiles=2]"
-    rows = [("# Detailed Partition Information", "", ""), ("Partition Parameters", text, "")]
-    assert description(rows).parameters == {"a": "1", "COLUMN_STATS_ACCURATE": accurate, "numFiles": "2"}
-
-
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_literal_reads_back_and_never_ends_early(text: str) -> None:
     written = literal(text)
@@ -110,13 +112,12 @@ def test_a_literal_reads_back_and_never_ends_early(text: str) -> None:
     assert quoted("a`b") == "`a``b`"
 
 
-def test_null_is_written_as_each_server_wants_it() -> None:
-    path = "dt=it%27s/n=__HIVE_DEFAULT_PARTITION__"
-    assert partition_clause(SPEC, path, spark=True) == "PARTITION (`dt`='it\\u0027s', `n`=NULL)"
-    assert partition_clause(SPEC, path, spark=False).endswith("`n`='__HIVE_DEFAULT_PARTITION__')")
+def test_null_is_written_as_its_folder() -> None:
+    clause = partition_clause(SPEC, "dt=it%27s/n=__HIVE_DEFAULT_PARTITION__")
+    assert clause == "PARTITION (`dt`='it\\u0027s', `n`='__HIVE_DEFAULT_PARTITION__')"
 
 
 @pytest.mark.parametrize("path", ["dt=1", "n=1/dt=2", "dt=1/n=2/x=3", "plain", ""])
 def test_another_tables_partition_is_refused(path: str) -> None:
     with pytest.raises(PartitionInvalid):
-        partition_clause(SPEC, path, spark=True)
+        partition_clause(SPEC, path)
