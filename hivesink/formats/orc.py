@@ -209,9 +209,6 @@ class OrcRecords:
         self._writer: orc.ORCWriter | None = None
         self._raw_bytes = 0
 
-    def takes(self, rows: pa.Table) -> bool:  # noqa: ARG002  any may follow any
-        return True
-
     def write(self, rows: pa.Table) -> None:
         for row in self._form.unfit(rows):
             raise ValueError(row.reason)

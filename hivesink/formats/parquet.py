@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hivesink.config.options import ParquetCompression, ParquetTimestamp, SinkConfig
@@ -153,21 +152,22 @@ class ParquetFormat:
 
         return ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 
-    def _writer(self, stream: BinaryIO, first: pa.Table | None, *, has_nan: bool) -> pq.ParquetWriter:
+    def _writer(self, stream: BinaryIO, first: pa.Table | None) -> pq.ParquetWriter:
         """The writer of a file that begins with the rows `first`; None if it has none."""
         more: dict[str, Any] = {}
         if self.order:
             keys = [(key.column, key.direction) for key in self.order]
             more["sorting_columns"] = pq.SortingColumn.from_ordering(self.schema, keys, null_placement="at_end")
-        dictionary = self._by_sample.of(first or self.schema.empty_table())
-        beyond = [] if first is None else [*first.schema][len(self.schema) :]
-        if first is not None and has_nan:
-            more["write_statistics"] = [path for path, values in leaves(first) if not _is_float(values.type)]
+        begins = self.schema.empty_table() if first is None else first
+        none, beyond = begins.schema.empty_table(), [*begins.schema][len(self.schema) :]
+        # Bounds of floating numbers would hide rows: Arrow's leave NaN out, and Spark and Hive take it for the largest.
+        bounded = [path for path, values in leaves(none) if not pa.types.is_floating(values.type)]
         return pq.ParquetWriter(
             pa.PythonFile(stream, mode="w"),
             pa.schema([*self.schema, *beyond]),
             compression="none" if self.compression is ParquetCompression.NONE else self.compression.value,
-            use_dictionary=list(dictionary),
+            use_dictionary=list(self._by_sample.of(begins)),
+            write_statistics=bounded,
             use_deprecated_int96_timestamps=self.timestamp is ParquetTimestamp.INT96,
             store_decimal_as_integer=False,
             store_schema=False,
@@ -189,42 +189,19 @@ def _numbered(field: pa.Field, path: str, ids: Mapping[str, int]) -> pa.Field:
     return pa.field(field.name, kind, field.nullable, metadata)
 
 
-def _is_float(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind))
-
-
-def _has_nan(rows: pa.Table) -> bool:
-    """Whether bounds would hide rows: Arrow's leave NaN out, and Spark and Hive take it for the largest number."""
-    floats = rows.select([field.name for field in rows.schema if _holds_floats(field.type)])
-    return any(pc.any(pc.is_nan(values)).as_py() for _, values in leaves(floats) if _is_float(values.type))
-
-
-def _holds_floats(kind: pa.DataType) -> bool:
-    return _is_float(kind) or any(_holds_floats(kind.field(place).type) for place in range(kind.num_fields))
-
-
 class ParquetRecords:
-    """One file's content, each write a row group. `begin` makes its writer, given the rows that it begins with.
+    """One file's content, each write a row group. `begin` makes its writer, given the rows that it begins with."""
 
-    A file that begins with a NaN has no bounds of floating numbers in its footer; any other can't take one.
-    """
-
-    def __init__(self, begin: Callable[..., pq.ParquetWriter]) -> None:
+    def __init__(self, begin: Callable[[pa.Table | None], pq.ParquetWriter]) -> None:
         self._begin = begin
         self._writer: pq.ParquetWriter | None = None
-        self._takes_nan = True
-
-    def takes(self, rows: pa.Table) -> bool:
-        return self._takes_nan or not _has_nan(rows)
 
     def write(self, rows: pa.Table) -> None:
-        if self._writer is None:
-            self._takes_nan = _has_nan(rows)
-            self._writer = self._begin(rows, has_nan=self._takes_nan)
+        self._writer = self._writer or self._begin(rows)
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
     def close(self) -> None:
-        self._writer = self._writer or self._begin(None, has_nan=False)
+        self._writer = self._writer or self._begin(None)
         self._writer.close()
 
     def __del__(self) -> None:

@@ -62,9 +62,7 @@ class Routed(NamedTuple):
 
 
 class RecordWriter(Protocol):
-    """The content of a part file. `takes`: whether rows fit into this file, or need a new one."""
-
-    def takes(self, rows: pa.Table) -> bool: ...
+    """The content of a part file."""
 
     def write(self, rows: pa.Table) -> None:
         """Write `rows` as a row group. Raises ValueError for rows that are unfit, or of another schema."""

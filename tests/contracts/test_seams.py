@@ -83,9 +83,6 @@ class StreamRecords:
         self._writer = writer
         self.write, self.close = writer.write_table, writer.close
 
-    def takes(self, rows: pa.Table) -> bool:  # noqa: ARG002
-        return True
-
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> Format:

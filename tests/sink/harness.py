@@ -127,9 +127,6 @@ class Lines:
         def __init__(self, stream: BinaryIO) -> None:
             self._stream = stream
 
-        def takes(self, _: pa.Table) -> bool:
-            return True
-
         def write(self, rows: pa.Table) -> None:
             for row in rows.to_pylist():
                 self._stream.write(json.dumps(row["id"]).encode() + b"\n")

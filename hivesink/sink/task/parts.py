@@ -188,8 +188,6 @@ class Parts(InMemory):
             places = pc.sort_indices(rows, sort_keys=[(key.column, key.direction) for key in order])
         for start in range(0, rows.num_rows, step):
             group = rows.take(places[start : start + step]) if order else rows.slice(start, step)
-            if bucket.writer is not None and not bucket.writer.takes(group):
-                self._close([bucket])
             if bucket.writer is None and len(self._open) >= self._most_open(form):
                 self._close([max(self._open, key=lambda bucket: bucket.written)])
             writer = bucket.writer or self._open_files([bucket])[0]

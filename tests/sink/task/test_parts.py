@@ -61,9 +61,6 @@ class _SpyWriter:
     writer: RecordWriter
     spy: Spy
 
-    def takes(self, rows: pa.Table) -> bool:
-        return self.writer.takes(rows)
-
     def write(self, rows: pa.Table) -> None:
         self.spy.notes.append((rows.num_rows, rows.nbytes))
         self.writer.write(rows)
@@ -136,15 +133,6 @@ def test_over_the_cap_the_largest_bucket_writes_out_first(store: FileStore) -> N
     # All folders that wait are named before the first file, in one list.
     assert touched == [("/t/dt=large", "/t/dt=middle", "/t/dt=small")]
     assert ids_of(store, parts.finish()) == list(range(950))
-
-
-def test_rows_that_a_file_can_not_take_begin_another(store: FileStore) -> None:
-    parts, _ = parts_of(store)
-    schema = pa.schema([("x", pa.float64())])
-    place = target("/t", ParquetFormat(schema, row_group=1))
-    for number in (1.0, 2.0, float("nan"), 3.0):
-        parts.add(place, "dt=1", pa.table({"x": [number]}, schema=schema))
-    assert [part.rows for part in parts.finish()] == [2, 2]
 
 
 def test_rows_with_columns_that_are_gone_have_an_open_file_of_their_own(store: FileStore) -> None:
