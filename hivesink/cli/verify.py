@@ -101,7 +101,7 @@ def clean(out: Output, opened: OpenedTable, *, dry_run: bool = False) -> None:
     """
     opened.require_same()
     leftovers = [(context, checks.find_leftovers(context, opened.name)) for context in opened.writers.values()]
-    unknown = sorted(part.path for part in opened.owner.unknown_parts(opened.live, staged=True) if part.stage)
+    unknown = sorted(part.path for part in opened.owner.unknown_parts(opened.live) if part.stage)
     files, folders = [path for _, staged in leftovers for path in staged], list[str]()
     if not dry_run:
         for context, staged in leftovers:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from posixpath import dirname
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.core.partition import LivePartition, PartitionKey, is_aside, is_hidden
 from hivesink.core.table import is_letters
-from hivesink.errors import UnknownTable
+from hivesink.errors import FileSystemUnknown, UnknownTable, Unsupported
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.segments import lost_slices
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from hivesink.ports import FileStore
     from hivesink.ports.rows import Measure
     from hivesink.sink.commit.context import CommitContext
+
+_Listed = TypeVar("_Listed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +125,8 @@ def gather(
         for name in tables
         for partition, home in context.registrar.lookup(context.table(name), None).items()
     }
-    homes = outside(store, {home.location for home in live.values()}, tables.values())
-    reachable = {home for home in homes if context.unreachable(home) is None}
-    staged, visible = _files(store, tables.values(), reachable | {part.folder for _, part in log.parts})
+    homes = {home.location for home in live.values()} | {part.folder for _, part in log.parts}
+    staged, visible = files_in(store, tables.values(), homes)
     lengths = {part.hidden: part.length for part in log.waiting}
     hidden = (part.path for part in staged if part.path.rpartition("/")[2] in lengths)
     listed = store.run_parallel(partial(context.find, path) for path in hidden)
@@ -163,10 +165,24 @@ def gather(
     return replace(evidence, read={path: rows(path, form) for path, form in whole.items()})
 
 
-def _files(
+def listings(store: FileStore, look: Callable[[str], Collection[_Listed]], folders: Iterable[str]) -> Iterator[_Listed]:
+    """What `look` of the store lists in `folders`. It has written nothing on a file system that it can't reach."""
+
+    def listed(folder: str) -> Collection[_Listed]:
+        with suppress(Unsupported, FileSystemUnknown):
+            return look(folder)
+        return ()
+
+    return chain.from_iterable(store.run_parallel(partial(listed, folder) for folder in folders))
+
+
+def files_in(
     store: FileStore, locations: Collection[str], folders: Iterable[str]
 ) -> tuple[Sequence[FoundPart], Mapping[str, int]]:
-    """The staged and the visible files below the tables' `locations`, and in `folders`, which may lie elsewhere."""
+    """The staged parts and the visible files below the tables' `locations`, and in `folders`, which may lie elsewhere.
+
+    Paths are canonical; visible files come with their lengths.
+    """
     by_canonical: dict[str, str] = {}
     for location in locations:
         base = store.canonical(location)
@@ -177,18 +193,5 @@ def _files(
     by_canonical.update((store.canonical(folder), folder) for folder in folders)
     # Staged files first, those that are set aside last: a part that is moved meanwhile is then seen twice, not missed.
     ordered = sorted(by_canonical.values(), key=lambda folder: (is_aside(folder), folder))
-    hidden = store.run_parallel(partial(store.staged, folder) for folder in ordered)
-    listed = store.run_parallel(partial(store.visible, folder) for folder in ordered)
-    visible = {store.canonical(file.path): file.length for files in listed for file in files}
-    return list(FoundPart.among(store.canonical(path) for paths in hidden for path in paths)), visible
-
-
-def outside(store: FileStore, homes: Iterable[str], locations: Collection[str]) -> set[str]:
-    """Those of the partitions' `homes` that are in none of the tables' `locations`, or in a hidden folder there."""
-    bases = [f"{store.canonical(location)}/" for location in locations]
-
-    def is_inside(home: str) -> bool:
-        path = f"{store.canonical(home)}/"
-        return any(path.startswith(base) and not is_hidden(path[len(base) :]) for base in bases)
-
-    return {home for home in homes if not is_inside(home)}
+    staged = list(FoundPart.among(map(store.canonical, listings(store, store.staged, ordered))))
+    return staged, {store.canonical(file.path): file.length for file in listings(store, store.visible, ordered)}

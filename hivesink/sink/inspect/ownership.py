@@ -6,26 +6,22 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal
 
 from hivesink import errors
 from hivesink.core.log import PROPERTY, Evidence, LogAddress, RootRecord, Verdict, reset_writer, same_table
-from hivesink.core.partition import is_hidden, normal
+from hivesink.core.partition import normal
 from hivesink.core.table import TableName, is_letters
-from hivesink.sink.inspect.evidence import FoundPart, outside
+from hivesink.sink.inspect.evidence import FoundPart, files_in, listings
 from hivesink.sink.inspect.facts import read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hivesink.core.epoch import BatchRef
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.partfile import Finished
     from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Metastore
 
-_AT_ONCE = 256
-"""Folders that are listed before the parts in them are handed out."""
 _TRIES = 3
 """How often the property is set while somebody writes back what he read before."""
 
@@ -107,7 +103,7 @@ class Ownership:
         self.require_current(live, log)
         own = log.uid(None)
         if not log.view().head:
-            first = next(self.unknown_parts(live, besides=own), None)
+            first = next((part for part in self.unknown_parts(live, besides=own) if part.stage is None), None)
             # Another run of this writer may have decided an epoch meanwhile.
             if first is not None and not log.view().head:
                 raise errors.FilesUnknown(str(live.spec.name), writer, self.root.location, first.path, first.name.uid)
@@ -132,7 +128,8 @@ class Ownership:
         facts = read_log(log)
         parts = [part for _, part in facts.parts if not is_letters(part.table)]
         homes = [live.location] if parts or (facts.floor and facts.floor.files) else []
-        if far := outside(self.store, {part.folder for part in parts}, [live.location]):
+        base = f"{self.store.canonical(live.location)}/"
+        if far := {part.folder for part in parts if not f"{self.store.canonical(part.folder)}/".startswith(base)}:
             names = sorted({part.partition for part in parts if part.folder in far})
             written = set(map(self.store.canonical, far))
             elsewhere = (home.location for home in self.registrar.lookup(live, names).values())
@@ -144,24 +141,26 @@ class Ownership:
         names = sorted({*places, *(name for table, name in facts.open_rows.buckets if not is_letters(table))})
         folders = {*places.values(), *(f"{live.location}/{name}".rstrip("/") for name in names)}
         folders |= {home.location for home in self.registrar.lookup(live, names).values()}
-        for part in self._visible(sorted(folders)):
+        files = listings(self.store, self.store.visible, sorted(folders))
+        for part in FoundPart.among(file.path for file in files):
             # A run that works beside this one has decided it before it was visible.
             if part.name.uid == facts.uid and part.name.epoch > facts.view.head and part.name.epoch > log.view().head:
                 reason = f"it ends at epoch {facts.view.head}, and {part.path} is of epoch {part.name.epoch}"
                 advice = "restore its newest copy; if there is none, start over with `hivesink reset TABLE`"
                 raise errors.LogDamaged(facts.location, reason, advice)
 
-    def unknown_parts(
-        self, live: LiveTable, *, staged: bool = False, besides: str | None = None
-    ) -> Iterator[FoundPart]:
-        """The table's parts whose uid is of no log in the root, archived or not, or is `besides`. Raises LogDamaged."""
-        known: frozenset[str] = frozenset()
-        for parts in self._parts_of(live, staged=staged):
-            if not known.issuperset(part.name.uid for part in parts):
-                # Asked after the look at the parts: a writer may have begun meanwhile.
-                logs: Mapping[str, CommitLog] = {**self.root.logs(), **self.root.archived()}
-                known = frozenset(uid for log in logs.values() if (uid := _uid_of(log)) and uid != besides)
-            yield from (part for part in parts if part.name.uid not in known)
+    def unknown_parts(self, live: LiveTable, *, besides: str | None = None) -> list[FoundPart]:
+        """The table's parts whose uid is of no log in the root, archived or not, or is `besides`; finished ones first.
+
+        Raises LogDamaged.
+        """
+        homes = [partition.location for partition in self.registrar.lookup(live, None).values()]
+        staged, visible = files_in(self.store, [live.location], homes)
+        parts = [*FoundPart.among(visible), *staged]
+        # Asked after the look at the parts: a writer may have begun meanwhile.
+        logs: Mapping[str, CommitLog] = {**self.root.logs(), **self.root.archived()} if parts else {}
+        known = {uid for log in logs.values() if (uid := _uid_of(log)) and uid != besides}
+        return [part for part in parts if part.name.uid not in known]
 
     def was_written(self, live: LiveTable, writer: str, batch: BatchRef) -> bool:
         """Whether a log of `writer` that was reset has committed `batch`, which Spark runs again, into this table."""
@@ -231,29 +230,6 @@ class Ownership:
             return any((file := self.store.find(path)) is not None and file.length == part.length for path in paths)
 
         return all(self.store.run_parallel(partial(is_here, part) for part in parts))
-
-    def _parts_of(self, live: LiveTable, *, staged: bool) -> Iterator[tuple[FoundPart, ...]]:
-        """Every part below the table's location, then the visible ones of partitions elsewhere, if the store can look.
-
-        A few folders at a time, so that the caller can stop early.
-        """
-        folders, base = iter(self.store.walk(live.location)), live.location.rstrip("/")
-        while chunk := list(islice(folders, _AT_ONCE)):
-            hidden = self.store.run_parallel(partial(self.store.staged, folder) for folder in chunk if staged)
-            shown = [folder for folder in chunk if not is_hidden(folder[len(base) :])]
-            yield (*FoundPart.among(chain.from_iterable(hidden)), *self._visible(shown))
-        homes = (partition.location for partition in self.registrar.lookup(live, None).values())
-        yield tuple(self._visible(outside(self.store, homes, [live.location])))
-
-    def _visible(self, folders: Iterable[str]) -> Iterator[FoundPart]:
-        def listed(folder: str) -> Sequence[Finished]:
-            # It has written nothing on a file system that it can't reach.
-            with suppress(errors.Unsupported, errors.FileSystemUnknown):
-                return self.store.visible(folder)
-            return ()
-
-        files = self.store.run_parallel(partial(listed, folder) for folder in folders)
-        return FoundPart.among(file.path for file in chain.from_iterable(files))
 
 
 def _uid_of(log: CommitLog) -> str | None:

@@ -224,8 +224,7 @@ def clean(context: CommitContext, staged: Collection[str], table: str) -> tuple[
 
 def strangers(owner: Ownership, live: LiveTable) -> dict[str, list[FoundPart]]:
     """By uid, the parts below `live` whose uid belongs to no log there, finished ones first: never deleted."""
-    parts = owner.unknown_parts(live, staged=True)
-    ordered = sorted(parts, key=lambda part: (part.name.uid, part.stage is not None, part.path))
+    ordered = sorted(owner.unknown_parts(live), key=lambda part: (part.name.uid, part.stage is not None, part.path))
     return {uid: list(own) for uid, own in groupby(ordered, key=lambda part: part.name.uid)}
 
 
@@ -266,7 +265,7 @@ def require_free(owner: Ownership, live: LiveTable, resets: Iterable[Reset], dis
 
 def unknown_uids(owner: Ownership, live: LiveTable) -> tuple[str, ...]:
     """The uids of finished files in the table of which no log is in the root."""
-    return tuple(sorted({part.name.uid for part in owner.unknown_parts(live)}))
+    return tuple(sorted({part.name.uid for part in owner.unknown_parts(live) if not part.stage}))
 
 
 def is_made_again(owner: Ownership, live: LiveTable) -> bool:
