@@ -10,7 +10,7 @@ import typer
 
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import command, confirm
-from hivesink.cli.output import MOST, Grid, Line, Output
+from hivesink.cli.output import MOST, Line, Output
 from hivesink.core.progress import count
 from hivesink.core.table import main_table
 from hivesink.errors import WrongUsage, few
@@ -71,15 +71,9 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _blocks(verdict: checks.Verdict) -> Iterator[Line | Grid]:
-    totals = asdict(verdict.totals)
-    rows = [
-        {**{name: value for name, value in asdict(epoch).items() if name != "rows"}, **asdict(epoch.rows)}
-        for epoch in verdict.epochs[-MOST:]
-    ]
-    title = f"writer {verdict.writer}: epochs {verdict.floor + 1} to {verdict.head} (times in UTC)"
-    yield Grid.of(title, rows, "epoch", "files", "present", "errors", *totals)
-    yield Line(f"writer {verdict.writer}, all epochs: {', '.join(f'{name} {n}' for name, n in totals.items())}")
+def _blocks(verdict: checks.Verdict) -> Iterator[Line]:
+    totals = ", ".join(f"{name} {number}" for name, number in asdict(verdict.totals).items())
+    yield Line(f"writer {verdict.writer}: checked epochs {verdict.floor + 1} to {verdict.head}; all epochs: {totals}")
     errors, notes = ([finding for finding in verdict.findings if finding.level == level] for level in ("error", "note"))
     # TRUNCATE makes a note for each file.
     for finding in (*errors, *notes[:MOST]):

@@ -86,7 +86,7 @@ def offsets(evidence: Evidence) -> Iterator[Finding]:
 
 
 def rows(evidence: Evidence) -> Iterator[Finding]:
-    """Rows read = written + rejected + dropped + late + skipped, and the parts hold those written and rejected."""
+    """Rows read = written + rejected + dropped + late + skipped, and files hold what an epoch wrote, or rolled."""
 
     def figures(rows: Rows) -> str:
         return ", ".join(f"{name} {number}" for name, number in asdict(rows).items())
@@ -94,12 +94,22 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
     floor = evidence.log.floor
     if floor is not None and not floor.totals.balanced:
         yield error(floor.epoch, f"the floor's totals don't add up: {figures(floor.totals)}")
+    # What waited before a manifest that is gone is known to nobody.
+    after = None if floor else OpenRows()
     for manifest in evidence.log.manifests:
+        before = after
+        after = OpenRows().after(manifest) if manifest.waiting is not None else before and before.after(manifest)
         if not manifest.rows.balanced:
             yield error(manifest.epoch, f"its rows don't add up: {figures(manifest.rows)}")
         if manifest.forgotten:
             yield note(manifest.epoch, f"a person has accepted that {manifest.forgotten} rows are lost")
         if manifest.rolled:
+            held = sum(part.rows for part in manifest.created)
+            # The table may have been renamed while they waited.
+            closed = before.renamed(main_table(manifest.rolled[0][0])).closed(manifest) if before else {}
+            waited = sum(part.rows for slices in closed.values() for part in slices)
+            if before and waited != held:
+                yield error(manifest.epoch, f"{waited} rows waited for it, but its parts hold {held}")
             continue
         files = [(part.table, part.rows) for part in manifest.created]
         files += [(opened.table, opened.slice.rows) for opened in manifest.opened]
@@ -108,22 +118,6 @@ def rows(evidence: Evidence) -> Iterator[Finding]:
             held = sum(rows for table, rows in files if (table in letters) is (what == "rejected"))
             if counted != held:
                 yield error(manifest.epoch, f"{counted} rows {what}, but its files hold {held}")
-
-
-def rolls(evidence: Evidence) -> Iterator[Finding]:
-    """The parts of a roll hold the rows of the slices that it closed."""
-    # What waited before a manifest that is gone is known to nobody.
-    after = None if evidence.log.floor else OpenRows()
-    for manifest in evidence.log.manifests:
-        before = after
-        after = OpenRows().after(manifest) if manifest.waiting is not None else before and before.after(manifest)
-        if before and manifest.rolled:
-            # The table may have been renamed while they waited.
-            closed = before.renamed(main_table(manifest.rolled[0][0])).closed(manifest).values()
-            waited = sum(part.rows for slices in closed for part in slices)
-            held = sum(part.rows for part in manifest.created)
-            if waited != held:
-                yield error(manifest.epoch, f"{waited} rows waited for it, but its parts hold {held}")
 
 
 def segments(evidence: Evidence) -> Iterator[Finding]:
@@ -271,5 +265,5 @@ def doubled(evidence: Evidence) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
-    *(whole, offsets, rows, rolls, segments, present, footers, registered, doubled),
+    *(whole, offsets, rows, segments, present, footers, registered, doubled),
 )

@@ -21,25 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
-    from hivesink.core.manifest import PartEntry, Rows
+    from hivesink.core.manifest import Rows
     from hivesink.ports import CommitLog, LiveTable
     from hivesink.ports.rows import Measure
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.inspect.ownership import Ownership
-
-
-@dataclass(frozen=True, slots=True)
-class EpochResult:
-    """One epoch's line of the report. `present` of `files` parts are where the log says."""
-
-    epoch: Epoch
-    kind: str
-    at: datetime
-    rows: Rows
-    files: int
-    present: int
-    published: bool
-    errors: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +37,6 @@ class Verdict:
     floor: Epoch
     head: Epoch
     totals: Rows
-    epochs: tuple[EpochResult, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -75,26 +60,6 @@ def verify(
     """
     evidence = gather(context, table, measure, replaced)
     log, findings = evidence.log, [finding for check in CHECKS for finding in check(evidence)]
-    errors = Counter(finding.epoch for finding in findings if finding.level == "error")
-    by_epoch: dict[Epoch, list[PartEntry]] = {}
-    for manifest, part in log.parts:
-        if part.name not in replaced:
-            by_epoch.setdefault(manifest.epoch, []).append(part)
-    epochs = []
-    for manifest in log.manifests:
-        parts = by_epoch.get(manifest.epoch, [])
-        epochs.append(
-            EpochResult(
-                epoch=manifest.epoch,
-                kind=manifest.kind,
-                at=manifest.at,
-                rows=manifest.rows,
-                files=len(parts),
-                present=sum(evidence.visible.get(evidence.canonical(part.target)) == part.length for part in parts),
-                published=manifest.is_bare or log.is_published(manifest.epoch),
-                errors=errors[manifest.epoch],
-            )
-        )
     if require_same and not log.unreadable:
         try:
             require_same(writer)
@@ -102,7 +67,7 @@ def verify(
             if error.retryable:
                 raise
             findings.append(Finding("error", None, str(error)))
-    return Verdict(writer, log.location, log.view.floor, log.view.head, log.totals, tuple(epochs), tuple(findings))
+    return Verdict(writer, log.location, log.view.floor, log.view.head, log.totals, tuple(findings))
 
 
 @dataclass(frozen=True, slots=True)
