@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -15,13 +14,13 @@ import pyarrow as pa
 from hivesink.core.manifest import Opened, Slice
 from hivesink.core.partition import PartitionKey, parse_path
 from hivesink.core.partition_value import canonical
-from hivesink.core.table import Column, TableSpec, columns_text
+from hivesink.core.table import TableSpec, columns_text
 from hivesink.errors import HiveSinkError, PartitionInvalid, RowsUnfit, SegmentLost
 from hivesink.sink.task.messages import LeftSlice
 from hivesink.sink.task.parts import Bucket, InMemory, Parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
 
     from hivesink.core.rolling import OpenRows
     from hivesink.ports import SegmentFile, SegmentStore
@@ -110,16 +109,14 @@ def encode(work: Iterable[Opened], store: SegmentStore, refit: Refit, parts: Par
         columns = target.table.spec.columns
         try:
             _require_partition(key, target.table.spec)
-            stream = _Stream.open(store, waiting.slice)
-            rows = stream.batches
-            if stream.columns != target.columns_text:
-                rows = partial(stream.refitted, columns, key, refit)
-                for _ in rows():
-                    """All of them fit, so none is added in vain."""
+            rows: Iterable[pa.RecordBatch] = (stream := _open(store, waiting.slice))
+            if _columns(stream) != target.columns_text:
+                # All of them fit, or none is added.
+                rows = [refit(batch, columns, key) for batch in stream]
         except (RowsUnfit, SegmentLost) as error:
             left.append(LeftSlice(waiting, str(error), retryable=error.retryable))
             continue
-        for batch in rows():
+        for batch in rows:
             # Parquet files have the metadata of their writer's schema, never that of the rows.
             gone = str([*batch.schema][len(columns) :] or "")
             parts.add(replace(target, gone=gone), waiting.partition, pa.Table.from_batches([batch]))
@@ -131,8 +128,7 @@ def lost_slices(rows: OpenRows, store: SegmentStore) -> dict[Opened, SegmentLost
     lost = {}
     for opened in rows.opened:
         try:
-            for _ in _Stream.open(store, opened.slice).batches():
-                """Arrow can read it."""
+            _open(store, opened.slice)
         except SegmentLost as error:  # noqa: PERF203  each slice has its own
             lost[opened] = error
     return lost
@@ -156,11 +152,10 @@ def held_back(rows: OpenRows, spec: TableSpec, store: SegmentStore, refit: Refit
         try:
             _require_partition(key, spec)
             if span.segment not in told:
-                start = store.read(span.segment, span.offset, min(span.length, _SCHEMA))
-                told[span.segment] = _Stream(span, start, path).columns
+                told[span.segment] = _columns(_open(store, span, _SCHEMA))
             if told[span.segment] != columns_text(spec.columns):
-                for _ in _Stream.open(store, span).refitted(spec.columns, key, refit):
-                    """It fits."""
+                for batch in _open(store, span):
+                    refit(batch, spec.columns, key)
         except (RowsUnfit, SegmentLost) as error:
             problems[key] = error
     return problems
@@ -176,48 +171,18 @@ def _require_partition(key: PartitionKey, spec: TableSpec) -> None:
             raise RowsUnfit(*key, column.name, ("another type", str(column.type)), error.reason) from error
 
 
-@dataclass(frozen=True)
-class _Stream:
-    """A slice, as far as it was read."""
-
-    span: Slice
-    data: bytes
-    path: str
-
-    @classmethod
-    def open(cls, store: SegmentStore, span: Slice) -> _Stream:
-        """All of it. Raises SegmentLost, StoreUnavailable."""
-        data, path = store.read(span.segment, span.offset, span.length), store.path(span.segment)
-        if span.crc32 != zlib.crc32(data):
-            raise SegmentLost(path, f"it is damaged (the checksum of its bytes from {span.offset} on is wrong)")
-        return cls(span, data, path)
-
-    @property
-    def columns(self) -> str | None:
-        """The columns that its rows came for; None if that is not known. Raises SegmentLost."""
+def _open(store: SegmentStore, span: Slice, most: int | None = None) -> pa.RecordBatchReader:
+    """A slice; with `most` only its first bytes, whose checksum is not known. Raises SegmentLost, StoreUnavailable."""
+    data = store.read(span.segment, span.offset, min(span.length, most or span.length))
+    reason = "the checksum of its bytes is wrong"
+    if most or zlib.crc32(data) == span.crc32:
         try:
-            told = pa.ipc.open_stream(pa.BufferReader(self.data)).schema.metadata
+            return pa.ipc.open_stream(pa.BufferReader(data), options=_READ)
         except (pa.ArrowException, OSError) as error:
-            raise self._damaged(str(error)) from error
-        return (told or {}).get(_COLUMNS, b"").decode() or None
+            reason = str(error).partition("\n")[0]
+    raise SegmentLost(store.path(span.segment), f"it is damaged ({reason}, from byte {span.offset} on)")
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Raises SegmentLost."""
-        rows = 0
-        try:
-            for batch in pa.ipc.open_stream(pa.BufferReader(self.data), options=_READ):
-                rows += batch.num_rows
-                yield batch
-        except (pa.ArrowException, OSError) as error:
-            raise self._damaged(str(error)) from error
-        if rows != self.span.rows:
-            reason = f"it holds {rows} rows of {self.span.rows}"
-            raise self._damaged(reason)
 
-    def refitted(self, columns: Sequence[Column], key: PartitionKey, refit: Refit) -> Iterator[pa.RecordBatch]:
-        """Its rows in `columns`. Raises RowsUnfit, SegmentLost."""
-        return (refit(batch, columns, key) for batch in self.batches())
-
-    def _damaged(self, reason: str) -> SegmentLost:
-        first = reason.partition("\n")[0]
-        return SegmentLost(self.path, f"it is damaged ({first}, from byte {self.span.offset} on)")
+def _columns(stream: pa.RecordBatchReader) -> str | None:
+    """The columns that its rows came for; None if that is not known."""
+    return (stream.schema.metadata or {}).get(_COLUMNS, b"").decode() or None

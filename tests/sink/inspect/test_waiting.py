@@ -89,7 +89,7 @@ def test_a_segment_that_is_damaged_is_found_by_reading_it(site: Site) -> None:
     path = segment(site)
     put(site, path, bytes(site.log.segments.lengths()[path.rpartition("/")[2]]))
     (error,) = site.errors()
-    assert error.startswith(f"{path} is damaged (the checksum of its bytes from ")
+    assert error.startswith(f"{path} is damaged (the checksum of its bytes is wrong, from byte ")
     assert verify(site.job().context, "w", NAME, None).findings == ()
 
 
