@@ -53,7 +53,7 @@ def store_problems(location: str) -> tuple[str, ...]:
 def file_store(location: str, site: Site = NO_SITE, permission: int | None = None) -> FileStore:
     """The store for files below `location`; new ones get the mode `permission`, by default the site's.
 
-    Raises InvalidOption for a storage without an adapter, FileSystemUnknown.
+    Raises InvalidOption for a storage without an adapter, Unsupported.
     """
     return storage_of(location, site).tables(permission)
 
@@ -72,7 +72,7 @@ def commit_log(folder: str, site: Site = NO_SITE) -> CommitLog:
 def table_root(live: LiveTable, configured: str | None, site: Site = NO_SITE) -> LogRoot:
     """The root of the table's log: the one that the table names, once it is begun, else where a start begins it.
 
-    `configured` is the value of `sink.log-location`. Raises InvalidOption, LogDamaged, NewerFormat, StoreUnavailable.
+    `configured` is the value of `sink.log-location`. Raises InvalidOption, LogDamaged, StoreUnavailable.
     """
     stated = LogAddress.parse(live.log)
     if stated is not None:

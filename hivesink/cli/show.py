@@ -14,7 +14,7 @@ from hivesink.cli.command import command
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.core.partition_commit import TimeExtractor, latest, start_of
 from hivesink.core.progress import count
-from hivesink.errors import FileSystemUnknown, HiveSinkError, Unsupported
+from hivesink.errors import HiveSinkError, Unsupported
 from hivesink.formats import adapter
 from hivesink.logs import file_store
 from hivesink.sink.inspect.facts import LogFacts, PartitionState, read_log
@@ -105,7 +105,7 @@ def count_small(lengths: Sequence[int], file_size: int) -> int:
 def _picture(opened: OpenedTable, now: datetime, limit: int | None) -> dict[str, Any]:
     """The JSON document, with the newest `limit` partitions, or all for None. Lists only the folders of these.
 
-    Figures of a partition that aren't known are None. Raises InvalidOption, LogDamaged, NewerFormat, StoreUnavailable,
+    Figures of a partition that aren't known are None. Raises InvalidOption, LogDamaged, StoreUnavailable,
     MetastoreUnreachable, OwnCodeFailed.
     """
     logs = {writer: read_log(context.log) for writer, context in opened.writers.items()}
@@ -174,7 +174,7 @@ def _visible(store: FileStore, location: str) -> Sequence[Finished] | None:
     """The files that readers see; None of a folder on a file system that can't be listed from here."""
     try:
         return store.visible(location)
-    except (Unsupported, FileSystemUnknown):
+    except Unsupported:
         return None
 
 

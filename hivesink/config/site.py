@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementInclude
 from xml.etree import ElementTree as ET
 
-from hivesink.errors import SiteInvalid
+from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -36,12 +36,12 @@ class Site:
 
         `core-site.xml` and `hdfs-site.xml` are in `HADOOP_CONF_DIR`; `hive-site.xml` is in the first of
         `HIVE_CONF_DIR`, `SPARK_CONF_DIR` and `HADOOP_CONF_DIR` that has one. A missing file is ignored, as by Hadoop's
-        own clients; a folder that `HADOOP_CONF_DIR` or `HIVE_CONF_DIR` names must exist. Raises SiteInvalid.
+        own clients; a folder that `HADOOP_CONF_DIR` or `HIVE_CONF_DIR` names must exist. Raises InvalidOption.
         """
         named = {name: Path(environ[name]) for name in _FOLDERS if environ.get(name)}
         for name, folder in named.items():
             if name != "SPARK_CONF_DIR" and not folder.is_dir():
-                raise SiteInvalid(str(folder), f"{name} names it, but it isn't a folder")
+                raise _unusable(str(folder), f"{name} names it, but it isn't a folder")
         conf = named.get("HADOOP_CONF_DIR")
         files = [conf / name for name in ("core-site.xml", "hdfs-site.xml")] if conf else []
         hadoop = _merged(entry for file in files if file.exists() for entry in _entries(str(file)))
@@ -54,7 +54,7 @@ class Site:
     def overlaid(self, written: str) -> Site:
         """This site, overridden by a running client's configuration, as its `Configuration.writeXml` wrote it.
 
-        Hadoop's built-in defaults in it, which any file replaces, are left out. Raises SiteInvalid.
+        Hadoop's built-in defaults in it, which any file replaces, are left out. Raises InvalidOption.
         """
         entries = _entries("the session's Hadoop configuration", written)
         own = _merged(entry for entry in entries if not entry.is_default)
@@ -135,9 +135,9 @@ def _entries(file: str, written: str | None = None) -> Iterator[_Entry]:
         ElementInclude.include(root, base_url=file)
     except (SyntaxError, OSError) as error:
         problem = f"it is not well-formed XML, or can't be read, or what it includes: {error}"
-        raise SiteInvalid(file, problem) from error
+        raise _unusable(file, problem) from error
     if root.tag != "configuration":
-        raise SiteInvalid(file, f"its outermost element is <{root.tag}>, where Hadoop has <configuration>")
+        raise _unusable(file, f"its outermost element is <{root.tag}>, where Hadoop has <configuration>")
     # What is included is a configuration, too.
     for element in root.iter("property"):
         # Hadoop accepts attributes as well as child elements.
@@ -148,3 +148,8 @@ def _entries(file: str, written: str | None = None) -> Iterator[_Entry]:
         value = fields.get("value", "").strip() or None
         if name := fields.get("name", "").strip():
             yield _Entry(name, value, fields.get("final", "").strip().lower() == "true", is_default)
+
+
+def _unusable(file: str, problem: str) -> InvalidOption:
+    way = "fix it, or set HADOOP_CONF_DIR and HIVE_CONF_DIR to other folders"
+    return InvalidOption((f"the site configuration {file}: {problem}; {way}",))

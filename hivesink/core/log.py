@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, Mark
-from hivesink.errors import InvalidOption, LogDamaged, NewerFormat
+from hivesink.errors import InvalidOption, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -170,7 +170,7 @@ class RootRecord:
 
     @classmethod
     def decode(cls, data: bytes, file: str) -> RootRecord:
-        """The inverse of `encode`. Raises LogDamaged, NewerFormat, which name `file`."""
+        """The inverse of `encode`. Raises LogDamaged, which names `file`."""
         advice = "restore it from a backup, or delete it: the table's newest files then show whose log it is"
         try:
             fields = json.loads(data)
@@ -178,7 +178,7 @@ class RootRecord:
             raise LogDamaged(file, f"not JSON ({error})", advice) from error
         match fields:
             case {"format": int(version)} if version != _FORMAT:
-                raise NewerFormat(file, version, _FORMAT, advice)
+                raise LogDamaged.other_format(file, version, _FORMAT, advice)
             case {"table_id": str(), "metastore": str(), "table": str(), "location": str()}:
                 return cls(fields["table_id"], fields["metastore"], fields["table"], fields["location"])
         raise LogDamaged(file, "it doesn't say whose log this is", advice)

@@ -14,7 +14,7 @@ from hivesink.core import offsets
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch
 from hivesink.core.manifest import Commit, Floor, Manifest, OpenBucket, Opened, PartEntry, Recorded, Rows, Slice
 from hivesink.core.partition_commit import Watermark
-from hivesink.errors import LogDamaged, NewerFormat
+from hivesink.errors import LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -111,13 +111,13 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 
 
 def decode(data: bytes, file: str) -> Manifest:
-    """The inverse of `encode`. Raises NewerFormat or LogDamaged, both naming `file`."""
+    """The inverse of `encode`. Raises LogDamaged, which names `file`."""
     with _reading(data, file) as fields:
         return _to_manifest(fields)
 
 
 def decode_records(data: bytes, file: str) -> tuple[Recorded, ...]:
-    """The inverse of `encode_records`. Raises NewerFormat or LogDamaged, both naming `file`."""
+    """The inverse of `encode_records`. Raises LogDamaged, which names `file`."""
     with _reading(data, file) as fields:
         epochs = {epoch: _to_epoch(shared) for epoch, shared in fields["epochs"].items()}
         return tuple(
@@ -127,7 +127,7 @@ def decode_records(data: bytes, file: str) -> tuple[Recorded, ...]:
 
 
 def decode_floor(data: bytes, file: str) -> Floor:
-    """The inverse of `encode_floor`. Raises NewerFormat or LogDamaged, both naming `file`."""
+    """The inverse of `encode_floor`. Raises LogDamaged, which names `file`."""
     with _reading(data, file) as fields:
         return _to_floor({**fields, "epoch": fields["floor"]})
 
@@ -146,7 +146,7 @@ def _reading(data: bytes, file: str) -> Iterator[dict[str, Any]]:
     if not isinstance(fields, dict) or not isinstance(fields.get("format"), int):
         raise LogDamaged(file, "no format version")
     if fields["format"] > FORMAT:
-        raise NewerFormat(file, fields["format"], FORMAT)
+        raise LogDamaged.other_format(file, fields["format"], FORMAT)
     if sealed is None:
         raise LogDamaged(file, "its first line has no crc32")
     try:

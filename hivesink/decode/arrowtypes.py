@@ -9,7 +9,7 @@ from pyarrow import types
 
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.values import DecodeOptions
-from hivesink.errors import ColumnsDontFit
+from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def check_types(stream: pa.Schema, columns: Sequence[Column], options: DecodeOptions | None = None) -> None:
-    """Raises ColumnsDontFit, naming every column of `columns` that `stream` lacks or has with a type that can't fit.
+    """Raises InvalidOption, naming every column of `columns` that `stream` lacks or has with a type that can't fit.
 
     A type fits if the conversion loses nothing. Where that depends on the value (BIGINT into INT, DECIMAL into a
     narrower one) the type is accepted and each row is checked; where it usually loses something (STRING into INT,
@@ -80,7 +80,7 @@ def check_types(stream: pa.Schema, columns: Sequence[Column], options: DecodeOpt
             many = ", ".join(field.name for field in fields)
             problems.append(f"{column.name}: {f'{many} differ only in case' if fields else 'missing'}")
     if problems:
-        raise ColumnsDontFit(tuple(problems))
+        raise InvalidOption((f"the stream doesn't fit the table: {'; '.join(problems)}",))
 
 
 def mismatches(

@@ -69,7 +69,7 @@ class RowsReader:
         }
 
     def read(self, batch: pa.RecordBatch) -> DecodedRows:
-        """Raises ColumnsDontFit where a decoded batch lacks a column or has it in a type that can't fit."""
+        """Raises InvalidOption where a decoded batch lacks a column or has it in a type that can't fit."""
         rows = self._read(batch)
         return _without(rows, self._unfit(rows.table))
 

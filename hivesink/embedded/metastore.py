@@ -11,7 +11,7 @@ from pathlib import Path
 from hivesink.config.cache import local_location, made_once, state_folder
 from hivesink.config.site import Site
 from hivesink.embedded.server import HOST, DetachedServer, Launch, locked
-from hivesink.errors import MetastoreUnreachable
+from hivesink.errors import InvalidOption, MetastoreUnreachable
 from hivesink.jvm.jars import all_jars, fetch, jar, s3a
 from hivesink.jvm.java import LOCAL_FILES, find_java
 
@@ -105,12 +105,15 @@ def status(home: Path | None = None) -> MetastoreStatus:
     )
 
 
-def running() -> MetastoreStatus:
-    """As `status`. Raises MetastoreUnreachable if it was started once, and doesn't run now."""
+def running() -> tuple[str, str]:
+    """Its URI and its warehouse. Raises MetastoreUnreachable if it is stopped, InvalidOption if it never ran."""
     state = status()
-    if state.uri is None and state.warehouse is not None:
+    if state.uri is not None and state.warehouse is not None:
+        return state.uri, local_location(Path(state.warehouse))
+    if state.warehouse is not None:
         raise MetastoreUnreachable(state.home, "it is stopped: run `hivesink metastore start`")
-    return state
+    way = "Start it with `hivesink metastore start`, or set HIVESINK_HOME, HIVE_CONF_DIR or HIVESINK_METASTORE"
+    raise InvalidOption((f"no metastore: no embedded one runs in {state.home}. {way}",))
 
 
 def start(home: Path | None = None) -> MetastoreStatus:

@@ -36,17 +36,6 @@ class WrongUsage(InvalidOption, code="HS003"):
     """The command line itself is wrong: a value, what goes together, or a file that it names (exit code 2)."""
 
 
-class NoMetastore(InvalidOption, code="HS004"):
-    """No metastore is named, and no embedded metastore runs in `folder`."""
-
-    def __init__(self, folder: object) -> None:
-        problem = (
-            f"no metastore: no embedded one runs in {folder}. Start it with `hivesink metastore start`, or set "
-            "HIVESINK_HOME, HIVE_CONF_DIR or HIVESINK_METASTORE"
-        )
-        super().__init__((problem,))
-
-
 def raised(error: BaseException) -> str:
     """An error by its type and its text."""
     return f"{type(error).__name__}: {error}".removesuffix(": ")
@@ -76,16 +65,6 @@ class Unsupported(HiveSinkError, code="HS006"):
 
     def __init__(self, what: str, why: str, instead: str) -> None:
         super().__init__(f"{what} is not supported: {why}; {instead}")
-
-
-class SiteInvalid(HiveSinkError, code="HS007"):
-    """A file of the site's own Hadoop or Hive configuration can't be used."""
-
-    def __init__(self, file: str, problem: str) -> None:
-        super().__init__(
-            f"the site configuration {file}: {problem}; fix it, or set HADOOP_CONF_DIR and HIVE_CONF_DIR to other "
-            "folders"
-        )
 
 
 class PartitionInvalid(HiveSinkError, code="HS009"):
@@ -121,20 +100,6 @@ class BadRecord(HiveSinkError, code="HS011"):
             f"bad record for {table} at {position}{where}: {reason}; fix the source, or set sink.on-bad-record to "
             "dead-letter or drop"
         )
-
-
-class ColumnsDontFit(HiveSinkError, code="HS012"):
-    """The stream lacks columns of the table, has them twice, or in types that can't become the table's."""
-
-    def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("the stream doesn't fit the table: " + "; ".join(problems))
-
-
-class TopicMissing(HiveSinkError, code="HS013"):
-    """A broker answered that there is no such topic: a wrong name stays wrong, however often it is tried."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__(f"{source}: no such topic: create it, or correct its name")
 
 
 class SourceUnreachable(HiveSinkError, code="HS014", retryable=True):

@@ -149,6 +149,12 @@ class LogDamaged(HiveSinkError, code="HS040"):
     def __init__(self, file: str, reason: str, advice: str | None = None) -> None:
         super().__init__(f"{file} is damaged ({reason}); {advice or _restore(file)}")
 
+    @classmethod
+    def other_format(cls, file: str, version: int, newest: int, advice: str | None = None) -> LogDamaged:
+        """Perhaps a newer hivesink has written it."""
+        way = "use the version that wrote it, or a newer one. If no newer one has run here: "
+        return cls(file, f"format version {version}, this hivesink knows {newest}", way + (advice or _restore(file)))
+
 
 def _restore(file: str) -> str:
     writer = re.search(r"/([^/]+)/(?:uid|manifests/[^/]+)$", file)
@@ -156,17 +162,6 @@ def _restore(file: str) -> str:
     if "/manifests/floor-" in file:
         return f"no row depends on it, and a job runs on: restore it from a backup, don't delete it, or {reset}"
     return f"restore it from a snapshot or backup, or {reset}"
-
-
-class NewerFormat(HiveSinkError, code="HS041"):
-    """A file of the log was written in a format that this version doesn't know."""
-
-    def __init__(self, file: str, version: int, newest: int, advice: str | None = None) -> None:
-        """`advice` is what to do about a damaged file, as for LogDamaged."""
-        super().__init__(
-            f"{file} has format version {version}, this hivesink knows {newest}: use the version that wrote it, or a "
-            f"newer one. If no newer one has run here, the file is damaged: {advice or _restore(file)}"
-        )
 
 
 class LogMissing(HiveSinkError, code="HS042"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hivesink.errors.base import HiveSinkError, few
+from hivesink.errors.base import HiveSinkError, Unsupported, few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,16 +81,6 @@ class NotWritable(HiveSinkError, code="HS064"):
         super().__init__(f"{path} can't be used ({reason}); {advice}")
 
 
-class FileSystemUnknown(HiveSinkError, code="HS065"):
-    """A location whose file system nobody knows: a wrong host or nameservice, or no site files."""
-
-    def __init__(self, location: str, reason: str) -> None:
-        super().__init__(
-            f"{location}: unknown file system ({reason}); correct the location, or set HADOOP_CONF_DIR to the folder "
-            "of the site's core-site.xml and hdfs-site.xml"
-        )
-
-
 class JavaFailed(HiveSinkError, code="HS066"):
     """There is no Java that all servers run on, or it didn't do what it was started for."""
 
@@ -120,6 +110,12 @@ class ExecutorsDiffer(HiveSinkError, code="HS069"):
 
     def __init__(self, problem: str, advice: str) -> None:
         super().__init__(f"{problem}; {advice}")
+
+
+def unknown_file_system(location: str, reason: str) -> Unsupported:
+    """A location whose file system nobody knows: a wrong host or nameservice, or no site files."""
+    way = "correct the location, or set HADOOP_CONF_DIR to the folder of the site's core-site.xml and hdfs-site.xml"
+    return Unsupported(location, f"unknown file system ({reason})", way)
 
 
 def folder_gone(table: str, location: str, log: str | None = None) -> NotWritable:

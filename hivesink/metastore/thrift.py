@@ -12,7 +12,7 @@ from hivesink.config.formats import format_name
 from hivesink.core.partition import Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec
-from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, UnknownTable
+from hivesink.errors import RegistrationFailed, TableExists, UnknownTable, unknown_file_system
 from hivesink.metastore import common, thrift_calls
 from hivesink.metastore.common import FLAG, Values, is_trusted, name_of, values_of
 from hivesink.ports import LiveTable
@@ -91,7 +91,7 @@ class ThriftCatalog(ThriftTables):
                 raise
 
     def create(self, spec: TableSpec) -> None:
-        """Create the table, or nothing. Raises TableExists, FileSystemUnknown, and what `Connection.change` raises."""
+        """Create the table, or nothing. Raises TableExists, Unsupported, and what `Connection.change` raises."""
         struct, name = thrift_calls.thrift_table(spec, self._connection.user), str(spec.name)
         try:
             self._connection.change(name, "create the table", lambda client: client.create_table(struct))
@@ -99,7 +99,7 @@ class ThriftCatalog(ThriftTables):
             if isinstance(error.__cause__, ttypes.AlreadyExistsException):
                 raise TableExists(name) from error
             if spec.location is not None and "UnknownHostException" in error.reason:
-                raise FileSystemUnknown(spec.location, f"{self.address} says: {error.reason}") from error
+                raise unknown_file_system(spec.location, f"{self.address} says: {error.reason}") from error
             raise
 
 

@@ -138,7 +138,7 @@ class SegmentStore(Protocol):
 class CommitLog(Protocol):
     """A writer's log in the folder `location`. Mutual exclusion: at most one run can create an epoch's manifest.
 
-    Reading raises LogDamaged, NewerFormat.
+    Reading raises LogDamaged.
     """
 
     @property
@@ -197,7 +197,7 @@ class LogRoot(Protocol):
     def location(self) -> str: ...
 
     def records(self) -> Sequence[RootRecord]:
-        """The table as each start with a change has left it, the newest last. Raises LogDamaged, NewerFormat."""
+        """The table as each start with a change has left it, the newest last. Raises LogDamaged."""
 
     def claim(self, record: RootRecord) -> RootRecord:
         """Store `record`, if there is none, durably. Returns the newest record."""

@@ -184,7 +184,7 @@ def _read(store: FileStore, path: str, share: int) -> Iterator[tuple[int, bytes]
 def sample_topic(spark: SparkSession, servers: str, topic: str, most: int) -> Sample:
     """Up to `most` records, a like share of each partition: half of them its first ones, half its newest.
 
-    Raises SourceUnreachable, TopicMissing, InvalidOption, and what Spark raises while it reads.
+    Raises SourceUnreachable, InvalidOption, and what Spark raises while it reads.
     """
     ranges = sources.offsets(spark, servers, topic)
     half = max(1, most // len(ranges) // 2)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.config.options import CommitTrigger, OnBadRecord, SinkConfig
 from hivesink.core.column_source import BLOCK, LINE, PATH, JsonPath, stream_column
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
-from hivesink.errors import ColumnsDontFit, InvalidOption, Unsupported, few
+from hivesink.errors import InvalidOption, Unsupported, few
 from hivesink.sink.task.assign import classes_columns, row_columns
 from hivesink.sink.task.messages import InputShape, TaskPlan
 from hivesink.spark.running import driver_jvm
@@ -121,7 +121,7 @@ def _is_raw(kinds: Mapping[str, str], spec: TableSpec, config: SinkConfig) -> bo
 
 
 def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
-    """The stream's columns that tasks need. Raises ColumnsDontFit for decoded rows, InvalidOption."""
+    """The stream's columns that tasks need. Raises InvalidOption."""
     shape, config, metadata = plan.shape, plan.config, _metadata(schema, plan)
     columns = [column.name for column in row_columns(plan.target.spec, config)]
     time = config["sink.bucket.time-column"]
@@ -140,7 +140,7 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
     missing = [name for name in wanted if len(by_name.get(name, ())) != 1]
     if missing:
         problem = f"{plan.target.name} needs exactly a column for each of {', '.join(missing)}"
-        raise ColumnsDontFit((f"{problem}, and the stream has {', '.join(schema.fieldNames())}",))
+        raise InvalidOption((f"{problem}, and the stream has {', '.join(schema.fieldNames())}",))
     others = (time, shape.event_time, shape.topic, shape.partition)
     extra = [name for other in others if other and other not in wanted for name in by_name.get(other, [])[:1]]
     return list(dict.fromkeys([*(by_name[name][0] for name in wanted), *extra, *filter(None, place), *metadata]))

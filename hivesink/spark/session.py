@@ -61,7 +61,7 @@ def session(
     Spark logs errors; with `quiet` nothing, which is for a single statement, whose error is raised.
 
     Where a session runs in this process already, it is returned, with these settings as far as Spark still takes them.
-    Raises NoMetastore, SiteInvalid, MetastoreUnreachable, SourceUnreachable, JavaFailed.
+    Raises InvalidOption, MetastoreUnreachable, SourceUnreachable, JavaFailed.
     """
     given = {**st.given_settings(os.environ), **(extra or {})}
     settings = st.choose(os.environ, given, metastore=metastore, master=master, kafka=kafka, hive=metastore_version)

@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import re
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -14,7 +13,6 @@ from uuid import uuid4
 
 from hivesink.config.cache import kept, local_location, state_folder
 from hivesink.config.site import NO_SITE, Site
-from hivesink.errors import NoMetastore
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector, s3a
 from hivesink.jvm.java import log4j2
 from hivesink.spark.running import runs_here
@@ -117,7 +115,10 @@ def choose(
         # Where Spark creates databases; the metastore knows the locations of existing ones.
         warehouse = site.hive.get("metastore.warehouse.dir") or site.hive.get("hive.metastore.warehouse.dir")
         if not uri:
-            uri, warehouse = _embedded()
+            # Not at the top: the zip for clusters lacks the servers.
+            from hivesink.embedded.metastore import running
+
+            uri, warehouse = running()
         settings["spark.sql.warehouse.dir"] = warehouse or local_location(state_folder() / "warehouse")
         if version not in own and int(spark.split(".")[0]) >= SPARK_4 and hive(uri, site) >= (4,):
             settings |= {
@@ -134,17 +135,6 @@ def choose(
 def is_on_loopback(master: str) -> bool:
     """Whether a master's executors are on this machine."""
     return (urlsplit(master).hostname or "").startswith(_LOOPBACK_HOSTS)
-
-
-def _embedded() -> tuple[str, str]:
-    """The running embedded metastore's URI and warehouse. Raises NoMetastore, MetastoreUnreachable."""
-    with suppress(ModuleNotFoundError):  # The zip for clusters lacks the servers.
-        from hivesink.embedded.metastore import running
-
-        state = running()
-        if state.uri is not None and state.warehouse is not None:
-            return state.uri, local_location(Path(state.warehouse))
-    raise NoMetastore(state_folder())
 
 
 def given_settings(environ: Mapping[str, str]) -> dict[str, str]:

@@ -70,7 +70,7 @@ class HiveSink:
         `hive.metastore.uris`, then `hive-site.xml`'s. Errors about a history say when to set `append`, to an epoch's
         number. `on_commit` gets a `Committed` after every batch; what it raises ends the query, not the batch.
 
-        Raises UnknownTable, Unsupported, InvalidOption, SiteInvalid, MetastoreUnreachable, NotWritable;
+        Raises UnknownTable, Unsupported, InvalidOption, MetastoreUnreachable, NotWritable;
         LogOfAnotherTable, TableMadeAgain, FilesUnknown if the log and the table don't belong together.
         """
         name = writer or os.environ.get("HIVESINK_WRITER")
@@ -113,8 +113,8 @@ class HiveSink:
 
         Raises, before a query or a new checkpoint exists, what recovery raises: another run at work (EpochTaken), a
         damaged log (LogDamaged), lost parts (PartLost); what log and checkpoint reveal together (ForeignHistory,
-        CheckpointDiffers, LogMissing and others below); ColumnsDontFit if the stream can't fill the table;
-        InvalidOption; Unsupported for other triggers, and while a query of this sink still runs.
+        CheckpointDiffers, LogMissing and others below); InvalidOption, also if the stream can't fill the table;
+        Unsupported for other triggers, and while a query of this sink still runs.
         """
         if self._query is not None and self._query.isActive:
             msg = f"starting the sink of {self.setup.spec.target.name} twice"
@@ -174,7 +174,7 @@ class HiveSink:
 
 
 def site_of(spark: SparkSession) -> Site:
-    """The site's files under the session's own Hadoop configuration, which wins. Raises SiteInvalid."""
+    """The site's files under the session's own Hadoop configuration, which wins. Raises InvalidOption."""
     written = driver_jvm(spark).java.io.StringWriter()
     spark.sparkContext._jsc.hadoopConfiguration().writeXml(written)  # noqa: SLF001  PySpark offers no other way
     return Site.load(os.environ).overlaid(str(written.toString()))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import BLOCK, PATH
 from hivesink.core.offsets import KafkaOffset, SourceOffset, TopicIds
-from hivesink.errors import InvalidOption, SourceUnreachable, TopicMissing, Unsupported
+from hivesink.errors import InvalidOption, SourceUnreachable, Unsupported
 from hivesink.spark.running import driver_jvm
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def kafka(spark: SparkSession, servers: str, topics: str, *, options: Mapping[st
     The record is the bytes in `value`. `servers` is host:port, several with commas; so are several `topics`. A query
     that has a checkpoint goes on from there. `options` are Spark's own and win over these.
 
-    Raises SourceUnreachable if no broker answers within 15 s, TopicMissing if a topic doesn't exist: Spark itself
+    Raises SourceUnreachable if no broker answers within 15 s, InvalidOption if a topic doesn't exist: Spark itself
     would silently wait for either; Unsupported without the connector.
     """
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
@@ -134,11 +134,11 @@ def ids_now(execution: Any, ends: tuple[SourceOffset, ...]) -> TopicIds:
 
 
 def _partitions(spark: SparkSession, client: Mapping[str, str], topics: Sequence[str]) -> dict[str, list[int]]:
-    """The partitions that each topic has now. Raises TopicMissing and what `_admin` raises."""
+    """The partitions that each topic has now. Raises InvalidOption and what `_admin` raises."""
     with _admin(spark, client, topics) as asked:
         described = _described(asked, topics)
         if missing := [topic for topic in topics if topic not in described]:
-            raise TopicMissing(_text(client, missing))
+            raise InvalidOption((f"{_text(client, missing)}: no such topic: create it, or correct its name",))
         return {topic: sorted(place.partition() for place in now.partitions()) for topic, now in described.items()}
 
 
@@ -181,13 +181,9 @@ def _admin(spark: SparkSession, client: Mapping[str, str], topics: Sequence[str]
             yield asked
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)
-        msg = _text(client, topics)
-        if "UnknownTopicOrPartition" in reason:
-            raise TopicMissing(msg) from error
         if "ConfigException" in reason and "resolvable" not in reason:
-            problem = f"{msg}: {reason}; write servers as host:port, separated by commas, or fix the option named"
-            raise InvalidOption((problem,)) from error
-        raise SourceUnreachable(msg, reason) from error
+            raise  # No later try helps.
+        raise SourceUnreachable(_text(client, topics), reason) from error
 
 
 def _text(client: Mapping[str, str], topics: Sequence[str]) -> str:

@@ -40,7 +40,7 @@ class HdfsFileSystem(FileSystem):
     """Implements `storage.fs.FileSystem` for `hdfs:` locations of the site that `properties` describe.
 
     Files get the mode `permission`; with `as_folder` they are as open as the folder that they are in.
-    Shared by threads. Every method may raise FileSystemUnknown too.
+    Shared by threads. Every method may raise Unsupported too.
     """
 
     parallel = 16

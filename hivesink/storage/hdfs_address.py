@@ -11,7 +11,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hivesink.errors import FileSystemUnknown, Unsupported
+from hivesink.errors import Unsupported, unknown_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ class Address:
 
 
 def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]:
-    """The file system of `location`, and the path in it. Raises FileSystemUnknown, Unsupported."""
+    """The file system of `location`, and the path in it. Raises Unsupported."""
     parts = _LOCATION.fullmatch(location)
     if parts is None:
         what = f"the location {location!r}"
@@ -50,7 +50,7 @@ def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]
         authority = default_parts and default_parts["authority"]
         if not authority:
             what = f"fs.defaultFS is {default!r}" if default else "fs.defaultFS is not set"
-            raise FileSystemUnknown(location, f"it names no nameservice, and {what}")
+            raise unknown_file_system(location, f"it names no nameservice, and {what}")
     path = re.sub("/+", "/", parts["path"] or "/")
     return _address(location, authority, properties), path.rstrip("/") or "/"
 
@@ -60,10 +60,10 @@ def _address(location: str, authority: str, properties: Mapping[str, str]) -> Ad
     if namenodes := tuple(filter(None, addresses.values())):
         return Address(authority, namenodes)
     if f"dfs.ha.namenodes.{authority}" in properties:
-        raise FileSystemUnknown(location, f"{', '.join(addresses)} are not set")
+        raise unknown_file_system(location, f"{', '.join(addresses)} are not set")
     place = _server(authority)
     if place is None:
-        raise FileSystemUnknown(location, f"{authority!r} is neither a nameservice nor host:port")
+        raise unknown_file_system(location, f"{authority!r} is neither a nameservice nor host:port")
     # Partitions older than the nameservice are registered at one of its NameNodes, the same file system.
     for name in nameservices(properties):
         namenodes = tuple(filter(None, _addresses(name, properties).values()))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hdfs_native import Client
 
-from hivesink.errors import FileSystemUnknown, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
+from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported, unknown_file_system
 from hivesink.storage.hdfs_address import Address, accepts, client_properties, nameservices
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class HdfsCalls:
                 return Unsupported(f"to {action} {path}", failure.reason, instead)
             case Kind.UNKNOWN_HOST:
                 known = ", ".join(nameservices(self.properties)) or "none"
-                return FileSystemUnknown(path, f"{reason}; nameservices of this site: {known}")
+                return unknown_file_system(path, f"{reason}; nameservices of this site: {known}")
             case Kind.UNANSWERED if changing:
                 return OutcomeUnknown(action, path, reason)
         return StoreUnavailable(action, path, reason)

@@ -153,7 +153,7 @@ class Ledger:
     folder: str
 
     def read(self) -> Sequence[Recorded]:
-        """The newest commit of each partition. Raises LogDamaged, NewerFormat, StoreUnavailable."""
+        """The newest commit of each partition. Raises LogDamaged, StoreUnavailable."""
 
         def read() -> Sequence[Recorded]:
             return list(newest(record for epoch in self._epochs() for record in self._records(epoch)).values())

@@ -79,7 +79,7 @@ class RenameFileStore:
     def canonical(self, location: str) -> str:
         try:
             return normal(self._fs.canonical(location))
-        except (errors.FileSystemUnknown, errors.Unsupported):
+        except errors.Unsupported:
             return normal(location)
 
     def create(self, part: InProgress) -> _StagedPart:

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hivesink import wiring
-from hivesink.config.cache import state_folder
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.lifecycle import Mark
@@ -19,7 +18,7 @@ from hivesink.core.progress import Policies
 from hivesink.core.table import TableName, TableSpec, is_letters, main_table
 from hivesink.decode.convert import refit
 from hivesink.embedded import metastore as embedded
-from hivesink.errors import InvalidOption, NoMetastore, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
+from hivesink.errors import InvalidOption, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
 from hivesink.hiveql.render import declared
 from hivesink.logs import file_store, table_root
 from hivesink.metastore.thrift_connection import endpoints
@@ -64,7 +63,7 @@ class OpenedTable:
     def require_same(self, writer: str | None = None) -> None:
         """Raise what stops a start: the table isn't the log's, a disk isn't mounted, the log of `writer` is too old.
 
-        Raises LogOfAnotherTable, TableMadeAgain, NotWritable, LogDamaged, NewerFormat.
+        Raises LogOfAnotherTable, TableMadeAgain, NotWritable, LogDamaged.
         """
         if (records := self.owner.root.records()) and not is_letters(self.name):
             self.owner.verdict(self.live, records[-1])
@@ -84,7 +83,7 @@ class OpenedTable:
     def start_of(self, writer: str) -> tuple[SinkConfig, Manifest | None]:
         """The settings of a job that starts now, with those that `writer`'s gave itself last; and its newest manifest.
 
-        Raises InvalidOption, LogDamaged, NewerFormat.
+        Raises InvalidOption, LogDamaged.
         """
         head = load(self.writers[writer]).head
         return SinkConfig.parse(self.live.spec.options, dict(head.options if head else ())), head
@@ -181,17 +180,14 @@ def _policies(spec: TableSpec, settings: tuple[tuple[str, str], ...]) -> Policie
 def metastore_address(given: str | None, site: Site) -> str:
     """The given address, else `$HIVESINK_METASTORE`, else the site's, else the embedded metastore's.
 
-    Raises NoMetastore; WrongUsage if the one that is `given` can't be an address.
+    Raises what `embedded.metastore.running` raises; WrongUsage if the one that is `given` can't be an address.
     """
     if given:
         try:
             endpoints(given)
         except InvalidOption as error:
             raise WrongUsage(error.problems) from error
-    uri = given or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris or embedded.running().uri
-    if uri is None:
-        raise NoMetastore(state_folder())
-    return uri
+    return given or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris or embedded.running()[0]
 
 
 @contextmanager
@@ -210,7 +206,7 @@ def table_spec(table: str, metastore: str | None) -> TableSpec:
 
 @contextmanager
 def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
-    """Open `table`. Raises InvalidOption, SiteInvalid, UnknownTable, Unsupported, MetastoreUnreachable."""
+    """Open `table`. Raises InvalidOption, UnknownTable, Unsupported, MetastoreUnreachable."""
     with _connected(table, metastore) as (live, connected, site):
         registrar, name = connected.registrar, str(live.spec.name)
         today, main = main_table(name), live

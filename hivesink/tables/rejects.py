@@ -92,7 +92,7 @@ class DeadLetters:
     def files(self, day: str | None = None) -> list[LetterFile]:
         """The files of dead letters, of each name one. What a replay has replaced is none, even if it is still there.
 
-        Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable.
+        Raises LogDamaged, StoreUnavailable, MetastoreUnreachable.
         """
         logs, files = self.opened.logs(), dict[str, LetterFile]()
         for name, log in logs.items():

@@ -20,7 +20,6 @@ from hivesink.errors import (
     EpochTaken,
     FencedOut,
     LogDamaged,
-    NewerFormat,
     ReplayOvertaken,
     StoreUnavailable,
 )
@@ -76,7 +75,7 @@ class Replay:
         """Finish what earlier replays have decided.
 
         Returns how many rows they had that weren't published. Raises what `Committer.recover` raises, LogDamaged,
-        NewerFormat, and ReplayOvertaken.
+        and ReplayOvertaken.
         """
         context = self._opened.writers.get(REPLAYS)
         if context is None:
@@ -167,7 +166,7 @@ class Replay:
         heads = []
         for context in self._opened.jobs.values():
             # A damaged log is its job's problem.
-            with suppress(LogDamaged, NewerFormat):
+            with suppress(LogDamaged):
                 heads += [head] if (head := load(context).head) else []
         own = dict(max(heads, key=lambda head: head.at).options) if heads else {}
         config = SinkConfig.parse(self._spec.options, own)

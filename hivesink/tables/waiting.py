@@ -75,7 +75,7 @@ class PartitionWait:
         """Look once. Each manifest is read once, however often this is called.
 
         Raises InvalidOption where the name doesn't fit the table or the writer is unknown, UnknownTable, Unsupported,
-        SiteInvalid, LogDamaged, NewerFormat; MetastoreUnreachable, StoreUnavailable unless `tolerant`.
+        LogDamaged; MetastoreUnreachable, StoreUnavailable unless `tolerant`.
         """
         name, states = self.partition, list[PartitionState]()
         try:

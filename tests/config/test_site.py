@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.config.site import Site
-from hivesink.errors import SiteInvalid
+from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,7 +102,7 @@ def test_a_file_is_read_as_hadoop_reads_it(tmp_path: Path, name: str) -> None:
 )
 def test_what_is_wrong_names_the_file(tmp_path: Path, text: str, said: str) -> None:
     written(tmp_path, core_site=text)
-    with pytest.raises(SiteInvalid, match=said) as caught:
+    with pytest.raises(InvalidOption, match=said) as caught:
         Site.load({"HADOOP_CONF_DIR": str(tmp_path)})
     assert str(tmp_path / "core-site.xml") in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -146,5 +146,5 @@ def test_hadoop_itself_reads_the_same(tmp_path: Path, spark: SparkSession) -> No
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     for variable in ("HADOOP_CONF_DIR", "HIVE_CONF_DIR"):
-        with pytest.raises(SiteInvalid, match=f"gone: {variable} names it"):
+        with pytest.raises(InvalidOption, match=f"gone: {variable} names it"):
             Site.load({variable: str(tmp_path / "gone")})

@@ -21,7 +21,6 @@ from hivesink.errors import (
     FencedOut,
     LogDamaged,
     LogMissing,
-    NewerFormat,
     OutcomeUnknown,
     StoreUnavailable,
 )
@@ -289,7 +288,7 @@ def test_a_torn_touched_list_names_no_folder(fs: Files, log: CommitLog) -> None:
         (b"{", LogDamaged, r"0000000001\.json"),
         (b"[]", LogDamaged, r"0000000001\.json"),
         (b'{"format": 1}', LogDamaged, r"0000000001\.json"),
-        (b'{"format": 2}', NewerFormat, r"0000000001\.json"),
+        (b'{"format": 2}', LogDamaged, r"0000000001\.json"),
         (encode(small(2)), LogDamaged, "holds epoch 2"),
         (encode(replace(small(1), uid="eeeeeeee")), LogDamaged, "its uid is eeeeeeee, this log's is 0a1b2c3d"),
     ],

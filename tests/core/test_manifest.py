@@ -16,7 +16,7 @@ from hivesink.core.manifest import Commit, Floor, Manifest, PartEntry, Recorded,
 from hivesink.core.manifest_json import decode, decode_floor, decode_records, encode, encode_floor, encode_records
 from hivesink.core.offsets import FilesOffset, KafkaOffset
 from hivesink.core.partition_commit import Watermark
-from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat
+from hivesink.errors import LogDamaged
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.local import LocalFileSystem
 from tests.contracts.manifests import AT, edited, full, small
@@ -114,9 +114,9 @@ def test_damaged_partition_commits_are_refused_by_file(data: bytes) -> None:
 def test_a_newer_format_is_refused_by_file_and_version() -> None:
     known = (encode(full()), encode_floor(FLOOR))
     manifest, floor = (edited(data, b'"format": 1', b'"format": 2') for data in known)
-    with pytest.raises(NewerFormat, match=r"^m has format version 2, this hivesink knows 1"):
+    with pytest.raises(LogDamaged, match=r"^m is damaged \(format version 2, this hivesink knows 1"):
         decode(manifest, "m")
-    with pytest.raises(NewerFormat, match=r"^f has format version 2, this hivesink knows 1"):
+    with pytest.raises(LogDamaged, match=r"^f is damaged \(format version 2, this hivesink knows 1"):
         decode_floor(floor, "f")
 
 
@@ -127,16 +127,16 @@ def test_a_manifest_without_one_of_its_fields_is_damaged(field: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "told", "reason"),
+    ("log", "reason"),
     [
-        ("log-damaged", LogDamaged, r"log-damaged/manifests/0000000002\.json is damaged"),
-        ("log-newer", NewerFormat, r"0000000002\.json has format version 2, this hivesink knows 1"),
+        ("log-damaged", r"log-damaged/manifests/0000000002\.json is damaged"),
+        ("log-newer", r"0000000002\.json is damaged \(format version 2, this hivesink knows 1"),
     ],
 )
-def test_a_log_on_a_disk_is_read_but_for_what_cant_be(log: str, told: type[HiveSinkError], reason: str) -> None:
+def test_a_log_on_a_disk_is_read_but_for_what_cant_be(log: str, reason: str) -> None:
     kept = FileCommitLog(LocalFileSystem(), str(GOLDEN / log))
     assert kept.manifest(Epoch(1)) == small(1)
-    with pytest.raises(told, match=reason):
+    with pytest.raises(LogDamaged, match=reason):
         kept.manifest(kept.view().head)
 
 

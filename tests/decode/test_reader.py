@@ -19,7 +19,7 @@ from hivesink.decode.arrowtypes import check_types
 from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions, InvalidValue, TimeRules
-from hivesink.errors import ColumnsDontFit
+from hivesink.errors import InvalidOption
 
 P = Primitive
 INSTANT = pa.timestamp("us", "UTC")
@@ -172,14 +172,14 @@ def test_columns_are_found_by_name_without_regard_to_case_in_ddl_order() -> None
     ],
 )  # fmt: skip
 def test_types_that_can_not_fit_are_refused_up_front(kind: HiveType, source: pa.DataType, said: str) -> None:
-    with pytest.raises(ColumnsDontFit) as caught:
+    with pytest.raises(InvalidOption) as caught:
         check_types(pa.schema([("v", source)]), [Column("v", kind)])
     assert str(caught.value) == f"the stream doesn't fit the table: {said}"
 
 
 def test_all_problems_of_a_stream_are_told_together() -> None:
     stream = pa.schema([("a", pa.string()), ("B", pa.int32()), ("b", pa.int32())])
-    with pytest.raises(ColumnsDontFit, match=r"a: string can't be int.*; b: B, b differ only in case; c: missing"):
+    with pytest.raises(InvalidOption, match=r"a: string can't be int.*; b: B, b differ only in case; c: missing"):
         check_types(stream, [Column(name, P.INT) for name in "abc"])
 
 

@@ -12,7 +12,7 @@ from hive_metastore import ttypes
 
 from hivesink.core.partition import Estimate, NewPartition
 from hivesink.core.table import Column, Decimal, Map, Primitive, Struct, TableName
-from hivesink.errors import FileSystemUnknown, RegistrationFailed, TableExists, Unsupported
+from hivesink.errors import RegistrationFailed, TableExists, Unsupported
 from hivesink.metastore import catalog, thrift_calls
 from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
@@ -135,7 +135,7 @@ def test_a_partition_that_can_not_be_altered_stops_no_other(metastore: EmbeddedM
 
 def test_a_location_on_a_file_system_that_nobody_knows(over: OverThrift, tmp_path: Path) -> None:
     spec = replace(declared(tmp_path, DT), location="hdfs://nosuchservice/t")
-    with pytest.raises(FileSystemUnknown, match=r"hdfs://nosuchservice/t: .*correct the location") as told:
+    with pytest.raises(Unsupported, match=r"hdfs://nosuchservice/t: .*correct the location") as told:
         over.create(spec)
     assert "\n" not in str(told.value)
     assert not told.value.retryable

@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.errors import ColumnsDontFit
+from hivesink.errors import InvalidOption
 from hivesink.sink.task.messages import TablePlan, TaskPlan
 from hivesink.spark.input import input_shape, needed_input
 from hivesink.wiring import row_reader
@@ -93,7 +93,7 @@ def test_decoded_rows_may_lack_a_partition_that_an_own_class_makes() -> None:
     read = row_reader(plan(bare, config)).read(pa.RecordBatch.from_pydict({"ID": [7]}))
     assert read.table.column_names == ["id"]
     assert needed_input(with_it, plan(with_it, config)) == ["ID", "dt"]
-    with pytest.raises(ColumnsDontFit, match="for each of dt"):
+    with pytest.raises(InvalidOption, match="for each of dt"):
         needed_input(bare, plan(bare, SinkConfig.parse({})))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hivesink.errors import FileSystemUnknown, Unsupported
+from hivesink.errors import Unsupported
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_address import Address, client_properties, quantity, resolve, umask
 
@@ -56,7 +56,7 @@ def test_two_spellings_of_a_place_compare(location: str, canonical: str) -> None
 def test_what_leads_nowhere_is_said_with_the_property_to_set(
     location: str, properties: dict[str, str], words: str
 ) -> None:
-    with pytest.raises(FileSystemUnknown, match="HADOOP_CONF_DIR") as told:
+    with pytest.raises(Unsupported, match="HADOOP_CONF_DIR") as told:
         HdfsFileSystem(properties).canonical(location)
     assert words in str(told.value)
     assert not told.value.retryable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.errors import FileSystemUnknown, OutcomeUnknown, StoreUnavailable
+from hivesink.errors import OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_address import Address
 from hivesink.storage.hdfs_calls import Failed, HdfsCalls, Kind, judge
@@ -86,7 +86,7 @@ def test_silence_leaves_a_changing_call_open_and_is_tried_again_by_a_look(silent
 
 def test_an_unknown_host_is_said_at_once() -> None:
     clock = Clock()
-    with pytest.raises(FileSystemUnknown, match=r"nohost\.invalid:8020.*nameservices of this site: ns"):
+    with pytest.raises(Unsupported, match=r"nohost\.invalid:8020.*nameservices of this site: ns"):
         file_system({"dfs.nameservices": "ns"}, clock).length("hdfs://nohost.invalid/a")
     assert clock.sleeps == []
 

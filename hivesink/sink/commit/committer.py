@@ -61,7 +61,7 @@ class Committer:
     def recover(self) -> PlanRunner:
         """Finish what earlier runs decided. `commit` does so itself if nobody has.
 
-        Raises EpochTaken where another run is at work, LogDamaged, NewerFormat, and what `keep_up` raises.
+        Raises EpochTaken where another run is at work, LogDamaged, and what `keep_up` raises.
         """
         with self.lock:
             return self._live.recovered(anew=True)

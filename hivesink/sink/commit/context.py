@@ -71,7 +71,7 @@ class CommitContext:
         """Why this store can't look at a partition's location (another file system, say); None if it can."""
         try:
             self.store.staged(location)
-        except (errors.Unsupported, errors.FileSystemUnknown) as error:
+        except errors.Unsupported as error:
             return str(error)
         return None
 
@@ -79,12 +79,12 @@ class CommitContext:
         """The file at `path`; None too if this store can't look there: then it has written nothing there."""
         try:
             return self.store.find(path)
-        except (errors.Unsupported, errors.FileSystemUnknown):
+        except errors.Unsupported:
             return None
 
     def parts_in(self, folder: str) -> list[str]:
         """The files in `folder`, staged ones too; none if this store can't look there. Raises StoreUnavailable."""
-        with suppress(errors.Unsupported, errors.FileSystemUnknown):
+        with suppress(errors.Unsupported):
             return [*self.store.staged(folder), *(file.path for file in self.store.visible(folder))]
         return []
 

@@ -44,7 +44,7 @@ def gc_paused() -> Iterator[None]:
 
 @gc_paused()
 def load(context: CommitContext, identity: Identity | None = None) -> History:
-    """The log's history; `identity` is by default the head's. Raises LogDamaged, NewerFormat."""
+    """The log's history; `identity` is by default the head's. Raises LogDamaged."""
     while True:
         view = context.log.view()
         try:

@@ -60,7 +60,7 @@ class Accepted:
 def recover(begin: Callable[[], PlanRunner], finish: Callable[[PlanRunner], None] = PlanRunner.finish) -> PlanRunner:
     """Finish everything that the log has decided, and remove what was not; `begin` reads the log.
 
-    Raises EpochTaken if another run is at work, LogDamaged, NewerFormat, and what `finish` raises.
+    Raises EpochTaken if another run is at work, LogDamaged, and what `finish` raises.
     """
 
     def once() -> PlanRunner:

@@ -60,7 +60,7 @@ class PlanRunner:
     ) -> Self:
         """Read the log, and shut out an older try that could still decide; `identity` as for `load`.
 
-        `log_action` gets each action after it is carried out. Raises LogDamaged, NewerFormat, EpochTaken, Unsupported.
+        `log_action` gets each action after it is carried out. Raises LogDamaged, EpochTaken, Unsupported.
         """
         # The lists first: a job that runs beside this one may begin its next epoch between the two looks.
         lists = tuple(context.log.touched())

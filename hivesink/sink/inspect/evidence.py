@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.core.partition import LivePartition, PartitionKey, is_aside, is_hidden
 from hivesink.core.table import is_letters
-from hivesink.errors import FileSystemUnknown, UnknownTable, Unsupported
+from hivesink.errors import UnknownTable, Unsupported
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.segments import lost_slices
 
@@ -169,7 +169,7 @@ def listings(store: FileStore, look: Callable[[str], Collection[_Listed]], folde
     """What `look` of the store lists in `folders`. It has written nothing on a file system that it can't reach."""
 
     def listed(folder: str) -> Collection[_Listed]:
-        with suppress(Unsupported, FileSystemUnknown):
+        with suppress(Unsupported):
             return look(folder)
         return ()
 

@@ -17,7 +17,7 @@ from hivesink.core.partfile import PartName
 from hivesink.core.progress import Policies, why_open
 from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.core.table import is_letters, main_table
-from hivesink.errors import HiveSinkError, LogDamaged, NewerFormat, StoreUnavailable
+from hivesink.errors import HiveSinkError, LogDamaged, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ class LogFacts:
         return newest if newest and newest.epoch == self.view.head else None
 
     def require_readable(self) -> None:
-        """Raise the first of `unreadable`: LogDamaged or NewerFormat."""
+        """Raise the first of `unreadable`."""
         for epoch in sorted(self.unreadable):
             raise self.unreadable[epoch]
 
@@ -135,11 +135,11 @@ def read_log(log: CommitLog, known: Iterable[Manifest] = ()) -> LogFacts:
         for epoch in view.manifests:
             try:
                 manifests.append(before.get(epoch) or log.manifest(epoch))
-            except (LogDamaged, NewerFormat) as error:  # noqa: PERF203  each has its own
+            except LogDamaged as error:  # noqa: PERF203  each has its own
                 unreadable[epoch] = error
         try:
             floor = log.floor() if view.floor else None
-        except (LogDamaged, NewerFormat) as error:
+        except LogDamaged as error:
             floor, unreadable = Floor(view.floor, Rows()), {view.floor: error, **unreadable}
         # A uid that can't be read is in `unreadable` already, by the manifest that hides it.
         with suppress(LogDamaged):
@@ -215,7 +215,7 @@ class LogFollower:
     _ledger: tuple[Epoch, dict[PartitionKey, Recorded]] | None = None
 
     def read(self) -> None:
-        """Take in what is new. Raises LogDamaged, NewerFormat, StoreUnavailable, and what `policies_of` raises."""
+        """Take in what is new. Raises LogDamaged, StoreUnavailable, and what `policies_of` raises."""
         self.facts = facts = read_log(self.log, self.facts.manifests if self._ledger else ())
         floor = facts.view.floor
         # Without a manifest above the newest snapshot, or of an open epoch, nobody knows what is open.

@@ -39,7 +39,7 @@ class Ownership:
         """The table with its property set, which the root knows from now on.
 
         Raises LogOfAnotherTable, TableMadeAgain; NotWritable where this user may not set the property; LogDamaged,
-        NewerFormat, StoreUnavailable, NotWritable, MetastoreUnreachable.
+        StoreUnavailable, NotWritable, MetastoreUnreachable.
         """
         stated = self._stated(live.log)
         table_id = stated.table_id if stated else self.token()
@@ -90,7 +90,7 @@ class Ownership:
         return tuple(sorted(str(name) for name in naming if not is_letters(name.table)))
 
     def former(self) -> tuple[str, ...]:
-        """Where the table was before, as its log may still have it, the newest last. Raises LogDamaged, NewerFormat."""
+        """Where the table was before, as its log may still have it, the newest last. Raises LogDamaged."""
         records = self.root.records()
         return tuple(record.location for record in records if record.table_id == records[-1].table_id)
 
@@ -119,7 +119,7 @@ class Ownership:
         return uid
 
     def require_current(self, live: LiveTable, log: CommitLog) -> None:
-        """Raise what stops a start of the log's writer: NotWritable, LogDamaged, NewerFormat.
+        """Raise what stops a start of the log's writer: NotWritable, LogDamaged.
 
         A disk may not be mounted: the job would write into the mount point. Or the table holds a file of this log of
         an epoch after its newest: the log is an old copy. Looks where the newest epoch published, and where rows that
@@ -205,7 +205,7 @@ class Ownership:
             state = "in place"
         is_left_behind = True
         # A folder on a file system that isn't reached may be there.
-        with suppress(errors.Unsupported, errors.FileSystemUnknown):
+        with suppress(errors.Unsupported):
             is_left_behind = next(iter(self.store.walk(record.location)), None) is not None
         return Evidence(
             parts=state,

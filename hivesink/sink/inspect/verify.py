@@ -117,7 +117,7 @@ class WriterStatus:
 
 
 def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
-    """One of those that write `table`. Raises LogDamaged, NewerFormat, StoreUnavailable, MetastoreUnreachable."""
+    """One of those that write `table`. Raises LogDamaged, StoreUnavailable, MetastoreUnreachable."""
     evidence = gather(context, table)
     log, names = evidence.log, {part.name for part in evidence.finished}
     log.require_readable()
@@ -154,7 +154,7 @@ def find_leftovers(context: CommitContext, table: str) -> tuple[str, ...]:
     """The staged files of a writer of `table` that nothing can commit any more. Changes nothing.
 
     They are of epochs up to the head of its log, and in no unsettled manifest. A writer whose log has no uid has none.
-    Raises LogDamaged, NewerFormat, StoreUnavailable.
+    Raises LogDamaged, StoreUnavailable.
     """
     uid = context.log.uid(None)
     history = load(context)

@@ -90,7 +90,7 @@ def run_encoding(work: Iterable[Opened], plan: TaskPlan, tools: TaskTools, task:
 
 
 def check_input(schema: pa.Schema, plan: TaskPlan, tools: TaskTools) -> None:
-    """Take a batch without rows, as every task may have to. Raises ColumnsDontFit, InvalidOption."""
+    """Take a batch without rows, as every task may have to. Raises InvalidOption."""
     open_parts(plan, tools)
     for _ in TableRouter(plan, tools).route(pa.RecordBatch.from_pylist([], schema=schema)):
         """Nothing goes anywhere."""

@@ -57,7 +57,7 @@ class TableRouter:
         self._ids = (f"{plan.attempt}-{task_attempt}t{task}-{number}" for number in count(1))
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
-        """Raises ColumnsDontFit, InvalidOption, StopError."""
+        """Raises InvalidOption, StopError."""
         batch, decoded, assigned, bad = self.assign(batch)
         config, shape = self.plan.config, self.plan.shape
         self.events.take(batch, decoded.table, decoded.good)
@@ -107,7 +107,7 @@ def assign(
 ) -> tuple[DecodedRows, Buckets, list[BadRow]]:
     """`batch` as rows of the table, the partition of each good row, and the bad rows by their place in `batch`.
 
-    Raises ColumnsDontFit, InvalidOption.
+    Raises InvalidOption.
     """
     decoded = reader.read(batch)
     time = plan.config["sink.bucket.time-column"] or plan.shape.timestamp

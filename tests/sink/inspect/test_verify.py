@@ -168,7 +168,7 @@ DAMAGE: dict[str, tuple[Callable[[Written, PartEntry], object], tuple[str, ...]]
     ),
     "a newer manifest": (
         lambda site, _: site.edit(3, '"format": 1', '"format": 7'),
-        ("0000000003.json has format version 7",),
+        ("0000000003.json is damaged (format version 7",),
     ),
     "offsets that don't chain": (
         lambda site, _: site.edit(2, '"0": 8', '"0": 9'),
