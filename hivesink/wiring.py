@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from hivesink.config.options import SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import PROPERTY, require_writer_name
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.table import TableName, as_properties, field_ids, is_letters
+from hivesink.decode import convert
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.decode.convert import refit
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import DecodeOptions
-from hivesink.errors import InvalidOption, RegistrationFailed, TableExists, Unsupported
+from hivesink.errors import InvalidOption, RegistrationFailed, RowsUnfit, TableExists, Unsupported
 from hivesink.formats import adapter, measure
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import commit_log, file_store, root_folder, storage_of, table_root
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.manifest import Opened
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.table import TableSpec
     from hivesink.hiveql.apply import Catalog
     from hivesink.ports import FileStore, LiveTable, LogRoot, Metastore
     from hivesink.ports.rows import RowReader
@@ -90,6 +94,15 @@ class ToolsSpec:
             refit=refit,
             open_source=lambda path: file_store(path, self.site).open(path),
         )
+
+
+def refit(rows: pa.RecordBatch, spec: TableSpec, key: PartitionKey) -> pa.RecordBatch:
+    """Implements `ports.Refit`."""
+    fitting = convert.refit(rows, spec.columns, key)
+    form = adapter(spec.format).of(arrow_schema(spec.columns), SinkConfig.parse(spec.options))
+    for bad in form.unfit(pa.Table.from_batches([fitting])):
+        raise RowsUnfit(*key, str(bad.field), ("in another format", f"in {spec.format}"), bad.reason)
+    return fitting
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from hivesink.core import actions
 from hivesink.core.lifecycle import Identity
 from hivesink.core.progress import count
 from hivesink.core.rolling import OpenRows
-from hivesink.decode.convert import refit
 from hivesink.errors import HiveSinkError, InvalidOption, RowsHeldBack
 from hivesink.logs import file_store, storage_of
 from hivesink.sink.commit import recovery
@@ -27,6 +26,7 @@ from hivesink.sink.commit.writer import policy_of, problems_of
 from hivesink.sink.task.segments import held_back
 from hivesink.spark.rebuild import batch_to_rebuild, checkpoint_folder, rebuild
 from hivesink.tables.opened import OpenedTable
+from hivesink.wiring import refit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -118,9 +118,10 @@ class Column:
     nullable: bool = True
 
 
-def columns_text(columns: Iterable[Column]) -> str:
-    """The names and types of `columns`, in a text that no others have."""
-    return ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
+def rows_text(spec: TableSpec) -> str:
+    """The names and types of the columns, and the format, in a text that no other rows have."""
+    columns = [f"{quoted(column.name)} {column.type}" for column in spec.columns]
+    return ", ".join(columns if spec.format == "PARQUET" else [*columns, spec.format])
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,8 +203,8 @@ class RowsUnfit(HiveSinkError, code="HS044"):
         where, (before, now) = f"{table}, partition {partition}" if partition else table, kinds
         super().__init__(
             f"rows that wait for {where} don't fit column {column}: it was {before} when they came and is {now} today "
-            f"({reason}). They stay where they are: change the column back, run `hivesink recover "
-            f"{table.removesuffix('__rejected')}`, which publishes them, then change the column again"
+            f"({reason}). They stay where they are: change it back, run `hivesink recover "
+            f"{table.removesuffix('__rejected')}`, which publishes them, then change it again"
         )
 
 

@@ -157,6 +157,8 @@ def _table(ddl: DdlText, create: exp.Create) -> TableSpec | None:
     if location is not None and not re.match(r"/|[A-Za-z][\w+.-]*:/", location):
         reason = f"LOCATION {location!r} is not absolute; start it with / or a scheme such as hdfs://"
         ddl.problem(ddl.line_of_word("LOCATION"), reason)
+    elif location is not None and re.fullmatch(r"([A-Za-z][\w+.-]*:(//[^/]*)?)?/*", location):
+        ddl.problem(ddl.line_of_word("LOCATION"), f"LOCATION {location!r} is no folder; name one in it")
     for reason in (*_refused(properties), *check(properties)):
         ddl.problem(ddl.line_of_setting(reason.removeprefix("property ")) or ddl.line(schema), reason)
     table = schema.this if isinstance(schema, exp.Schema) else schema

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
     import pyarrow.dataset as ds
 
     from hivesink.core.partition import PartitionKey
-    from hivesink.core.table import Column
+    from hivesink.core.table import TableSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,9 @@ class FileFormat(Protocol):
         """How Arrow scans many files: with a TIMESTAMP's wall clock as it is stored, in microseconds."""
 
 
-Refit: TypeAlias = "Callable[[pa.RecordBatch, Sequence[Column], PartitionKey], pa.RecordBatch]"
-"""Brings rows that came when their table had other columns into its columns of today, by name.
+Refit: TypeAlias = "Callable[[pa.RecordBatch, TableSpec, PartitionKey], pa.RecordBatch]"
+"""Brings rows that came when their table had other columns, or another format, into its columns of today, by name.
 
 What was added is null, columns that were dropped come last. Raises RowsUnfit, with the table and partition of the key,
-where a value would have to be changed.
+where a value would have to be changed, or its format can't hold it.
 """

@@ -16,7 +16,7 @@ from hivesink.errors import InvalidOption, Unsupported, appending
 from hivesink.spark.checkpoint import METADATA, TOPICS, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hivesink.config.site import Site
     from hivesink.core.epoch import BatchRef, LastBatch
@@ -103,11 +103,20 @@ def rebuild(last: LastBatch, fs: Files, folder: str, *, dry_run: bool) -> str | 
         raise InvalidOption((f"{folder} is no checkpoint, but holds {others[0]}: name another folder",))
     if any(entry.name.isdigit() for entry in fs.list(f"{folder}/commits")):
         raise InvalidOption((f"{folder} holds a checkpoint with committed batches: move it away first",))
-    aside = f"{folder}.aside-{token_hex(4)}" if names else None
+    # Hidden ones too: Hadoop keeps the checksums of its files beside them.
+    left = list(_below(fs, folder))
+    aside = f"{folder}.aside-{token_hex(4)}" if left else None
     if not dry_run:
-        if aside:
-            # The whole folder: Hadoop keeps the checksums of its files beside them.
-            fs.rename_folder(folder, aside)
+        for path in left:
+            fs.put(f"{aside}{path.removeprefix(folder)}", fs.read(path) or b"")
+        for path in left:
+            fs.delete(path)
         for name, data in files_of(last.ref).items():
             fs.put(f"{folder}/{name}", data)
     return aside
+
+
+def _below(fs: Files, folder: str) -> Iterator[str]:
+    for entry in fs.list(folder):
+        path = f"{folder}/{entry.name}"
+        yield from _below(fs, path) if entry.is_folder else (path,)

@@ -104,7 +104,10 @@ class Settings:
 
 
 def client(settings: Settings) -> Any:
-    """A client of boto3 for that bucket. What the site doesn't say, boto3's own chain does. Raises Unsupported."""
+    """A client of boto3 for that bucket. What the site doesn't say, boto3's own chain does.
+
+    Raises Unsupported, InvalidOption.
+    """
     try:
         import boto3
         import botocore.session
@@ -121,6 +124,13 @@ def client(settings: Settings) -> Any:
     key, secret = settings.get("access.key"), settings.get("secret.key")
     if key and secret:
         core.set_credentials(key, secret, settings.get("session.token"))
+    # boto3 asks a metadata service once, and its silence looks as if there were no keys.
+    attempts = "metadata_service_num_attempts"
+    core.set_config_variable(attempts, max(5, core.get_config_variable(attempts)))
+    if core.get_credentials() is None:
+        others = "those that boto3 finds: environment, profile, the machine's role"
+        hint = f"set fs.s3a.access.key and fs.s3a.secret.key, or {others}"
+        raise InvalidOption((f"s3a://{settings.bucket}: there are no keys; {hint}",))
     if role := settings.get("assumed.role.arn"):
         _assume(core, role, settings)
     return boto3.session.Session(botocore_session=core).client(
@@ -173,8 +183,7 @@ def answer(error: Exception) -> Failed:
             return Failed(Kind.BUSY, text)
         keyless = (exceptions.MetadataRetrievalError, exceptions.CredentialRetrievalError)
         # A metadata service that is silent, or hands out what has expired.
-        late = isinstance(error, exceptions.NoCredentialsError) or "still expired" in text
-        if late or isinstance(error, keyless):
+        if isinstance(error, keyless) or "still expired" in text:
             return Failed(Kind.LATER, text)
         transport = (exceptions.HTTPClientError, exceptions.IncompleteReadError, exceptions.ConnectionError)
         cut = isinstance(error, transport) and "CERTIFICATE_VERIFY_FAILED" not in text

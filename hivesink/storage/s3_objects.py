@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
-from hivesink.errors import NotWritable, Unsupported
+from hivesink.errors import NotWritable, StoreUnavailable, Unsupported
 from hivesink.storage.s3_client import Bucket, Failed, Kind, shared
 
 if TYPE_CHECKING:
@@ -77,7 +78,15 @@ class Place:
         self.ask(action, "put_object", ANSWERS if anew else (), Body=data, changing=anew, **only, **given)
 
     def delete(self) -> None:
-        self.find("delete", "delete_object")
+        self.end("delete_object", self.head)
+
+    def end(self, method: str, look: Callable[[], object], **given: Any) -> None:
+        """Delete what `look` shows. Raises StoreUnavailable if it is still there after another success than S3's."""
+        said = self.find("delete", method, **given) or {}
+        status = said.get("ResponseMetadata", {}).get("HTTPStatusCode", HTTPStatus.NO_CONTENT)
+        if status != HTTPStatus.NO_CONTENT and look() is not None:
+            reason = f"it is still there after the answer {status}"
+            raise StoreUnavailable(action="delete", path=self.path, reason=reason)
 
     def begin(self, metadata: Mapping[str, str], **given: str) -> Upload:
         """Begin an upload to this key."""
@@ -146,7 +155,7 @@ class Upload:
         self.place.ask("publish", "complete_multipart_upload", ANSWERS, changing=True, **given)
 
     def abort(self) -> None:
-        self.place.find("delete", "abort_multipart_upload", UploadId=self.id)
+        self.place.end("abort_multipart_upload", self.parts, UploadId=self.id)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from hivesink.core.log import require_writer_name, reset_writer
 from hivesink.core.manifest import REPLAYS, Manifest, PartEntry, replaced_parts
 from hivesink.core.progress import Policies
 from hivesink.core.table import TableName, TableSpec, is_letters, main_table
-from hivesink.decode.convert import refit
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
 from hivesink.hiveql.render import declared
@@ -29,6 +28,7 @@ from hivesink.sink.inspect.facts import LogFacts, LogFollower, PartitionState, r
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.events import commit_rule, patterns_of_names
 from hivesink.sink.task.segments import held_back
+from hivesink.wiring import refit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.core.table import Column, Primitive
+from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, RowsUnfit, StoreUnavailable
 from hivesink.sink.commit.observe import load
 from hivesink.storage.commit_log import FileCommitLog
@@ -23,7 +23,7 @@ from tests.sink.harness import LOCATION, TABLE, Event, Source, events
 from tests.sink.recoveries import forget_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import pyarrow as pa
 
@@ -313,7 +313,7 @@ class PickyJob(SiteJob):
     """Rows that came for other columns fit it, unless they are in dt=b."""
 
     def tools(self) -> TaskTools:
-        def picky(rows: pa.RecordBatch, _: Sequence[Column], key: PartitionKey) -> pa.RecordBatch:
+        def picky(rows: pa.RecordBatch, _: TableSpec, key: PartitionKey) -> pa.RecordBatch:
             if key == B:
                 raise RowsUnfit(*key, "id", ("string", "bigint"), "no number")
             return rows

@@ -195,7 +195,7 @@ SPECS = st.builds(
     st.builds(TableName, NAMES, NAMES),
     st.lists(COLUMNS, min_size=1, max_size=4, unique_by=lambda column: column.name).map(tuple),
     st.lists(PARTITION_COLUMNS, max_size=2, unique_by=lambda column: column.name).map(tuple),
-    st.none() | TEXTS.map(lambda text: f"/{text}"),
+    st.none() | TEXTS.map(lambda text: f"/t{text}"),
     st.none() | TEXTS,
     st.booleans(),
     st.just("PARQUET"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import pickle
 import shutil
 import sys
@@ -14,7 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.exceptions import EndpointConnectionError, IncompleteReadError, NoCredentialsError, ReadTimeoutError
+from botocore.exceptions import EndpointConnectionError, IncompleteReadError, ReadTimeoutError
 
 from hivesink.config.site import Site
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending
@@ -134,7 +135,6 @@ def test_what_a_create_ends_as_that_never_succeeds(answer: Exception, error: typ
         (refused(400, "ExpiredToken"), StoreUnavailable),
         (refused(403, "RequestTimeTooSkewed"), StoreUnavailable),
         (refused(403, "AccessDenied"), NotWritable),
-        (NoCredentialsError(), StoreUnavailable),
         (
             RuntimeError("the refreshed credentials are still expired."),
             StoreUnavailable,
@@ -258,6 +258,25 @@ def test_a_file_that_a_user_deletes_before_it_is_read_may_come_back() -> None:
             known.read(1)
         with pytest.raises(FileNotFoundError):
             looked_for.read(1)
+
+
+class Proxied(MemoryS3):
+    """A proxy before it answers what deletes by a page of its own."""
+
+    def delete_object(self, **_: Any) -> Any:
+        return {"ResponseMetadata": {"HTTPStatusCode": 200}}
+
+    abort_multipart_upload = delete_object
+
+
+def test_what_was_deleted_by_another_answer_than_s3s_is_looked_for() -> None:
+    place = objects_of(Proxied()).at(f"{TABLE}/m")
+    place.delete()
+    upload = place.begin({})
+    place.put(b"")
+    for delete in (place.delete, upload.abort):
+        with pytest.raises(StoreUnavailable, match="it is still there after the answer 200"):
+            delete()
 
 
 class Markerless(MemoryS3):
@@ -504,11 +523,23 @@ SETTINGS: list[tuple[dict[str, str], Callable[[Any], Any], Any]] = [
 @pytest.mark.parametrize(("given", "asked", "expected"), SETTINGS, ids=[str(number) for number in range(len(SETTINGS))])
 @pytest.mark.parametrize("prefix", ["fs.s3a.", "fs.s3a.bucket.b."])
 def test_a_client_is_made_from_the_sites_properties(
-    given: dict[str, str], asked: Callable[[Any], Any], expected: Any, prefix: str
+    given: dict[str, str], asked: Callable[[Any], Any], expected: Any, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
     own = {f"fs.s3a.{name}": "https://wrong" for name in given if "bucket" in prefix and name == "endpoint"}
     settings = Settings("b", {**own, **{f"{prefix}{name}": value for name, value in given.items()}})
     assert asked(s3_client.client(settings)) == expected
+
+
+def test_a_client_without_keys_needs_a_person(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for properties in ({}, {"fs.s3a.access.key": "a"}, {"fs.s3a.assumed.role.arn": "arn:r"}):
+        with pytest.raises(InvalidOption, match="s3a://b: there are no keys; set fs"):
+            s3_client.client(Settings("b", properties))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from hivesink.core.manifest import PartEntry
 from hivesink.core.partfile import InProgress, PartName
-from hivesink.core.table import SortKey, columns_text
+from hivesink.core.table import SortKey, rows_text
 from hivesink.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ class Target:
     gone: str = ""
 
     @cached_property
-    def columns_text(self) -> str:
-        """The table's columns as a segment tells them."""
-        return columns_text(self.table.spec.columns)
+    def rows_text(self) -> str:
+        """What its rows are, as a segment tells it."""
+        return rows_text(self.table.spec)
 
 
 @dataclass(slots=True, eq=False)

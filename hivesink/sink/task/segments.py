@@ -14,7 +14,7 @@ import pyarrow as pa
 from hivesink.core.manifest import Opened, Slice
 from hivesink.core.partition import PartitionKey, parse_path
 from hivesink.core.partition_value import canonical
-from hivesink.core.table import TableSpec, columns_text
+from hivesink.core.table import TableSpec, rows_text
 from hivesink.errors import HiveSinkError, PartitionInvalid, RowsUnfit, SegmentLost
 from hivesink.sink.task.messages import LeftSlice
 from hivesink.sink.task.parts import Bucket, InMemory, Parts
@@ -65,7 +65,7 @@ class SegmentWriter(InMemory):
             self._file.abort()
 
     def _write_out(self, bucket: Bucket) -> None:
-        rows = self._take(bucket).replace_schema_metadata({_COLUMNS: bucket.target.columns_text})
+        rows = self._take(bucket).replace_schema_metadata({_COLUMNS: bucket.target.rows_text})
         self._file = self._file or self.store.create(self.name)
         stream, table = _Summed(self._file.stream), bucket.target.table.name
         start = stream.tell()
@@ -106,19 +106,19 @@ def encode(work: Iterable[Opened], store: SegmentStore, refit: Refit, parts: Par
     left = []
     for waiting in work:
         target, key = parts.targets[waiting.table], waiting.key
-        columns = target.table.spec.columns
+        spec = target.table.spec
         try:
-            _require_partition(key, target.table.spec)
+            _require_partition(key, spec)
             rows: Iterable[pa.RecordBatch] = (stream := _open(store, waiting.slice))
-            if _columns(stream) != target.columns_text:
+            if _rows_text(stream) != target.rows_text:
                 # All of them fit, or none is added.
-                rows = [refit(batch, columns, key) for batch in stream]
+                rows = [refit(batch, spec, key) for batch in stream]
         except (RowsUnfit, SegmentLost) as error:
             left.append(LeftSlice(waiting, str(error), retryable=error.retryable))
             continue
         for batch in rows:
             # Parquet files have the metadata of their writer's schema, never that of the rows.
-            gone = str([*batch.schema][len(columns) :] or "")
+            gone = str([*batch.schema][len(spec.columns) :] or "")
             parts.add(replace(target, gone=gone), waiting.partition, pa.Table.from_batches([batch]))
     return tuple(left)
 
@@ -152,10 +152,10 @@ def held_back(rows: OpenRows, spec: TableSpec, store: SegmentStore, refit: Refit
         try:
             _require_partition(key, spec)
             if span.segment not in told:
-                told[span.segment] = _columns(_open(store, span, _SCHEMA))
-            if told[span.segment] != columns_text(spec.columns):
+                told[span.segment] = _rows_text(_open(store, span, _SCHEMA))
+            if told[span.segment] != rows_text(spec):
                 for batch in _open(store, span):
-                    refit(batch, spec.columns, key)
+                    refit(batch, spec, key)
         except (RowsUnfit, SegmentLost) as error:
             problems[key] = error
     return problems
@@ -183,6 +183,6 @@ def _open(store: SegmentStore, span: Slice, most: int | None = None) -> pa.Recor
     raise SegmentLost(store.path(span.segment), f"it is damaged ({reason}, from byte {span.offset} on)")
 
 
-def _columns(stream: pa.RecordBatchReader) -> str | None:
-    """The columns that its rows came for; None if that is not known."""
+def _rows_text(stream: pa.RecordBatchReader) -> str | None:
+    """What its rows came as; None if that is not known."""
     return (stream.schema.metadata or {}).get(_COLUMNS, b"").decode() or None

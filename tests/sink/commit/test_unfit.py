@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.table import Column, Primitive
+from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import HiveSinkError, RowsHeldBack, RowsUnfit, TableReplaced
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.verify import verify
@@ -16,8 +16,6 @@ from tests.crash.site import LOG, Site, SiteJob
 from tests.sink.harness import TABLE, Event, Source, measure_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
 
     from hivesink.core.partition import PartitionKey
@@ -38,7 +36,7 @@ class PickyJob(SiteJob):
     tried = 0
 
     def tools(self) -> TaskTools:
-        def picky(rows: pa.RecordBatch, _: Sequence[Column], key: PartitionKey) -> pa.RecordBatch:
+        def picky(rows: pa.RecordBatch, _: TableSpec, key: PartitionKey) -> pa.RecordBatch:
             if key == B:
                 self.tried += 1
                 raise RowsUnfit(*key, "id", ("string", "bigint"), "no number")
@@ -103,7 +101,7 @@ def test_a_batch_beside_rows_that_are_held_back_tells_when_its_own_are_readable(
 
 def test_the_end_of_a_run_raises_once_all_else_is_readable(site: Site) -> None:
     run = picky(site)
-    with pytest.raises(RowsHeldBack, match=r"change the column back, run `hivesink recover demo\.events`"):
+    with pytest.raises(RowsHeldBack, match=r"change it back, run `hivesink recover demo\.events`"):
         run.committer.finish()
     assert site.rows() == [0, 2, 3, 5, 6, 8]
     site.job().run()
@@ -178,7 +176,7 @@ def test_many_unfit_buckets_take_one_try(site: Site) -> None:
             return super().encode(*work)  # type: ignore[arg-type,return-value]
 
         def tools(self) -> TaskTools:
-            def never(_: pa.RecordBatch, __: Sequence[Column], key: PartitionKey) -> pa.RecordBatch:
+            def never(_: pa.RecordBatch, __: TableSpec, key: PartitionKey) -> pa.RecordBatch:
                 raise RowsUnfit(*key, "id", ("string", "bigint"), "no number")
 
             return replace(super().tools(), refit=never)

@@ -11,14 +11,13 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.partfile import Pending
 from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.decode.convert import refit
 from hivesink.formats import adapter
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.log_layout import LogSegments
-from hivesink.wiring import row_reader
+from hivesink.wiring import refit, row_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

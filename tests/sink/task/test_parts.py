@@ -21,7 +21,6 @@ from hivesink.core.partfile import PartName
 from hivesink.core.rolling import OpenRows
 from hivesink.core.table import Column, SortKey, TableName, TableSpec
 from hivesink.core.typetext import parse_type
-from hivesink.decode.convert import refit
 from hivesink.errors import StoreUnavailable
 from hivesink.formats import adapter
 from hivesink.formats.parquet import ParquetFormat
@@ -31,6 +30,7 @@ from hivesink.sink.task.parts import MAX_OPEN_FILES, Parts, Target
 from hivesink.sink.task.segments import held_back, lost_slices
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
+from hivesink.wiring import refit
 from tests.contracts.manifests import small
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.sink.task.taskrun import Run, publish
@@ -415,6 +415,21 @@ def test_what_the_table_no_longer_has_stays_in_files_of_its_own(tmp_path: Path) 
     files = [pq.read_table(path).to_pylist() for path in publish(STORE, report)]
     # A table that has the column again finds its values.
     assert sorted(files, key=len) == [[{"c": "a", "d": at}], [{"c": "b"}, {"c": "c"}]]
+
+
+def test_rows_that_waited_for_parquet_wait_on_where_orc_cannot_hold_them(tmp_path: Path) -> None:
+    fits, early = wait(
+        tmp_path, "timestamp", *map(datetime.fromisoformat, ("1969-12-31 23:59:58", "1969-12-31T23:59:58.5"))
+    )
+    report = encode(tmp_path, "timestamp", [early, fits], "ORC")
+    (left,) = report.left
+    assert (sum(part.rows for part in report.parts), left.opened, left.retryable) == (1, early, False)
+    assert "don't fit column c: it was in another format when they came and is in ORC today (before 1970" in left.reason
+    now = replace(run(tmp_path, "timestamp"), format="ORC")
+    assert set(held_back(OpenRows().after(_opening((fits, early))), now.plan.target.spec, now.segments, refit)) == {
+        early.key
+    }
+    assert encode(tmp_path, "timestamp", [early]).left == ()
 
 
 def test_a_shorter_varchar_is_another_type_though_arrow_has_one_for_both(tmp_path: Path) -> None:
