@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,7 +12,6 @@ from hivesink.core.lifecycle import CommittedPartition, EpochState, History, Mar
 from hivesink.core.manifest import Manifest, OpenBucket, PartEntry
 from hivesink.core.partfile import parse_staged
 from hivesink.core.partition import LivePartition, PartitionKey, same_location
-from hivesink.core.rolling import segment_epoch
 
 if TYPE_CHECKING:
     from hivesink.core.log import StagingIntent
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Create the manifest if there is none: the point of no return. Then look again and plan anew."""
+    """Create the manifest if there is none: the point of no return. Nothing else is planned with it."""
 
     manifest: Manifest
 
@@ -81,11 +80,6 @@ class SetMark:
 
 
 @dataclass(frozen=True, slots=True)
-class LookAgain:
-    """The metastore may have changed: look again and plan anew."""
-
-
-@dataclass(frozen=True, slots=True)
 class DeleteReplaced:
     """Delete published parts that published epochs replace."""
 
@@ -131,7 +125,7 @@ class Trim:
 
 _OnLog = Decide | SetMark | Forget | DropSegments | Trim
 _OnFiles = Publish | AlreadyPublished | PartMissing | DeleteReplaced | Announce | Discard
-Action = _OnLog | _OnFiles | ClearAccurate | Register | LookAgain
+Action = _OnLog | _OnFiles | ClearAccurate | Register
 
 
 LINGER = 16
@@ -163,27 +157,25 @@ class StagingArea:
 class Snapshot:
     """One look. `files` holds the lengths of the files among the paths that `paths_to_look` names.
 
-    `partitions` None: the metastore was not asked, or doesn't answer. `staging` None: nobody has looked. `refused` are
-    partitions that the metastore has refused to register: their epochs stay open, all others go on. `taken` are those
-    of them whose folder is another partition's now. `rolled` holds the buckets of open rolls whose segments are all
-    there; it is filled only where a part is missing.
+    `refused` are partitions that the metastore has refused to register: their epochs stay open, all others go on.
+    `taken` are those of them whose folder is another partition's now. `rolled` holds the buckets of open rolls whose
+    segments are all there; it is filled only where a part is missing.
     """
 
-    files: Mapping[str, int] = field(default_factory=dict)
-    partitions: Mapping[PartitionKey, LivePartition] | None = None
-    staging: StagingArea | None = None
+    files: Mapping[str, int]
+    partitions: Mapping[PartitionKey, LivePartition]
     refused: frozenset[PartitionKey] = frozenset()
     taken: frozenset[PartitionKey] = frozenset()
     rolled: RolledBuckets = field(default_factory=dict)
 
 
 def missing_parts(
-    history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition] | None = None
+    history: History, files: Mapping[str, int], live: Mapping[PartitionKey, LivePartition]
 ) -> tuple[PartMissing, ...]:
     """The decided parts that can't be published, and published ones that vanished before they were settled."""
     locator = PartLocator(files, history.earlier_paths)
     waiting = (action for part in history.waiting if isinstance(action := locator.next_action(part), PartMissing))
-    return (*waiting, *(() if live is None else map(PartMissing, unproven(history, live, files))))
+    return (*waiting, *map(PartMissing, unproven(history, live, files)))
 
 
 def unproven(
@@ -261,24 +253,6 @@ def followed(staging: StagingArea, head: Epoch) -> tuple[StagingIntent, ...]:
     decided = (intent for intent in staging.lists if intent.epoch <= head)
     losers = (intent for intent in decided if (intent.attempt, intent.task_attempt) not in staging.winners)
     return tuple(lost for lost in losers if not staging.winners or lost.epoch == head or lost.epoch <= head - LINGER)
-
-
-def sweep(history: History, staging: StagingArea) -> Iterator[Action]:
-    """Discard what nothing can commit any more, and forget the lists that no longer lead to a file."""
-    head = history.epoch
-    if staging.folders:
-        yield Discard(tuple(leftovers(staging.staged, history.identity.uid, history)), staging.folders)
-    won = {intent for intent in staging.lists if (intent.attempt, intent.task_attempt) in staging.winners}
-    old = (intent for intent in staging.lists if intent.epoch <= (head if intent in won else head - LINGER))
-    if forgotten := tuple(old):
-        yield Forget(forgotten)
-    # A roll's part could still be lost: its rows would wait again.
-    if any(epoch.manifest.rolled for epoch in history.open):
-        return
-    held = {part.segment for bucket in history.rows.buckets.values() for part in bucket.slices}
-    decided = (name for name in staging.segments if 0 < (segment_epoch(name) or 0) <= head)
-    if unread := tuple(name for name in decided if name not in held):
-        yield DropSegments(unread)
 
 
 def leftovers(staged: Iterable[str], uid: str, history: History) -> list[str]:

@@ -14,19 +14,20 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hivesink.core import actions
-from hivesink.core.actions import PartLocator, Snapshot, newest, sweep, unproven
+from hivesink.core.actions import LINGER, PartLocator, Snapshot, StagingArea, leftovers, newest, unproven
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import CommittedPartition, EpochState, History, Mark, Stamp
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_aside, same_location
 from hivesink.core.repair import requeue, take_back
+from hivesink.core.rolling import segment_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from hivesink.core.log import StagingIntent
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition_commit import PolicyKind
 
@@ -44,36 +45,48 @@ class Policy:
     own: Callable[[CommittedPartition], None] | None = None
 
 
-def plan(
-    history: History,
-    snapshot: Snapshot,
-    stamp: Stamp,
-    policy: Policy = Policy(),
-    *,
-    decision: Manifest | None = None,
-    starting: bool = False,
-) -> Iterator[actions.Action]:
-    """Everything to do, as far as `snapshot` shows. Lazy: `until_look` computes only the first actions.
-
-    `decision` is the next manifest: that of a batch whose tasks have succeeded, say. `starting`: what tasks have begun
-    belongs to an older run, which is shut out.
-    """
-    # A start fences off the epoch that an older try has begun: that try can no longer commit it. Nor may another run
-    # publish rows which may go back: what it finds missing, this run may have made visible. Also behind another fence:
-    # the start that made it may be alive, and two runs on the same head could both publish.
-    begun = snapshot.staging is not None and newest(snapshot.staging.lists) > history.epoch
+def fence(history: History, lists: Iterable[StagingIntent], stamp: Stamp) -> Manifest | None:
+    """The epoch that shuts out an older run at a start, if one could still decide or publish; `lists` are the log's."""
+    # The try that has begun this epoch can no longer commit it. Nor may another run publish rows which may go back:
+    # what it finds missing, this run may have made visible. Also behind another fence: the start that made it may be
+    # alive, and two runs on the same head could both publish.
+    begun = newest(lists) > history.epoch
     goes_back = any(epoch.manifest.rolled or epoch.manifest.replaces for epoch in history.open)
     is_shut_out = begun or (goes_back and any(epoch.may_go_back for epoch in history.unpublished))
-    fence = history.following("fence", stamp) if starting and is_shut_out else None
-    manifest = decision or fence or requeue(history, snapshot, stamp) or take_back(history, snapshot, stamp)
+    return history.following("fence", stamp) if is_shut_out else None
+
+
+def plan(history: History, snapshot: Snapshot, stamp: Stamp, policy: Policy = Policy()) -> Iterator[actions.Action]:
+    """What to do about the open epochs, as far as `snapshot` shows. Then look and plan again, while some are open."""
+    manifest = requeue(history, snapshot, stamp) or take_back(history, snapshot, stamp)
     if manifest is not None:
-        yield actions.Decide(history.rows.complete(manifest))  # The point of no return. Then look again.
-        return
-    if snapshot.partitions is not None and history.open:
+        yield actions.Decide(manifest)  # The point of no return.
+    else:
         yield from _Open(history, snapshot, snapshot.partitions, stamp, policy).finish()
-    if snapshot.staging is not None:
-        yield from sweep(history, snapshot.staging)
-        yield from _trim(history, policy)
+
+
+def sweep(history: History, staging: StagingArea, policy: Policy) -> Iterator[actions.Action]:
+    """Discard what nothing can commit any more, forget the lists that no longer lead to a file, trim the log."""
+    head = history.epoch
+    if staging.folders:
+        yield actions.Discard(tuple(leftovers(staging.staged, history.identity.uid, history)), staging.folders)
+    won = {intent for intent in staging.lists if (intent.attempt, intent.task_attempt) in staging.winners}
+    old = (intent for intent in staging.lists if intent.epoch <= (head if intent in won else head - LINGER))
+    if forgotten := tuple(old):
+        yield actions.Forget(forgotten)
+    # A roll's part could still be lost: its rows would wait again.
+    if not any(epoch.manifest.rolled for epoch in history.open):
+        held = {part.segment for bucket in history.rows.buckets.values() for part in bucket.slices}
+        decided = (name for name in staging.segments if 0 < (segment_epoch(name) or 0) <= head)
+        if unread := tuple(name for name in decided if name not in held):
+            yield actions.DropSegments(unread)
+    # Only every few epochs, so that most don't pay for it.
+    keep = policy.retained
+    if keep is not None and not history.open and not history.epoch % max(1, keep // 4):
+        # What waits is known from its newest snapshot on.
+        highest = Epoch(min(history.settled, history.epoch - keep, history.rows.snapshot - 1))
+        if highest > history.floor:
+            yield actions.Trim(highest)
 
 
 @dataclass(frozen=True)
@@ -116,7 +129,7 @@ class _Open:
                 remove=tuple(target for target, _ in moves),
                 commits=tuple(commit for commit in history.committed().values() if commit.key in moved),
             )
-            yield actions.Decide(history.rows.complete(manifest))  # The point of no return, for the moves.
+            yield actions.Decide(manifest)  # The point of no return, for the moves.
             return
         for table, partitions in by_table(key for key, home in self.live.items() if home.accurate).items():
             yield actions.ClearAccurate(table, tuple(partitions))
@@ -186,7 +199,6 @@ class _Open:
             if len(ready) == len(group):
                 waited = {step.part.staged.rpartition("/")[0] for step in group}
                 yield actions.SetMark(Mark.PUBLISHED, number, tuple(sorted(filter(is_aside, waited))))
-        yield actions.LookAgain()
 
     def _settle(self) -> Iterator[actions.Action]:
         """All is published that isn't refused. What was dropped since the last look is registered again if it has rows.
@@ -209,13 +221,11 @@ class _Open:
             if any(part.key in dropped and part.target not in files for part in published):
                 # The next look finds the partition listed, as if an INSERT had taken them.
                 yield actions.SetMark(Mark.VERIFIED, last)
-            yield actions.LookAgain()
             return
         # Only now: until all can be read, its records are dead letters.
         if replaced := tuple(part for part in history.replaced if files.get(part.target) == part.length):
+            # Then another look: a user's ANALYZE may have counted them.
             yield actions.DeleteReplaced(replaced)
-            # A user's ANALYZE may have counted them.
-            yield actions.LookAgain()
             return
         homes = {**folders, **{key: partition.location for key, partition in live.items()}}
         if self.policy.announce and (committed := tuple(self._committed(homes))):
@@ -238,22 +248,3 @@ class _Open:
 def _register(folders: Mapping[PartitionKey, str]) -> Iterator[actions.Register]:
     for table, partitions in by_table(folders).items():
         yield actions.Register(table, tuple((partition, folders[table, partition]) for partition in partitions))
-
-
-def _trim(history: History, policy: Policy) -> Iterator[actions.Trim]:
-    """Only every few epochs, so that most don't pay for it."""
-    keep = policy.retained
-    if keep is None or history.open or history.epoch % max(1, keep // 4):
-        return
-    # What waits is known from its newest snapshot on.
-    highest = Epoch(min(history.settled, history.epoch - keep, history.rows.snapshot - 1))
-    if highest > history.floor:
-        yield actions.Trim(highest)
-
-
-def until_look(planned: Iterable[actions.Action]) -> Iterator[actions.Action]:
-    """The actions that a look is good for: up to the first decision, or until the plan asks for another look."""
-    for action in takewhile(lambda action: not isinstance(action, actions.LookAgain), planned):
-        yield action
-        if isinstance(action, actions.Decide):
-            return

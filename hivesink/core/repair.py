@@ -61,7 +61,7 @@ def take_back(history: History, snapshot: Snapshot, stamp: Stamp) -> Manifest | 
     """An epoch after which the rows of a replay are dead letters again: a part is missing, and nobody has read any."""
     replays = [epoch.manifest for epoch in history.open if epoch.manifest.replaces]
     # Every plan asks, and hardly any history has a replay.
-    if snapshot.partitions is None or not replays:
+    if not replays:
         return None
     missing, begun = _missing_and_begun(history, snapshot)
     live = {part.name: part for _, part in history.live_parts}

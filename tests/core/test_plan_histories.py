@@ -23,7 +23,6 @@ from hivesink.core.actions import (
     Discard,
     DropSegments,
     Forget,
-    LookAgain,
     PartMissing,
     Publish,
     Register,
@@ -43,7 +42,7 @@ from hivesink.core.manifest import Commit, Floor, Manifest, Opened, PartEntry, S
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition, PartitionKey, aside
 from hivesink.core.partition_commit import PolicyKind
-from hivesink.core.plan import Policy, plan, until_look
+from hivesink.core.plan import Policy, fence, plan, sweep
 from hivesink.core.rolling import open_rows, segment_epoch, segment_name
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class Simulation:
             if place[1] in self.partitions
         }
         files = self.lengths(paths_to_look(history, live))
-        if missing_parts(history, files):
+        if missing_parts(history, files, live):
             files |= self.lengths(paths_to_look(history, live, far=True))
         return Snapshot(files, live)
 
@@ -186,9 +185,8 @@ class Simulation:
         lists = self.lists
         history = self.history()
         assert newest(lists) <= history.epoch + 1
-        history = self.carry_out(history, Snapshot(staging=StagingArea(tuple(lists))), deciding=True)
-        history = self.finish(history)
-        history = self.carry_out(history, Snapshot(staging=self.staging(history.epoch)))
+        history = self.finish(self.shut_out(history))
+        history = self.clean_up(history)
         for _ in range(self.chance.randrange(4)):
             history = self.chance.choice((self.batch, self.waiting_batch, self.roll, self.replay))(history)
 
@@ -203,13 +201,13 @@ class Simulation:
         refused: frozenset[str] = frozenset()
         while history.open and not self.down:
             snapshot = replace(self.look(history), refused=frozenset((TABLE, day) for day in refused))
-            actions = list(until_look(plan(history, snapshot, self.stamp(), self.policy)))
+            actions = list(plan(history, snapshot, self.stamp(), self.policy))
             if refused and not actions:
                 # All others are settled: their files are the users' own. Only a replay waits until all can be read.
                 assert history.replaced or {part.partition for _, part in history.live_parts} <= refused
                 break
             try:
-                history = self.carry_out(history, snapshot)
+                history = self.carry_out(history, plan(history, snapshot, self.stamp(), self.policy))
             except Refused:
                 history, refused = self.history(), refused | self.refused
         return history
@@ -228,8 +226,9 @@ class Simulation:
             opened.append(Opened(TABLE, self.chance.choice(DAYS), Slice(name, 0, 1, 1)))
         manifest = replace(history.following("batch", stamp), opened=tuple(opened))
         rows = [self.segments[one.slice.segment] for one in opened]
-        history = self.finish(self.carry_out(history, Snapshot(), decision=manifest, rows=rows))
-        return self.carry_out(history, Snapshot(staging=self.staging(history.epoch)))
+        history = self.carry_out(history, [Decide(manifest)])
+        self.committed += rows
+        return self.clean_up(self.finish(history))
 
     def roll(self, history: History) -> History:
         waiting = [key for key in sorted(history.rows.buckets) if history.rows.waits(key)]
@@ -298,10 +297,10 @@ class Simulation:
             history.following(kind, stamp), add=tuple(parts), rolled=rolled, replaces=replaces, commits=commits
         )
         rows = [] if rolled or replaces else [part.length for part in parts]
-        history = self.carry_out(history, Snapshot(), decision=manifest, rows=rows)
+        history = self.carry_out(history, [Decide(manifest)])
+        self.committed += rows
         history = self.finish(history)
-        area = self.staging(history.epoch, frozenset({(stamp.attempt, 0)}))
-        return self.carry_out(history, Snapshot(staging=area))
+        return self.clean_up(history, frozenset({(stamp.attempt, 0)}))
 
     def write(self, history: History, stamp: Stamp, day: str, moved: dict[str, str]) -> PartEntry:
         self.rows += 1
@@ -327,24 +326,17 @@ class Simulation:
         for path in paths:
             self.files.pop(path, None)
 
-    def carry_out(
-        self,
-        history: History,
-        snapshot: Snapshot,
-        *,
-        decision: Manifest | None = None,
-        rows: Iterable[int] = (),
-        deciding: bool = False,
-    ) -> History:
-        for action in until_look(
-            plan(history, snapshot, self.stamp(), self.policy, decision=decision, starting=deciding)
-        ):
-            if deciding and not isinstance(action, Decide):
-                break
+    def shut_out(self, history: History) -> History:
+        manifest = fence(history, self.lists, self.stamp())
+        return self.carry_out(history, [Decide(manifest)] if manifest else [])
+
+    def clean_up(self, history: History, winners: frozenset[tuple[str, int]] = frozenset()) -> History:
+        return self.carry_out(history, sweep(history, self.staging(history.epoch, winners), self.policy))
+
+    def carry_out(self, history: History, actions: Iterable[Action]) -> History:
+        for action in actions:
             self.interrupt()
             history = self.perform(history, action)
-            if decision is not None and isinstance(action, Decide):
-                self.committed += rows
         return history
 
     def interrupt(self) -> None:
@@ -356,6 +348,7 @@ class Simulation:
     def perform(self, history: History, action: Action) -> History:  # noqa: C901, PLR0912  one case an action
         match action:
             case Decide(manifest):
+                manifest = history.rows.complete(manifest)
                 assert manifest.epoch not in self.manifests
                 assert manifest.epoch == max(self.manifests, default=0) + 1
                 self.manifests[manifest.epoch] = manifest
@@ -396,7 +389,7 @@ class Simulation:
                 )
                 self.manifests = {found: manifest for found, manifest in self.manifests.items() if found > epoch}
                 return replace(history, floor=epoch)
-            case AlreadyPublished() | Announce() | LookAgain():
+            case AlreadyPublished() | Announce():
                 pass
             case PartMissing(part):
                 pytest.fail(f"nobody took {part} away: {action.wrong}")
@@ -415,11 +408,10 @@ def settle(site: Simulation) -> None:
     site.chance = random.Random(1)  # noqa: S311  a seed
     site.down, site.refused = False, frozenset()
     site.meddle = site.interrupt = lambda: None  # type: ignore[method-assign]  # everybody has gone home
-    history = site.carry_out(site.history(), Snapshot(staging=StagingArea(tuple(site.lists))), deciding=True)
-    history = site.finish(history)
+    history = site.finish(site.shut_out(site.history()))
     site.chance.random = lambda: 0.0  # type: ignore[method-assign]  # all of them
     history = site.roll(history)
-    site.carry_out(history, Snapshot(staging=site.staging(history.epoch)))
+    site.clean_up(history)
     # The next epoch takes those of a task whose epoch nobody has decided.
     assert all((segment_epoch(name) or 0) > history.epoch for name in site.segments)
 

@@ -16,7 +16,7 @@ from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Manifest, OpenBucket, PartEntry, Slice
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition, PartitionKey, aside
-from hivesink.core.plan import Policy, plan, until_look
+from hivesink.core.plan import Policy, fence, plan, sweep
 from hivesink.core.rolling import OpenRows, segment_name
 from tests.contracts.manifests import AT, small
 from tests.core.tables import cases
@@ -130,7 +130,7 @@ def test_plan(epochs: str, files: str, listed: str, more: str, wanted: str) -> N
     )
     rolled = world.rolled() if "segments" in more else {}
     snapshot = Snapshot(world.files(files), live(listed), refused=refused, taken=taken, rolled=rolled)
-    planned = until_look(plan(history, snapshot, Stamp(AT, "bb")))
+    planned = plan(history, snapshot, Stamp(AT, "bb"))
     assert [told(action) for action in planned] == [word.strip() for word in wanted.split(",") if word]
 
 
@@ -173,7 +173,6 @@ def test_recovery(log: str, store: str, start: str, swept: str) -> None:
     )
     log, _, retained = log.partition("; keeps ")
     history, policy = log_of(log), Policy(retained=int(retained) if retained else None)
-    first = plan(history, Snapshot(staging=StagingArea(area.lists)), Stamp(AT, "bb"), policy, starting=True)
-    assert [told(action) for action in first if isinstance(action, actions.Decide)] == ([start] if start else [])
-    sweep = plan(history, Snapshot(staging=area), Stamp(AT, "bb"), policy)
-    assert [said for action in sweep if (said := told(action))] == ([swept] if swept else [])
+    shut_out = fence(history, area.lists, Stamp(AT, "bb"))
+    assert (shut_out and f"decide {shut_out.kind}") == (start or None)
+    assert [said for action in sweep(history, area, policy) if (said := told(action))] == ([swept] if swept else [])

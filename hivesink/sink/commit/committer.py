@@ -257,13 +257,13 @@ class Committer:
         has_gone_on = mark and mark.at and mark.at != (before and before.at)
         if has_gone_on and (always or self._open.passes_an_end(before, mark)):
             manifest = runner.history.following("watermark", self.context.stamp())
-            runner.decide(Snapshot(), decision=replace(manifest, watermark=mark))
+            runner.decide(replace(manifest, watermark=mark))
             self._live.finish(runner)
 
     def _decide(self, runner: PlanRunner, manifest: Manifest, written: Written, watch: Stopwatch) -> Committed:
         """Decide `manifest`, publish what was `written` for it, and sweep what lost."""
         rows = runner.history.rows
-        runner.decide(Snapshot(), decision=manifest)
+        runner.decide(manifest)
         watch.lap("manifest")
         # The lookup before the manifest says nothing about older epochs that still wait.
         fresh = len(runner.history.open) == 1 and not self._live.deadline.trouble and written.live is not None

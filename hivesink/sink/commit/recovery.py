@@ -18,7 +18,7 @@ from hivesink.sink.task.segments import lost_slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hivesink.core.manifest import Opened, PartEntry, Slice
+    from hivesink.core.manifest import Manifest, Opened, PartEntry, Slice
     from hivesink.core.rolling import OpenRows
     from hivesink.ports import SegmentStore
     from hivesink.sink.commit.context import CommitContext
@@ -100,7 +100,7 @@ def finish_accepting(runner: PlanRunner, accepted: Accepted) -> None:
             raise
         accepted.confirm(_losses(parts, "refused"))
         stamp, rows = runner.context.stamp(), sum(part.rows for part in parts)
-        runner.decide(Snapshot(), decision=forget(runner.history, stamp, parts, rows=rows))
+        runner.decide(forget(runner.history, stamp, parts, rows=rows))
         runner.finish()
 
 
@@ -122,8 +122,7 @@ def _forget_missing(runner: PlanRunner, accepted: Accepted, wanted: Sequence[Par
     if gone:
         accepted.confirm(_losses(gone, "missing"))
     rows = sum(part.rows for part in gone)
-    decision = forget(runner.history, runner.context.stamp(), [*gone, *read], moved=moved, rows=rows)
-    runner.decide(Snapshot(), decision=decision)
+    runner.decide(forget(runner.history, runner.context.stamp(), [*gone, *read], moved=moved, rows=rows))
 
 
 def _losses(parts: Iterable[PartEntry], reason: Literal["missing", "refused"]) -> list[Loss]:
@@ -136,8 +135,7 @@ def forget_waiting(runner: PlanRunner, accepted: Accepted) -> None:
     if opened:
         accepted.confirm(_waiting(opened, runner.context.log.segments))
         slices, rows = {waiting.slice for waiting in opened}, sum(waiting.slice.rows for waiting in opened)
-        decision = forget(runner.history, runner.context.stamp(), slices=slices, rows=rows)
-        runner.decide(Snapshot(), decision=decision)
+        runner.decide(forget(runner.history, runner.context.stamp(), slices=slices, rows=rows))
         runner.finish()
 
 
@@ -164,6 +162,10 @@ class Recorder(PlanRunner):
     def read_again(self) -> None:
         """Nobody was shut out."""
 
+    def decide(self, manifest: Manifest) -> None:
+        self.history = self.history.decided(manifest)
+        self.log_action(actions.Decide(manifest))
+
     def look(self, live: Mapping[PartitionKey, LivePartition] | None = None) -> Snapshot:
         known = listed(self.context, self.history.places) if live is None else live
         snapshot = take_snapshot(self.context, self.history, {**known, **self.partitions})
@@ -177,7 +179,8 @@ class Recorder(PlanRunner):
     def _perform(self, action: actions.Action) -> None:
         match action:
             case actions.Decide(manifest):
-                self.history = self.history.decided(manifest)
+                self.decide(manifest)
+                return
             case actions.ClearAccurate(table, partitions):
                 live = listed(self.context, ((table, name) for name in partitions))
                 self.partitions |= {key: replace(home, accurate=False) for key, home in live.items()}

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.core import actions
-from hivesink.core.actions import Snapshot, StagingArea, Winner
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import History, Identity, Mark
 from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, floor_over, newest, recorded
 from hivesink.core.partfile import Finished, Pending, parse_staged
 from hivesink.core.partition import LivePartition, NewPartition, PartitionKey
-from hivesink.core.plan import Policy, plan, until_look
+from hivesink.core.plan import Policy, fence, plan, sweep
 from hivesink.sink.commit.context import CommitContext, announce
 from hivesink.sink.commit.observe import gc_paused, load, look_at_staging, take_snapshot
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from hivesink.core.actions import Snapshot, StagingArea, Winner
 
 logger = logging.getLogger("hivesink")
 
@@ -71,8 +71,8 @@ class PlanRunner:
             reason = f"tasks have begun epoch {actions.newest(lists)}, but its newest manifest is {history.epoch}"
             raise errors.LogDamaged(context.log.location, reason)
         runner = cls(context, history, policy, log_action)
-        runner.decide(Snapshot(staging=StagingArea(lists)), starting=True)
-        if runner.history.epoch > history.epoch:
+        if (shut_out := fence(history, lists, context.stamp())) is not None:
+            runner.decide(shut_out)
             # The run that is shut out now may have begun to publish before: it looks for that after its mark.
             runner.read_again()
         return runner
@@ -84,13 +84,20 @@ class PlanRunner:
             raise errors.FencedOut(self.context.log.location, self.history.epoch, history.epoch)
         self.history = history
 
-    def decide(self, snapshot: Snapshot, *, decision: Manifest | None = None, starting: bool = False) -> None:
-        """Carry out the plan's first decision, if any: `decision`, or a fence against an older try."""
-        stamp = self.context.stamp()
-        planned = plan(self.history, snapshot, stamp, self.policy, decision=decision, starting=starting)
-        first = next(iter(planned), None)
-        if isinstance(first, actions.Decide):
-            self._perform(first)
+    def decide(self, manifest: Manifest) -> None:
+        """The only point of no return; then delete removed parts under their hidden names, which nothing publishes."""
+        before, manifest, self.in_doubt = self.history, self.history.rows.complete(manifest), True
+        self.context.log.create(manifest)
+        self.history, self.in_doubt = before.decided(manifest), False
+        kept, removed = {part.name for part in manifest.add}, set(manifest.remove)
+        parts = [part for _, part in before.live_parts if part.target in removed and part.name not in kept]
+        if manifest.kind == REQUEUE:
+            text = "files that something deleted or damaged early are given up, and their rows go back: %d, such as %s"
+            logger.warning(text, len(parts), parts[0].target)
+        # `hivesink clean` removes what stays.
+        with suppress(errors.HiveSinkError):
+            self.context.store.discard({part.staged for part in parts if parse_staged(part.hidden)})
+        self.log_action(actions.Decide(manifest))
 
     def finish(self, first: Snapshot | None = None) -> None:
         """Bring every open epoch to its end. `first` is what was seen just before the decision.
@@ -110,7 +117,8 @@ class PlanRunner:
             snapshot, first = first or self.look(), None
             try:
                 with gc_paused():
-                    planned = tuple(self._plan(replace(snapshot, refused=refused, taken=taken)))
+                    snapshot = replace(snapshot, refused=refused, taken=taken)
+                    planned = tuple(plan(self.history, snapshot, self.context.stamp(), self.policy))
                 self._carry_out(planned)
             except StaleError:
                 self.read_again()
@@ -154,7 +162,7 @@ class PlanRunner:
         """Delete leftovers and old manifests. Raises FencedOut; whatever else fails is tried again later."""
         try:
             staging = self.look_at_staging(winners, segments=segments)
-            for action in self._plan(Snapshot(staging=staging)):
+            for action in sweep(self.history, staging, self.policy):
                 self._perform(action)
         except errors.FencedOut:
             raise
@@ -162,13 +170,11 @@ class PlanRunner:
             # No row depends on it, so it fails no committed batch; `status` and `verify` show what stays wrong.
             logger.warning("couldn't clean up after epoch %d, will try again: %s", self.history.epoch, error)
 
-    def _plan(self, snapshot: Snapshot) -> Iterable[actions.Action]:
-        return until_look(plan(self.history, snapshot, self.context.stamp(), self.policy))
-
     def _perform(self, action: actions.Action) -> None:  # noqa: C901, PLR0912  a case per action, all of them here
         match action:
             case actions.Decide(manifest):
-                self._decide(manifest)
+                self.decide(manifest)
+                return
             case actions.ClearAccurate(table, partitions):
                 self.context.registrar.clear_accurate(self.context.table(table), partitions)
             case actions.Register():
@@ -205,23 +211,7 @@ class PlanRunner:
                 self.context.log.segments.drop(names)
             case actions.Trim(epoch):
                 self._trim(epoch)
-            case actions.LookAgain():
-                return
         self.log_action(action)
-
-    def _decide(self, manifest: Manifest) -> None:
-        """The only point of no return; then delete removed parts under their hidden names, which nothing publishes."""
-        before, self.in_doubt = self.history, True
-        self.context.log.create(manifest)
-        self.history, self.in_doubt = before.decided(manifest), False
-        kept, removed = {part.name for part in manifest.add}, set(manifest.remove)
-        parts = [part for _, part in before.live_parts if part.target in removed and part.name not in kept]
-        if manifest.kind == REQUEUE:
-            text = "files that something deleted or damaged early are given up, and their rows go back: %d, such as %s"
-            logger.warning(text, len(parts), parts[0].target)
-        # `hivesink clean` removes what stays.
-        with suppress(errors.HiveSinkError):
-            self.context.store.discard({part.staged for part in parts if parse_staged(part.hidden)})
 
     def _require_current(self) -> None:
         """Raises FencedOut; StaleError if the log has marks that this run doesn't know of."""
