@@ -63,8 +63,8 @@ class Committer:
 
         Raises EpochTaken where another run is at work, LogDamaged, and what `keep_up` raises.
         """
-        with self.lock:
-            return self._live.recovered(anew=True)
+        with self.lock, self._live.advancing(anew=True) as runner:
+            return runner
 
     def commit(
         self,
@@ -88,8 +88,7 @@ class Committer:
         with self.lock:
             watch = Stopwatch(self.context.tick)
             self._counters.begin(watch.began, behind)
-            runner = self._live.recovered()
-            with self._live.advancing():
+            with self._live.advancing() as runner:
                 self._live.finish(runner)
                 last = runner.history.head.last_batch if runner.history.head else None
                 place = Place(self._table, self.context.log.location, checkpoint)
@@ -105,8 +104,8 @@ class Committer:
                     tasks = (lambda _: ()) if is_written else write
                     done = self._commit_new(runner, new, shape, tasks, watch, topic_ids=topic_ids)
                     done = replace(done, replayed=is_written)
-            self.spec.on_commit(done)
-            self._roll_due(runner)
+                self.spec.on_commit(done)
+                self._roll_due(runner)
             self.clock.ended()
             return done
 
@@ -119,24 +118,23 @@ class Committer:
         Raises the metastore's errors once the limit is passed, and what `commit` raises.
         """
         with self.lock:
-            if (runner := self._live.current) is not None:
-                if asked is not None:
-                    self.clock.asked(asked, following)
-                self._live.finish(runner)
-                self._roll_due(runner)
-                self._write_mark(runner)
+            if self._live.is_current:
+                with self._live.advancing() as runner:
+                    if asked is not None:
+                        self.clock.asked(asked, following)
+                    self._live.finish(runner)
+                    self._roll_due(runner)
+                    self._write_mark(runner)
 
     def finish(self, *, roll: bool = True) -> None:
         """End the query: make everything readable and write estimates. Without `roll`, rows that wait still do.
 
         Raises if a publish or a registration stays open, so that the run doesn't end well.
         """
-        with self.lock:
+        with self.lock, self._live.advancing() as runner:
             for _ in range(_ROLLS):
-                runner = self._live.recovered()
                 if roll:
                     self._roll(runner, runner.history.rows.buckets)
-                    runner = self._live.recovered()
                 self._live.finish(runner, at_end=True)
                 left = self._fresh(runner).rows if roll else 0
                 if not left:
@@ -146,7 +144,7 @@ class Committer:
                 raise StoreUnavailable(action="publish", path=self.spec.target.location, reason=reason)
             # The next run goes on from there; a run that has begun already does so by itself.
             with suppress(EpochTaken):
-                self._write_mark(self._live.recovered(), always=True)
+                self._write_mark(runner, always=True)
             write_estimates(self.context, self._live.seen, self.spec.measure)
             self._blocked.require_none()
 
@@ -230,22 +228,21 @@ class Committer:
         keys = fresh.buckets.keys() & set(due)
         if not keys:
             return None
-        with self._live.advancing():
-            mark = self.clock.mark(history.head)
-            self._open.committed()
-            written = self._open.encode(history.epoch, fresh, keys, watch)
-            self._blocked.update({left.opened.slice: left for left in written.left})
-            rolled = tuple(sorted({part.key for part in written.parts}))
-            whole = {key for key in keys if not any(part in self._blocked for part in rows.buckets[key].slices)}
-            manifest = replace(
-                history.following("roll" if rolled else "commit", Stamp(self.context.now(), written.attempt)),
-                add=written.parts,
-                rolled=rolled,
-                commits=self._open.commits(whole, rows, written.parts, mark),
-                watermark=mark,
-            )
-            if not manifest.is_bare:
-                self._decide(runner, rows.leaving(manifest, self._blocked), written, watch)
+        mark = self.clock.mark(history.head)
+        self._open.committed()
+        written = self._open.encode(history.epoch, fresh, keys, watch)
+        self._blocked.update({left.opened.slice: left for left in written.left})
+        rolled = tuple(sorted({part.key for part in written.parts}))
+        whole = {key for key in keys if not any(part in self._blocked for part in rows.buckets[key].slices)}
+        manifest = replace(
+            history.following("roll" if rolled else "commit", Stamp(self.context.now(), written.attempt)),
+            add=written.parts,
+            rolled=rolled,
+            commits=self._open.commits(whole, rows, written.parts, mark),
+            watermark=mark,
+        )
+        if not manifest.is_bare:
+            self._decide(runner, rows.leaving(manifest, self._blocked), written, watch)
         return manifest
 
     def _write_mark(self, runner: PlanRunner, *, always: bool = False) -> None:

@@ -46,8 +46,6 @@ class PlanRunner:
     history: History
     policy: Policy
     log_action: Callable[[actions.Action], None] = lambda _: None
-    in_doubt: bool = False
-    """A manifest was asked for, and this run doesn't know whether the log has it: `begin` anew."""
     _added: Counter[PartitionKey] = field(default_factory=Counter)
 
     @classmethod
@@ -86,9 +84,9 @@ class PlanRunner:
 
     def decide(self, manifest: Manifest) -> None:
         """The only point of no return; then delete removed parts under their hidden names, which nothing publishes."""
-        before, manifest, self.in_doubt = self.history, self.history.rows.complete(manifest), True
+        before, manifest = self.history, self.history.rows.complete(manifest)
         self.context.log.create(manifest)
-        self.history, self.in_doubt = before.decided(manifest), False
+        self.history = before.decided(manifest)
         kept, removed = {part.name for part in manifest.add}, set(manifest.remove)
         parts = [part for _, part in before.live_parts if part.target in removed and part.name not in kept]
         if manifest.kind == REQUEUE:

@@ -208,40 +208,33 @@ class LiveHistory:
     rows_changed: Callable[[PlanRunner], None]
     deadline: Deadline = field(init=False)
     runner: PlanRunner | None = None
+    is_current: bool = False
+    """Whether the runner's history is the log's, as far as this run can know."""
     seen: set[PartitionKey] = field(default_factory=set)
     """The partitions that this run has published into."""
-    _is_current: bool = False
 
     def __post_init__(self) -> None:
         self.deadline = Deadline(self.spec.patience, "epochs wait to be published or registered")
 
-    @property
-    def current(self) -> PlanRunner | None:
-        """What advances the history, if that is the log's as far as this run can know."""
-        runner = self.runner
-        return runner if runner and self._is_current and not runner.in_doubt else None
+    @contextmanager
+    def advancing(self, *, anew: bool = False) -> Iterator[PlanRunner]:
+        """What advances the history, once what earlier runs decided is finished. Raises as `Committer.recover`.
 
-    def recovered(self, *, anew: bool = False) -> PlanRunner:
-        """What advances the history, once what earlier runs decided is finished. Raises as `Committer.recover`."""
-        if not anew and self.current:
-            return self.current
+        Until the block has ended well, memory may be behind the log: then, or with `anew`, the log is read again.
+        """
 
         def take_over(runner: PlanRunner) -> None:
             self.runner = runner
             self.finish(runner)
 
-        self._is_current = False
-        runner = recover(partial(PlanRunner.begin, self.context, self.spec.identity, self.spec.policy), take_over)
-        self.rows_changed(runner)
-        self._is_current = True
-        return runner
-
-    @contextmanager
-    def advancing(self) -> Iterator[None]:
-        """Until the block has ended well, memory may be behind the log."""
-        self._is_current = False
-        yield
-        self._is_current = True
+        runner = self.runner
+        if runner is None or anew or not self.is_current:
+            self.is_current = False
+            runner = recover(partial(PlanRunner.begin, self.context, self.spec.identity, self.spec.policy), take_over)
+            self.rows_changed(runner)
+        self.is_current = False
+        yield runner
+        self.is_current = True
 
     def finish(self, runner: PlanRunner, first: Snapshot | None = None, *, at_end: bool = False) -> None:
         """Bring open epochs to their end (`first` as of `runner`). A metastore may be down, but not `at_end`."""
