@@ -86,7 +86,7 @@ def _blocks(verdict: checks.Verdict) -> Iterator[Line]:
 
 @command
 def clean(out: Output, opened: OpenedTable, *, dry_run: bool = False) -> None:
-    """Remove hidden files that nothing can commit any more, and the folders that become empty.
+    """Remove hidden files that nothing can commit any more.
 
     Searches everything below the table's location. Never touches finished files, files that an open epoch needs, or
     files of a writer that has no log. Safe to run while a job is writing.
@@ -96,15 +96,16 @@ def clean(out: Output, opened: OpenedTable, *, dry_run: bool = False) -> None:
     opened.require_same()
     leftovers = [(context, checks.find_leftovers(context, opened.name)) for context in opened.writers.values()]
     unknown = sorted(part.path for part in opened.owner.unknown_parts(opened.live) if part.stage)
-    files, folders = [path for _, staged in leftovers for path in staged], list[str]()
+    files = [path for _, staged in leftovers for path in staged]
     if not dry_run:
         for context, staged in leftovers:
-            folders += checks.clean(context, staged, opened.name)
+            # A head that has moved on makes more files leftovers, never fewer: no need to be the newest.
+            context.store.discard(staged)
     removed = "would remove" if dry_run else "removed"
-    blocks = [Line(f"{removed} {path}") for path in (*files, *folders)]
+    blocks = [Line(f"{removed} {path}") for path in files]
     blocks += [Line(f"kept {path}: its writer has no log here", "yellow") for path in unknown]
-    blocks.append(Line(f"{opened.name}: {removed} {count(len(files), 'file')}, {count(len(folders), 'folder')}"))
-    data = {"table": opened.name, "removed": not dry_run, "files": files, "folders": folders}
+    blocks.append(Line(f"{opened.name}: {removed} {count(len(files), 'file')}"))
+    data = {"table": opened.name, "removed": not dry_run, "files": files}
     out.show({**data, "files_of_no_known_writer": unknown}, blocks)
 
 

@@ -96,7 +96,7 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Delete staged files that nothing can commit any more, then the `folders` that this leaves empty."""
+    """Delete staged files that nothing can commit any more, then those of the hidden `folders` that are empty."""
 
     staged: tuple[str, ...]
     folders: tuple[str, ...]

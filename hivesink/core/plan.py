@@ -69,7 +69,8 @@ def sweep(history: History, staging: StagingArea, policy: Policy) -> Iterator[ac
     """Discard what nothing can commit any more, forget the lists that no longer lead to a file, trim the log."""
     head = history.epoch
     if staging.folders:
-        yield actions.Discard(tuple(leftovers(staging.staged, history.identity.uid, history)), staging.folders)
+        lost = leftovers(staging.staged, history.identity.uid, history)
+        yield actions.Discard(tuple(lost), tuple(filter(is_aside, staging.folders)))
     won = {intent for intent in staging.lists if (intent.attempt, intent.task_attempt) in staging.winners}
     old = (intent for intent in staging.lists if intent.epoch <= (head if intent in won else head - LINGER))
     if forgotten := tuple(old):

@@ -17,7 +17,7 @@ from hivesink.metastore.common import is_trusted
 from hivesink.ports.rows import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.verify import WriterStatus, clean, find_leftovers, verify, writer_status
+from hivesink.sink.inspect.verify import WriterStatus, find_leftovers, verify, writer_status
 from hivesink.sink.task.messages import TablePlan, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import FileCommitLog
@@ -219,7 +219,7 @@ class Site:
     def clean(self) -> None:
         """`hivesink clean`."""
         context = self.job().context
-        clean(context, find_leftovers(context, str(TABLE)), str(TABLE))
+        context.store.discard(find_leftovers(context, str(TABLE)))
 
     def status(self) -> WriterStatus:
         return writer_status(self.job().context, "w", str(TABLE))

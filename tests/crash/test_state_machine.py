@@ -29,7 +29,7 @@ from hivesink.errors import (
     StoreUnavailable,
 )
 from hivesink.errors import OutcomeUnknown as Unknown
-from hivesink.sink.inspect.verify import clean, find_leftovers
+from hivesink.sink.inspect.verify import find_leftovers
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling
 from tests.crash.site import Site, SiteJob, Watched, by_count
 from tests.sink.harness import TABLE, Event, Source
@@ -196,7 +196,7 @@ class Histories(RuleBasedStateMachine):
                 expected = Counter({found: times for found, times in expected.items() if found not in ids})
         if self.created_late:
             context = self.site.job().context
-            clean(context, find_leftovers(context, str(TABLE)), str(TABLE))
+            context.store.discard(find_leftovers(context, str(TABLE)))
         self.site.check(expected.elements())
 
     def _run(self, job: Callable[[], SiteJob], size: int) -> bool:

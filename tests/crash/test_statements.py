@@ -16,15 +16,13 @@ import pytest
 
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import REQUEUE
-from hivesink.errors import NotWritable, PartLost
+from hivesink.errors import PartLost
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.verify import clean
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, faults, sampled
 from tests.crash.site import PLAIN, ROLLING, Site, SiteJob, dies, on_files, wakes
 from tests.crash.test_every_step import WAYS, check
 from tests.crash.test_forget import carry
 from tests.crash.test_metastore_faults import DAYS, IDS, new_site, run, start
-from tests.inmemory.filesystem import MemoryFileSystem
 from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Source, events
 
 if TYPE_CHECKING:
@@ -136,7 +134,7 @@ class User:
         assert missing.total() <= self.forgotten, f"{case}: lost {sorted(missing)}, counted {self.forgotten}"
         if self.statement is rename:
             # What nobody had decided went along to a folder that no touched-list names.
-            clean(site.job().context, sorted(site.staged()), str(TABLE))
+            site.job().context.store.discard(sorted(site.staged()))
         assert site.staged() == set(), case
         assert site.log.segments.lengths() == {}, case
 
@@ -293,24 +291,22 @@ def test_an_insert_that_began_before_a_death_takes_no_rows_in_silence() -> None:
 
 
 DAY = "dt=2024-01-01"
-ANOTHERS = f"{LOCATION}/dt=another"
 HOMES = [f"{LOCATION}/{DAY}", f"{LOCATION}/archive/{DAY}", f"{LOCATION}/archive", f"{ELSEWHERE}/x"]
 
 
-def site_at(home: str, count: int = 12, fs: MemoryFileSystem | None = None) -> Site:
-    site = Site(Source(events(count, partitions=1)), fs=fs or MemoryFileSystem())
-    if home:
-        site.metastore.register(TABLE, DAY, home)
+def site_at(home: str, count: int = 12) -> Site:
+    site = Site(Source(events(count, partitions=1)))
+    site.metastore.register(TABLE, DAY, home)
     return site
 
 
-def job_with_a_lost_attempt(site: Site, fs: FileSystem | None = None, folder: str | None = None) -> SiteJob:
+def job_with_a_lost_attempt(site: Site, fs: FileSystem | None = None) -> SiteJob:
     """An attempt of a task is killed when its part is pending; Spark has run the task again."""
     job = site.job(fs)
     whole = job.write
 
     def written(plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
-        at = folder or plan.target.folder(DAY)
+        at = plan.target.folder(DAY)
         job.log.touch(StagingIntent(plan.epoch, plan.attempt, 77, 0, 0, (at,)))
         site.fs.write_new(f"{at}/.part-{UID}-{plan.epoch}-{plan.attempt}t77-0-0.parquet.pending", b"1\n")
         return whole(plan, rows)
@@ -342,23 +338,6 @@ def test_what_a_killed_attempt_left_is_swept_wherever_its_partition_lives(home: 
     site.clean()
     assert site.staged() == set()
     site.check(range(100))
-
-
-class Sticky(MemoryFileSystem):
-    """A table's folder in which only who made a partition's folder may remove it."""
-
-    def remove_empty(self, folder: str) -> bool:
-        if folder == ANOTHERS:
-            raise NotWritable(folder, "it is another user's, and the sticky bit is set")
-        return super().remove_empty(folder)
-
-
-def test_an_empty_folder_that_may_not_be_removed_stops_nobody() -> None:
-    site = site_at("", fs=Sticky())
-    job_with_a_lost_attempt(site, folder=ANOTHERS).run()
-    assert site.rows() == list(range(12))
-    assert site.staged() == set()
-    assert site.fs.is_folder(ANOTHERS)
 
 
 NO_OTHER = {"sink.rolling-policy.on-epoch": "false"}

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from hivesink import errors
 from hivesink.config.formats import FORMATS
 from hivesink.core.lifecycle import CommittedPartition, Stamp
-from hivesink.core.partition import Estimate, LivePartition, PartitionKey, by_table, is_aside, is_partition, normal
+from hivesink.core.partition import Estimate, LivePartition, PartitionKey, by_table
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.table import TableName, is_letters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import LogView
@@ -160,40 +160,6 @@ class CommitContext:
         if view.head != epoch:
             raise errors.FencedOut(self.log.location, epoch, view.head)
         return view
-
-    def discard(self, staged: Collection[str], folders: Iterable[str]) -> None:
-        """Delete staged files, then empty folders (theirs, `folders`) unless registered. Raises StoreUnavailable."""
-        self.store.discard(staged)
-        emptied = {path.rpartition("/")[0] for path in staged}
-        others = [folder for folder in folders if folder not in emptied]
-        listed = self.store.run_parallel(partial(self.store.visible, folder) for folder in others)
-        emptied |= {folder for folder, files in zip(others, listed, strict=True) if not files}
-        self.prune(filter(is_aside, emptied))
-        # An empty folder harms nobody.
-        with suppress(errors.MetastoreUnreachable):
-            self.prune(self.unregistered(emptied).values())
-
-    def unregistered(self, folders: Iterable[str]) -> dict[PartitionKey, str]:
-        """Those of `folders` that are named as a partition of a table seen, which the metastore doesn't list.
-
-        A partition that was moved may live in a folder of any name: such a folder is never among them. Raises
-        MetastoreUnreachable.
-        """
-        places = {}
-        for folder in folders:
-            for name, table in self._tables.items():
-                below = normal(folder).removeprefix(f"{normal(table.location)}/")
-                columns = [column.name for column in table.spec.partition_columns]
-                if below != normal(folder) and is_partition(below, columns):
-                    places[name, below] = folder
-        registered = self.lookup(places)
-        return {place: folder for place, folder in places.items() if place not in registered}
-
-    def prune(self, folders: Iterable[str]) -> None:
-        """Remove those of `folders` that are empty and may be removed, the longest first."""
-        for folder in sorted(folders, key=len, reverse=True):
-            with suppress(errors.NotWritable):
-                self.store.prune([folder])
 
 
 def announce(

@@ -201,7 +201,10 @@ class PlanRunner:
                 announce(self.context, self.policy, kind, partitions)
             case actions.Discard(staged, folders):
                 self.context.require_head(self.history.epoch)
-                self.context.discard(staged, folders)
+                self.context.store.discard(staged)
+                # An empty folder harms nobody.
+                with suppress(errors.HiveSinkError):
+                    self.context.store.prune(folders)
             case actions.Forget(lists):
                 self.context.log.forget(lists)
             case actions.DropSegments(names):

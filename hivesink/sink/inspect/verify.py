@@ -170,23 +170,6 @@ def find_leftovers(context: CommitContext, table: str) -> tuple[str, ...]:
     return tuple(sorted(leftovers(mine, uid, history)))
 
 
-def clean(context: CommitContext, staged: Collection[str], table: str) -> tuple[str, ...]:
-    """Delete leftovers of `table`, and the partitions' folders that this empties; return those folders.
-
-    Neither the table's own folder nor one that the metastore lists goes. Raises StoreUnavailable, and
-    MetastoreUnreachable before any folder goes.
-    """
-    if not staged:
-        return ()
-    # A head that has moved on makes more files leftovers, never fewer: no need to be the newest.
-    context.store.discard(staged)
-    context.table(table)
-    emptied = {path.rpartition("/")[0] for path in staged}
-    unused = sorted(folder for place, folder in context.unregistered(emptied).items() if place[0] == table)
-    context.prune(unused)
-    return tuple(folder for folder in unused if next(iter(context.store.walk(folder)), None) is None)
-
-
 def strangers(owner: Ownership, live: LiveTable) -> dict[str, list[FoundPart]]:
     """By uid, the parts below `live` whose uid belongs to no log there, finished ones first: never deleted."""
     ordered = sorted(owner.unknown_parts(live), key=lambda part: (part.name.uid, part.stage is not None, part.path))
