@@ -44,19 +44,25 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class PartEntry:
-    """A part that the epoch publishes. `partition` is its escaped path, `""` in an unpartitioned table."""
+class _InPartition:
+    """`table` is `database.name`, `partition` its escaped path (`dt=2024-01-02`), `""` in an unpartitioned table."""
 
     table: str
     partition: str
-    staged: str
-    target: str
-    length: int
-    rows: int
 
     @property
     def key(self) -> PartitionKey:
         return self.table, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class PartEntry(_InPartition):
+    """A part that the epoch publishes."""
+
+    staged: str
+    target: str
+    length: int
+    rows: int
 
     @property
     def folder(self) -> str:
@@ -212,16 +218,10 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(_InPartition):
     """A slice that an epoch has opened, with its bucket."""
 
-    table: str
-    partition: str
     slice: Slice
-
-    @property
-    def key(self) -> PartitionKey:
-        return self.table, self.partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,21 +250,15 @@ class OpenBucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """What is committed of a `partition` (`dt=2024-01-02`) of a `table` (`database.name`).
+class Commit(_InPartition):
+    """What is committed of a partition.
 
     `revision` is 1, 2, 3…; `rows` and `files` count all that the writer has published in the partition.
     """
 
-    table: str
-    partition: str
     revision: int
     rows: int
     files: int
-
-    @property
-    def key(self) -> PartitionKey:
-        return self.table, self.partition
 
 
 @dataclass(frozen=True, slots=True)

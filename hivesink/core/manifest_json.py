@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import zlib
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
 
 FORMAT = 1
-_T = TypeVar("_T")
 _SILENT = {"quiet": {}, "goes_on": True, "clock": None}
 """Fields of a watermark that files have only where they say something else."""
 _SEAL = re.compile(rb'\{\n "crc32": (\d+),')
@@ -77,7 +76,7 @@ def _bytes(value: dict[str, Any]) -> bytes:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 def last_batch_fields(last: LastBatch) -> dict[str, Any]:
@@ -119,7 +118,12 @@ def decode(data: bytes, file: str) -> Manifest:
 def decode_records(data: bytes, file: str) -> tuple[Recorded, ...]:
     """The inverse of `encode_records`. Raises LogDamaged, which names `file`."""
     with _reading(data, file) as fields:
-        epochs = {epoch: _to_epoch(shared) for epoch, shared in fields["epochs"].items()}
+        # Many partitions share an epoch.
+        of_epoch = {"at": "datetime", "watermark": "datetime | None", "end": "tuple[SourceOffset, ...]"}
+        epochs = {
+            epoch: {name: _READ[kind](shared[name]) for name, kind in of_epoch.items()}
+            for epoch, shared in fields["epochs"].items()
+        }
         return tuple(
             Recorded(_to_commit(item), Epoch(int(item["epoch"])), **epochs[str(item["epoch"])])
             for item in fields["commits"]
@@ -155,13 +159,6 @@ def _reading(data: bytes, file: str) -> Iterator[dict[str, Any]]:
         raise LogDamaged(file, f"{type(error).__name__}: {error}") from error
 
 
-# How each field is read, by its name. A field that isn't there is damage.
-
-
-def _reader(make: Callable[..., _T], /, **readers: Callable[[Any], Any]) -> Callable[[Any], _T]:
-    return lambda fields: make(**{name: read(fields[name]) for name, read in readers.items()})
-
-
 def _list(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda items: tuple(map(read, items))
 
@@ -190,44 +187,47 @@ def _to_bucket(fields: Any) -> OpenBucket:
     slices = (text.split(" ") for text in fields["slices"])
     read = tuple(Slice(name, *map(int, numbers)) for name, *numbers in slices)
     bucket = OpenBucket.of(read, _time(fields["first"]), _time(fields["last"]))
-    return replace(bucket, published=int(fields["published"]), files=int(fields["files"]))
+    return dataclasses.replace(bucket, published=int(fields["published"]), files=int(fields["files"]))
 
 
-_offsets = _list(offsets.from_json)
-_to_rows = _reader(Rows, **dict.fromkeys(Rows.__slots__, int))
-_to_part = _reader(PartEntry, table=str, partition=str, staged=str, target=str, length=int, rows=int)
-_to_commit = _reader(Commit, table=str, partition=str, revision=int, rows=int, files=int)
-_to_slice = _reader(Slice, segment=str, offset=int, length=int, rows=int, crc32=int)
-_to_epoch = _reader(dict[str, Any], at=_time, watermark=_or_none(_time), end=_offsets)
-_to_floor = _reader(Floor, epoch=int, totals=_to_rows, files=int, forgotten=int, replaced=_list(_to_part))
-_to_ref = _reader(
-    BatchRef, query=str, batch=int, start=_offsets, end=_offsets, sources=_list(str), head=str, keeps_state=bool
-)
-_to_watermark = _reader(Watermark, at=_or_none(_time), newest=_times, quiet=_times, goes_on=bool, clock=_or_none(_time))
-_to_flags = _reader(dict[str, Any], epoch=int, appended=bool, raw=bool)
-_to_manifest = _reader(
-    Manifest,
-    writer=str,
-    uid=str,
-    epoch=int,
-    attempt=str,
-    kind=str,
-    at=_time,
-    settled=int,
-    last_batch=_or_none(lambda fields: LastBatch(ref=_to_ref(fields), **_to_flags(fields))),
-    rows=_to_rows,
-    add=_list(_to_part),
-    remove=_list(str),
-    replaces=_list(_to_part),
-    forgotten=int,
-    tables=_list(str),
-    zones=_texts,
-    log=str,
-    options=_texts,
-    settings=_texts,
-    opened=_list(lambda fields: Opened(*_key(fields), _to_slice(fields))),
-    rolled=_list(_key),
-    waiting=_or_none(_list(lambda fields: (_key(fields), _to_bucket(fields)))),
-    commits=_list(_to_commit),
-    watermark=_or_none(lambda fields: _to_watermark(_SILENT | fields)),
-)
+def _to_last_batch(fields: Any) -> LastBatch:
+    return LastBatch(Epoch(int(fields["epoch"])), _to_ref(fields), bool(fields["appended"]), bool(fields["raw"]))
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("int", "Epoch", "BatchId"), int),
+    "str": str,
+    "bool": bool,
+    "datetime": _time,
+    "datetime | None": _or_none(_time),
+    "Mapping[str, datetime]": _times,
+    "Mapping[str, datetime | None]": _times,
+    "LastBatch | None": _or_none(_to_last_batch),
+    "tuple[str, ...]": _list(str),
+    "tuple[tuple[str, str], ...]": _texts,
+    "tuple[SourceOffset, ...]": _list(offsets.from_json),
+    "tuple[PartitionKey, ...]": _list(_key),
+    "tuple[tuple[PartitionKey, OpenBucket], ...] | None": _or_none(
+        _list(lambda fields: (_key(fields), _to_bucket(fields)))
+    ),
+}
+"""How a field is read, by its type as its class has it."""
+
+
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Reads an object of `kind`. A field that isn't there is damage."""
+    readers = {field.name: _READ[str(field.type)] for field in dataclasses.fields(kind)}
+    return lambda fields: kind(**{name: read(fields[name]) for name, read in readers.items()})
+
+
+_to_slice = _reader(Slice)
+_to_ref = _reader(BatchRef)
+_to_watermark = _reader(Watermark)
+_to_commit = _reader(Commit)
+_READ["Rows"] = _reader(Rows)
+_READ["tuple[PartEntry, ...]"] = _list(_reader(PartEntry))
+_READ["tuple[Commit, ...]"] = _list(_to_commit)
+_READ["Watermark | None"] = _or_none(lambda fields: _to_watermark(_SILENT | fields))
+_READ["tuple[Opened, ...]"] = _list(lambda fields: Opened(*_key(fields), _to_slice(fields)))
+_to_floor: Callable[[Any], Floor] = _reader(Floor)
+_to_manifest: Callable[[Any], Manifest] = _reader(Manifest)

@@ -263,9 +263,10 @@ class Committer:
         runner.decide(manifest)
         watch.lap("manifest")
         # The lookup before the manifest says nothing about older epochs that still wait.
-        fresh = len(runner.history.open) == 1 and not self._live.deadline.trouble and written.live is not None
-        staged = {part.staged: part.length for part in written.parts}
-        self._live.finish(runner, Snapshot(staged, written.live) if fresh else None)
+        first = None
+        if len(runner.history.open) == 1 and not self._live.deadline.trouble and written.live is not None:
+            first = Snapshot({part.staged: part.length for part in written.parts}, written.live)
+        self._live.finish(runner, first)
         watch.lap("publish")
         winners = frozenset((written.attempt, report.task_attempt) for report in written.reports)
         runner.clean_up(winners, segments=bool(manifest.rolled))
