@@ -69,7 +69,6 @@ INSTANCES: tuple[errors.HiveSinkError, ...] = (
     errors.JavaFailed("no Java 17 to 17 found here (PATH: none)", "install one"),
     errors.ServerFailed("the metastore", "was not ready", "/log", ""),
     errors.TaskFailed("no", retryable=False),
-    errors.ExecutorsDiffer("the executors have no module pyarrow", "send an environment along"),
     errors.UnknownTable("default.t", "thrift://h:9083"),
     errors.UnknownTable("demo.t", "thrift://h:9083", gone=True),
     errors.UnknownTable("demo.t__rejected", "thrift://h:9083"),

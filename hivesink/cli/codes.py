@@ -74,25 +74,12 @@ class Leaving:
         os._exit(self.code)
 
 
-PASSING = (
-    "java.net.ConnectException",
-    "java.net.NoRouteToHostException",
-    "java.net.SocketException",
-    "java.net.SocketTimeoutException",
-    "java.nio.channels.ClosedChannelException",
-    "java.util.concurrent.TimeoutException",
-    "org.apache.hadoop.hdfs.BlockMissingException",
-    "org.apache.hadoop.hdfs.server.namenode.SafeModeException",
-    "org.apache.hadoop.ipc.RetriableException",
-    "org.apache.hadoop.ipc.StandbyException",
-    "org.apache.hadoop.net.ConnectTimeoutException",
-    "org.apache.kafka.common.errors.DisconnectException",
-    "org.apache.kafka.common.errors.NetworkException",
-    "org.apache.kafka.common.errors.TimeoutException",
-    "org.apache.thrift.transport.TTransportException",
+_PASSES = re.compile(
+    r"(?:^\s*|: |\()(?:[a-z]\w*\.)+(?:(?:Socket|Connect)?Timeout|Connect|Disconnect|NoRouteToHost|Socket|Network"
+    r"|ClosedChannel|TTransport|BlockMissing|SafeMode|Retriable|Standby)Exception(?=[:)\s]|$)",
+    re.MULTILINE,
 )
-"""Java's errors of connections and timeouts: the same call may succeed later."""
-_PASSES = re.compile(rf"(?:^\s*|: |\()(?:{'|'.join(map(re.escape, PASSING))})(?=[:)\s]|$)", re.MULTILINE)
+"""Errors of Java's, Hadoop's, Kafka's and Thrift's whose class says that the same call may succeed later."""
 
 _HEAP_ENDED = re.compile(r"\bjava\.lang\.OutOfMemoryError\b|\bexited with code 52\b")
 _EXIT_OF_HEAP = 52
@@ -120,7 +107,7 @@ def code_of(error: BaseException) -> ExitCode:
     """The exit code for `error`.
 
     Errors of the sink say it themselves. An error of Spark, of its JVM, or of what that talks to is RETRY where one of
-    `PASSING` is in it or the JVM is gone, else NEEDS_PERSON. Errors of Python's own are RETRY for connections and
+    `_PASSES` matches it or the JVM is gone, else NEEDS_PERSON. Errors of Python's own are RETRY for connections and
     timeouts, else FAILED.
     """
     from py4j.protocol import Py4JNetworkError

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
+from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
 from rich.filesize import decimal
@@ -14,8 +14,7 @@ from hivesink.cli.command import command
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.core.partition_commit import TimeExtractor, latest, start_of
 from hivesink.core.progress import count
-from hivesink.errors import HiveSinkError, Unsupported
-from hivesink.formats import adapter
+from hivesink.errors import Unsupported
 from hivesink.logs import file_store
 from hivesink.sink.inspect.facts import LogFacts, PartitionState, read_log
 from hivesink.sink.task.events import time_extractor
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 _EPOCHS = 10
 """How many of each writer's epochs are shown."""
-_FOOTERS = 500
-"""The most files whose footers are read: a picture must not take minutes."""
 
 
 @command
@@ -105,8 +102,8 @@ def count_small(lengths: Sequence[int], file_size: int) -> int:
 def _picture(opened: OpenedTable, now: datetime, limit: int | None) -> dict[str, Any]:
     """The JSON document, with the newest `limit` partitions, or all for None. Lists only the folders of these.
 
-    Figures of a partition that aren't known are None. Raises InvalidOption, LogDamaged, StoreUnavailable,
-    MetastoreUnreachable, OwnCodeFailed.
+    Figures of a partition that aren't known are None, such as the rows of files that no log of the table has. Raises
+    InvalidOption, LogDamaged, StoreUnavailable, MetastoreUnreachable, OwnCodeFailed.
     """
     logs = {writer: read_log(context.log) for writer, context in opened.writers.items()}
     for log in logs.values():
@@ -124,16 +121,19 @@ def _picture(opened: OpenedTable, now: datetime, limit: int | None) -> dict[str,
     registered = [partition for partition in shown if partition in live]
     listed = store.run_parallel(partial(_visible, store, live[partition].location) for partition in registered)
     files = {partition: look for partition, look in zip(registered, listed, strict=True) if look is not None}
-    rows = _rows(opened, logs.values(), store, files)
+    # A part's name is unique, whichever partition a person has moved it to.
+    parts = {(part.name, part.length): part.rows for log in logs.values() for _, part in log.parts}
 
     def about(partition: str) -> dict[str, Any]:
-        lengths = [file.length for file in files[partition]] if partition in files else None
+        seen = files.get(partition)
+        lengths = None if seen is None else [file.length for file in seen]
+        rows = [parts.get((basename(file.path), file.length)) for file in seen or ()]
         states = waiting.get(partition, [])
         waits = [f"writer {state.writer}: {state.waits_for}" for state in states if state.waits_for]
         return {
             "partition": partition,
             "registered": partition in live,
-            "rows": rows.get(partition),
+            "rows": None if seen is None or None in rows else sum(filter(None, rows)),
             "bytes": None if lengths is None else sum(lengths),
             "files": None if lengths is None else len(lengths),
             "small_files": count_small(lengths, file_size) if lengths else 0,
@@ -176,37 +176,6 @@ def _visible(store: FileStore, location: str) -> Sequence[Finished] | None:
         return store.visible(location)
     except Unsupported:
         return None
-
-
-def _rows(
-    opened: OpenedTable, logs: Iterable[LogFacts], store: FileStore, files: dict[str, Sequence[Finished]]
-) -> dict[str, int]:
-    """The rows of each partition: the log knows those of its parts, and the footers of other files are read.
-
-    The newest partitions come first, until `_FOOTERS` is reached. A partition with a file that can't be read is left
-    out.
-    """
-    # A part's name is unique, whichever partition a person has moved it to.
-    parts = {(part.name, part.length): part.rows for log in logs for _, part in log.parts}
-    measure = adapter(opened.live.spec.format).measure
-
-    def footer(file: Finished) -> int:
-        with store.open(file.path) as stream:
-            return measure(stream).rows
-
-    rows: dict[str, int] = {}
-    left = _FOOTERS
-    for partition in reversed(files):
-        visible = files[partition]
-        counts = [parts.get((file.path.rpartition("/")[2], file.length)) for file in visible]
-        unknown = [file for file, count in zip(visible, counts, strict=True) if count is None]
-        left -= len(unknown)
-        if left < 0:
-            break
-        with suppress(HiveSinkError, OSError, ValueError):
-            footers = store.run_parallel(partial(footer, file) for file in unknown)
-            rows[partition] = sum(count for count in (*counts, *footers) if count is not None)
-    return rows
 
 
 def _epochs(writer: str, log: LogFacts) -> Iterator[dict[str, Any]]:

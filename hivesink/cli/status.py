@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,9 +19,6 @@ from hivesink.sink.inspect.verify import writer_status
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import not_dead_letters
 from hivesink.tables.waiting import PartitionWait
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Partition = Annotated[str, typer.Argument(help="One partition, such as dt=2024-01-02--03.", metavar="PARTITION")]
 
@@ -58,33 +55,20 @@ def status(out: Output, opened: OpenedTable) -> None:
         waits = [{name: state[name] for name in columns} for state in incomplete or ()]
         what = f"partitions; `hivesink partitions {opened.name}` has them all"
         blocks += first("partitions that aren't complete", waits, what, *counts)
-        altered, refusal = _next_start(opened, name)
-        for setting, texts in altered.items():
-            run, now = ("unset" if text is None else repr(text) for text in texts)
-            what = f"the last run has {run}, the table {now}, which counts from the job's next start on"
-            blocks.append(Line(f"{setting}: {what}", "yellow"))
-        if refusal:
+        if refusal := _refusal(opened, name):
             blocks.append(Line(f"no job can start: {refusal}", "red"))
-        more = {
-            "incomplete": incomplete,
-            "altered": [{"name": setting, "run": run, "table": now} for setting, (run, now) in altered.items()],
-            "no_start": refusal and str(refusal),
-        }
-        writers.append({**data, **more})
+        writers.append({**data, "incomplete": incomplete, "no_start": refusal and str(refusal)})
     out.show({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks)
 
 
-def _next_start(
-    opened: OpenedTable, writer: str
-) -> tuple[Mapping[str, tuple[str | None, str | None]], HiveSinkError | None]:
-    """The settings that a start of the writer would find altered, and why no job of it can start."""
-    altered: Mapping[str, tuple[str | None, str | None]] = {}
+def _refusal(opened: OpenedTable, writer: str) -> HiveSinkError | None:
+    """Why no job of the writer can start."""
     try:
-        altered, config = opened.altered(writer), opened.start_of(writer)[0]
+        config, _ = opened.start_of(writer)
         opened.require_same(writer)
-        return altered, not_dead_letters(opened) if config.has_dead_letters else None
+        return not_dead_letters(opened) if config.has_dead_letters else None
     except HiveSinkError as error:
-        return altered, error
+        return error
 
 
 @command

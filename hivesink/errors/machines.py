@@ -105,13 +105,6 @@ class TaskFailed(HiveSinkError, code="HS068"):
         super().__init__(f"a task failed: {message}")
 
 
-class ExecutorsDiffer(HiveSinkError, code="HS069"):
-    """The Python of the executors has another hivesink than the driver, or lacks a module that tasks need."""
-
-    def __init__(self, problem: str, advice: str) -> None:
-        super().__init__(f"{problem}; {advice}")
-
-
 def unknown_file_system(location: str, reason: str) -> Unsupported:
     """A location whose file system nobody knows: a wrong host or nameservice, or no site files."""
     way = "correct the location, or set HADOOP_CONF_DIR to the folder of the site's core-site.xml and hdfs-site.xml"

@@ -13,15 +13,13 @@ import importlib.resources
 import io
 import os
 import pickle
-import re
-import socket
 import sys
 import zipfile
 from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -45,8 +43,6 @@ if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
     from hivesink.wiring import OpenedWriter
 
-    Sealed: TypeAlias = tuple[str, bytes]
-
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 UNLIMITED = str((1 << 31) - 1)
@@ -66,7 +62,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class BatchJobs:
-    """The jobs of a query's run, one for each call. Raises TaskFailed, ExecutorsDiffer, and Spark's own errors.
+    """The jobs of a query's run, one for each call. Raises Spark's own errors.
 
     To check its limit on a batch's bytes, Spark (4.1 on) adds up the sizes of its buffers at each row: a sixth of all
     that a record costs on its way to Python. It is lifted while all records are small. Spark's Kafka source has a task
@@ -90,13 +86,13 @@ class BatchJobs:
         """Write segments of `rows`, each partition's in a single task if the settings say so; `records` as below."""
         from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-        order, rows = sealed((plan, self._setup.tools(), self._tries)), self.sized(rows, records)
+        order, rows = self._order(plan), self.sized(rows, records)
         if plan.config["sink.shuffle-by-partition.enable"] and plan.target.spec.is_partitioned:
             counted = [StructField(ROW, LongType())] if plan.shape.block in rows.columns else []
             schema = StructType([*rows.schema.fields, *counted, StructField(attempt.ROUTE, StringType())])
-            routed = rows.mapInArrow(partial(route_rows, sealed=order), schema)
+            routed = rows.mapInArrow(partial(route_rows, order=order), schema)
             rows = routed.repartition(self.tasks, quoted(attempt.ROUTE)).drop(attempt.ROUTE)
-        reports = self._reports(rows, partial(perform, sealed=order))
+        reports = self._reports(rows, partial(perform, order=order))
         self.learn(reports)
         return reports
 
@@ -127,37 +123,30 @@ class BatchJobs:
         self._largest = max((report.largest for report in reports), default=0) or self._largest
 
     def encode(self, work: Sequence[Sequence[Opened]], plan: TaskPlan) -> list[TaskReport]:
-        numbers, order = self._spark.range(0, len(work), 1, len(work)), sealed((plan, self._setup.tools(), self._tries))
-        return self._reports(numbers, partial(perform, sealed=order, work=sealed(work)))
+        numbers = self._spark.range(0, len(work), 1, len(work))
+        return self._reports(numbers, partial(perform, order=self._order(plan), work=pickle.dumps(work)))
+
+    def _order(self, plan: TaskPlan) -> bytes:
+        return pickle.dumps((plan, self._setup.tools(), self._tries))
 
     def _reports(self, rows: DataFrame, task: Callable[..., Iterator[pa.RecordBatch]]) -> list[TaskReport]:
-        from py4j.protocol import Py4JJavaError
-        from pyspark.errors import PySparkException
-
-        try:
-            reports = rows.mapInArrow(task, "report string").collect()
-        except (Py4JJavaError, PySparkException) as error:
-            # A task that routes rows raises what it can't report.
-            if told := re.search(r"^hivesink\.errors\.(?:\w+\.)?(\w+): (.+)", str(error), re.MULTILINE):
-                raise errors.TaskFailed(told[2], retryable=getattr(errors, told[1]).retryable) from error
-            raise
-        return [TaskReport.decode(row.report) for row in reports]
+        return [TaskReport.decode(row.report) for row in rows.mapInArrow(task, "report string").collect()]
 
 
-def perform(batches: Iterator[pa.RecordBatch], sealed: Sealed, work: Sealed | None = None) -> Iterator[pa.RecordBatch]:
+def perform(batches: Iterator[pa.RecordBatch], order: bytes, work: bytes | None = None) -> Iterator[pa.RecordBatch]:
     """In a task: write its rows, or encode those of `work` that its number in `batches` says. Yields its report."""
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
     task, task_attempt, tries = context.partitionId(), context.taskAttemptId(), 1
     try:
-        plan, tools, tries = unsealed(sealed)
+        plan, tools, tries = pickle.loads(order)  # noqa: S301  the driver's own bytes, by Spark's own channel
         opened = tools.open(plan)
         settle()
         if work is None:
             report = attempt.run_task(batches, plan, opened, task, task_attempt)
         else:
-            shares = unsealed(work)
+            shares = pickle.loads(work)  # noqa: S301  as above
             mine = [piece for batch in batches for number in batch.column(0).to_pylist() for piece in shares[number]]
             report = attempt.run_encoding(mine, plan, opened, task, task_attempt)
     except errors.HiveSinkError as error:
@@ -168,9 +157,9 @@ def perform(batches: Iterator[pa.RecordBatch], sealed: Sealed, work: Sealed | No
     yield pa.RecordBatch.from_pydict({"report": [report.encode()]})
 
 
-def route_rows(batches: Iterator[pa.RecordBatch], sealed: Sealed) -> Iterator[pa.RecordBatch]:
+def route_rows(batches: Iterator[pa.RecordBatch], order: bytes) -> Iterator[pa.RecordBatch]:
     """In a task: its rows with their partitions. Errors are raised: a retry must send each row to the same task."""
-    plan, tools, _ = unsealed(sealed)
+    plan, tools, _ = pickle.loads(order)  # noqa: S301  as above
     yield from attempt.route(batches, plan, tools.open(plan))
 
 
@@ -193,12 +182,8 @@ def ship(spark: SparkSession, config: SinkConfig) -> None:
     # Local tasks need the modules too: they run in processes that know nothing of the job file's folder.
     if entries := modules_for_tasks(config):
         _send(spark, "own", _zip(entries.items()))
-    if runs_here(spark.sparkContext.master):
-        return
-    # What `--py-files` has of hivesink replaces this package: tasks check its version.
-    conf = spark.sparkContext.getConf()
-    files = ",".join(conf.get(name, "") or "" for name in ("spark.submit.pyFiles", "spark.yarn.dist.pyFiles"))
-    if not any(file.rpartition("/")[2].startswith("hivesink") for file in files.split(",")):
+    if not runs_here(spark.sparkContext.master):
+        # A worker looks here first, then into what is installed there, or came by `--py-files`.
         _send(spark, f"hivesink-{VERSION}", zipped())
 
 
@@ -215,21 +200,6 @@ def _send(spark: SparkSession, prefix: str, content: bytes) -> None:
     context.addPyFile(str(path))
     # Spark puts it on the driver's path too; the driver keeps the modules that made the zip.
     sys.path[:] = before
-
-
-def sealed(value: object) -> Sealed:
-    """A value for tasks, with its version: another version of the package may not be able to read it."""
-    return VERSION, pickle.dumps(value)
-
-
-def unsealed(seal: Sealed) -> Any:
-    """In a task: the sealed value. Raises ExecutorsDiffer."""
-    version, pickled = seal
-    if version != VERSION:
-        where = f"{socket.gethostname()}, {Path(__file__).parents[1]}"
-        problem = f"the driver is hivesink {version}, but an executor ({where}) imports {VERSION}"
-        raise errors.ExecutorsDiffer(problem, "leave hivesink out of --py-files, or send the driver's version")
-    return pickle.loads(pickled)  # noqa: S301  the driver's own bytes, by Spark's own channel
 
 
 def zipped() -> bytes:

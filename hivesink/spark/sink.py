@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-from py4j.protocol import Py4JJavaError
 
 from hivesink import wiring
 from hivesink.config.site import Site
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import REPLAYS
 from hivesink.core.table import TableName
-from hivesink.errors import InvalidOption, StoreUnavailable, Unsupported
+from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import require_outside
 from hivesink.spark import filemanager
 from hivesink.spark.batchjobs import ship
@@ -23,7 +20,7 @@ from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Running, driver_jvm, trigger_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -124,9 +121,9 @@ class HiveSink:
         if not set(chosen) <= _TRIGGERS:
             msg = f"trigger {chosen}"
             raise Unsupported(msg, "batches must have offsets", f"use {sorted(_TRIGGERS)}")
-        with _on_file_system(self._spark, os.fspath(checkpoint)) as (fs, path):
-            # As Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
-            location = str(fs.makeQualified(path).toString())
+        fs, path = _file_system(self._spark, os.fspath(checkpoint))
+        # As Spark resolves it: a path without a scheme is `fs.defaultFS`'s.
+        location = str(fs.makeQualified(path).toString())
         filemanager.choose(events.sparkSession, location)
         filemanager.refuse_renaming(events.sparkSession, location)
         require_outside(self.setup.spec.target.location, location, f"checkpoint {location}")
@@ -181,7 +178,7 @@ def site_of(spark: SparkSession) -> Site:
 
 
 def check_encryption(spark: SparkSession, location: str, log: str) -> None:
-    """Raises Unsupported for an unencrypted log beside a table in an encryption zone; StoreUnavailable."""
+    """Raises Unsupported for an unencrypted log beside a table in an encryption zone, and Hadoop's own errors."""
     # It holds offsets and partition values.
     if _is_encrypted(spark, location) and not _is_encrypted(spark, log):
         msg = f"a log outside of an encryption zone, {log},"
@@ -190,26 +187,15 @@ def check_encryption(spark: SparkSession, location: str, log: str) -> None:
 
 
 def _is_encrypted(spark: SparkSession, location: str) -> bool:
-    with _on_file_system(spark, location) as (fs, path):
-        # Only HDFS has zones. The NameNode answers only for what exists; what is made there later is in the same zone.
-        has_zones, place = "getEZForPath" in dir(fs), path
-        while has_zones and not fs.exists(place):
-            place = place.getParent()
-        return has_zones and fs.getEZForPath(place) is not None
+    fs, place = _file_system(spark, location)
+    # Only HDFS has zones. The NameNode answers only for what exists; what is made there later is in the same zone.
+    has_zones = "getEZForPath" in dir(fs)
+    while has_zones and not fs.exists(place):
+        place = place.getParent()
+    return has_zones and fs.getEZForPath(place) is not None
 
 
-@contextmanager
-def _on_file_system(spark: SparkSession, location: str) -> Iterator[tuple[Any, Any]]:
-    """Hadoop's FileSystem and Path of a location. Raises InvalidOption for an unknown scheme, StoreUnavailable."""
-    from pyspark.errors import PySparkException
-
+def _file_system(spark: SparkSession, location: str) -> tuple[Any, Any]:
+    """Hadoop's FileSystem and Path of a location."""
     path = driver_jvm(spark).org.apache.hadoop.fs.Path(location)
-    try:
-        yield path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path  # noqa: SLF001  as above
-    except (Py4JJavaError, PySparkException) as error:
-        reason = str(getattr(error, "java_exception", error)).partition("\n")[0]
-        if "UnsupportedFileSystemException" in reason:
-            problem = f"{location}: Spark has no file system for it; correct its scheme, or add the file system's jars"
-            raise InvalidOption((problem,)) from error
-        action = "reach"
-        raise StoreUnavailable(action, location, reason) from error
+    return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path  # noqa: SLF001  as above

@@ -95,20 +95,6 @@ class OpenedTable:
         """
         return SinkConfig.parse({}, dict(head.settings)) if head else SinkConfig.parse(self.live.spec.options)
 
-    def altered(self, writer: str) -> dict[str, tuple[str | None, str | None]]:
-        """The settings of `writer`'s last run that a start now would find otherwise: the run's, and the one now.
-
-        As texts, None for no value. A table of dead letters has none, and a replay takes those of the day that it runs.
-        Raises what `start_of` raises.
-        """
-        now, head = self.start_of(writer)
-        if writer not in self.jobs or self.served(head) != self.live.spec.name:
-            return {}
-        run = self.of_last_run(head)
-        names = dict.fromkeys((*run.values, *now.values))
-        changed = [name for name in names if run.values.get(name) != now.values.get(name)]
-        return {name: (run.text(name), now.text(name)) for name in changed}
-
     def policies(self, head: Manifest | None) -> Policies:
         """By what the run goes that wrote `head`, a writer's newest manifest. Raises InvalidOption."""
         return _policies(self.live.spec, tuple(sorted(self.of_last_run(head).changed.items())))

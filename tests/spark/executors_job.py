@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, session, sources
-from hivesink.errors import HiveSinkError
 from hivesink.jvm import archive
 from hivesink.jvm.jars import fetch, kafka_connector
-from hivesink.spark import batchjobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,7 +72,7 @@ def home(_: Iterable[Any]) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Stream the topic into the table, once well and once with a driver of another version."""
+    """Stream the topic into the table."""
     table, topic, servers, folder = sys.argv[1:]
     spark = session("executors", kafka=True, extra=SETTINGS)
     sink = HiveSink.for_table(spark, table, writer="gated")
@@ -83,22 +81,11 @@ def main() -> None:
         .select("value")
         .mapInArrow(partial(disturbed, folder=folder), "value binary")
     )
-
-    def run() -> None:
-        query = sink.start(events, checkpoint=f"file:{folder}/checkpoint", trigger={"availableNow": True})
-        query.awaitTermination()
-
-    run()
+    query = sink.start(events, checkpoint=f"file:{folder}/checkpoint", trigger={"availableNow": True})
+    query.awaitTermination()
     homes = spark.sparkContext.parallelize(range(3), 3).mapPartitions(home).collect()
     attempts = sorted(path.name for path in Path(folder).glob("partition-*"))
     print(json.dumps({"homes": sorted({file for pair in homes for file in pair}), "attempts": attempts}), flush=True)
-
-    sys.stdin.readline()
-    vars(batchjobs)["VERSION"] = "9.9.9"
-    try:
-        run()
-    except HiveSinkError as error:
-        print(json.dumps({"error": str(error), "retryable": error.retryable}), flush=True)
     spark.stop()
 
 

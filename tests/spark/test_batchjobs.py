@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import zipfile
@@ -99,7 +100,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., TaskReport]:
     def run(error: Raised, attempt: int, tries: int) -> TaskReport:
         context = SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 17, attemptNumber=lambda: attempt)
         monkeypatch.setattr(pyspark.TaskContext, "get", lambda: context)
-        (batch,) = batchjobs.perform(iter(()), batchjobs.sealed((None, Tools(error), tries)))
+        (batch,) = batchjobs.perform(iter(()), pickle.dumps((None, Tools(error), tries)))
         return TaskReport.decode(batch.column(0)[0].as_py())
 
     return run
@@ -125,18 +126,6 @@ def test_an_error_is_raised_only_where_another_try_may_help(
     else:
         with pytest.raises(outcome):
             task(error, attempt, tries)
-
-
-def test_an_executor_with_another_version_reports_that(
-    task: Callable[..., TaskReport], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sealed = batchjobs.sealed(None)
-    monkeypatch.setattr(batchjobs, "VERSION", "0.0.9")
-    monkeypatch.setattr(batchjobs, "sealed", lambda _: sealed)
-    failure = task(FULL, 0, 4).failure
-    assert failure is not None
-    assert "imports 0.0.9" in failure.message
-    assert not failure.retryable
 
 
 IMPORTS = """

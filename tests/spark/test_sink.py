@@ -1,4 +1,4 @@
-"""What the driver's JVM says of a site: its settings, a checkpoint's place, a NameNode that is away."""
+"""What the driver's JVM says of a site."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.errors import StoreUnavailable
-from hivesink.spark.sink import check_encryption, site_of
+from hivesink.spark.sink import site_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,16 +14,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-def test_a_namenode_that_is_away_is_named(spark: SparkSession) -> None:
-    conf = spark.sparkContext._jsc.hadoopConfiguration()
-    conf.set("ipc.client.connect.max.retries", "0")
-    try:
-        with pytest.raises(StoreUnavailable, match=r"hdfs://127\.0\.0\.1:1/t: .*[Cc]onnect"):
-            check_encryption(spark, "hdfs://127.0.0.1:1/t", "hdfs://127.0.0.1:1/log")
-    finally:
-        conf.unset("ipc.client.connect.max.retries")
 
 
 def test_the_sessions_own_settings_win_over_the_files(
