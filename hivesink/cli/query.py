@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,23 +13,8 @@ from hivesink.cli.command import Metastore, command, given
 from hivesink.cli.output import Grid, Line, Output, plain, shown, tell
 from hivesink.config.site import Site
 from hivesink.core.progress import count
-from hivesink.core.typetext import known_type
 from hivesink.errors import NotCovered, QueryFailed, WrongUsage
-from hivesink.hive import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hivesink.core.table import HiveType
-
-
-class Answer(NamedTuple):
-    """The columns' names, their types where Hive has them, and the rows: one more than is shown, if there are more."""
-
-    columns: Sequence[str]
-    types: Sequence[HiveType | None]
-    rows: Sequence[Sequence[Any]]
-
+from hivesink.hive import Answer, connect
 
 Sql = Annotated[str, typer.Argument(help="One SQL statement.", metavar="SQL")]
 
@@ -60,11 +45,9 @@ def query(
     by, site = engine or "duckdb", Site.load(os.environ)
     if hiveserver2 is not None:
         with given():
-            hive = connect(hiveserver2, hive=site.hive)
+            hive = connect(hiveserver2, site.hive)
         with hive:
-            result = hive.query(sql, most=limit + 1)
-        types = [known_type(column.type) for column in result.columns]
-        by, answer = "hiveserver2", Answer([column.name for column in result.columns], types, result.rows)
+            by, answer = "hiveserver2", hive.query(sql, most=limit + 1)
     elif by == "spark":
         answer = _ask_spark(sql, metastore, limit + 1)
     else:

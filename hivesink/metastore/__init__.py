@@ -31,7 +31,7 @@ def connect(kind: str, address: str, site: Site = NO_SITE) -> Metastore:
         from hivesink.hive import connect as connect_hive
         from hivesink.metastore.hiveserver2 import HiveServer2Metastore
 
-        return HiveServer2Metastore(connect_hive(address, hive=site.hive))
+        return HiveServer2Metastore(connect_hive(address, site.hive))
     raise InvalidOption((f"registrar = {kind!r}: write thrift or hiveserver2",))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.config.site import Site
 from hivesink.errors import HiveSinkError
-from hivesink.hive import Login, connect
+from hivesink.hive import connect
 from hivesink.metastore import catalog
 from hivesink.tables.opened import open_table
 from jobs.cluster import Cluster
@@ -75,7 +75,7 @@ def on_cluster(where: Addresses, home: Path, screen: Screen) -> None:
     screen.step("Running jobs/flights.py on the Spark cluster until all are written")
     stream(flights, screen)
     show_files(_state()[2], screen)
-    with connect(where.hiveserver2, Login("NOSASL")) as hive:
+    with connect(where.hiveserver2, {"hive.server2.authentication": "NOSASL"}) as hive:
         show_partitions(lambda sql: hive.query(sql).rows, flights, screen)
         screen.step("HiveServer2's answers, through PyHive")
         show_answers(lambda sql: hive.query(sql).rows, flights, screen)

@@ -241,7 +241,7 @@ def test_a_password_comes_from_the_environment(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("HIVE_CONF_DIR", str(hive_site(tmp_path, "hive.server2.authentication", "LDAP")))
     said = hivesink(capsys, *ldap)
     assert said.code == 2
-    assert "LDAP and CUSTOM, and only they, need a user and a password" in said.error
+    assert "hive.server2.authentication = LDAP: set $HIVESINK_HIVESERVER2_PASSWORD" in said.error
     monkeypatch.setenv("HIVESINK_HIVESERVER2_PASSWORD", "hush-hush")
     said = hivesink(capsys, *ldap)
     assert (said.code, "hush" in said.error) == (75, False)

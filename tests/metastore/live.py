@@ -14,7 +14,6 @@ from hive_metastore import ThriftHiveMetastore, ttypes
 from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.partition import NewPartition
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.hive import Login
 from hivesink.hive import connect as connect_hive
 from hivesink.metastore.common import values_of
 from hivesink.metastore.hiveserver2 import HiveServer2Metastore
@@ -202,7 +201,7 @@ class OverThrift:
 
 
 KINDS = ["memory", "thrift-2.3", "thrift-4.0.1", "hiveserver2-4.0.1"]
-NOSASL = Login("NOSASL")
+NOSASL = {"hive.server2.authentication": "NOSASL"}
 
 
 @contextmanager
