@@ -19,10 +19,11 @@ from pyspark import SparkContext
 from hivesink import Progress
 from hivesink.cli import job as screen
 from hivesink.cli.output import Grid, Line, Output, error_lines, plain, redact, shown
-from hivesink.cli.query import Answer, _report
+from hivesink.cli.query import _report
 from hivesink.core.table import HiveType, Primitive
 from hivesink.core.typetext import parse_type
 from hivesink.errors import DdlInvalid, ServerFailed, UnknownTable
+from hivesink.hive import Answer
 from hivesink.hiveql.ddltext import DdlProblem
 from tests.cli.site import Capsys, Ingest, hivesink
 

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink.cli.output import Grid, jsonable, plain
-from hivesink.cli.query import Answer, _report
+from hivesink.cli.query import _report
 from hivesink.config.formats import FORMATS
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import NO_SITE
 from hivesink.errors import NotCovered
 from hivesink.formats import adapter
+from hivesink.hive import Answer
 from hivesink.spark.session import answer
 from hivesink.tables import duck
 from hivesink.tables.duck import ask
