@@ -47,7 +47,6 @@ class Metadata(Enum):
     TIMESTAMP = "kafka.timestamp"
     HEADERS = "kafka.headers"
     PATH = "file.path"
-    LINE = "file.line"
     ARRIVAL = "arrival-time"
     BATCH = "batch.id"
 
@@ -56,8 +55,6 @@ PATH = "_path"
 """The stream's column of the file that a row came from."""
 BLOCK = "_block"
 """The stream's column of the byte at which the part of that file begins which Spark has read the row in."""
-LINE = "_line"
-"""The stream's column of the row's line in that file."""
 ROW = "hivesink row"
 """The number of a row in its block, in a column of the sink's own: no stream has that name."""
 _STREAM_COLUMNS = {
@@ -68,7 +65,6 @@ _STREAM_COLUMNS = {
     Metadata.TIMESTAMP: ("timestamp", ("timestamp",)),
     Metadata.HEADERS: ("headers", ("array<struct<key:string,value:binary>>",)),
     Metadata.PATH: (PATH, ("string",)),
-    Metadata.LINE: (LINE, ("bigint",)),
 }
 
 ColumnSource = JsonPath | Header | Metadata

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from hivesink.core.column_source import LINE, PATH
+from hivesink.core.column_source import PATH
 from hivesink.core.partition import is_hidden, normal, scheme, with_scheme
 from hivesink.errors import InvalidOption, WrongUsage
 from hivesink.logs import file_store, store_problems
@@ -113,7 +113,7 @@ class FilesSource:
         """
         store, names = file_store(self.folder, site), sorted(self.lengths)
         chosen = names[:: -(-len(names) // _MOST_FILES) or 1]
-        columns: dict[str, list[Any]] = {"value": [], PATH: [], LINE: []}
+        columns: dict[str, list[Any]] = {"value": [], PATH: []}
         places = []
         for name in chosen:
             path = join(self.folder, name)
@@ -121,8 +121,8 @@ class FilesSource:
             address = with_scheme(_ESCAPED.sub(lambda match: quote(match[0]), path))
             try:
                 for number, line in _read(store, path, -(-most // len(chosen))):
-                    for column, value in zip(columns.values(), (line, address, number), strict=True):
-                        column.append(value)
+                    columns["value"].append(line)
+                    columns[PATH].append(address)
                     places.append(Place({"file": path, "line": number}))
             except (OSError, EOFError, zlib.error) as error:
                 raise InvalidOption((f"{path} can't be read: {error}",)) from error
@@ -130,8 +130,8 @@ class FilesSource:
         size = sum(length * inflates[name] for name, length in self.lengths.items())
         if len(names) == 1:
             size = min(size, sum(len(line) + 1 for line in columns["value"]))
-        kinds = pa.schema([("value", pa.binary()), (PATH, pa.string()), (LINE, pa.int64())])
-        shape = InputShape(value="value", path=PATH, line=LINE)
+        kinds = pa.schema([("value", pa.binary()), (PATH, pa.string())])
+        shape = InputShape(value="value", path=PATH)
         return Sample(pa.RecordBatch.from_pydict(columns, kinds), shape, tuple(places), size)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hivesink.config.options import CommitTrigger, OnBadRecord, SinkConfig
-from hivesink.core.column_source import BLOCK, LINE, PATH, JsonPath, stream_column
+from hivesink.core.column_source import BLOCK, PATH, JsonPath, stream_column
 from hivesink.core.offsets import FilesOffset, KafkaOffset, SourceOffset
 from hivesink.errors import InvalidOption, Unsupported, few
 from hivesink.sink.task.assign import classes_columns, row_columns
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import BatchRef
     from hivesink.core.table import TableSpec
 
-_RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH, BLOCK, LINE}
+_RECORD = {"key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestamptype", PATH, BLOCK}
 """The columns of raw records of Kafka and of files, in lower case."""
 _STATUS = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);.*?; modification_time=(\d+);", re.DOTALL)
 _NAMED = 3
@@ -47,13 +47,10 @@ def input_shape(
     stream has Spark's. Raises InvalidOption where partition commits wait for a watermark, and there is none.
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-    # Line numbers come from a column of them, or from a count, if all lines of a file's block come in order.
-    has_lines = kinds.get(LINE) == "bigint"
+    # Lines are counted if all of a file's block come in order.
     can_count = as_read and kinds.get(BLOCK) == "bigint" and kinds.get(PATH) == "string"
     event_time = _event_time(config, has_watermark=has_watermark)
-    shape = InputShape(
-        line=LINE if has_lines else None, block=BLOCK if can_count and not has_lines else None, event_time=event_time
-    )
+    shape = InputShape(block=BLOCK if can_count else None, event_time=event_time)
     if not _is_raw(kinds, spec, config):
         absent = classes_columns(spec, config) - config.sources.keys() - {name.lower() for name in kinds}
         shape = replace(shape, path=PATH if PATH in kinds else None, absent=absent)
@@ -126,7 +123,7 @@ def needed_input(schema: StructType, plan: TaskPlan) -> list[str]:
     columns = [column.name for column in row_columns(plan.target.spec, config)]
     time = config["sink.bucket.time-column"]
     keeps_position = plan.places and config["sink.on-bad-record"] is not OnBadRecord.DROP
-    place = (shape.path, shape.line, shape.block) if keeps_position else ()
+    place = (shape.path, shape.block) if keeps_position else ()
     if shape.value is not None:
         position = (shape.topic, shape.partition, shape.offset) if keeps_position else ()
         needs_time = {time, shape.event_time} - {None} - {*columns}
@@ -158,12 +155,7 @@ def _metadata(schema: StructType, plan: TaskPlan) -> list[str]:
         name, fitting = stream_column(source) or (None, ())
         if name is None:
             continue
-        if name == LINE and plan.shape.block:
-            names += [PATH, BLOCK]
-        elif name == LINE and plan.shape.line is None and BLOCK in kinds:
-            why = "lines can't be counted: the query filters, joins or moves them, lacks _path, or isn't begun by start"
-            problems.append(f"{option}: {why}; give the sink the rows of sources.lines as they are")
-        elif kinds.get(name) not in fitting:
+        if kinds.get(name) not in fitting:
             kind = " or ".join(fitting)
             problems.append(
                 f"{option}: the stream has no column {name} of type {kind}; keep the source's (docs/types.md)"

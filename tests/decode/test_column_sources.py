@@ -89,7 +89,7 @@ def test_what_is_no_source(text: str, told: str) -> None:
 def kafka(**given: list[Any]) -> dict[str, pa.Array]:
     kinds = {
         "key": pa.binary(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "timestamp": TIMES,
-        "headers": HEADERS, "_path": pa.string(), "_line": pa.int64(), "value": pa.binary(),
+        "headers": HEADERS, "_path": pa.string(), "value": pa.binary(),
     }  # fmt: skip
     return {name: pa.array(values, kinds[name]) for name, values in given.items()}
 
@@ -98,17 +98,16 @@ def test_what_kafka_says_of_a_record() -> None:
     sources = {
         "k": "kafka.key", "t": "kafka.topic", "p": "kafka.partition", "o": "kafka.offset", "o_text": "kafka.offset",
         "at": "kafka.timestamp", "ms": "kafka.timestamp", "day": "kafka.timestamp", "file": "file.path",
-        "arrived": "arrival-time", "arrived_ms": "arrival-time", "batch": "batch.id", "line": "file.line",
+        "arrived": "arrival-time", "arrived_ms": "arrival-time", "batch": "batch.id",
     }  # fmt: skip
     kinds = {
         "k": "binary", "t": "string", "p": "int", "o": "bigint", "o_text": "string", "at": "timestamp", "ms": "bigint",
         "day": "date", "file": "string", "arrived": "timestamp", "arrived_ms": "bigint", "batch": "bigint", "id": "int",
-        "line": "int",
     }  # fmt: skip
     given = kafka(
         value=[b"bad", b'{"id": 1}'], key=[b"x", b"\xff"], topic=["t", "t"], partition=[0, 3], offset=[1, 2**40],
         timestamp=[datetime(2024, 1, 1, tzinfo=timezone.utc), datetime(2024, 1, 1, 23, 30, tzinfo=timezone.utc)],
-        _path=["a", "file:/b"], _line=[1, 2],
+        _path=["a", "file:/b"],
     )  # fmt: skip
     rows = read(sources, kinds, given, timestamp_zone=ZoneInfo("Europe/Berlin"))
     assert bad(rows) == [(0, None, "not JSON")]
@@ -119,7 +118,6 @@ def test_what_kafka_says_of_a_record() -> None:
             "k": b"\xff", "t": "t", "p": 3, "o": 2**40, "o_text": str(2**40), "at": datetime(2024, 1, 2, 0, 30),
             "ms": 1704151800000, "day": date(2024, 1, 2), "file": "file:/b",
             "arrived": datetime(2024, 6, 1, 14, 0, 0, 123456), "arrived_ms": 1717243200123, "batch": 7, "id": 1,
-            "line": 2,
         }
     ]  # fmt: skip
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from hivesink.errors import InvalidOption
 from hivesink.sample.source import TopicSource, sample_topic
 from hivesink.spark import sources
 from hivesink.tables.opened import open_table
@@ -150,43 +149,26 @@ def put_lines(stage: Stage, name: str) -> None:
 @pytest.mark.parametrize("shuffled", ["false", pytest.param("true", marks=pytest.mark.long)])
 def test_the_line_of_a_row(stage: Stage, small_blocks: None, shuffled: str) -> None:
     assert small_blocks is None
-    settings = {"sink.on-bad-record": "dead-letter", "sink.column.place.from": "file.line"}
-    settings |= {"sink.shuffle-by-partition.enable": shuffled}
-    stage.create(columns="id INT, place BIGINT", properties=settings)
+    settings = {"sink.on-bad-record": "dead-letter", "sink.shuffle-by-partition.enable": shuffled}
+    stage.create(columns="id INT", properties=settings)
     for name in ("a b.json", "c.json"):
         put_lines(stage, name)
     stage.drain(events=sources.lines(stage.spark, str(stage.source)))
-    found = stage.query(f"SELECT id, place FROM {stage.table}")
-    assert len(found) == 2 * 97
-    assert all(row.id == row.place for row in found)
     letters = stage.query(f"SELECT line, value, source FROM {stage.table}__rejected ORDER BY source, line")
     assert [(row.line, bytes(row.value)) for row in letters] == [*BAD.items(), *BAD.items()]
     with open_table(stage.table, stage.uri) as opened:
         dead = DeadLetters(opened)
         examples = [entry["example"] for entry in dead.reasons(Wanted())[0]]
         assert all(re.fullmatch(r"/.*/(a b|c)\.json line (7|60|99)", example) for example in examples)
-        ids = {bytes(row.value): row.id for row in stage.query(f"SELECT id, value FROM {dead.name}")}
-        again, wanted = Replay(dead), Wanted(mended={ids[BAD[60]]: b'{"id": 60}'})
-        assert again.run(wanted, again.try_out(wanted)[0].parts).rows == 1
-    stage.spark.catalog.refreshTable(stage.table)
-    assert [row.place for row in stage.query(f"SELECT place FROM {stage.table} WHERE id = 60")] == [60]
 
 
 def test_lines_that_a_query_changes_are_not_counted(stage: Stage, small_blocks: None) -> None:
     assert small_blocks is None
-    stage.create(columns="id INT, place BIGINT", properties={"sink.on-bad-record": "dead-letter"})
+    stage.create(columns="id INT", properties={"sink.on-bad-record": "dead-letter"})
     put_lines(stage, "a.json")
-    some = stage.lines().where("value != ''")
-    stage.drain(events=some)
+    stage.drain(events=stage.lines().where("value != ''"))
     letters = stage.query(f"SELECT line, value FROM {stage.table}__rejected")
     assert {(row.line, bytes(row.value)) for row in letters} == {(None, BAD[60]), (None, BAD[99])}
-    put_lines(stage, "b.json")
-    sink = stage.sink(options={"sink.column.place.from": "file.line"})
-    with pytest.raises(InvalidOption, match=r"'file\.line': lines can't be counted: the query filters"):
-        stage.drain(sink, events=some)
-    whole = sources.lines(stage.spark, str(stage.source), options={"lineSep": "\n"})
-    with pytest.raises(InvalidOption, match=r"'file\.line': the stream has no column _line"):
-        stage.drain(sink, events=whole)
 
 
 def test_lines_of_batches_that_a_function_changes_are_not_counted(stage: Stage) -> None:

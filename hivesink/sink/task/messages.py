@@ -45,9 +45,9 @@ class TablePlan:
 class InputShape:
     """Which columns of the stream mean what; None where the stream has no such column.
 
-    `value` holds raw bytes to decode; None: rows come decoded. `path` is the file that a row came from, `line` its line
-    there. Where lines can be counted, `block` is where the row's block begins (bytes). The others are a Kafka record's
-    position and time. `topic_name` replaces `topic` if a whole batch comes from the same topic.
+    `value` holds raw bytes to decode; None: rows come decoded. `path` is the file that a row came from. Where
+    lines can be counted, `block` is where the row's block begins (bytes). The others are a Kafka record's position and
+    time. `topic_name` replaces `topic` if a whole batch comes from the same topic.
     """
 
     value: str | None = None
@@ -56,7 +56,6 @@ class InputShape:
     partition: str | None = None
     offset: str | None = None
     path: str | None = None
-    line: str | None = None
     block: str | None = None
     topic_name: str | None = None
     event_time: str | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import types
 
-from hivesink.core.column_source import LINE, PATH, ROW, named_file, stream_column
+from hivesink.core.column_source import PATH, ROW, named_file, stream_column
 from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
 from hivesink.errors import Unsupported
 from hivesink.sink.task.assign import row_columns
@@ -45,7 +45,7 @@ _COLUMNS = (
     ("headers", _HEADERS, _HEADERS_IN_ARROW, "Kafka's headers, where the table has a column of them"),
     ("line", Primitive.BIGINT, pa.int64(), "its line in the file, from 1, where that is known"),
 )
-STREAM = InputShape("value", "timestamp", "topic", "partition", "offset", PATH, LINE)
+STREAM = InputShape("value", "timestamp", "topic", "partition", "offset", PATH)
 """What `as_stream` makes of dead letters."""
 KEPT = {
     "key": "record_key",
@@ -55,7 +55,6 @@ KEPT = {
     "offset": "record_offset",
     "headers": "headers",
     PATH: "source",
-    LINE: "line",
 }
 """Columns of a stream beside its records, and where dead letters have them."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, BinaryIO
@@ -13,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink.config.options import CommitTrigger, OnBadRecord, OnLate
-from hivesink.core.column_source import LINE, ROW, Metadata, named_file
-from hivesink.errors import HiveSinkError, Unsupported
+from hivesink.core.column_source import ROW
+from hivesink.errors import HiveSinkError
 from hivesink.ports.rows import BadRow, DecodedRows, Routed, RowReader
 from hivesink.sink.task.assign import Assign, Moment, assigner_for
 from hivesink.sink.task.buckets import Buckets, buckets
 from hivesink.sink.task.events import EventTimes, column_of, commit_rule, split_late
-from hivesink.sink.task.messages import BadReport, TablePlan, TaskPlan, TaskTools
+from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskPlan, TaskTools
 from hivesink.sink.task.rejects import letters, position
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class TableRouter:
         """Bytes of the largest raw record so far."""
         self._reader = tools.reader
         self._assigner = assigner_for(plan.target.spec, plan.config)
-        self._lines = LineNumbers(plan, tools.open_source)
+        self._lines = LineNumbers(plan.shape, tools.open_source)
         by_time = plan.config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME
         counts_late = by_time and plan.late is not None and plan.config["sink.late-rows"] is not OnLate.APPEND
         self._late = commit_rule(plan.target.spec, plan.config) if counts_late else None
@@ -88,13 +89,13 @@ class TableRouter:
     def assign(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, DecodedRows, Buckets, list[BadRow]]:
         """The batch, whose lines are counted where they can be, and what `assign` makes of it."""
         batch = self._lines.follow(batch)
-        return batch, *assign(self._lines.numbered(batch), self.plan, self._reader, self._assigner)
+        return batch, *assign(batch, self.plan, self._reader, self._assigner)
 
     def _named(self, batch: pa.RecordBatch, bad: list[BadRow]) -> tuple[pa.RecordBatch, list[int | None]]:
         if not self.plan.places:
             raise StopError(None)
         rows = batch.take(pa.array([row.index for row in bad], pa.int64()))
-        return rows, self._lines.of(rows).to_pylist()
+        return rows, self._lines.of(rows)
 
     def _dead_letters(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Routed:
         rows, lines = self._named(batch, bad)
@@ -159,7 +160,7 @@ class LineNumbers:
     before it, another look at the file tells. Only where that holds has the plan's shape a `block`.
     """
 
-    plan: TaskPlan
+    shape: InputShape
     open: Callable[[str], BinaryIO]
     """Opens a file of the source, to read. Raises StoreUnavailable, Unsupported."""
     _block: tuple[str | None, int] | None = None
@@ -171,7 +172,7 @@ class LineNumbers:
 
     def follow(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """`batch` with a last column `ROW`, the rows of its block before each row, unless it has that already."""
-        if self.plan.shape.block not in batch.schema.names or ROW in batch.schema.names:
+        if self.shape.block not in batch.schema.names or ROW in batch.schema.names:
             return batch
         paths, blocks = self._places(batch)
         rows = np.arange(batch.num_rows)
@@ -184,64 +185,32 @@ class LineNumbers:
             self._block, self._rows = (paths[-1].as_py(), int(blocks[-1])), int(rows[-1]) + 1
         return pa.RecordBatch.from_arrays([*batch.columns, pa.array(rows)], [*batch.schema.names, ROW])
 
-    def of(self, followed: pa.RecordBatch) -> pa.Array:
-        """The line of each row, from 1; null where nobody knows, or its file can't be read again.
-
-        A column of the table that comes from it takes no null: then it raises Unsupported, StoreUnavailable.
-        """
-        shape, names = self.plan.shape, followed.schema.names
-        if shape.line in names:
-            return followed.column(names.index(shape.line))
-        if shape.block not in names:
-            return pa.nulls(followed.num_rows, pa.int64())
+    def of(self, followed: pa.RecordBatch) -> list[int | None]:
+        """The line of each row, from 1; None where nobody knows, or its file can't be read again."""
+        if self.shape.block not in followed.schema.names:
+            return [None] * followed.num_rows
         paths, blocks = self._places(followed)
-        files = paths.dictionary_encode()
-        codes, numbers = np.asarray(files.indices), np.asarray(followed.column(names.index(ROW))) + 1
-        unknown = np.zeros(len(numbers), np.bool_)
-        for code, block in set(zip(codes.tolist(), blocks.tolist(), strict=True)):
-            place = files.dictionary[code].as_py(), block
-            if place not in self._before:
-                self._before[place] = self._lines_before(*place)
-            before, rows = self._before[place], (codes == code) & (blocks == block)
-            if before is None:
-                unknown |= rows
-            else:
-                numbers[rows] += before
-        return pa.array(numbers, mask=unknown)
-
-    def numbered(self, followed: pa.RecordBatch) -> pa.RecordBatch:
-        """`followed` with a column `LINE`, where a column of the table comes from it. Raises as `of`."""
-        names = followed.schema.names
-        if self.plan.shape.block not in names or not self._is_column:
-            return followed
-        return pa.RecordBatch.from_arrays([*followed.columns, self.of(followed)], [*names, LINE])
-
-    @property
-    def _is_column(self) -> bool:
-        return Metadata.LINE in self.plan.config.sources.values()
+        lines = list[int | None]()
+        for path, block, row in zip(paths.to_pylist(), blocks.tolist(), followed.column(ROW).to_pylist(), strict=True):
+            if (path, block) not in self._before:
+                self._before[path, block] = self._lines_before(path, block)
+            before = self._before[path, block]
+            lines.append(None if before is None else before + row + 1)
+        return lines
 
     def _places(self, batch: pa.RecordBatch) -> tuple[pa.Array, NDArray[np.int64]]:
-        names, shape = batch.schema.names, self.plan.shape
-        return batch.column(names.index(shape.path)), np.asarray(batch.column(names.index(shape.block)))
+        names = batch.schema.names
+        return batch.column(names.index(self.shape.path)), np.asarray(batch.column(names.index(self.shape.block)))
 
     def _lines_before(self, path: str, block: int) -> int | None:
         """How many lines of the file are in earlier blocks."""
         if not block:
             return 0
-        if block > _FARTHEST and not self._is_column:
-            return None
-        try:
-            if path.endswith(_SPLIT_WHILE_PACKED):
-                what = f"numbering the lines of {named_file(path)}"
-                way = "pack it with gzip, or drop the setting file.line"
-                raise Unsupported(what, "Spark reads bzip2 in blocks", way)
-            with self.open(unquote(path)) as stream:
-                return lines_before(stream, block)
-        except (HiveSinkError, OSError):
-            if self._is_column:
-                raise
+        if block <= _FARTHEST and not path.endswith(_SPLIT_WHILE_PACKED):
             # The record counts, with or without its line; and a server that is away is asked once.
-            return None
+            with suppress(HiveSinkError, OSError), self.open(unquote(path)) as stream:
+                return lines_before(stream, block)
+        return None
 
 
 def lines_before(stream: BinaryIO, block: int) -> int:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from hivesink.core.manifest import Rows
 from hivesink.core.partition import DEFAULT_PARTITION, aside
 from hivesink.core.table import Column, Primitive
-from hivesink.errors import StoreUnavailable, Unsupported
+from hivesink.errors import StoreUnavailable
 from hivesink.sink.task.attempt import ROUTE, route, run_task
 from hivesink.sink.task.messages import BadReport, InputShape, TaskFailure, TaskReport
 from hivesink.sink.task.route import LineNumbers, lines_before
@@ -362,11 +361,8 @@ def source(path: str) -> BinaryIO:
     return io.BytesIO(CONTENT)
 
 
-def numbers(open_source: Callable[[str], BinaryIO] = source, options: dict[str, str] | None = None) -> LineNumbers:
-    columns = (Column("id", Primitive.INT), Column("n", Primitive.BIGINT))
-    shape = InputShape(value="value", path="_path", block="_block")
-    run = Run(RenameFileStore(MemoryFileSystem()), "/w/t", columns, options=options or {}, shape=shape)
-    return LineNumbers(run.plan, open_source)
+def numbers(open_source: Callable[[str], BinaryIO] = source) -> LineNumbers:
+    return LineNumbers(InputShape(value="value", path="_path", block="_block"), open_source)
 
 
 def batch(rows: Sequence[Row]) -> pa.RecordBatch:
@@ -380,7 +376,7 @@ def numbers_of(rows: Sequence[Row], size: int = 2, made: LineNumbers | None = No
     found = []
     for at in range(0, len(rows), size):
         some = of.follow(batch(rows[at : at + size]))
-        found += of.of(some).to_pylist()
+        found += of.of(some)
     return found
 
 
@@ -398,7 +394,7 @@ def test_rows_that_were_followed_before_they_were_moved() -> None:
     followed = numbers().follow(batch(WHOLE))
     moved = followed.take(pa.array([4, 0, 6, 2]))
     second = numbers()
-    assert second.of(second.follow(moved)).to_pylist() == [5, 1, 1, 3]
+    assert second.of(second.follow(moved)) == [5, 1, 1, 3]
 
 
 def test_what_can_not_be_read_again_has_no_number_and_is_asked_for_once() -> None:
@@ -413,41 +409,6 @@ def test_what_can_not_be_read_again_has_no_number_and_is_asked_for_once() -> Non
     packed = "file:/in/d.bz2"
     assert numbers_of([(packed, 0), (packed, 5)]) == [1, None]
     assert numbers_of([(A, 0), (A, 1 << 31)]) == [1, None]
-
-
-def test_numbers_that_the_stream_has_already() -> None:
-    own = pa.RecordBatch.from_pydict({"_path": pa.array([A]), "_line": pa.array([7], pa.int64())})
-    shape = InputShape(value="value", path="_path", line="_line")
-    made = LineNumbers(replace(numbers().plan, shape=shape), source)
-    assert made.of(made.follow(own)).to_pylist() == [7]
-
-
-NUMBERED = {"sink.column.n.from": "file.line"}
-
-
-@pytest.mark.parametrize("size", [1, 2, 7])
-def test_a_column_of_numbers(size: int) -> None:
-    made = numbers(options=NUMBERED)
-    found = []
-    for at in range(0, len(WHOLE), size):
-        found += made.numbered(made.follow(batch(WHOLE[at : at + size]))).column("_line").to_pylist()
-    assert found == [1, 2, 3, 4, 5, 4, 1]
-    none = made.numbered(made.follow(batch([])))
-    assert none.schema.field("_line").type == pa.int64()
-
-
-def test_a_column_of_numbers_that_nobody_knows() -> None:
-    def gone(path: str) -> BinaryIO:
-        raise StoreUnavailable(action="read", path=path, reason="it is not there")
-
-    made = numbers(gone, NUMBERED)
-    with pytest.raises(StoreUnavailable, match=r"/in/(c|a b): it is not there"):
-        made.numbered(made.follow(batch(WHOLE)))
-    made = numbers(options=NUMBERED)
-    with pytest.raises(
-        Unsupported, match=r"numbering the lines of /in/d\.bz2 is not supported: Spark reads bzip2 in blocks"
-    ):
-        made.numbered(made.follow(batch([("file:/in/d.bz2", 5)])))
 
 
 class Slow(io.BytesIO):
