@@ -10,10 +10,9 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, Primitive
-from hivesink.core.time_format import EpochUnit
 from hivesink.decode.json.decoder import JsonDecoder
-from hivesink.decode.values import DecodeOptions
 
 P = Primitive
 BATCH = 10_000
@@ -45,7 +44,7 @@ def flight(row: int) -> str:
     )
 
 
-def measure(title: str, columns: list[Column], records: list[str], options: DecodeOptions, bad: int = 0) -> None:
+def measure(title: str, columns: list[Column], records: list[str], options: SinkConfig, bad: int = 0) -> None:
     batches = [pa.array(records[at : at + BATCH], pa.binary()) for at in range(0, len(records), BATCH)]
     best = float("inf")
     for _ in range(3):
@@ -61,8 +60,8 @@ def measure(title: str, columns: list[Column], records: list[str], options: Deco
 
 
 def main(rows: int) -> None:
-    plain = DecodeOptions()
-    epoch = DecodeOptions(timestamp_format={"ts": EpochUnit.MILLIS})
+    plain = SinkConfig.parse({})
+    epoch = SinkConfig.parse({"sink.timestamp-format": "ts=epoch-millis"})
     every = range(rows)
     measure("userinfo", USERS, [user(row) for row in every], plain)
     measure("userinfo, ts as TIMESTAMP", USERS_TIME, [user(row) for row in every], epoch)

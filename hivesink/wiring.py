@@ -18,7 +18,6 @@ from hivesink.core.table import TableName, as_properties, field_ids, is_letters
 from hivesink.decode import convert
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
-from hivesink.decode.values import DecodeOptions
 from hivesink.errors import InvalidOption, RegistrationFailed, RowsUnfit, TableExists, Unsupported
 from hivesink.formats import adapter, measure
 from hivesink.hiveql.render import declared, render, stored
@@ -64,10 +63,9 @@ class MetastoreAddress:
 def row_reader(plan: TaskPlan) -> RowReader:
     """What turns the stream's records into rows of the plan's table, by the table's settings."""
     config, spec = plan.config, plan.target.spec
-    options = DecodeOptions.of(config)
     form = adapter(spec.format).of(arrow_schema(spec.columns), config)
     columns = [column for column in row_columns(spec, config) if column.name not in plan.shape.absent]
-    return RowsReader(columns, plan.shape.value, options, plan.arrival, plan.shape.batch, unfit=form.unfit)
+    return RowsReader(columns, plan.shape.value, config, plan.arrival, plan.shape.batch, unfit=form.unfit)
 
 
 @dataclass(frozen=True, slots=True)

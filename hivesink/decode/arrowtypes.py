@@ -8,11 +8,13 @@ import pyarrow as pa
 from pyarrow import types
 
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
-from hivesink.decode.values import DecodeOptions
+from hivesink.decode.values import TimeRules
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from hivesink.config.options import SinkConfig
 
 INTEGER_BITS = {Primitive.TINYINT: 8, Primitive.SMALLINT: 16, Primitive.INT: 32, Primitive.BIGINT: 64}
 # The widest integers that a float and a double hold exactly, in bits.
@@ -61,7 +63,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(column.name.lower(), arrow_type(column.type)) for column in columns])
 
 
-def check_types(stream: pa.Schema, columns: Sequence[Column], options: DecodeOptions | None = None) -> None:
+def check_types(stream: pa.Schema, columns: Sequence[Column], config: SinkConfig) -> None:
     """Raises InvalidOption, naming every column of `columns` that `stream` lacks or has with a type that can't fit.
 
     A type fits if the conversion loses nothing. Where that depends on the value (BIGINT into INT, DECIMAL into a
@@ -69,12 +71,11 @@ def check_types(stream: pa.Schema, columns: Sequence[Column], options: DecodeOpt
     DOUBLE into FLOAT) the type is refused. `stream` is as Spark's `to_arrow_schema` gives it; names match without
     regard to case.
     """
-    options = options or DecodeOptions()
     problems: list[str] = []
     for column in columns:
         fields = [field for field in stream if field.name.lower() == column.name.lower()]
         if len(fields) == 1:
-            epoch = options.times(column.name.lower()).unit is not None
+            epoch = TimeRules.of(config, column.name.lower()).unit is not None
             problems += mismatches(column.name, fields[0].type, column.type, epoch=epoch)
         else:
             many = ", ".join(field.name for field in fields)

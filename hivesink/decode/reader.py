@@ -18,7 +18,7 @@ from hivesink.decode.clocks import mask_of, nulls
 from hivesink.decode.convert import Converted, convert
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ValueParser
-from hivesink.decode.values import DecodeOptions, InvalidValue, TimeRules
+from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows, Decoder
 
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from hivesink.config.options import SinkConfig
 
-DECODERS: Mapping[str, Callable[[Sequence[Column], DecodeOptions], Decoder]] = {"json": JsonDecoder}
+
+DECODERS: Mapping[str, Callable[[Sequence[Column], SinkConfig], Decoder]] = {"json": JsonDecoder}
 """By the values of `sink.record-format`: each makes a decoder for columns, by their table's settings."""
 
 
@@ -35,32 +37,33 @@ class RowsReader:
     """Reads `columns` from the raw column `value` (records in bytes or text), or, without it, from columns.
 
     Such columns are matched by name without regard to case, and a value that doesn't fit makes a bad row. Timestamps
-    with a zone are instants and become wall clocks in `options.timestamp_zone`; TIMESTAMP_NTZ is a wall clock already.
-    `options.sources` says which columns are read from what a record comes with: Kafka's key, headers and position, its
-    file, its batch. `arrival` (UTC) and `number` are the batch's. `unfit`
-    is the file format's, which says which rows it can't hold.
+    with a zone are instants and become wall clocks in the table's; TIMESTAMP_NTZ is a wall clock already. The table's
+    settings say which columns are read from what a record comes with: Kafka's key, headers and position, its file, its
+    batch. `arrival` (UTC) and `number` are the batch's. `unfit` is the file format's, which says which rows it can't
+    hold.
     """
 
     def __init__(
         self,
         columns: Sequence[Column],
         value: str | None,
-        options: DecodeOptions,
+        config: SinkConfig,
         arrival: datetime | None = None,
         number: int | None = None,
         *,
         unfit: Callable[[pa.Table], Iterable[BadRow]] = lambda _: (),
     ) -> None:
-        if value is not None and options.format not in DECODERS:
-            message = f"sink.record-format = {options.format!r}: write one of {', '.join(DECODERS)}"
+        form = config["sink.record-format"]
+        if value is not None and form not in DECODERS:
+            message = f"sink.record-format = {form!r}: write one of {', '.join(DECODERS)}"
             raise InvalidOption((message,))
         self._value = value
-        self._options = options
+        self._config = config
         self._columns = tuple(columns)
         self._schema = arrow_schema(columns)
-        self._sources = {name: source for name, source in options.sources.items() if not isinstance(source, JsonPath)}
+        self._sources = {name: source for name, source in config.sources.items() if not isinstance(source, JsonPath)}
         self._given = [column for column in columns if column.name not in self._sources]
-        self._decoder = None if value is None else DECODERS[options.format](self._given, options)
+        self._decoder = None if value is None else DECODERS[form](self._given, config)
         self._unfit = unfit
         self._checked: pa.Schema | None = None
         self._of_batch: dict[ColumnSource, pa.Scalar] = {
@@ -82,7 +85,7 @@ class RowsReader:
                 return rows
             arrays = dict(zip(rows.table.column_names, rows.table.columns, strict=True))
         elif batch.schema is not self._checked:
-            check_types(batch.schema, self._given, self._options)
+            check_types(batch.schema, self._given, self._config)
             self._checked = batch.schema
         count = batch.num_rows if rows.good is None else len(rows.good)
         bad: dict[int, InvalidValue] = {}
@@ -97,7 +100,7 @@ class RowsReader:
             else:
                 indexes = [index for index, given in enumerate(batch.schema.names) if given.lower() == name]
                 given = batch.column(indexes[0])
-                arrays[name], wrong = convert(given, column.type, self._options.times(name))
+                arrays[name], wrong = convert(given, column.type, TimeRules.of(self._config, name))
             if not column.nullable and arrays[name].null_count:
                 missing = np.flatnonzero(nulls(arrays[name])).tolist()
                 wrong = {row: InvalidValue("null") for row in missing} | wrong
@@ -107,7 +110,7 @@ class RowsReader:
         return _without(replace(rows, table=table), [error.bad_row(row) for row, error in bad.items()])
 
     def _surrounding(self, column: Column, source: ColumnSource, given: pa.Array) -> Converted:
-        kind, times = column.type, self._options.times(column.name)
+        kind, times = column.type, TimeRules.of(self._config, column.name)
         if isinstance(source, Header):
             rows = pc.list_parent_indices(given).to_numpy()
             names, values = pc.list_flatten(given).flatten()

@@ -15,7 +15,7 @@ from decimal import Decimal as Number
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from hivesink.config.options import OnTombstone, OnUnknownField, Precision, SinkConfig
+from hivesink.config.options import Precision, SinkConfig
 from hivesink.core.table import Char, Decimal, Primitive, Varchar
 from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit, TextPattern, TimeFormat
 from hivesink.ports.rows import BadRow
@@ -23,7 +23,6 @@ from hivesink.ports.rows import BadRow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hivesink.core.column_source import ColumnSource
 
 # More exponent digits than any column's range has: beyond these the sign of the exponent alone decides,
 # and Python refuses to read very long ones.
@@ -57,6 +56,13 @@ class TimeRules:
     exact: bool = False
     """Whether a time finer than microseconds is bad, rather than cut."""
 
+    @classmethod
+    def of(cls, config: SinkConfig, column: str) -> TimeRules:
+        """By a table's settings, for a column by its lower-case name."""
+        formats: Mapping[str, TimeFormat] = config["sink.timestamp-format"]
+        is_exact = config["sink.json.timestamp-precision"] is Precision.EXACT
+        return cls(config["sink.timestamp-zone"], formats.get(column, formats.get("")), is_exact)
+
     @property
     def unit(self) -> EpochUnit | None:
         """What a number counts; None where numbers are refused."""
@@ -66,42 +72,6 @@ class TimeRules:
     def pattern(self) -> TextPattern | None:
         """The form of texts; None: ISO 8601 or SQL."""
         return self.format if isinstance(self.format, TextPattern) else None
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeOptions:
-    """The table's settings for its decoder.
-
-    `format` names the decoder. `timestamp_format` maps a lower-case column name, or `""` for all columns, to how its
-    TIMESTAMPs and DATEs are written. `exact_times`: a time finer than microseconds is bad.
-    """
-
-    format: str = "json"
-    timestamp_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
-    timestamp_format: Mapping[str, TimeFormat] = field(default_factory=dict)
-    exact_times: bool = False
-    tombstone: OnTombstone = OnTombstone.SKIP
-    unknown_field: OnUnknownField = OnUnknownField.IGNORE
-    sources: Mapping[str, ColumnSource] = field(default_factory=dict)
-    """By lower-case name of the column; a column that isn't named has the field of its own name."""
-
-    @classmethod
-    def of(cls, config: SinkConfig) -> DecodeOptions:
-        """The settings of a table."""
-        return cls(
-            format=config["sink.record-format"],
-            timestamp_zone=config["sink.timestamp-zone"],
-            timestamp_format=config["sink.timestamp-format"],
-            exact_times=config["sink.json.timestamp-precision"] is Precision.EXACT,
-            tombstone=config["sink.on-tombstone"],
-            unknown_field=config["sink.on-unknown-field"],
-            sources=config.sources,
-        )
-
-    def times(self, column: str) -> TimeRules:
-        """For a column by its lower-case name."""
-        declared = self.timestamp_format.get(column, self.timestamp_format.get(""))
-        return TimeRules(self.timestamp_zone, declared, self.exact_times)
 
 
 class InvalidValue(ValueError):

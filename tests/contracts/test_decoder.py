@@ -13,7 +13,6 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, Primitive
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import DECODERS, RowsReader
-from hivesink.decode.values import DecodeOptions
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows
 
@@ -26,9 +25,9 @@ COLUMNS = [Column("id", Primitive.INT, nullable=False), Column("name", Primitive
 class TabsDecoder:
     """A sketch of another format: an INT and a STRING with a tab between them."""
 
-    def __init__(self, columns: Sequence[Column], options: DecodeOptions) -> None:
+    def __init__(self, columns: Sequence[Column], options: SinkConfig) -> None:
         self._schema = arrow_schema(columns)
-        self._skips = options.tombstone.value == "skip"
+        self._skips = options["sink.on-tombstone"].value == "skip"
 
     def decode(self, records: pa.Array) -> DecodedRows:
         rows, good, bad, skipped = [], list[int](), list[BadRow](), 0
@@ -68,7 +67,7 @@ def format_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 def read(format_name: str, records: Any, **settings: str) -> DecodedRows:
     config = SinkConfig.parse({"sink.record-format": format_name, **settings})
-    reader = RowsReader(COLUMNS, "value", DecodeOptions.of(config))
+    reader = RowsReader(COLUMNS, "value", config)
     return reader.read(pa.RecordBatch.from_arrays([records], ["value"]))
 
 
@@ -111,8 +110,8 @@ def test_what_it_learns_changes_no_row(format_name: str) -> None:
     random = np.random.default_rng(7)
     numbers = [int(number) for number in random.integers(0, 1000, 400)]
     records = [write(n, f"n{n}") if n % 7 else b"odd" if n % 2 else write(None, None) for n in numbers]
-    alone = [DECODERS[format_name](COLUMNS, DecodeOptions()).decode(pa.array([record])) for record in records]
-    decoder = DECODERS[format_name](COLUMNS, DecodeOptions())
+    alone = [DECODERS[format_name](COLUMNS, SinkConfig.parse({})).decode(pa.array([record])) for record in records]
+    decoder = DECODERS[format_name](COLUMNS, SinkConfig.parse({}))
     whole = pa.array(records)
     for given in (whole.slice(0, 10), whole, whole.slice(0, 0)):
         decoded = decoder.decode(given)

@@ -20,8 +20,9 @@ from hivesink.decode.json.columns import JsonColumns
 from hivesink.decode.json.decoder import JsonDecoder, KeyedDecoder, exact_batch
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.shaped import ShapedDecoder
-from hivesink.decode.values import DecodeOptions, InvalidValue
+from hivesink.decode.values import InvalidValue
 from hivesink.hiveql.parse import parse_ddl
+from tests.decode.settings import PLAIN
 
 if TYPE_CHECKING:
     from hivesink.ports.rows import BadRow, DecodedRows
@@ -57,7 +58,7 @@ def shown(value: Any) -> str:  # noqa: PLR0911  one for each kind of value
 @dataclass(frozen=True)
 class Case:
     columns: tuple[Column, ...]
-    options: DecodeOptions
+    options: SinkConfig
     record: bytes
     expected: str
 
@@ -75,7 +76,7 @@ def cases() -> dict[str, Case]:
             more = f" TBLPROPERTIES ({properties})" if properties else ""
             sql = f"CREATE TABLE t ({columns}) STORED AS PARQUET{more}"
             spec = parse_ddl(sql, "records.txt")
-            options = DecodeOptions.of(SinkConfig.parse(dict(spec.properties)))
+            options = SinkConfig.parse(dict(spec.properties))
             table = line[3:]
         elif line and not line.startswith("--"):
             text, expected = line.rsplit(" => ", 1)
@@ -145,11 +146,10 @@ def test_all_together(name: str) -> None:
 
 
 P = Primitive
-PLAIN = DecodeOptions()
 USERS = [Column("userid", P.INT), Column("username", P.STRING), Column("ts", P.BIGINT)]
 
 
-def decoder(kind: HiveType, options: DecodeOptions = PLAIN) -> JsonDecoder:
+def decoder(kind: HiveType, options: SinkConfig = PLAIN) -> JsonDecoder:
     return JsonDecoder([Column("c", kind)], options)
 
 

@@ -15,7 +15,7 @@ from hivesink.core.column_source import Header, JsonPath, parse_source
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.reader import RowsReader
-from hivesink.decode.values import DecodeOptions
+from tests.decode.settings import decoding
 
 if TYPE_CHECKING:
     from hivesink.ports.rows import DecodedRows
@@ -37,7 +37,7 @@ def read(
         Column(name, parse_type(kind.removesuffix("!")), nullable=not kind.endswith("!"))
         for name, kind in kinds.items()
     ]
-    chosen = DecodeOptions(sources={name: parse_source(text) for name, text in sources.items()}, **options)
+    chosen = decoding(sources={name: parse_source(text) for name, text in sources.items()}, **options)
     return RowsReader(declared, value, chosen, ARRIVAL, 7).read(pa.RecordBatch.from_pydict(columns))
 
 
@@ -109,7 +109,7 @@ def test_what_kafka_says_of_a_record() -> None:
         timestamp=[datetime(2024, 1, 1, tzinfo=timezone.utc), datetime(2024, 1, 1, 23, 30, tzinfo=timezone.utc)],
         _path=["a", "file:/b"],
     )  # fmt: skip
-    rows = read(sources, kinds, given, timestamp_zone=ZoneInfo("Europe/Berlin"))
+    rows = read(sources, kinds, given, zone=ZoneInfo("Europe/Berlin"))
     assert bad(rows) == [(0, None, "not JSON")]
     assert rows.good is not None
     assert rows.good.to_pylist() == [1]

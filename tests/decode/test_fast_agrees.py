@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hivesink.config.options import OnUnknownField
+from hivesink.config.options import OnUnknownField, SinkConfig
 from hivesink.core.column_source import JsonPath
 from hivesink.core.table import Array, Column, HiveType, Map, Primitive, Struct
 from hivesink.core.time_format import EpochUnit, TextPattern
@@ -20,7 +19,8 @@ from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.json.decoder import JsonDecoder, exact_batch
 from hivesink.decode.json.exact import ExactDecoder
-from hivesink.decode.values import DecodeOptions, InvalidValue
+from hivesink.decode.values import InvalidValue
+from tests.decode.settings import PLAIN, decoding
 
 P = Primitive
 TYPES = "decimal(9,2) decimal(38,10) varchar(3) char(3) array<int> map<string,double> map<int,array<string>>"
@@ -29,10 +29,10 @@ KINDS: tuple[HiveType, ...] = (*P, *map(parse_type, TYPES.split()), INNER)
 FORMS = (*EpochUnit, TextPattern.parse("yyyy-MM-dd HH:mmXXX"), TextPattern.parse("yyyy-MM-dd"))
 ZONES = ("UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kolkata")
 OPTIONS = st.builds(
-    DecodeOptions,
-    timestamp_zone=st.sampled_from([ZoneInfo(zone) for zone in ZONES]),
-    timestamp_format=st.sampled_from([{}, *({"": form} for form in FORMS)]),
-    unknown_field=st.sampled_from([*OnUnknownField, OnUnknownField.IGNORE]),
+    decoding,
+    zone=st.sampled_from([ZoneInfo(zone) for zone in ZONES]),
+    formats=st.sampled_from([{}, *({"": form} for form in FORMS)]),
+    unknown=st.sampled_from([*OnUnknownField, OnUnknownField.IGNORE]),
 )
 NAMES = ["a", "A", "b", "B", "\\u0061", "c", "C", "x", "X", 'y\\"', "z\\u0022", "\\ud800", "ä", "Ä"]
 
@@ -124,7 +124,7 @@ def bits(table: pa.Table) -> list[Any]:
     return [[repr(value) for value in column.to_pylist()] for column in table.columns]
 
 
-def assert_same(columns: list[Column], options: DecodeOptions, batches: list[list[bytes]]) -> None:
+def assert_same(columns: list[Column], options: SinkConfig, batches: list[list[bytes]]) -> None:
     exact, schema = ExactDecoder(columns, options), arrow_schema(columns)
     decoder = JsonDecoder(columns, options)  # one for all, so that what it has learnt counts
     for batch in batches:
@@ -154,11 +154,11 @@ PATHS = [("a",), ("a", "b"), ("a", "b", 1), ("a", 0), ("a", 1, "a"), ("c",), ("c
 @settings(max_examples=80)
 @given(*HOSTILE, st.none() | st.lists(st.sampled_from(PATHS), min_size=3, max_size=3))
 def test_agrees_on_hostile_records(
-    kinds: Kinds, options: DecodeOptions, batches: list[list[bytes]], paths: list[tuple[str | int, ...]] | None
+    kinds: Kinds, options: SinkConfig, batches: list[list[bytes]], paths: list[tuple[str | int, ...]] | None
 ) -> None:
     columns = [Column(name, kind, nullable=free) for name, (kind, free) in zip("abc", kinds, strict=False)]
-    sources = {name: JsonPath(steps) for name, steps in zip("abc", paths or (), strict=False)}
-    assert_same(columns, replace(options, sources=sources), batches)
+    sources = {f"sink.column.{name}.from": JsonPath(steps) for name, steps in zip("abc", paths or (), strict=False)}
+    assert_same(columns, SinkConfig({**options.values, **sources}), batches)
 
 
 DEEP = ('{"a":{"b":%s}}', '{"a":[%s]}', '{"A":{"b":[0,%s]},"c":{"x":%s}}', '{"a":{"b":%s},"c":1}')
@@ -171,7 +171,7 @@ def test_agrees_on_each_odd_value_below_a_field(kind: HiveType) -> None:
     paths: dict[str, tuple[str | int, ...]] = {"p": ("a", "b"), "q": ("a", 0), "r": ("a", "b")}
     for r in (("a", "b"), ("c", "x")):
         sources = {name: JsonPath(steps) for name, steps in (paths | {"r": r}).items()}
-        assert_same(columns, DecodeOptions(sources=sources), [found[:3], found])
+        assert_same(columns, decoding(sources=sources), [found[:3], found])
 
 
 @pytest.mark.parametrize("form", ["%s", '"%s"', "[%s]", '["%s"]', '{"k":%s}'])
@@ -179,7 +179,7 @@ def test_agrees_on_floats_that_are_rounded_twice(form: str) -> None:
     kinds: dict[str, HiveType] = {"[": Array(P.FLOAT), "{": Map(P.STRING, P.FLOAT)}
     found = [f'{{"a":{form.replace("%s", value)}}}'.encode() for value in HALFWAY.split()]
     # At the second look they are records of a known shape.
-    assert_same([Column("a", kinds.get(form[0], P.FLOAT))], DecodeOptions(), [*([one] for one in found), found, found])
+    assert_same([Column("a", kinds.get(form[0], P.FLOAT))], PLAIN, [*([one] for one in found), found, found])
 
 
 @settings(max_examples=250)
@@ -188,15 +188,15 @@ def test_agrees_on_floats_that_are_rounded_twice(form: str) -> None:
     OPTIONS,
     st.lists(st.one_of(numbers, times.map('"{}"'.format), strings, st.just("null")), min_size=1, max_size=12),
 )
-def test_agrees_on_every_value_of_one_type(kind: HiveType, options: DecodeOptions, found: list[str]) -> None:
+def test_agrees_on_every_value_of_one_type(kind: HiveType, options: SinkConfig, found: list[str]) -> None:
     batches = [[f'{{"a":{value}}}'.encode()] for value in found]
     assert_same([Column("a", kind)], options, [*batches, [one for batch in batches for one in batch]])
 
 
 @settings(max_examples=100)
 @given(OPTIONS, st.lists(times, min_size=1, max_size=30), st.sampled_from([P.TIMESTAMP, P.DATE]))
-@example(DecodeOptions(timestamp_zone=ZoneInfo("Europe/Berlin")), ["2024-03-31T01:00:00Z"], P.TIMESTAMP)
-def test_agrees_on_times(options: DecodeOptions, texts: list[str], kind: HiveType) -> None:
+@example(decoding(zone=ZoneInfo("Europe/Berlin")), ["2024-03-31T01:00:00Z"], P.TIMESTAMP)
+def test_agrees_on_times(options: SinkConfig, texts: list[str], kind: HiveType) -> None:
     """Batches of one shape, which whole columns are parsed for."""
     offset = [text for text in texts if text.endswith("Z")]
     naive = [text for text in texts if len(text) == len("2024-01-02T03:04:05")]
@@ -218,7 +218,7 @@ def test_agrees_on_instants(zone: str, data: st.DataObject) -> None:
     millis = data.draw(
         st.lists(st.integers(-62135596800000, 253402300799999) | st.integers(0, 2 * 10**12) | TRANSITIONS, min_size=1)
     )
-    options = DecodeOptions(timestamp_zone=ZoneInfo(zone), timestamp_format={"": EpochUnit.MILLIS})
+    options = decoding(zone=ZoneInfo(zone), formats={"": EpochUnit.MILLIS})
     batch = [f'{{"a":{value},"b":{value}}}'.encode() for value in millis]
     assert_same([Column("a", P.TIMESTAMP), Column("b", P.DATE)], options, [batch])
 
@@ -239,15 +239,8 @@ ODD = [
 ]
 
 
-TIMES = [
-    DecodeOptions(timestamp_zone=ZoneInfo(zone), timestamp_format=form)
-    for zone in ZONES
-    for form in ({}, {"a": EpochUnit.MILLIS})
-]
-TIMES += [
-    DecodeOptions(timestamp_zone=ZoneInfo("Europe/Berlin"), timestamp_format={"a": form}, exact_times=True)
-    for form in FORMS
-]
+TIMES = [decoding(zone=ZoneInfo(zone), formats=form) for zone in ZONES for form in ({}, {"a": EpochUnit.MILLIS})]
+TIMES += [decoding(zone=ZoneInfo("Europe/Berlin"), formats={"a": form}, exact=True) for form in FORMS]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -256,8 +249,8 @@ def test_agrees_on_each_odd_value(kind: HiveType) -> None:
     found = [f'{{"a":{value}}}'.encode() for value in ODD]
     columns = [Column("a", kind)]
     for record in found:
-        assert_same(columns, DecodeOptions(), [[record, b"{}"] + [b'{"a":null}'] * 64])
-    for options in TIMES if kind in {P.TIMESTAMP, P.DATE} else [DecodeOptions()]:
+        assert_same(columns, PLAIN, [[record, b"{}"] + [b'{"a":null}'] * 64])
+    for options in TIMES if kind in {P.TIMESTAMP, P.DATE} else [PLAIN]:
         for record in found:
             assert_same(columns, options, [[record]])
         assert_same(columns, options, [found, found])
@@ -286,10 +279,10 @@ TOGETHER = [
 @pytest.mark.parametrize("batch", TOGETHER)
 @pytest.mark.parametrize("kind", [P.STRING, Map(P.STRING, P.INT)], ids=str)
 def test_neighbours_never_help_each_other(batch: list[bytes], kind: HiveType) -> None:
-    assert_same([Column("a", P.INT), Column("b", kind)], DecodeOptions(), [[b'{"a":1,"b":"x"}'], batch, batch])
+    assert_same([Column("a", P.INT), Column("b", kind)], PLAIN, [[b'{"a":1,"b":"x"}'], batch, batch])
 
 
 def test_more_than_one_chunk_with_every_kind_of_doubt() -> None:
     odd = rb'{"a":"5"} {"a":1.0} x {"a":1,"a":1} {"a":99999999999} {"A":1,"z":"\""} {"b":7} {}'.split()
     batch = [b'{"a":%d,"b":"%d"}' % (row, row) if row % 997 else odd[row // 997 % len(odd)] for row in range(20_000)]
-    assert_same([Column("a", P.INT), Column("b", P.STRING)], DecodeOptions(), [batch])
+    assert_same([Column("a", P.INT), Column("b", P.STRING)], PLAIN, [batch])

@@ -18,8 +18,9 @@ from hivesink.core.time_format import EpochUnit
 from hivesink.decode.arrowtypes import check_types
 from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.reader import RowsReader
-from hivesink.decode.values import DecodeOptions, InvalidValue, TimeRules
+from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import InvalidOption
+from tests.decode.settings import PLAIN, decoding
 
 P = Primitive
 INSTANT = pa.timestamp("us", "UTC")
@@ -31,7 +32,7 @@ def done(
     kind: HiveType, array: pa.Array, *, zone: str = "UTC", nullable: bool = True
 ) -> tuple[list[Any], list[tuple[int, str | None, str]]]:
     """The column's good values and the bad rows."""
-    reader = RowsReader([Column("v", kind, nullable=nullable)], None, DecodeOptions(timestamp_zone=ZoneInfo(zone)))
+    reader = RowsReader([Column("v", kind, nullable=nullable)], None, decoding(zone=ZoneInfo(zone)))
     rows = reader.read(pa.RecordBatch.from_arrays([array], ["V"]))
     rows.table.validate(full=True)
     assert len(array) == rows.table.num_rows + len(rows.bad)
@@ -126,7 +127,7 @@ def test_what_does_not_fit_is_found_within_other_values(kind: HiveType, array: p
 
 def test_epoch_milliseconds_where_the_column_declares_them() -> None:
     columns = [Column("t", P.TIMESTAMP), Column("d", P.DATE), Column("plain", P.BIGINT)]
-    options = DecodeOptions(timestamp_zone=BERLIN, timestamp_format={"t": EpochUnit.MILLIS, "d": EpochUnit.MILLIS})
+    options = decoding(zone=BERLIN, formats={"t": EpochUnit.MILLIS, "d": EpochUnit.MILLIS})
     millis = pa.array([1_782_950_399_123, 2**62], pa.int64())
     batch = pa.RecordBatch.from_arrays([millis, millis, millis], ["t", "d", "plain"])
     rows = RowsReader(columns, None, options).read(batch)
@@ -147,7 +148,7 @@ def test_columns_are_found_by_name_without_regard_to_case_in_ddl_order() -> None
         ],
         ["A", "other", "B"],
     )
-    rows = RowsReader(columns, None, DecodeOptions()).read(batch)
+    rows = RowsReader(columns, None, PLAIN).read(batch)
     assert rows.table.to_pylist() == [{"b": 1, "a": {"x": 1, "y": "é"}}, {"b": 2, "a": None}]
     assert [(bad.index, bad.field, bad.reason) for bad in rows.bad] == [(2, "a.x", "out of range for int")]
     assert rows.good is not None
@@ -173,14 +174,14 @@ def test_columns_are_found_by_name_without_regard_to_case_in_ddl_order() -> None
 )  # fmt: skip
 def test_types_that_can_not_fit_are_refused_up_front(kind: HiveType, source: pa.DataType, said: str) -> None:
     with pytest.raises(InvalidOption) as caught:
-        check_types(pa.schema([("v", source)]), [Column("v", kind)])
+        check_types(pa.schema([("v", source)]), [Column("v", kind)], PLAIN)
     assert str(caught.value) == f"the stream doesn't fit the table: {said}"
 
 
 def test_all_problems_of_a_stream_are_told_together() -> None:
     stream = pa.schema([("a", pa.string()), ("B", pa.int32()), ("b", pa.int32())])
     with pytest.raises(InvalidOption, match=r"a: string can't be int.*; b: B, b differ only in case; c: missing"):
-        check_types(stream, [Column(name, P.INT) for name in "abc"])
+        check_types(stream, [Column(name, P.INT) for name in "abc"], PLAIN)
 
 
 # The reference: the same values as JSON, read by the exact decoder.

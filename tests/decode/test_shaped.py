@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hivesink.config.options import OnUnknownField
+from hivesink.config.options import OnUnknownField, SinkConfig
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.core.typetext import parse_type
 from hivesink.decode.json.columns import JsonColumns
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.shaped import ShapedDecoder
-from hivesink.decode.values import DecodeOptions
+from tests.decode.settings import PLAIN, decoding
 from tests.decode.test_fast_agrees import KINDS, ODD, assert_same, numbers, strings, times
 
 P = Primitive
-PLAIN: list[tuple[HiveType, list[str]]] = [
+EACH: list[tuple[HiveType, list[str]]] = [
     (P.INT, ["0", "7", "-12", "null", '"7"', "2147483647", "-2147483648"]),
     (P.BIGINT, ["1795132800000", "null", "-9"]),
     (P.DOUBLE, ["1.5", "0", "-0.0", "1e4", "null", '"2.25"', "12345678901234567890"]),
@@ -38,20 +38,20 @@ PLAIN: list[tuple[HiveType, list[str]]] = [
 ]
 
 
-def proved(columns: list[Column], records: list[bytes], options: DecodeOptions | None = None) -> list[int]:
+def proved(columns: list[Column], records: list[bytes], options: SinkConfig | None = None) -> list[int]:
     """The rows of `records` that it proves, at the second look."""
-    shaped = ShapedDecoder(JsonColumns(ExactDecoder(columns, options or DecodeOptions())))
+    shaped = ShapedDecoder(JsonColumns(ExactDecoder(columns, options or PLAIN)))
     batch = pa.array(records, pa.binary()).view(pa.string())
     shaped.decode(batch)
     return sorted(np.concatenate([np.empty(0, int), *(rows for rows, _ in shaped.decode(batch))]).tolist())
 
 
-@pytest.mark.parametrize(("kind", "values"), PLAIN, ids=[str(kind) for kind, _ in PLAIN])
+@pytest.mark.parametrize(("kind", "values"), EACH, ids=[str(kind) for kind, _ in EACH])
 def test_plain_values_of_every_type_are_proved(kind: HiveType, values: list[str]) -> None:
     records = [f'{{"x": "{row}", "C": {value}, "y": {row}}}'.encode() for row, value in enumerate(values * 3)]
     columns = [Column("c", kind), Column("none", P.INT)]
     assert proved(columns, records) == list(range(len(records)))
-    assert_same(columns, DecodeOptions(), [records, records])
+    assert_same(columns, PLAIN, [records, records])
 
 
 ONE = b'{"a": 1, "b": "x", "c": [1, {"d": "e"}], "f": null}'
@@ -89,29 +89,29 @@ AB = [Column("a", P.INT), Column("b", P.STRING)]
 def test_what_differs_in_anything_but_values_is_left(other: bytes) -> None:
     records = [ONE] * 40 + [other] + [ONE] * 40
     assert proved(AB, records) == [*range(40), *range(41, 81)]
-    assert_same(AB, DecodeOptions(), [records, records])
+    assert_same(AB, PLAIN, [records, records])
 
 
 def test_an_unknown_field_is_proved_only_where_it_is_ignored() -> None:
     records = [b'{"a":%d,"b":"x","more":{"a":[1]}}' % row for row in range(30)]
-    strict = DecodeOptions(unknown_field=OnUnknownField.BAD_RECORD)
+    strict = decoding(unknown=OnUnknownField.BAD_RECORD)
     assert proved(AB, records, strict) == []
     assert_same(AB, strict, [records])
-    assert_same(AB, DecodeOptions(), [records])
+    assert_same(AB, PLAIN, [records])
 
 
 def test_several_shapes_of_one_stream_are_remembered() -> None:
     shapes = [b'{"a":%d,"b":"x"}', b'{"b":"x","a":%d}', b'{"A": %d}', b'{"a":%d,"c":1}']
     records = [shapes[row % 4] % row for row in range(200)]
     assert proved(AB, records) == list(range(200))
-    assert_same(AB, DecodeOptions(), [records, records])
+    assert_same(AB, PLAIN, [records, records])
 
 
 def test_a_record_that_lacks_a_required_column_is_left() -> None:
     columns = [Column("a", P.INT), Column("b", P.STRING, nullable=False)]
     records = [b'{"a":%d}' % row for row in range(20)] + [b'{"a":1,"b":null}', b'{"a":1,"b":"x"}']
     assert proved(columns, records) in ([], [21])
-    assert_same(columns, DecodeOptions(), [records])
+    assert_same(columns, PLAIN, [records])
     # Keys that are too long to be looked for, or have a space behind them.
     for record in (b'{"%s":1,"a":2}' % (b"n" * 300), b'{"a" :1}'):
         assert proved(AB, [record] * 20) == []
@@ -122,7 +122,7 @@ def test_agrees_on_each_odd_value_in_a_known_shape(kind: HiveType) -> None:
     plain = [b'{"x": 1, "a": null}'] * 40
     found = [f'{{"x": 1, "a": {value}}}'.encode("utf-8", "surrogatepass") for value in [*ODD, "", "x", "1,2", "]"]]
     ignored = [f'{{"x": {value}, "a": null}}'.encode("utf-8", "surrogatepass") for value in [*ODD, "", "x", "1,2", "]"]]
-    assert_same([Column("a", kind)], DecodeOptions(), [plain, found, ignored, [*plain, *found, *ignored]])
+    assert_same([Column("a", kind)], PLAIN, [plain, found, ignored, [*plain, *found, *ignored]])
 
 
 HOSTILE = st.one_of(numbers, strings, times.map('"{}"'.format), st.sampled_from([*ODD, "", "x", "1,2", '"a":1', "]"]))
@@ -134,7 +134,7 @@ def test_agrees_on_hostile_values_in_one_shape(kinds: list[HiveType], rows: list
     columns = [Column(name, kind) for name, kind in zip("ab", kinds, strict=True)]
     records = [f'{{"x": {left}, "a": {left}, "b": {right}}}'.encode("utf-8", "surrogatepass") for left, right in rows]
     plain = [b'{"x": 1, "a": null, "b": null}'] * 5
-    assert_same(columns, DecodeOptions(), [plain, plain + records, records])
+    assert_same(columns, PLAIN, [plain, plain + records, records])
 
 
 NESTED = {
@@ -167,5 +167,5 @@ def test_nested_values_keep_every_entry_or_are_left(kind: str) -> None:
     records = [f'{{"c":{value},"n":1}}'.encode() for value in NESTED[kind].split()]
     assert proved(columns, records[:1] * 20) == list(range(20))
     for record in records:
-        assert_same(columns, DecodeOptions(), [records[:1] * 20, [*(records[:1] * 20), record]])
-    assert_same(columns, DecodeOptions(unknown_field=OnUnknownField.BAD_RECORD), [records[:1] * 20, records])
+        assert_same(columns, PLAIN, [records[:1] * 20, [*(records[:1] * 20), record]])
+    assert_same(columns, decoding(unknown=OnUnknownField.BAD_RECORD), [records[:1] * 20, records])

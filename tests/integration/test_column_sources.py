@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from hivesink.errors import InvalidOption
 from hivesink.sample.source import TopicSource, sample_topic
 from hivesink.spark import sources
 from hivesink.tables.opened import open_table

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from hivesink.config.options import OnTombstone
+from hivesink.config.options import OnTombstone, SinkConfig
 from hivesink.decode.clocks import REFUSED, Mask, each, mask_of, not_utf8, nulls
 from hivesink.decode.json.columns import JsonColumns
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.shaped import Piece, ShapedDecoder
 from hivesink.decode.json.spans import QUOTE, SPACE, Places, Spans, Text, joined
-from hivesink.decode.values import DecodeOptions, InvalidValue
+from hivesink.decode.values import InvalidValue
 from hivesink.ports.rows import BadRow, DecodedRows
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ class JsonDecoder:
     It learns from the stream, so keep one for a whole task.
     """
 
-    def __init__(self, columns: Sequence[Column], options: DecodeOptions) -> None:
+    def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
         """Raises ValueError without columns."""
         if not columns:
             message = "a table without columns has no rows"
             raise ValueError(message)
-        self._skips = options.tombstone is OnTombstone.SKIP
-        self._exact = ExactDecoder(columns, options)
+        self._skips = config["sink.on-tombstone"] is OnTombstone.SKIP
+        self._exact = ExactDecoder(columns, config)
         self._columns = JsonColumns(self._exact)
         self._shaped, self._keyed = ShapedDecoder(self._columns), KeyedDecoder(self._columns)
         self._mostly_bad = False

@@ -9,13 +9,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hivesink.config.options import OnUnknownField
+from hivesink.config.options import OnUnknownField, SinkConfig
 from hivesink.core.column_source import JsonPath
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode import values
 from hivesink.decode.arrowtypes import INTEGER_BITS
 from hivesink.decode.json.scan import NotJson, document, members, unquote
-from hivesink.decode.values import NUMBER, DecodeOptions, InvalidValue, TimeRules
+from hivesink.decode.values import NUMBER, InvalidValue, TimeRules
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -196,15 +196,14 @@ class ValueParser:
 class ExactDecoder:
     """Records of a table's `columns`, one at a time."""
 
-    def __init__(self, columns: Sequence[Column], options: DecodeOptions) -> None:
+    def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
         self.columns = tuple(columns)
         self.names = [column.name.lower() for column in columns]
-        self.ignore_unknown = options.unknown_field is OnUnknownField.IGNORE
-        sources = (options.sources.get(name) for name in self.names)
-        paths = zip(self.names, sources, strict=True)
+        self.ignore_unknown = config["sink.on-unknown-field"] is OnUnknownField.IGNORE
+        paths = zip(self.names, map(config.sources.get, self.names), strict=True)
         self.read = Branch.of(source.steps if isinstance(source, JsonPath) else (name,) for name, source in paths)
         """What the columns read of a record."""
-        self.parsers = [ValueParser(options.times(name), self.ignore_unknown) for name in self.names]
+        self.parsers = [ValueParser(TimeRules.of(config, name), self.ignore_unknown) for name in self.names]
 
     def row(self, record: bytes) -> list[Any]:
         """The record's values in column order. Raises InvalidValue with the field's path."""
