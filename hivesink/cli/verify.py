@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime, timezone
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import typer
@@ -41,7 +42,7 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
         checks.verify(context, name, opened.name, None if quick else measure, opened.require_same, replaced=replaced)
         for name, context in opened.chosen(writer).items()
     ]
-    unknown, foreign = checks.strangers(opened.owner, opened.live), not_dead_letters(opened)
+    unknown, foreign = opened.owner.unknown_parts(opened.live), not_dead_letters(opened)
     errors = sum(verdict.errors for verdict in verdicts) + sum(parts[0].stage is None for parts in unknown.values())
     blocks = [block for verdict in verdicts for block in _blocks(verdict)]
     for uid, parts in unknown.items():
@@ -95,7 +96,8 @@ def clean(out: Output, opened: OpenedTable, *, dry_run: bool = False) -> None:
     """
     opened.require_same()
     leftovers = [(context, checks.find_leftovers(context, opened.name)) for context in opened.writers.values()]
-    unknown = sorted(part.path for part in opened.owner.unknown_parts(opened.live) if part.stage)
+    parts = chain.from_iterable(opened.owner.unknown_parts(opened.live).values())
+    unknown = sorted(part.path for part in parts if part.stage)
     files = [path for _, staged in leftovers for path in staged]
     if not dry_run:
         for context, staged in leftovers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from posixpath import dirname
@@ -51,11 +51,11 @@ class FoundPart:
 class Evidence:
     """What was found for one writer. Paths are spelled as by `canonical` (`FileStore.canonical`).
 
-    `tables` are the locations of the writer's tables, `live` all their partitions. `visible` are the lengths of files,
-    `read` their row counts, or why a file can't be read. `segments` are the lengths of the log's segments, `damaged`
-    says what is wrong with those that were read. `later` were decided and `head` was the log's head after all that: a
-    job may be running meanwhile. `replaced` names dead letters' parts that a replay has replaced, by any log of the
-    table.
+    `tables` are the locations of the writer's tables, `live` all their partitions. `visible` are the lengths of files.
+    `rows` counts a part's rows in its file, or says why that can't be read. `segments` are the lengths of the log's
+    segments, `damaged` says what is wrong with those that were read. `later` were decided and `head` was the log's head
+    after all that: a job may be running meanwhile. `replaced` names dead letters' parts that a replay has replaced, by
+    any log of the table.
     """
 
     log: LogFacts
@@ -69,7 +69,7 @@ class Evidence:
     segments: Mapping[str, int]
     damaged: Mapping[str, str]
     replaced: Collection[str]
-    read: Mapping[str, int | str] = field(default_factory=dict)
+    rows: Callable[[PartEntry, str], int | str]
 
     @cached_property
     def by_name(self) -> Mapping[str, Sequence[str]]:
@@ -136,7 +136,18 @@ def gather(
     segments = context.log.segments.lengths()
     # After the segments: a job that has rolled them since, and deleted them, has moved the head on.
     after = read_log(context.log, log.manifests)
-    evidence = Evidence(
+
+    def rows(part: PartEntry, path: str) -> int | str:
+        form = formats.get(is_letters(part.table))
+        if measure is None or form is None or visible[path] != part.length:
+            return part.rows
+        try:
+            with store.open(path) as stream:
+                return measure(form, stream).rows
+        except Exception as error:  # noqa: BLE001  whatever the format's reader raises is the finding
+            return str(error).partition("\n")[0]
+
+    return Evidence(
         log=log,
         head=after.view.head,
         later=[manifest for manifest in after.manifests if manifest.epoch > log.view.head],
@@ -148,21 +159,8 @@ def gather(
         segments=segments,
         damaged={waiting.slice.segment: error.reason for waiting, error in lost.items()},
         replaced=replaced,
+        rows=rows,
     )
-    if measure is None:
-        return evidence
-
-    def rows(path: str, form: str) -> int | str:
-        try:
-            with store.open(path) as stream:
-                return measure(form, stream).rows
-        except Exception as error:  # noqa: BLE001  whatever the format's reader raises is the finding
-            return str(error).partition("\n")[0]
-
-    known = {part.name: part for _, part in log.parts if is_letters(part.table) in formats}
-    places = ((known[name], path) for name, path in evidence.places.items() if name in known)
-    whole = {path: formats[is_letters(part.table)] for part, path in places if visible[path] == part.length}
-    return replace(evidence, read={path: rows(path, form) for path, form in whole.items()})
 
 
 def listings(store: FileStore, look: Callable[[str], Collection[_Listed]], folders: Iterable[str]) -> Iterator[_Listed]:

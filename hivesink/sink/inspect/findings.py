@@ -189,8 +189,8 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
 def footers(evidence: Evidence) -> Iterator[Finding]:
     """Each part holds the rows that its epoch counted."""
     for manifest, part in evidence.log.parts:
-        path = evidence.places.get(part.name, "")
-        rows = evidence.read.get(path, part.rows)
+        path = evidence.places.get(part.name)
+        rows = evidence.rows(part, path) if path else part.rows
         if isinstance(rows, str):
             yield error(manifest.epoch, f"{path} can't be read: {rows}")
         elif rows != part.rows:

@@ -103,7 +103,8 @@ class Ownership:
         self.require_current(live, log)
         own = log.uid(None)
         if not log.view().head:
-            first = next((part for part in self.unknown_parts(live, besides=own) if part.stage is None), None)
+            unknown = self.unknown_parts(live, besides=own).values()
+            first = next((parts[0] for parts in unknown if parts[0].stage is None), None)
             # Another run of this writer may have decided an epoch meanwhile.
             if first is not None and not log.view().head:
                 raise errors.FilesUnknown(str(live.spec.name), writer, self.root.location, first.path, first.name.uid)
@@ -149,10 +150,10 @@ class Ownership:
                 advice = "restore its newest copy; if there is none, start over with `hivesink reset TABLE`"
                 raise errors.LogDamaged(facts.location, reason, advice)
 
-    def unknown_parts(self, live: LiveTable, *, besides: str | None = None) -> list[FoundPart]:
-        """The table's parts whose uid is of no log in the root, archived or not, or is `besides`; finished ones first.
+    def unknown_parts(self, live: LiveTable, *, besides: str | None = None) -> dict[str, list[FoundPart]]:
+        """By uid, the table's parts that no log in the root has written, archived or not, but `besides` may have.
 
-        Raises LogDamaged.
+        Finished ones come first. Raises LogDamaged.
         """
         homes = [partition.location for partition in self.registrar.lookup(live, None).values()]
         staged, visible = files_in(self.store, [live.location], homes)
@@ -160,7 +161,10 @@ class Ownership:
         # Asked after the look at the parts: a writer may have begun meanwhile.
         logs: Mapping[str, CommitLog] = {**self.root.logs(), **self.root.archived()} if parts else {}
         known = {uid for log in logs.values() if (uid := _uid_of(log)) and uid != besides}
-        return [part for part in parts if part.name.uid not in known]
+        unknown: dict[str, list[FoundPart]] = {}
+        for part in (part for part in parts if part.name.uid not in known):
+            unknown.setdefault(part.name.uid, []).append(part)
+        return unknown
 
     def was_written(self, live: LiveTable, writer: str, batch: BatchRef) -> bool:
         """Whether a log of `writer` that was reset has committed `batch`, which Spark runs again, into this table."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import leftovers
@@ -13,7 +12,7 @@ from hivesink.core.partfile import Stage
 from hivesink.core.rolling import OpenRows, segment_epoch
 from hivesink.errors import HiveSinkError, InvalidOption, LogOfAnotherTable, TableMadeAgain
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.evidence import FoundPart, gather
+from hivesink.sink.inspect.evidence import gather
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.findings import CHECKS, Finding
 
@@ -170,12 +169,6 @@ def find_leftovers(context: CommitContext, table: str) -> tuple[str, ...]:
     return tuple(sorted(leftovers(mine, uid, history)))
 
 
-def strangers(owner: Ownership, live: LiveTable) -> dict[str, list[FoundPart]]:
-    """By uid, the parts below `live` whose uid belongs to no log there, finished ones first: never deleted."""
-    ordered = sorted(owner.unknown_parts(live), key=lambda part: (part.name.uid, part.stage is not None, part.path))
-    return {uid: list(own) for uid, own in groupby(ordered, key=lambda part: part.name.uid)}
-
-
 @dataclass(frozen=True, slots=True)
 class Reset:
     """What a reset does to one writer: its log is put aside, and `unpublished` of its rows are given up.
@@ -213,7 +206,7 @@ def require_free(owner: Ownership, live: LiveTable, resets: Iterable[Reset], dis
 
 def unknown_uids(owner: Ownership, live: LiveTable) -> tuple[str, ...]:
     """The uids of finished files in the table of which no log is in the root."""
-    return tuple(sorted({part.name.uid for part in owner.unknown_parts(live) if not part.stage}))
+    return tuple(sorted(uid for uid, parts in owner.unknown_parts(live).items() if parts[0].stage is None))
 
 
 def is_made_again(owner: Ownership, live: LiveTable) -> bool:

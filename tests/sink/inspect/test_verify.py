@@ -15,7 +15,7 @@ from hivesink.core.partfile import Stage
 from hivesink.errors import PartLost
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import Verdict, find_leftovers, strangers, verify
+from hivesink.sink.inspect.verify import Verdict, find_leftovers, verify
 from hivesink.storage.commit_log import FileCommitLog, FileLogRoot
 from tests.contracts.manifests import edited
 from tests.crash.faults import Kill
@@ -330,7 +330,7 @@ def test_strangers_are_found_in_partitions_elsewhere_and_staged(site: Written) -
     far, staged = f"{FAR}/{names[0]}", f"{site.part().folder}/.{names[1]}.pending"
     site.at(FAR, "dt=far").put(far, b"1\n").put(staged, b"1\n")
     assert find_leftovers(site.context, NAME) == ()
-    found = strangers(site.owner, site.metastore.table(TABLE))
+    found = site.owner.unknown_parts(site.metastore.table(TABLE))
     paths = {uid: [(part.path, part.stage) for part in parts] for uid, parts in found.items()}
     assert paths == {"00deadbeef00": [(far, None)], "00deadbeef01": [(staged, Stage.PENDING)]}
 
