@@ -23,7 +23,7 @@ from hivesink.errors import OutcomeUnknown, StoreUnavailable
 from hivesink.storage.fs import TRIES, Entry, FileSystem, Storage, apart, folder_permission
 from hivesink.storage.hdfs_address import Address, quantity, resolve, umask
 from hivesink.storage.hdfs_calls import ABSENT, Failed, HdfsCalls, Kind, shared
-from hivesink.storage.hdfs_files import NewFile, Place, StoredFile, open_whole
+from hivesink.storage.hdfs_files import NewFile, Place, open_whole, stored
 from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class HdfsFileSystem(FileSystem):
         reader = place.ask("read", open_whole)
         if reader is None:
             raise FileNotFoundError(path)
-        return cast("BinaryIO", io.BufferedReader(StoredFile(place, reader), 1 << 16))
+        return cast("BinaryIO", io.BufferedReader(stored(place, reader), 1 << 16))
 
     def _at(self, location: str) -> Place:
         address, path = resolve(location, self._properties)

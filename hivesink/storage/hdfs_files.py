@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.errors import HiveSinkError, StoreUnavailable
 from hivesink.storage.hdfs_calls import ABSENT, Failed, HdfsCalls, Kind
+from hivesink.storage.ranged import RangedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -175,40 +176,14 @@ class NewFile(io.RawIOBase):
         self._broken = None
 
 
-class StoredFile(io.RawIOBase):
-    """A file to read, seekable. Each read asks for a range, so it can be repeated."""
+def stored(place: Place, reader: FileReader) -> RangedFile:
+    """A file to read, seekable."""
 
-    def __init__(self, place: Place, reader: FileReader) -> None:
-        super().__init__()
-        self._place = place
-        self._reader = reader
-        self._length = len(reader)
-        self._at = 0
+    def read(start: int, size: int) -> bytes:
+        with place.refusing("read"):
+            return place.calls.ask(lambda _: reader.read_range(start, size), repeatable=True)
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
-        if base + offset < 0:
-            message = f"a negative position to read from: {base + offset}"
-            raise ValueError(message)
-        self._at = base + offset
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        wanted = min(len(buffer), self._length - self._at)
-        if wanted <= 0:
-            return 0
-        at = self._at
-        with self._place.refusing("read"):
-            data = self._place.calls.ask(lambda _: self._reader.read_range(at, wanted), repeatable=True)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+    return RangedFile(read, len(reader))
 
 
 def open_whole(client: Client, hdfs_path: str) -> FileReader:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from itertools import chain
@@ -25,7 +24,7 @@ from hivesink.storage.s3_checks import check
 from hivesink.storage.s3_client import Failed
 from hivesink.storage.s3_files import DOUBTS, S3Files
 from hivesink.storage.s3_objects import MOVED, PART, Object, Objects, Place, SentPart, Upload
-from hivesink.storage.s3_streams import NewObject, StoredObject
+from hivesink.storage.s3_streams import NewObject, stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,9 +55,9 @@ class S3FileStore:
         return upload.staged(name) if upload and name else normal(location)
 
     def create(self, part: InProgress) -> _StagedPart:
-        new = NewObject(self._objects.at(f"{part.folder}/{part.name}"), str(part.name))
+        new = _StagedPart(part, self._objects.at(f"{part.folder}/{part.name}"))
         new.begin(**new.place.bucket.settings.storage_class)
-        return _StagedPart(part, new)
+        return new
 
     def set_aside(self, part: Pending, folder: str) -> Pending:
         """An upload is in no folder: only its path says that it waits for its partition."""
@@ -162,10 +161,10 @@ class S3FileStore:
 
     def open(self, path: str) -> BinaryIO:
         place = self._objects.at(path)
-        stored, lost = place.head(), errors.StoreUnavailable(action="read", path=path, reason="it is not there")
-        if stored is None:
+        there, lost = place.head(), errors.StoreUnavailable(action="read", path=path, reason="it is not there")
+        if there is None:
             raise lost
-        return cast("BinaryIO", io.BufferedReader(StoredObject(place, stored.length, lost), 1 << 16))
+        return cast("BinaryIO", io.BufferedReader(stored(place, there.length, lost), 1 << 16))
 
     def mark(self, path: str) -> None:
         def create() -> None:
@@ -187,25 +186,21 @@ class S3FileStore:
         """An empty folder is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class _StagedPart:
+class _StagedPart(NewObject):
     """Implements `ports.StagedFile`."""
 
-    part: InProgress
-    new: NewObject
-
-    @property
-    def stream(self) -> BinaryIO:
-        return cast("BinaryIO", self.new)
+    def __init__(self, part: InProgress, place: Place) -> None:
+        super().__init__(place, str(part.name))
+        self.part, self.stream = part, cast("BinaryIO", self)
 
     def close_for_commit(self) -> Pending:
-        self.new.send()
-        upload, whole = self.new.begin(), self.part.close(self.new.tell())
-        self.new.finish()
+        self.send()
+        upload, whole = self.begin(), self.part.close(self.tell())
+        self.finish()
         return Pending(upload.staged(self.part.name), whole.target, whole.length)
 
     def abort(self) -> None:
-        self.new.close()
+        self.close()
 
 
 def storage(properties: Mapping[str, str]) -> Storage:

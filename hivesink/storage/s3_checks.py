@@ -6,10 +6,12 @@ import logging
 import secrets
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, Unsupported
 from hivesink.storage.fs import join
+from hivesink.storage.rename_store import run_parallel
 from hivesink.storage.s3_client import Failed
 
 if TYPE_CHECKING:
@@ -49,28 +51,20 @@ def check(objects: Objects, root: str, table: str) -> None:
 
 def _race(place: Place) -> None:
     """Let many writers create the object at `place` at once; then it is deleted. Raises Unsupported."""
-    start, won, failed = threading.Barrier(_WRITERS), list[int](), list[HiveSinkError]()
+    start, won = threading.Barrier(_WRITERS), list[int]()
 
     def write(number: int) -> None:
         start.wait()
-        try:
+        # Otherwise another was first, or nobody knows.
+        with suppress(Failed, OutcomeUnknown):
             place.put(str(number).encode(), anew=True)
             won.append(number)
-        except (Failed, OutcomeUnknown):
-            """Another was first, or nobody knows."""
-        except HiveSinkError as error:
-            failed.append(error)
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(_WRITERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    refused = [error for error in failed if isinstance(error, NotWritable)]
-    if not refused:
-        place.delete()
-    if failed:
-        raise (refused or failed)[0]
+    try:
+        run_parallel((partial(write, number) for number in range(_WRITERS)), _WRITERS)
+    finally:
+        with suppress(HiveSinkError):
+            place.delete()
     if len(won) > 1:
         why = f"{len(won)} of {_WRITERS} writers created the same object, so two runs could decide the same epoch"
         raise _unfit(place, why)

@@ -11,7 +11,7 @@ from hivesink.storage.fs import Entry, join
 from hivesink.storage.rename_store import run_parallel
 from hivesink.storage.s3_client import Failed, Kind
 from hivesink.storage.s3_objects import PART, Objects, Place
-from hivesink.storage.s3_streams import NewObject, StoredObject
+from hivesink.storage.s3_streams import NewObject, stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,7 @@ class S3Files:
 
     def open(self, path: str) -> BinaryIO:
         """Without a look first: FileNotFoundError comes from the first read."""
-        return cast("BinaryIO", StoredObject(self._objects.at(path)))
+        return stored(self._objects.at(path))
 
     def rename_folder(self, source: str, target: str) -> None:
         """Copy everything, then delete: done again after a kill, it leaves a part of the first copy beside the next.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
-from hivesink.errors import NotWritable, StoreUnavailable, Unsupported
+from hivesink.errors import HiveSinkError, NotWritable, StoreUnavailable, Unsupported
 from hivesink.storage.s3_client import Bucket, Failed, Kind, shared
 
 if TYPE_CHECKING:
@@ -94,29 +95,20 @@ class Place:
         return Upload(self, self.ask("create", "create_multipart_upload", Metadata=metadata, **more)["UploadId"])
 
     def copy_to(self, target: Place, length: int, metadata: Mapping[str, str], **given: str) -> None:
-        """Copy to where nothing is, on the server. Raises Failed, OutcomeUnknown."""
+        """Copy to where nothing is, on the server: an upload whose parts are copied. Raises Failed, OutcomeUnknown."""
+        upload, parts = target.begin(metadata, **given), list[SentPart]()
         source = {"Bucket": self.bucket.name, "Key": self.key}
-        if length <= COPIED:
-            more: dict[str, Any] = {
-                **target.bucket.settings.encryption,
-                **given,
-                "Metadata": metadata,
-                "MetadataDirective": "REPLACE",
-            }
-            target.ask("copy", "copy_object", ANSWERS, CopySource=source, IfNoneMatch="*", changing=True, **more)
-            return
-        upload, parts = target.begin(metadata, **given), []
-        for number, start in enumerate(range(0, length, COPIED), 1):
-            span = f"bytes={start}-{min(start + COPIED, length) - 1}"
-            given_part: dict[str, Any] = {
-                "CopySource": source,
-                "CopySourceRange": span,
-                "PartNumber": number,
-                "UploadId": upload.id,
-            }
-            copied = target.ask("copy", "upload_part_copy", ANSWERS, **given_part)
-            parts.append((number, copied["CopyPartResult"]["ETag"], 0))
-        upload.complete(parts)
+        try:
+            for number, start in enumerate(range(0, length, COPIED), 1):
+                span = f"bytes={start}-{min(start + COPIED, length) - 1}"
+                more: dict[str, Any] = {"PartNumber": number, "UploadId": upload.id, "CopySourceRange": span}
+                part = target.ask("copy", "upload_part_copy", ANSWERS, CopySource=source, **more)
+                parts.append((number, part["CopyPartResult"]["ETag"], 0))
+            upload.complete(parts)
+        except (HiveSinkError, Failed):
+            with suppress(HiveSinkError):
+                upload.abort()
+            raise
 
 
 @dataclass(frozen=True)

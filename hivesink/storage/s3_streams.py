@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import tempfile
 from contextlib import suppress
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from hivesink.errors import HiveSinkError, StoreUnavailable
 from hivesink.storage.hdfs_address import quantity
+from hivesink.storage.ranged import RangedFile
 from hivesink.storage.s3_client import Failed
 from hivesink.storage.s3_objects import PART, Place, SentPart, Upload
 
@@ -85,44 +86,21 @@ class NewObject(io.RawIOBase):
                 upload.abort()
 
 
-class StoredObject(io.RawIOBase):
+def stored(place: Place, length: int | None = None, lost: Exception | None = None) -> BinaryIO:
     """An object to read by ranges, each read a request. Its length is asked for where it is needed.
 
     A read raises `lost` where nothing is any more; FileNotFoundError without it.
     """
 
-    def __init__(self, place: Place, length: int | None = None, lost: Exception | None = None) -> None:
-        super().__init__()
-        self._place, self._length, self._position = place, length, 0
-        self._lost = lost or FileNotFoundError(place.path)
+    def read(start: int, size: int) -> bytes:
+        data = place.get(f"bytes={start}-{start + size - 1}")
+        # There are no bytes behind the end, either.
+        if data is None and place.head() is None:
+            raise lost or FileNotFoundError(place.path)
+        return data or b""
 
-    def readable(self) -> bool:
-        return True
+    def measure() -> int:
+        there = place.head()
+        return there.length if there else 0
 
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        if whence == io.SEEK_END and self._length is None:
-            stored = self._place.head()
-            self._length = stored.length if stored else 0
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length or 0}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def readinto(self, buffer: Any, /) -> int:
-        view = memoryview(buffer).cast("B")
-        end = self._position + len(view) if self._length is None else min(self._length, self._position + len(view))
-        if end <= self._position:
-            return 0
-        data = self._place.get(f"bytes={self._position}-{end - 1}")
-        if data is None:
-            if self._place.head() is None:
-                raise self._lost
-            return 0
-        view[: len(data)] = data
-        self._position += len(data)
-        return len(data)
+    return cast("BinaryIO", RangedFile(read, measure if length is None else length))

@@ -85,19 +85,6 @@ class MemoryS3:
         self.objects.pop(Key, None)
         return {}
 
-    def copy_object(
-        self,
-        *,
-        Key: str,
-        CopySource: dict[str, str],
-        Metadata: dict[str, str],
-        **given: Any,
-    ) -> Any:
-        with self._lock:
-            self._require_free(Key, given)
-            self.objects[Key] = Stored(self._stored(CopySource["Key"]).data, Metadata)
-        return {"CopyObjectResult": {}}
-
     def create_multipart_upload(self, *, Key: str, Metadata: dict[str, str], **_: Any) -> Any:
         with self._lock:
             self._begun += 1

@@ -165,7 +165,7 @@ METHODS: list[tuple[str, Callable[[s3_objects.Objects], Any]]] = [
     ("upload_part", lambda objects: s3_objects.Upload(objects.at(TABLE), "u").send(1, b"")),
     ("complete_multipart_upload", lambda objects: s3_objects.Upload(objects.at(TABLE), "u").complete([])),
     ("list_parts", lambda objects: s3_objects.Upload(objects.at(TABLE), "u").parts()),
-    ("copy_object", lambda objects: objects.at(TABLE).copy_to(objects.at(f"{TABLE}2"), 1, {})),
+    ("upload_part_copy", lambda objects: objects.at(TABLE).copy_to(objects.at(f"{TABLE}2"), 1, {})),
     ("list_objects_v2", lambda objects: [*objects.listed(TABLE)]),
     ("list_multipart_uploads", lambda objects: [*objects.uploads(TABLE)]),
 ]
@@ -174,7 +174,17 @@ SHORT = IncompleteReadError(actual_bytes=1, expected_bytes=2)
 
 @pytest.mark.parametrize(("method", "call"), METHODS, ids=[method for method, _ in METHODS])
 @pytest.mark.parametrize(
-    "said", [{}, SHORT, ConnectionResetError(), refused(404, "404"), refused(404, ""), refused(403, "403")], ids=repr
+    "said",
+    [
+        {},
+        {"CopyPartResult": {}},
+        SHORT,
+        ConnectionResetError(),
+        refused(404, "404"),
+        refused(404, ""),
+        refused(403, "403"),
+    ],
+    ids=repr,
 )
 def test_what_s3_hasnt_said_itself_is_no_answer(
     method: str, call: Callable[[s3_objects.Objects], Any], said: Exception | dict[str, Any]
@@ -187,7 +197,8 @@ def test_what_s3_hasnt_said_itself_is_no_answer(
             raise said
         return dict(said)
 
-    client = SimpleNamespace(**{method: answer, "get_object": answer})
+    others = {"create_multipart_upload": lambda **_: {"UploadId": "u"}, "abort_multipart_upload": lambda **_: {}}
+    client = SimpleNamespace(**{**others, method: answer, "get_object": answer})
     with pytest.raises((StoreUnavailable, OutcomeUnknown)):
         call(objects_of(client, 3))
     assert len(asked) == 3
@@ -374,7 +385,7 @@ def test_a_store_that_lets_two_writers_create_an_object_is_refused_by_name() -> 
     assert s3.objects == {}
 
 
-@pytest.mark.parametrize("method", ["complete_multipart_upload", "copy_object"])
+@pytest.mark.parametrize("method", ["complete_multipart_upload", "upload_part_copy"])
 @pytest.mark.parametrize(
     ("answer", "error", "match"),
     [
