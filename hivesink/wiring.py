@@ -18,7 +18,7 @@ from hivesink.core.table import TableName, as_properties, field_ids, is_letters
 from hivesink.decode import convert
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
-from hivesink.errors import InvalidOption, RegistrationFailed, RowsUnfit, TableExists, Unsupported
+from hivesink.errors import InvalidOption, RegistrationFailed, RowsUnfit, TableReplaced, Unsupported
 from hivesink.formats import adapter, measure
 from hivesink.hiveql.render import declared, render, stored
 from hivesink.logs import commit_log, file_store, root_folder, storage_of, table_root
@@ -241,7 +241,7 @@ def remaker(metastore: MetastoreAddress, live: LiveTable) -> Callable[[TableName
         if metastore.catalog is None:
             what, ddl = f"creating {spec.name} through HiveServer2", " ".join(render(spec).split())
             raise Unsupported(what, "it needs the Thrift metastore", f"run: {ddl}")
-        with contextlib.suppress(TableExists):
+        with contextlib.suppress(TableReplaced):
             metastore.catalog.create(stored(spec))
         return True
 

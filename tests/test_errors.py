@@ -22,7 +22,6 @@ KINDS: list[type[errors.HiveSinkError]] = [
 INSTANCES: tuple[errors.HiveSinkError, ...] = (
     JobFailed(Path("job.py"), "ValueError: no"),
     errors.InvalidOption(("sink.x is unknown",)),
-    errors.WrongUsage(("--every week",)),
     errors.OwnCodeFailed("sink.x = a.B", "commit", ValueError("no")),
     errors.Unsupported("s3a://b/t", "no adapter", "use hdfs://"),
     errors.TypeTextInvalid("INTT", "no such type"),
@@ -78,7 +77,7 @@ INSTANCES: tuple[errors.HiveSinkError, ...] = (
     errors.FolderTaken("demo.t", {"dt=A": ("/t/dt=A", "dt=B")}, "thrift://h:9083"),
     errors.RegistrationUnknown("demo.t", "register", "timed out", "thrift://h:9083"),
     errors.PartitionElsewhere("demo.t", "dt=1", "/x", "another file system", "h:9083", folder="/t/dt=1", staged=True),
-    errors.TableExists("demo.t"),
+    errors.TableReplaced("demo.t", "somebody has created it"),
     errors.TableReplaced.other_log("demo.t"),
     errors.QueryFailed("no such function"),
     errors.NotCovered("a window"),

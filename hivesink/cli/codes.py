@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from hivesink import errors
-from hivesink.errors import HiveSinkError, WrongUsage
+from hivesink.errors import HiveSinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,8 +112,6 @@ def code_of(error: BaseException) -> ExitCode:
     """
     from py4j.protocol import Py4JNetworkError
 
-    if isinstance(error, WrongUsage):
-        return ExitCode.USAGE
     if isinstance(error, HiveSinkError):
         return ExitCode.RETRY if error.retryable else ExitCode.NEEDS_PERSON
     if _has_ended_heap(error):

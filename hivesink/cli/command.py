@@ -23,7 +23,7 @@ from hivesink.cli.codes import BY_SIGNAL, ExitCode, code_of
 from hivesink.cli.output import Output, redact, silence
 from hivesink.config.plugins import also_in
 from hivesink.core.table import TableName
-from hivesink.errors import InvalidOption, WrongUsage
+from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,20 +54,10 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """Older typers raise click's, newer ones their own."""
 
 
-@contextmanager
-def given() -> Iterator[None]:
-    """Around checks of what the command line gives: what is an InvalidOption in a job is WrongUsage here."""
-    try:
-        yield
-    except InvalidOption as error:
-        raise WrongUsage(error.problems) from error
-
-
 def table_name(text: str | None) -> str | None:
-    """`text` as it is. Raises WrongUsage if it can't be a table's name."""
+    """`text` as it is. Raises InvalidOption if it can't be a table's name."""
     if text is not None:
-        with given():
-            TableName.parse(text)
+        TableName.parse(text)
     return text
 
 
@@ -166,9 +156,9 @@ def reporting(out: Output, *, debug: bool) -> Iterator[Output]:
 
 
 def confirm(out: Output, lines: Sequence[str], question: str, would: str) -> None:
-    """Ask on standard error, after `lines`. As JSON nobody can answer: WrongUsage says what it `would` do."""
+    """Ask on standard error, after `lines`. As JSON nobody can answer: InvalidOption says what it `would` do."""
     if out.is_json:
-        raise WrongUsage((f"{would}; with --json, confirm with --yes",))
+        raise InvalidOption((f"{would}; with --json, confirm with --yes",))
     for line in lines:
         typer.echo(line, err=True)
     typer.confirm(question, abort=True, err=True)
@@ -216,14 +206,14 @@ def call(arguments: list[str]) -> int:
         # Where an option comes first, as in `--help`, all are needed.
         named = (name for name in arguments[:1] if name in _MODULES)
         code = app(*named)(arguments or ["--help"], prog_name="hivesink", standalone_mode=False)
-    except (UsageError, WrongUsage) as error:
+    except (UsageError, InvalidOption) as error:
         wrong: Exception = error
-        if not isinstance(error, WrongUsage):
+        if not isinstance(error, InvalidOption):
             context = getattr(error, "ctx", None)
             where = context.command_path if context is not None else "hivesink"
             message = error.format_message() if hasattr(error, "format_message") else str(error)
             text = " ".join(message.replace(": Value error, ", ": ").split()).rstrip(".")
-            wrong = WrongUsage((f"{text}; see `{where} --help`",))
+            wrong = InvalidOption((f"{text}; see `{where} --help`",))
         Output("--json" in arguments).fail(wrong)
         return ExitCode.USAGE
     return code if isinstance(code, int) else ExitCode.DONE

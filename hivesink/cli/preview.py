@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from hivesink.cli.codes import ExitCode
-from hivesink.cli.command import Metastore, command, given, table_name
+from hivesink.cli.command import Metastore, command, table_name
 from hivesink.cli.metastore import declared_in
 from hivesink.cli.output import MOST, Grid, Line, Output, first, plain, shown, tell
 from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
 from hivesink.core.progress import count
 from hivesink.core.table import TableName
-from hivesink.errors import WrongUsage
+from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from hivesink.sample.preview import Preview
@@ -64,7 +64,7 @@ def preview(
     from hivesink.tables.opened import table_spec
 
     if (table_name(table) is None) == (ddl is None):
-        raise WrongUsage(("name the table with either --table database.table or --ddl FILE.sql",))
+        raise InvalidOption(("name the table with either --table database.table or --ddl FILE.sql",))
     spec = table_spec(table, metastore) if table is not None else declared_in(ddl or Path())[0]
     # The user's own classes are where `ddl plan` looks for them.
     with also_in(Path(ddl or "").parent):
@@ -118,13 +118,12 @@ def init(
     from hivesink.sample.proposal import job_text, propose
     from hivesink.sample.source import FilesSource
 
-    with given():
-        name = TableName.parse(table or _table_of(from_))
+    name = TableName.parse(table or _table_of(from_))
     # A job named as one of Python's own modules would be imported in its place.
     job = Path("jobs", f"{name.table}{'_job' if name.table in sys.stdlib_module_names else ''}.py")
     ddl = Path("ddl", f"{name.table}.sql")
     if taken := [str(path) for path in (ddl, job) if path.exists()]:
-        raise WrongUsage((f"{' and '.join(taken)}: init overwrites nothing; move it away, or name another table",))
+        raise InvalidOption((f"{' and '.join(taken)}: init overwrites nothing; move it away, or name another table",))
     origin, sample = _sampled(from_, 1000)
     proposal = propose(sample, name, from_, datetime.now(timezone.utc), time=time_column, every=every)
     files = {ddl: proposal.ddl, job: job_text(job, origin, proposal.spec)}

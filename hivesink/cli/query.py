@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hivesink.cli.codes import summary
-from hivesink.cli.command import Metastore, command, given
+from hivesink.cli.command import Metastore, command
 from hivesink.cli.output import Grid, Line, Output, plain, shown, tell
 from hivesink.config.site import Site
 from hivesink.core.progress import count
-from hivesink.errors import NotCovered, QueryFailed, WrongUsage
+from hivesink.errors import InvalidOption, NotCovered, QueryFailed
 from hivesink.hive import Answer, connect
 
 Sql = Annotated[str, typer.Argument(help="One SQL statement.", metavar="SQL")]
@@ -41,12 +41,10 @@ def query(
     --limit N: How many rows to fetch at most.
     """
     if engine is not None and (engine == "hiveserver2") != (hiveserver2 is not None):
-        raise WrongUsage(("--engine hiveserver2 and --hiveserver2 HOST:PORT go together: add or leave out one",))
+        raise InvalidOption(("--engine hiveserver2 and --hiveserver2 HOST:PORT go together: add or leave out one",))
     by, site = engine or "duckdb", Site.load(os.environ)
     if hiveserver2 is not None:
-        with given():
-            hive = connect(hiveserver2, site.hive)
-        with hive:
+        with connect(hiveserver2, site.hive) as hive:
             by, answer = "hiveserver2", hive.query(sql, most=limit + 1)
     elif by == "spark":
         answer = _ask_spark(sql, metastore, limit + 1)

@@ -13,7 +13,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import command, confirm
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.core import actions
-from hivesink.core.lifecycle import Identity
+from hivesink.core.epoch import Epoch
 from hivesink.core.progress import count
 from hivesink.core.rolling import OpenRows
 from hivesink.errors import HiveSinkError, InvalidOption, RowsHeldBack
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hivesink.config.options import SinkConfig
-    from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Manifest
     from hivesink.core.partition import PartitionKey
     from hivesink.sink.commit.context import CommitContext
@@ -145,17 +144,10 @@ class _Repair:
     def _recover(
         self, kind: type[PlanRunner], context: CommitContext, config: SinkConfig, head: Manifest | None
     ) -> None:
-        identity = None
         if head is None:
-            # It has decided nothing yet.
-            uid = context.log.uid(None)
-            if uid is None:
-                problem = f"{context.log.location} is no log: it has no uid; restore it, or delete that folder"
-                raise InvalidOption((problem,))
-            name = self.opened.name
-            identity = Identity(
-                self.writer, uid, (name,), ((name, config["sink.bucket.time-zone"].key),), context.log.location
-            )
+            # It has decided nothing yet, and its next start sweeps.
+            self.epoch = Epoch(0)
+            return
         policy = policy_of(self.opened.live.spec, config)
 
         def finish(runner: PlanRunner) -> None:
@@ -164,7 +156,7 @@ class _Repair:
             else:
                 runner.finish()
 
-        history = recovery.recover(lambda: kind.begin(context, identity, policy, self.actions.append), finish).history
+        history = recovery.recover(lambda: kind.begin(context, None, policy, self.actions.append), finish).history
         self.epoch, self.rolled = history.epoch, history.rows
 
     def _roll(self, context: CommitContext, config: SinkConfig) -> None:

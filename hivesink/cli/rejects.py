@@ -20,7 +20,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import command, confirm
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.core.progress import count
-from hivesink.errors import InvalidOption, WrongUsage
+from hivesink.errors import InvalidOption
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import DeadLetters, Wanted, dead_letters, place
 from hivesink.tables.replay import Census, Replay
@@ -184,15 +184,15 @@ def _notes(waiting: int, unmatched: Wanted | None, census: Census) -> list[Line]
 
 
 def _day(text: str | None) -> str | None:
-    """Raises WrongUsage unless it is a day as the partitions have it."""
+    """Raises InvalidOption unless it is a day as the partitions have it."""
     with suppress(ValueError):
         if text is None or date.fromisoformat(text).isoformat() == text:
             return text
-    raise WrongUsage((f"--day = {text!r} is no day: write yyyy-MM-dd",))
+    raise InvalidOption((f"--day = {text!r} is no day: write yyyy-MM-dd",))
 
 
 def _export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
-    """Write the records, and return how many. Raises WrongUsage if there is such a file, or none can be made."""
+    """Write the records, and return how many. Raises InvalidOption if there is such a file, or none can be made."""
     written = 0
     try:
         with file.open("x", encoding="utf-8") as lines:
@@ -206,18 +206,18 @@ def _export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
                     lines.write(json.dumps(letter, ensure_ascii=False) + "\n")
                     written += 1
     except OSError as error:
-        raise WrongUsage((f"--export {file}: {error.strerror or error}; name another file",)) from error
+        raise InvalidOption((f"--export {file}: {error.strerror or error}; name another file",)) from error
     return written
 
 
 def _mended(file: Path) -> dict[str, bytes | None]:
-    """The mended values by id. Raises InvalidOption with the line that is wrong; WrongUsage."""
+    """The mended values by id. Raises InvalidOption with the line that is wrong."""
     values: dict[str, bytes | None] = {}
     try:
         # Some editors put a mark of the byte order in front.
         lines: Sequence[str] = file.read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
-        raise WrongUsage((f"--mended {file}: {error.strerror or error}",)) from error
+        raise InvalidOption((f"--mended {file}: {error.strerror or error}",)) from error
     except UnicodeDecodeError as error:
         number = error.object[: error.start].count(b"\n") + 1
         raise InvalidOption((f"--mended {file} line {number} isn't UTF-8; save the file as that",)) from error

@@ -18,11 +18,11 @@ import typer
 from rich.console import Console
 
 from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed, is_by_signal
-from hivesink.cli.command import Metastore, command, given
+from hivesink.cli.command import Metastore, command
 from hivesink.cli.job import is_live
 from hivesink.cli.output import Output, tell
 from hivesink.core.log import require_writer_name
-from hivesink.errors import WrongUsage
+from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,11 +58,10 @@ def run(
     --writer NAME: The writer's name, for a job that names none. Default: the file's, without .py.
     """
     if job.suffix != ".py":
-        raise WrongUsage((f"'{job}' is not a .py file: a job is a Python program",))
+        raise InvalidOption((f"'{job}' is not a .py file: a job is a Python program",))
     if writer is not None:
         # The stem is not checked here: the job may give its sink another name.
-        with given():
-            require_writer_name(writer)
+        require_writer_name(writer)
     environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
     if metastore:
         environment["HIVESINK_METASTORE"] = metastore

@@ -14,7 +14,7 @@ from hivesink.cli.command import Metastore, Table, command
 from hivesink.cli.output import Grid, Line, Output, first, tell
 from hivesink.config.options import interval
 from hivesink.core.manifest_json import last_batch_fields
-from hivesink.errors import HiveSinkError, InvalidOption, WrongUsage
+from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.sink.inspect.verify import writer_status
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import not_dead_letters
@@ -118,7 +118,7 @@ def wait(
     try:
         limit = None if timeout is None else time.monotonic() + interval(timeout).total_seconds()
     except ValueError as error:
-        raise WrongUsage((f"--timeout = {timeout!r}: {error}",)) from error
+        raise InvalidOption((f"--timeout = {timeout!r}: {error}",)) from error
     awaited = PartitionWait(table, partition, writer, metastore)
     while (look := awaited.look()).waits_for is not None:
         if limit is not None and time.monotonic() >= limit:

@@ -14,7 +14,7 @@ from hivesink.cli.command import command, confirm
 from hivesink.cli.output import MOST, Line, Output
 from hivesink.core.progress import count
 from hivesink.core.table import main_table
-from hivesink.errors import WrongUsage, few
+from hivesink.errors import InvalidOption, few
 from hivesink.formats import measure
 from hivesink.sink.inspect import verify as checks
 from hivesink.tables.opened import OpenedTable, replaced_letters
@@ -137,7 +137,7 @@ def reset(
         opened.chosen(writer)
     if writer is not None and checks.is_made_again(owner, live):
         why = "leave --writer out, since no writer's log is this table's"
-        raise WrongUsage((f"{opened.name} was made again: {why}",))
+        raise InvalidOption((f"{opened.name} was made again: {why}",))
     resets = [checks.plan_reset(name, log) for name, log in logs.items() if writer in {None, name}]
     uids = checks.unknown_uids(owner, live) if writer is None else ()
     checks.require_free(owner, live, resets, discard)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class HiveSinkError(Exception):
     """The root of all errors that hivesink raises on purpose; each is a line: what, where, and what to do.
 
-    `retryable` is True where the same may succeed later (exit code 75), False where it needs a person (65, or 2).
+    `retryable` is True where the same may succeed later (exit code 75), False where it needs a person (65).
     `code` is stable: docs/operations.md says by it what to do.
     """
 
@@ -30,10 +30,6 @@ class InvalidOption(HiveSinkError, code="HS002"):
     def __init__(self, problems: tuple[str, ...]) -> None:
         self.problems = problems
         super().__init__("; ".join(problems))
-
-
-class WrongUsage(InvalidOption, code="HS003"):
-    """The command line itself is wrong: a value, what goes together, or a file that it names (exit code 2)."""
 
 
 def raised(error: BaseException) -> str:

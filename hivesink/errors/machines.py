@@ -214,15 +214,8 @@ class PartitionElsewhere(HiveSinkError, code="HS086"):
         )
 
 
-class TableExists(HiveSinkError, code="HS087", retryable=True):
-    """Somebody else has created the table in the meantime."""
-
-    def __init__(self, table: str) -> None:
-        super().__init__(f"table {table} exists already; retry to compare it with its DDL")
-
-
 class TableReplaced(HiveSinkError, code="HS088", retryable=True):
-    """The table names another log, or has other partition columns, than when this run began."""
+    """The table names another log, has other partition columns, or is there at all, unlike when this run began."""
 
     def __init__(self, table: str, change: str) -> None:
         super().__init__(f"{table} has changed under this job: {change}; start the job again")

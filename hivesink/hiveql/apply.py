@@ -24,7 +24,7 @@ from hivesink.core.table import (
     Varchar,
     quoted,
 )
-from hivesink.errors import DdlInvalid, TableExists
+from hivesink.errors import DdlInvalid, TableReplaced
 from hivesink.hiveql.parse import METASTORE_OWN
 from hivesink.hiveql.render import NOT_NULL, column_text, stored
 
@@ -172,7 +172,7 @@ class Catalog(Protocol):
         """Create the database. An existing database stays as it is, also if somebody creates it at the same time."""
 
     def create(self, spec: TableSpec) -> None:
-        """Create the table completely or not at all. Raises TableExists."""
+        """Create the table completely or not at all. Raises TableReplaced."""
 
     def set_properties(self, name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
         """Set and unset TBLPROPERTIES; the others stay. The key `comment` is the table's comment."""
@@ -204,7 +204,7 @@ def _apply(wanted: TableSpec, step: Plan, catalog: Catalog) -> Plan:
         catalog.create_database_if_absent(spec.name.database)
         try:
             catalog.create(spec)
-        except TableExists:
+        except TableReplaced:
             # Somebody else created it first: theirs is compared like any live table. If it is gone again, the caller
             # may retry.
             step = plan(wanted, catalog.table(wanted.name))

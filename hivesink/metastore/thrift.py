@@ -12,7 +12,7 @@ from hivesink.config.formats import format_name
 from hivesink.core.partition import Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec
-from hivesink.errors import RegistrationFailed, TableExists, UnknownTable, unknown_file_system
+from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable, unknown_file_system
 from hivesink.metastore import common, thrift_calls
 from hivesink.metastore.common import FLAG, Values, is_trusted, name_of, values_of
 from hivesink.ports import LiveTable
@@ -91,13 +91,13 @@ class ThriftCatalog(ThriftTables):
                 raise
 
     def create(self, spec: TableSpec) -> None:
-        """Create the table, or nothing. Raises TableExists, Unsupported, and what `Connection.change` raises."""
+        """Create the table, or nothing. Raises TableReplaced, Unsupported, and what `Connection.change` raises."""
         struct, name = thrift_calls.thrift_table(spec, self._connection.user), str(spec.name)
         try:
             self._connection.change(name, "create the table", lambda client: client.create_table(struct))
         except RegistrationFailed as error:
             if isinstance(error.__cause__, ttypes.AlreadyExistsException):
-                raise TableExists(name) from error
+                raise TableReplaced(name, "somebody has created it") from error
             if spec.location is not None and "UnknownHostException" in error.reason:
                 raise unknown_file_system(spec.location, f"{self.address} says: {error.reason}") from error
             raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hivesink.core.partition import with_scheme
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.errors import InvalidOption, WrongUsage
+from hivesink.errors import InvalidOption
 from hivesink.hiveql.render import render
 from hivesink.sample.infer import infer
 from hivesink.sample.preview import Preview, objects, preview, settings_of
@@ -64,7 +64,7 @@ def propose(
 ) -> Proposal:
     """A table that the sample has been decoded with; `time` and `every` are the user's, if any.
 
-    Raises InvalidOption if the sample has nothing to make a table of, WrongUsage for a `time` that isn't among its.
+    Raises InvalidOption if the sample has nothing to make a table of, and for a `time` that isn't among its.
     """
     columns, properties, notes = infer(objects(sample))
     if not columns:
@@ -78,7 +78,7 @@ def propose(
     chosen = next((each for each in times if each.name == (time or times[0].name).lower()), None)
     if chosen is None:
         names = ", ".join(each.name for each in times)
-        raise WrongUsage((f"--time-column {time}: write one of {names}",))
+        raise InvalidOption((f"--time-column {time}: write one of {names}",))
     rate = granularity(sample.size, chosen.span)
     if chosen.is_day and rate == "hour":
         rate = "day"

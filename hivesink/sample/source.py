@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from hivesink.core.column_source import PATH
 from hivesink.core.partition import is_hidden, normal, scheme, with_scheme
-from hivesink.errors import InvalidOption, WrongUsage
+from hivesink.errors import InvalidOption
 from hivesink.logs import file_store, store_problems
 from hivesink.sink.task.messages import InputShape
 from hivesink.spark import sources
@@ -138,12 +138,12 @@ class FilesSource:
 def source_of(text: str, site: Site) -> FilesSource | TopicSource:
     """A local path, `file:/…`, `hdfs://…` or `kafka://host/topic` (port 9092 unless another is given).
 
-    For a file: that file alone. Raises WrongUsage if there is no such thing, or it has no files; StoreUnavailable.
+    For a file: that file alone. Raises InvalidOption if there is no such thing, or it has no files; StoreUnavailable.
     """
     if text.startswith("kafka:"):
         match = _KAFKA.fullmatch(text)
         if match is None:
-            raise WrongUsage((f"--from {text}: write kafka://HOST:PORT/TOPIC, several brokers with commas",))
+            raise InvalidOption((f"--from {text}: write kafka://HOST:PORT/TOPIC, several brokers with commas",))
         servers = (
             server if re.search(r":\d+$", server) else f"{server}:9092" for server in match["servers"].split(",")
         )
@@ -151,7 +151,7 @@ def source_of(text: str, site: Site) -> FilesSource | TopicSource:
     # Links in a local path stay as they were given.
     place = normal(text) if scheme(text) else os.path.abspath(text)  # noqa: PTH100
     if problems := store_problems(place):
-        raise WrongUsage((f"--from {problems[0]}, and reads kafka://HOST:PORT/TOPIC",))
+        raise InvalidOption((f"--from {problems[0]}, and reads kafka://HOST:PORT/TOPIC",))
     store = file_store(place, site)
     if (file := store.find(place)) is not None:
         folder, _, name = place.rpartition("/")
@@ -166,7 +166,7 @@ def source_of(text: str, site: Site) -> FilesSource | TopicSource:
     direct = visible([place])
     lengths = direct or visible(store.walk(place))
     if not lengths:
-        raise WrongUsage((f"--from {text}: no file that Spark reads; it skips names that begin with . or _",))
+        raise InvalidOption((f"--from {text}: no file that Spark reads; it skips names that begin with . or _",))
     return FilesSource(place, lengths, is_deep=not direct)
 
 

@@ -94,17 +94,15 @@ class HiveQuery:
         Then every row can be read, but for those that `sink.on-stop` = `keep` keeps. Raises the sink's own error if
         the query has failed with it, else Spark's StreamingQueryException.
         """
-        with self.run.awaited():
-            # Without a time-out Spark returns None, once the query has ended.
-            if self._wait(partial(self.handle.awaitTermination, timeout)) is False:
-                return False
-            self._end(None)
+        # Without a time-out Spark returns None, once the query has ended.
+        if self._wait(partial(self.handle.awaitTermination, timeout)) is False:
+            return False
+        self._end(None)
         return True
 
     def processAllAvailable(self) -> None:  # noqa: N802  Spark's name
         """Wait until all data that is available now is committed; its rows may wait for their roll. Raises as above."""
-        with self.run.awaited():
-            self._wait(self.handle.processAllAvailable)
+        self._wait(self.handle.processAllAvailable)
 
     def _wait(self, call: Callable[[], Any]) -> Any:
         """What `call` returns, which waits in the JVM. Ctrl-C ends the wait by nothing but KeyboardInterrupt."""

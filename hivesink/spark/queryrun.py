@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
@@ -25,7 +25,7 @@ from hivesink.spark.running import Running, briefly, short_java_error, trigger_i
 from hivesink.spark.sources import ids_at_start, ids_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -77,8 +77,6 @@ class QueryRun:
         """The last batch, where that is so and the next batch's watermark isn't known yet."""
         self.call = call or Call()
         self._calling = threading.RLock()
-        self._callers: list[int] = []
-        self._is_told = False
 
     def begin(self, location: str, schema: StructType, plan: Any, *, ends_early: bool) -> Checkpoint:
         """Recover, and refuse a checkpoint at `location` that doesn't follow from the log, as `HiveSink.start` says."""
@@ -153,25 +151,11 @@ class QueryRun:
             self.tell(self.failure)
             raise self.failure from error
 
-    @contextmanager
-    def awaited(self) -> Iterator[None]:
-        """While the block runs, its caller waits for this run, and raises what ends it."""
-        self._callers.append(threading.get_ident())
-        try:
-            yield
-        except Exception:
-            self._is_told = True
-            raise
-        finally:
-            self._callers.pop()
-
     def tell(self, error: Exception) -> None:
-        """Log what ends the query, unless somebody waits for it: the job may be waiting for another query."""
+        """Log what ends the query: the job may be waiting for another query."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        if self._callers or self._is_told:
-            return
         text = str(error)
         if not isinstance(error, errors.HiveSinkError):
             text = f"{type(error).__name__}: {short_java_error(text)}"

@@ -17,10 +17,9 @@ from hivesink.core.manifest import REPLAYS, Manifest, PartEntry, replaced_parts
 from hivesink.core.progress import Policies
 from hivesink.core.table import TableName, TableSpec, is_letters, main_table
 from hivesink.embedded import metastore as embedded
-from hivesink.errors import InvalidOption, NotWritable, UnknownTable, Unsupported, WrongUsage, folder_gone
+from hivesink.errors import InvalidOption, NotWritable, UnknownTable, Unsupported, folder_gone
 from hivesink.hiveql.render import declared
 from hivesink.logs import file_store, table_root
-from hivesink.metastore.thrift_connection import endpoints
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import rolling_policy, watermark_policy
@@ -166,13 +165,8 @@ def _policies(spec: TableSpec, settings: tuple[tuple[str, str], ...]) -> Policie
 def metastore_address(given: str | None, site: Site) -> str:
     """The given address, else `$HIVESINK_METASTORE`, else the site's, else the embedded metastore's.
 
-    Raises what `embedded.metastore.running` raises; WrongUsage if the one that is `given` can't be an address.
+    Raises what `embedded.metastore.running` raises.
     """
-    if given:
-        try:
-            endpoints(given)
-        except InvalidOption as error:
-            raise WrongUsage(error.problems) from error
     return given or os.environ.get("HIVESINK_METASTORE") or site.metastore_uris or embedded.running()[0]
 
 

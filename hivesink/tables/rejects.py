@@ -14,7 +14,7 @@ from hivesink.core.column_source import named_file
 from hivesink.core.log import reset_writer
 from hivesink.core.manifest import REPLAYS, PartEntry
 from hivesink.core.table import is_letters, main_table
-from hivesink.errors import InvalidOption, UnknownTable, Unsupported, WrongUsage
+from hivesink.errors import InvalidOption, UnknownTable, Unsupported
 from hivesink.formats import adapter
 from hivesink.logs import file_store
 from hivesink.sink.inspect.facts import read_log
@@ -150,14 +150,14 @@ class DeadLetters:
 def dead_letters(opened: OpenedTable) -> DeadLetters | None:
     """Those of the table; None if no record was ever rejected.
 
-    Raises WrongUsage for a table of dead letters, Unsupported for one that only has the name.
+    Raises InvalidOption for a table of dead letters, Unsupported for one that only has the name.
     """
     try:
         return DeadLetters(opened)
     except UnknownTable:
         if is_letters(opened.name):
             owner = main_table(opened.name)
-            raise WrongUsage((f"{opened.name} holds the dead letters of {owner}: name {owner}",)) from None
+            raise InvalidOption((f"{opened.name} holds the dead letters of {owner}: name {owner}",)) from None
         return None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.partition import PartitionKey, parse_path, partition_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.progress import Policies, count
-from hivesink.errors import HiveSinkError, InvalidOption, PartitionInvalid, WrongUsage
+from hivesink.errors import HiveSinkError, InvalidOption, PartitionInvalid
 from hivesink.sink.inspect.facts import LogFollower, PartitionState
 from hivesink.tables.opened import OpenedTable, open_table
 
@@ -138,7 +138,7 @@ def _require_possible(
 
 
 def _checked(opened: OpenedTable, partition: str) -> str:
-    """The partition's name as Hive writes it. Raises WrongUsage."""
+    """The partition's name as Hive writes it. Raises InvalidOption."""
     columns = opened.live.spec.partition_columns
     names = [column.name for column in columns]
     try:
@@ -146,9 +146,9 @@ def _checked(opened: OpenedTable, partition: str) -> str:
         if [name for name, _ in pairs] == names:
             return _path(columns, [value for _, value in pairs])
     except PartitionInvalid as error:
-        raise WrongUsage((str(error),)) from error
+        raise InvalidOption((str(error),)) from error
     form = "/".join(f"{name}=…" for name in names) or "nothing: it has no partitions"
-    raise WrongUsage((f"{partition!r} is no partition of {opened.name}: write {form}",))
+    raise InvalidOption((f"{partition!r} is no partition of {opened.name}: write {form}",))
 
 
 def _path(columns: Sequence[Column], values: Sequence[str | None]) -> str:

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.errors import StreamingQueryException as Failed
 
 from hivesink.cli.codes import code_of, translate
-from hivesink.errors import EpochTaken, InvalidOption, MetastoreUnreachable, StoreUnavailable, WrongUsage
+from hivesink.errors import EpochTaken, InvalidOption, MetastoreUnreachable, StoreUnavailable
 from hivesink.spark.running import short_java_error, without_frames
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ def test_the_sinks_error_is_found_behind_the_jobs_own() -> None:
     error = RuntimeError("wrapped")
     error.__cause__ = EpochTaken("/log", 7)
     assert translate(error, JOB) == (error.__cause__, 65)
-    assert code_of(WrongUsage(("no such option",))) == 2
 
 
 def test_after_the_end_was_asked_for_a_cut_off_batch_is_no_bug() -> None:

@@ -206,7 +206,7 @@ def test_it_overwrites_nothing(folder: Path, capsys: Capsys) -> None:
     (folder / "jobs").mkdir()
     (folder / "jobs" / "events.py").write_text("mine")
     said = hivesink(capsys, "init", "--from", "events")
-    assert (said.code, "jobs/events.py: init overwrites nothing; move it away" in said.error) == (2, True)
+    assert (said.code, "jobs/events.py: init overwrites nothing; move it away" in said.error) == (65, True)
     assert ((folder / "jobs" / "events.py").read_text(), (folder / "ddl").exists()) == ("mine", False)
 
 

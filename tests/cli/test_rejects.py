@@ -69,7 +69,7 @@ def test_the_list_by_reason(world: World, capsys: Capsys) -> None:
     (entry,) = data["rejects"]
     assert (entry["records"], entry["field"], data["waiting"]) == (3, "id", 0)
     wrong = hivesink(capsys, "rejects", NAME, "--day", "yesterday")
-    assert (wrong.code, "write yyyy-MM-dd" in wrong.error) == (2, True)
+    assert (wrong.code, "write yyyy-MM-dd" in wrong.error) == (65, True)
     (home,) = world.metastore.partitions(TABLE.rejected).values()
     file = RenameFileStore(world.files).visible(home)[0].path
     world.files.rename(file, f"{home}/compacted")
@@ -94,7 +94,7 @@ def test_those_that_wait_for_a_roll_are_told_of(world: World, capsys: Capsys) ->
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (None, (2, "--mended {file}: No such file or directory")),
+        (None, (65, "--mended {file}: No such file or directory")),
         ('{{"id": "{id}", "value": "{{}}", "base64": "e30="}}', (65, "{file} line 1 isn't an object")),
         (
             '{{"id": "{id}", "value": 7}}',
@@ -128,7 +128,7 @@ def test_mended_records_come_back_once(world: World, capsys: Capsys, tmp_path: P
     file, before = tmp_path / "mend.jsonl", len(world.rows(TABLE))
     assert hivesink(capsys, "rejects", NAME, "--export", file).code == 0
     twice = hivesink(capsys, "rejects", NAME, "--export", file)
-    assert (twice.code, "File exists" in twice.error) == (2, True)
+    assert (twice.code, "File exists" in twice.error) == (65, True)
     mend(file, '{"id": 77, "dt": "2026-01-09"}')
     replay = "rejects", "replay", NAME, "--mended", file
     tried = hivesink(capsys, *replay, "--dry-run")

@@ -59,7 +59,7 @@ def test_a_writer_is_reset_after_a_question_and_its_log_kept(
     assert (dry.code, "at epoch 3 with 12 rows written, is put aside" in dry.out) == (0, True)
     monkeypatch.setattr("sys.stdin", Answer("n"))
     assert hivesink(capsys, "reset", table, "--writer", "ingest").code == 1
-    assert hivesink(capsys, "reset", table, "--writer", "ingest", "--json").code == 2
+    assert hivesink(capsys, "reset", table, "--writer", "ingest", "--json").code == 65
     assert ingest.log.is_dir()
     done = hivesink(capsys, "reset", table, "--writer", "ingest", "--yes", "--json").data
     assert (done["done"], [one["writer"] for one in done["writers"]]) == (True, ["ingest"])
@@ -107,7 +107,7 @@ def test_a_table_made_again_is_refused_until_its_log_is_reset(
     assert "no job can start: " in hivesink(capsys, "status", table).out
     assert hivesink(capsys, "verify", table).code == 1
     alone = hivesink(capsys, "reset", table, "--writer", "ingest", "--yes")
-    assert (alone.code, "leave --writer out" in alone.error) == (2, True)
+    assert (alone.code, "leave --writer out" in alone.error) == (65, True)
     said = hivesink(capsys, "reset", table, "--yes")
     assert (said.code, f"becomes the log of {table}" in said.out) == (0, True)
     after = stated(table, uri)

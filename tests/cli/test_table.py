@@ -180,7 +180,7 @@ def test_a_lost_part_needs_a_person_and_its_loss_a_yes(
     assert planned["forgotten"] == [{"path": part.target, "rows": part.rows, "why": "missing"}]
     assert f"{part.rows} rows in 1 file would be forgotten" in hivesink(capsys, *forget, "--dry-run").out
     asked = hivesink(capsys, *forget, "--json")
-    assert (asked.code, "with --json, confirm with --yes" in asked.error) == (2, True)
+    assert (asked.code, "with --json, confirm with --yes" in asked.error) == (65, True)
     monkeypatch.setattr("sys.stdin", Answer("n"))
     assert hivesink(capsys, *forget).code == 1
     done = hivesink(capsys, *forget, "--yes", "--json").data["writers"][0]

@@ -10,7 +10,7 @@ import pytest
 from hivesink.core.log import PROPERTY, LogAddress, default_root
 from hivesink.core.partition import normal
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.errors import DdlInvalid, TableExists
+from hivesink.errors import DdlInvalid, TableReplaced
 from hivesink.hiveql.apply import Plan, apply, plan_all
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Memory:
         self.before_create(spec)
         assert spec.name.database in self.databases
         if spec.name in self.tables:
-            raise TableExists(str(spec.name))
+            raise TableReplaced(str(spec.name), "somebody has created it")
         location = spec.location or f"file:/warehouse/{spec.name.database}.db/{spec.name.table}"
         self.tables[spec.name] = replace(spec, location=location)
         self.set_properties(spec.name, {"transient_lastDdlTime": "1"})
@@ -127,10 +127,10 @@ def test_the_second_of_two_sets_its_own_properties_or_refuses_another_table() ->
 
 def test_a_table_that_appears_and_goes_is_left_to_a_retry() -> None:
     def gone(_: Memory, spec: TableSpec) -> None:
-        raise TableExists(str(spec.name))
+        raise TableReplaced(str(spec.name), "somebody has created it")
 
     catalog = between(gone)
-    with pytest.raises(TableExists) as caught:
+    with pytest.raises(TableReplaced) as caught:
         apply([A], catalog)
     assert caught.value.retryable
     assert len(apply([A], catalog)) == 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.log import PROPERTY
 from hivesink.core.partition import Estimate, LivePartition, NewPartition, partition_path
-from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableExists, TableReplaced, UnknownTable
+from hivesink.errors import MetastoreUnreachable, RegistrationFailed, TableReplaced, UnknownTable
 from hivesink.metastore.common import (
     FLAG,
     Facts,
@@ -162,10 +162,10 @@ class MemoryMetastore:
         """Nothing is open."""
 
     def create(self, spec: TableSpec) -> None:
-        """Create a table. Raises TableExists."""
+        """Create a table. Raises TableReplaced."""
         with self._lock:
             if spec.name in self._entries:
-                raise TableExists(str(spec.name))
+                raise TableReplaced(str(spec.name), "somebody has created it")
             location = spec.location or f"{self._warehouse}/{spec.name.database}.db/{spec.name.table}"
             self._entries[spec.name] = MemoryTable(replace(spec, location=location), location)
 

@@ -12,7 +12,7 @@ from hive_metastore import ttypes
 
 from hivesink.core.partition import Estimate, NewPartition
 from hivesink.core.table import Column, Decimal, Map, Primitive, Struct, TableName
-from hivesink.errors import RegistrationFailed, TableExists, Unsupported
+from hivesink.errors import RegistrationFailed, TableReplaced, Unsupported
 from hivesink.metastore import catalog, thrift_calls
 from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
@@ -175,7 +175,7 @@ def test_the_catalog_gives_back_what_it_took(over: OverThrift, tmp_path: Path) -
     tables.create_database_if_absent(name.database)
     tables.create_database_if_absent(name.database)
     tables.create(spec)
-    with pytest.raises(TableExists):
+    with pytest.raises(TableReplaced):
         tables.create(spec)
     found = tables.table(name)
     assert found is not None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hivesink.config.site import NO_SITE
 from hivesink.core.table import TableName, TableSpec
-from hivesink.errors import InvalidOption, WrongUsage
+from hivesink.errors import InvalidOption
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
 from hivesink.sample.infer import infer
@@ -259,7 +259,7 @@ def test_what_is_no_source(text: str, problem: str, tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "_hidden").touch()
-    with pytest.raises(WrongUsage) as error:
+    with pytest.raises(InvalidOption) as error:
         source_of(text, NO_SITE)
     assert problem in str(error.value)
 

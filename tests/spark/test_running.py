@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import traceback
-from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from hivesink.spark.running import Questions, is_marked, traits_of, trigger_inte
 from hivesink.spark.sources import ids_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -209,16 +208,12 @@ def test_ctrl_c_ends_a_wait_by_nothing_but_itself(
     """As PySpark handles it: it calls the JVM, which fails within another call of the same thread."""
     query = rates(spark).writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
 
-    @contextmanager
-    def awaited() -> Iterator[None]:
-        Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        yield
-
     config = {"sink.on-stop": None, "sink.rolling-policy.check-interval": timedelta(days=1)}
     spec, log = SimpleNamespace(config=config), SimpleNamespace(location="/log")
-    run: Any = SimpleNamespace(setup=SimpleNamespace(spec=spec, context=SimpleNamespace(log=log)), awaited=awaited)
+    run: Any = SimpleNamespace(setup=SimpleNamespace(spec=spec, context=SimpleNamespace(log=log)))
     handle = HiveQuery(query, run)
     try:
+        Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt) as ended:
             handle.awaitTermination()
     finally:
