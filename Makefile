@@ -57,8 +57,8 @@ test: venv
 	$(PY) -m pytest -m 'main_path and not long' $(ARGS)
 endif
 
-test-long: venv ## The longer runs: more kills, more states, Airflow 2 and 3 (in the cache, 1.4 GB)
-	$(PY) -m pytest -m long $(ARGS)
+test-long: venv ## The longer runs: more kills, more states, more examples, Airflow 2 and 3 (in the cache, 1.4 GB)
+	$(PY) -m pytest -m 'long or hypothesis' $(ARGS)
 
 bench: venv ## hivesink beside Spark's and Flink's sinks, at most 3 hours: rows/s, CPU, memory, and the ratios; QUICK=1: 10 minutes; CLUSTER=1: on HDFS and Hive 4
 	@CLUSTER='$(CLUSTER)' $(PY) -m bench $(ARGS)

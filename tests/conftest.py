@@ -31,9 +31,13 @@ os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duse
 # For tests that start Spark without `session`, or have a cache of their own.
 os.environ["SPARK_SUBMIT_OPTS"] = archive.options()
 
-# A busy machine fails no test. Each run has other examples, so that half of the usual hundred do.
-settings.register_profile("any machine", deadline=None, max_examples=50)
-settings.load_profile("any machine")
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis tries a few examples, others each time, and many in `make test-long`."""
+    examples = 200 if config.option.markexpr.startswith("long") else 20
+    # A busy machine fails no test.
+    settings.register_profile("any machine", deadline=None, max_examples=examples)
+    settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True, scope="module")

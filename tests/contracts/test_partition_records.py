@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hivesink.storage.fs import Files
 
 
-HEAD = 60
+HEAD = 30
 
 
 @pytest.fixture

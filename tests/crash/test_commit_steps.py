@@ -96,7 +96,7 @@ def changes(way: str, every: int) -> list[int]:
     return [call.number for call in found if call.changes][::every]
 
 
-@sampled(20, timeout=3600)
+@sampled(33, timeout=3600)
 @pytest.mark.parametrize("kind", [on_files, on_metastore])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_fault_at_any_call(way: str, kind: Any, every: int) -> None:
@@ -107,7 +107,7 @@ def test_a_fault_at_any_call(way: str, kind: Any, every: int) -> None:
         life.done(case)
 
 
-@sampled(30)
+@sampled(50)
 @pytest.mark.parametrize("way", WAYS)
 def test_after_a_death_at_any_call_by_hand_and_a_second_run_at_any_call_of_the_first(way: str, every: int) -> None:
     for number in changes(way, every):

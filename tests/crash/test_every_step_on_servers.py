@@ -130,9 +130,9 @@ def of_segments(call: Call) -> bool:
 @pytest.mark.parametrize(
     ("server", "options", "concerns", "every", "least"),
     [
-        pytest.param("hdfs", {}, decides_or_publishes, 2, 50, id="hdfs-log and publish"),
+        pytest.param("hdfs", {}, decides_or_publishes, 3, 30, id="hdfs-log and publish"),
         pytest.param("hdfs", ROLLING, of_segments, 1, 10, id="hdfs-segments"),
-        pytest.param("s3", {}, decides_or_completes, 2, 15, id="s3-log and publish"),
+        pytest.param("s3", {}, decides_or_completes, 3, 15, id="s3-log and publish"),
         pytest.param("s3", ROLLING, of_segments, 2, 5, id="s3-segments"),
     ],
     indirect=["server"],

@@ -16,7 +16,7 @@ from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, RowsUnf
 from hivesink.sink.commit.observe import load
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, calls_of, faults
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, calls_of, faults, sampled
 from tests.crash.site import LOG, Choosy, Site, SiteJob, on_files
 from tests.crash.test_metastore_faults import EVENTS, SUCCESS
 from tests.sink.harness import LOCATION, TABLE, Event, Source, events
@@ -294,8 +294,9 @@ def test_what_is_visible_is_the_users_own_while_another_is_refused(size: int, da
     site.check([*expected, *THEIRS])
 
 
-def test_a_job_beside_a_refused_partition_may_die_at_any_call() -> None:
-    for site, faulty, case in faults(refusing, on_files, lambda site, fs: site.job(fs).run()):
+@sampled(4)
+def test_a_job_beside_a_refused_partition_may_die_at_any_call(every: int) -> None:
+    for site, faulty, case in faults(refusing, on_files, lambda site, fs: site.job(fs).run(), every=every):
         with pytest.raises(RegistrationFailed):
             site.job().run()
         faulty.apply_late()

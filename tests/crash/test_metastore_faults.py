@@ -99,19 +99,21 @@ def test_a_fault_of_the_metastore_at_any_call(name: str) -> None:
             make_durable(site, case)
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(one, marks=pytest.mark.long if one in RARE else ()) for one in SCENARIOS]
 )
-def test_a_fault_of_the_storage_at_any_call(name: str) -> None:
-    for site, faulty, case in faults(SCENARIOS[name], on_files, run):
+def test_a_fault_of_the_storage_at_any_call(name: str, every: int) -> None:
+    for site, faulty, case in faults(SCENARIOS[name], on_files, run, every=every):
         faulty.apply_late()
         make_durable(site, case)
 
 
-def test_what_recover_would_do_is_what_it_does() -> None:
+@sampled(3)
+def test_what_recover_would_do_is_what_it_does(every: int) -> None:
     """`recover --dry-run`, after a death at any call."""
     listed: set[str] = set()
-    for site, _, case in faults(SCENARIOS["success-files"], on_files, run):
+    for site, _, case in faults(SCENARIOS["success-files"], on_files, run, every=every):
         site.job()  # It gives the log its uid.
         before = dict(site.fs._files)
         ahead = site.by_hand(dry_run=True)
@@ -197,7 +199,7 @@ def test_a_user_moves_partitions_at_any_time_and_then_the_storage_fails(
     ways = (act is copies,) if every > 1 else (False, True)
     for at, cleaned in itertools.product(range(5 if every > 1 else 1, CALLS, every), ways):
         for site, _, case in faults(
-            partial(with_user, at, act), on_files, run, lambda call: (mode for mode in TEARS if call.changes)
+            partial(with_user, at, act), on_files, run, lambda call: (mode for mode in TEARS if call.changes), every
         ):
             site.user = None
             if cleaned:
@@ -212,13 +214,13 @@ TEARS = (Mode.AFTER, Mode.TORN)
 @ACTS
 def test_somebody_cleans_beside_a_run(act: Callable[[Site], None], every: int) -> None:
     for at in range(5 if every > 1 else 1, 14, every):
-        for call in calls_of(partial(with_user, at, act), on_files, run):
+        for call in calls_of(partial(with_user, at, act), on_files, run)[:: (every + 2) // 3]:
             site = with_user(at, act)
             run(site, Stalling(site.fs, call.number, site.clean))
             make_durable(site, call)
 
 
-@sampled(3)
+@sampled(7)
 def test_partitions_move_there_and_back_while_the_metastore_comes_and_goes(every: int) -> None:
     """The parts come back to a place that an earlier move took them from."""
     home = {day: f"{LOCATION}/{day}" for day in DAYS}
@@ -342,16 +344,16 @@ class Hanging(FaultyFileSystem):
     ids=["plain", "retained", "moved"],
 )
 @pytest.mark.parametrize(
-    ("counts", "laters"),
+    ("every", "counts", "laters"),
     [
-        pytest.param((1, 6), (1, 12), id="quick"),
-        pytest.param((1, 2, 3, 6), (1, 2, 3, 4, 5, 7, 12, 20), id="whole", marks=pytest.mark.long),
+        pytest.param(3, (1, 6), (1, 12), id="quick"),
+        pytest.param(1, (1, 2, 3, 6), (1, 2, 3, 4, 5, 7, 12, 20), id="whole", marks=pytest.mark.long),
     ],
 )
 def test_what_a_hanging_storage_does_late_loses_nothing_and_needs_nobody(
-    scenario: Callable[[], Site], counts: tuple[int, ...], laters: tuple[int, ...]
+    scenario: Callable[[], Site], every: int, counts: tuple[int, ...], laters: tuple[int, ...]
 ) -> None:
-    changing = [call.number for call in calls_of(scenario, on_files, run) if call.changes]
+    changing = [call.number for call in calls_of(scenario, on_files, run) if call.changes][::every]
     for case in itertools.product(changing, counts, laters):
         site = scenario()
         fs = Hanging(site, *case)

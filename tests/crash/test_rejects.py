@@ -71,7 +71,7 @@ def calls(world: Callable[[], World]) -> int:
     return len(calls_of(world, on_files, World.replay))
 
 
-@sampled(6)
+@sampled(8)
 def test_a_fault_at_any_call_loses_and_doubles_nothing(every: int, world: Callable[[], World]) -> None:
     for made, faulty, case in faults(world, on_files, World.replay, every=every):
         made.replay()
@@ -79,7 +79,7 @@ def test_a_fault_at_any_call_loses_and_doubles_nothing(every: int, world: Callab
         check(made, case)
 
 
-@sampled(8)
+@sampled(18)
 def test_another_replay_runs_at_any_call(every: int, world: Callable[[], World]) -> None:
     for at in range(1, calls(world) + 1, every):
         made, others, own = world(), list[int](), 0
@@ -99,7 +99,7 @@ def test_another_replay_runs_at_any_call(every: int, world: Callable[[], World])
 def test_another_replay_dies_at_any_call_and_this_one_goes_on(every: int, world: Callable[[], World]) -> None:
     count = calls(world)
     for at in range(1, count + 1, every):
-        for step in range(1 + at % 7, count, 7):
+        for step in range(1 + at % 7, count, 7 if every == 1 else 14):
             made = world()
             dying = on_files(made, Plan(step, Mode.AFTER))
 

@@ -15,7 +15,7 @@ from hivesink.errors import FencedOut, HiveSinkError, PartLost, RowsHeldBack, St
 from hivesink.sink.commit import runner
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, faults
+from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, faults, sampled
 from tests.crash.site import on_files
 from tests.crash.test_commit_steps import WAYS, Life
 from tests.sink.harness import LOCATION, TABLE
@@ -73,8 +73,9 @@ def goes_on(life: Life, fs: FileSystem | None = None) -> None:
     job.committer.finish()
 
 
-def test_a_fault_at_any_call_of_the_start_that_requeues() -> None:
-    for life, faulty, _ in faults(without_its_part, on_files, goes_on):
+@sampled(2)
+def test_a_fault_at_any_call_of_the_start_that_requeues(every: int) -> None:
+    for life, faulty, _ in faults(without_its_part, on_files, goes_on, every=every):
         goes_on(life)
         faulty.apply_late()
         life.check([1, 2, 3])

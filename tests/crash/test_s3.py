@@ -12,7 +12,7 @@ from hivesink.errors import HiveSinkError, OutcomeUnknown, PartLost, StoreUnavai
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import reset, unknown_uids
 from hivesink.storage.commit_log import FileLogRoot
-from tests.crash.faults import Call, FaultyS3, Kill, Mode, Plan, StallingS3, calls_of
+from tests.crash.faults import Call, FaultyS3, Kill, Mode, Plan, StallingS3, calls_of, sampled
 from tests.crash.ons3 import adapters, s3_site
 from tests.crash.site import BATCH, ROLLING, Site, dies, wakes
 from tests.crash.test_every_step import check
@@ -56,10 +56,11 @@ def abort_all(s3: MemoryS3) -> None:
     s3.uploads.clear()
 
 
+@sampled(5)
 @pytest.mark.parametrize(("way", "dead"), [("on epoch", False), ("rolling", False), ("on epoch", True)])
-def test_uploads_that_others_abort_at_any_moment_lose_no_row(way: str, dead: bool) -> None:
+def test_uploads_that_others_abort_at_any_moment_lose_no_row(way: str, dead: bool, every: int) -> None:
     """Their rows are encoded again from segments, but for what readers may have had: then a person is asked."""
-    requeued, asked, moments = 0, 0, calls(WAYS[way], site_of(WAYS[way], dead=dead))[::2]
+    requeued, asked, moments = 0, 0, calls(WAYS[way], site_of(WAYS[way], dead=dead))[::every]
     for call in moments:
         s3 = MemoryS3()
         site = site_of(WAYS[way], s3, dead=dead)
@@ -75,18 +76,19 @@ def test_uploads_that_others_abort_at_any_moment_lose_no_row(way: str, dead: boo
             continue
         requeued += "requeue" in site.kinds()
         check(site, call)
-    assert requeued > 3
+    assert requeued
     assert asked * 4 < len(moments)
 
 
+@sampled(2)
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_of_a_manifest_in_doubt_is_aborted_before_another_has_its_number(way: str) -> None:
+def test_nothing_of_a_manifest_in_doubt_is_aborted_before_another_has_its_number(way: str, every: int) -> None:
     """Its PUT may land whenever it likes: before the next start, in its middle, or after it."""
     puts = [call for call in calls(WAYS[way]) if call.name == "put_object" and call.path.endswith(".json")]
     manifests = [call for call in puts if "/manifests/" in call.path]
     assert len(manifests) > 4
     for call in manifests:
-        for landing in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
+        for landing in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)[::every]:
             s3 = MemoryS3()
             site, late = site_of(WAYS[way], s3), FaultyS3(s3, Plan(call.number, Mode.LATE))
             with pytest.raises(OutcomeUnknown):
@@ -116,9 +118,10 @@ class Expiring(FaultyS3):
         return mode
 
 
+@sampled(10)
 @pytest.mark.parametrize("way", WAYS)
-def test_credentials_that_expire_at_any_request_may_be_renewed(way: str) -> None:
-    for call in calls(WAYS[way])[::3]:
+def test_credentials_that_expire_at_any_request_may_be_renewed(way: str, every: int) -> None:
+    for call in calls(WAYS[way])[::every]:
         site = site_of(WAYS[way])
         with contextlib.suppress(HiveSinkError):
             site.job(Expiring(site.files(), call.number)).run()
@@ -130,11 +133,12 @@ def test_credentials_that_expire_at_any_request_may_be_renewed(way: str) -> None
         check(site, call)
 
 
-def test_one_run_stalls_at_any_request_while_the_other_goes_on() -> None:
+@sampled(6)
+def test_one_run_stalls_at_any_request_while_the_other_goes_on(every: int) -> None:
     def new_site() -> Site:
         return s3_site(Source(list(EVENTS)), {}, MemoryS3())
 
-    for call in calls({}, new_site())[::2]:
+    for call in calls({}, new_site())[::every]:
         site = new_site()
         other = Other(site)
         stalling = StallingS3(site.files(), call.number, other)

@@ -156,7 +156,7 @@ def cases(*often: Statement) -> Iterator[ParameterSet]:
         yield pytest.param(PLAIN, statement, "", id=f"{statement.__name__}-table")
 
 
-@sampled(4)
+@sampled(7)
 @pytest.mark.parametrize(("spec", "statement", "day"), list(cases(*STATEMENTS)))
 def test_a_statement_while_the_job_runs(spec: TableSpec, statement: Statement, day: str, every: int) -> None:
     asked = 0
@@ -170,10 +170,13 @@ def test_a_statement_while_the_job_runs(spec: TableSpec, statement: Statement, d
     assert bool(asked) is (statement is not set_location), asked
 
 
+@sampled(3)
 @pytest.mark.parametrize(("spec", "statement", "day"), list(cases(drop)))
-def test_a_statement_between_a_death_and_the_next_start(spec: TableSpec, statement: Statement, day: str) -> None:
+def test_a_statement_between_a_death_and_the_next_start(
+    spec: TableSpec, statement: Statement, day: str, every: int
+) -> None:
     requeued = 0
-    for site, _, case in faults(partial(rolling, spec), on_files, go, deaths):
+    for site, _, case in faults(partial(rolling, spec), on_files, go, deaths, every):
         user = User(site, statement, day)
         user()
         user.settle(case)
@@ -264,11 +267,12 @@ class SlowInsert(Stalling):
         return super()._begin(name, path, changes=changes)
 
 
+@sampled(3)
 @pytest.mark.parametrize("day", [pytest.param(day, marks=() if day == "dt=c" else pytest.mark.long) for day in DAYS])
-def test_an_insert_that_began_before_the_registration_takes_no_rows_in_silence(day: str) -> None:
+def test_an_insert_that_began_before_the_registration_takes_no_rows_in_silence(day: str, every: int) -> None:
     """Hive looks whether the partition is listed, and then deletes: what is published in between is in its way."""
     took = 0
-    for call, later in itertools.product(calls_of(new_site, on_files, run), (1, 2, 4, 8)):
+    for call, later in itertools.product(calls_of(new_site, on_files, run)[::every], (1, 2, 4, 8)):
         site = new_site()
         if isinstance(wakes(start(site, SlowInsert(site, call.number, later, day))), PartLost):
             took += 1

@@ -66,7 +66,7 @@ def calls(**options: str) -> list[Call]:
     return calls_of(lambda: new_site(**options), on_files, lambda site, fs: site.job(fs).run())
 
 
-@sampled(4)
+@sampled(6)
 @pytest.mark.parametrize("before", [lambda _: None, moves], ids=["alone", "and partitions move"])
 def test_one_run_stalls_while_the_other_goes_on(before: Callable[[Site], None], every: int) -> None:
     for call in calls()[::every]:
@@ -83,7 +83,7 @@ def test_one_run_stalls_while_the_other_goes_on(before: Callable[[Site], None], 
             assert {day: f"/elsewhere/{day}" for day in DAYS}.items() <= site.places(TABLE).items()
 
 
-@sampled(8)
+@sampled(12)
 def test_one_run_stalls_while_the_other_rolls(every: int) -> None:
     for call in calls(**ROLLING)[::every]:
         site = new_site(**ROLLING)
@@ -102,7 +102,7 @@ def goes_on_from_the_log(site: Site, events: list[Event]) -> None:
     site.job().run()
 
 
-@sampled(12)
+@sampled(40)
 def test_the_other_run_dies_at_every_call_and_the_stalled_one_goes_on(every: int) -> None:
     """Whoever is left finishes: the stalled run if it still can, else a third one."""
     for call in calls()[::every]:
@@ -170,9 +170,9 @@ def take_turns(at: int, then: int) -> None:
     site.check(ALL, (at, then))
 
 
-@sampled(22, timeout=3600)
+@sampled(44, timeout=3600)
 def test_two_runs_stall_in_turn(every: int) -> None:
     count = len(calls())
-    for at in range(1, count + 1, 15 if every > 1 else 1):
+    for at in range(1, count + 1, 29 if every > 1 else 1):
         for then in range(1 + at % every, 2 * count, every):
             take_turns(at, then)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from dataclasses import dataclass, field
@@ -159,6 +160,11 @@ class Clock:
         return self.ticks
 
 
+@functools.cache
+def _parsed(options: tuple[tuple[str, str], ...]) -> SinkConfig:
+    return SinkConfig.parse({"sink.rolling-policy.on-epoch": "true", **dict(options)})
+
+
 _tokens = itertools.count(1)
 
 
@@ -188,7 +194,7 @@ class Job:
         uid = self.log.uid(self.fresh_uid)
         assert uid is not None
         live = self.registrar.table(TABLE)
-        config = SinkConfig.parse({"sink.rolling-policy.on-epoch": "true", **self.options})
+        config = _parsed(tuple(self.options.items()))
         context = CommitContext(self.log, self.store, self.registrar, self.clock.now, self.clock.tick, token)
         sink = WriterSpec(
             identity=Identity(

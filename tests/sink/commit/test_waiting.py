@@ -356,8 +356,8 @@ def test_a_new_checkpoint_goes_on_with_the_watermark_and_the_revisions_of_the_lo
     assert {name: one.commit.revision for name, one in world.records().items()} == {place(3): 1, place(4): 1}
 
 
-TRIGGER = timedelta(seconds=10)
-EPOCHS, HOURS, TASKS = 360, 24, 2
+TRIGGER = timedelta(seconds=15)
+EPOCHS, HOURS, TASKS = 240, 3, 2
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
