@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -24,19 +24,8 @@ from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from hivesink.sample.preview import Preview
     from hivesink.sample.source import FilesSource, Sample, TopicSource
-
-DdlFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--ddl",
-        help="Instead of --table: a DDL file, applied or not.",
-        metavar="FILE.sql",
-        exists=True,
-        dir_okay=False,
-    ),
-]
+    from hivesink.sample.tables import Preview
 
 
 @command
@@ -45,7 +34,7 @@ def preview(
     *,
     from_: str,
     table: str | None = None,
-    ddl: DdlFile = None,
+    ddl: Path | None = None,
     limit: int = 1000,
     metastore: Metastore = None,
 ) -> None:
@@ -58,9 +47,10 @@ def preview(
 
     --from FILE|FOLDER|kafka://HOST:PORT/TOPIC: JSON lines in files, or a topic of JSON records.
     --table TABLE: A table of the metastore, as database.table.
+    --ddl FILE.sql: Instead of --table: a DDL file, applied or not.
     --limit N: How many records to read at most.
     """
-    from hivesink.sample.preview import preview as decoded
+    from hivesink.sample.tables import preview as decoded
     from hivesink.tables.opened import table_spec
 
     if (table_name(table) is None) == (ddl is None):
@@ -71,25 +61,23 @@ def preview(
         _, sample = _sampled(from_, limit)
         made = decoded(sample, spec, datetime.now(timezone.utc))
     kinds = {column.name: column.type for column in spec.columns}
-    shows: list[dict[str, Any]] = [
+    rows: list[dict[str, Any]] = [
         {"partition": partition, "row": {name: plain(cell, kinds[name]) for name, cell in row.items()}}
         for partition, row in zip(made.partitions, made.rows.slice(0, MOST).to_pylist(), strict=False)
     ]
-    cells = [[row["partition"], *map(shown, row["row"].values())] for row in shows]
+    cells = [[row["partition"], *map(shown, row["row"].values())] for row in rows]
     partitions = dict(sorted(Counter(made.partitions).items()))
+    by_partition = [{"partition": name, "rows": number} for name, number in partitions.items()]
+    unknown = [{"field": name, "records": number} for name, number in made.unknown.items()]
     checked, told = _checked(sample, made)
-    blocks: list[Line | Grid] = [
-        Grid(f"Rows of {spec.name}", ["partition", *kinds], cells),
-        *first("Partitions", [{"partition": name, "rows": n} for name, n in partitions.items()], "partitions", "rows"),
-        *told,
-    ]
-    fields = [{"field": name, "records": records} for name, records in made.unknown.items()]
-    blocks += first("Fields that the table doesn't have", fields, "fields", "records")
-    if made.bad:
-        ends = made.config["sink.on-bad-record"].value
-        blocks.append(Line(f"a job does with bad records as sink.on-bad-record = {ends} says"))
     data = {"table": str(spec.name), "source": from_, **checked, "bad": len(made.bad), "partitions": partitions}
-    out.show({**data, "rows": shows, "unknown_fields": made.unknown}, blocks)
+    blocks = [
+        Grid(f"Rows of {spec.name}", ["partition", *kinds], cells),
+        *first("Partitions", by_partition, "partitions", "rows"),
+        *told,
+        *first("Fields that the table doesn't have", unknown, "fields", "records"),
+    ]
+    out.show({**data, "rows": rows, "unknown_fields": made.unknown}, blocks)
     if made.bad:
         raise typer.Exit(ExitCode.NEEDS_PERSON)
 
@@ -115,8 +103,7 @@ def init(
     --time-column COLUMN: What decides the partition: a column, `timestamp` of Kafka, or `arrival`.
     --every none|month|day|hour: How long a partition is. Default: by the sample's rate.
     """
-    from hivesink.sample.proposal import job_text, propose
-    from hivesink.sample.source import FilesSource
+    from hivesink.sample.tables import job_text, propose
 
     name = TableName.parse(table or _table_of(from_))
     # A job named as one of Python's own modules would be imported in its place.
@@ -125,8 +112,8 @@ def init(
     if taken := [str(path) for path in (ddl, job) if path.exists()]:
         raise InvalidOption((f"{' and '.join(taken)}: init overwrites nothing; move it away, or name another table",))
     origin, sample = _sampled(from_, 1000)
-    proposal = propose(sample, name, from_, datetime.now(timezone.utc), time=time_column, every=every)
-    files = {ddl: proposal.ddl, job: job_text(job, origin, proposal.spec)}
+    made = propose(sample, name, from_, datetime.now(timezone.utc), time=time_column, every=every)
+    files = {ddl: made.ddl, job: job_text(job, origin, made.spec)}
     blocks: list[Line | Grid] = []
     for path, content in files.items():
         if dry_run:
@@ -135,23 +122,19 @@ def init(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
             blocks.append(Line(f"{path}: written", "green"))
-    if isinstance(origin, FilesSource):
-        blocks.append(Line(f"the job reads every file in {origin.folder}"))
-    columns = (*proposal.spec.columns, *proposal.spec.partition_columns)
+    columns = (*made.spec.columns, *made.spec.partition_columns)
     unsure = [f"{column.name} {column.type}: {column.comment}" for column in columns if column.comment]
-    checked, told = _checked(sample, proposal.checked)
-    blocks += [*(Line(line, "yellow") for line in (*unsure, *proposal.notes)), *told]
-    sql = f"SELECT * FROM {name.quoted} LIMIT 10"  # noqa: S608  a statement to show
+    checked, told = _checked(sample, made.checked)
     following = [
         f"hivesink ddl apply {ddl}",
         f"hivesink preview --table {name} --from {shlex.quote(from_)}",
         f"TRIGGER=availableNow hivesink run {job}",
-        f"hivesink query {shlex.quote(sql)}",
+        f"hivesink query 'SELECT * FROM {name.quoted} LIMIT 10'",  # noqa: S608  a statement to show
     ]
+    blocks += [*(Line(line, "yellow") for line in (*unsure, *made.notes)), *told]
     blocks += [Line("Next:", "bold"), *(Line(f"  {line}") for line in following)]
     data: dict[str, Any] = {"table": str(name), "files": {str(path): content for path, content in files.items()}}
-    data |= {"written": not dry_run, **checked, "notes": proposal.notes, "next": following}
-    out.show(data, blocks)
+    out.show({**data, "written": not dry_run, **checked, "notes": made.notes, "next": following}, blocks)
 
 
 def _table_of(source: str) -> str:
@@ -171,7 +154,7 @@ def _sampled(text: str, most: int) -> tuple[FilesSource | TopicSource, Sample]:
 
 
 def _checked(sample: Sample, made: Preview) -> tuple[dict[str, Any], list[Line | Grid]]:
-    bad = [{**sample.places[row.index], "field": row.field, "reason": row.reason} for row in made.bad]
+    bad = [{**sample.place(row.index), "field": row.field, "reason": row.reason} for row in made.bad]
     records, fit = sample.batch.num_rows, made.rows.num_rows
     skipped = f", {count(made.skipped, 'tombstone')} skipped" if made.skipped else ""
     fits = Line(f"{fit:,} of {records:,} records fit{skipped}", "yellow" if made.bad else "bold green")

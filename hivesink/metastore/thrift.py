@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
 
+from hivesink import errors
 from hivesink.config.formats import format_name
 from hivesink.core.partition import Estimate, LivePartition, NewPartition
 from hivesink.core.progress import count
 from hivesink.core.table import TableName, TableSpec
-from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable, unknown_file_system
 from hivesink.metastore import common, thrift_calls
 from hivesink.metastore.common import FLAG, Values, is_trusted, name_of, values_of
 from hivesink.ports import LiveTable
@@ -41,7 +41,7 @@ class ThriftTables:
         try:
             return self._connection.read(thrift_calls.table, name)
         except ttypes.NoSuchObjectException as error:
-            raise UnknownTable(str(name), self.address) from error
+            raise errors.UnknownTable(str(name), self.address) from error
 
     def alter(self, name: TableName, action: str, change: Callable[[dict[str, str]], bool]) -> None:
         """Alter the table's parameters right after a fresh read, if `change` returns that it changed them.
@@ -78,7 +78,7 @@ class ThriftCatalog(ThriftTables):
     """`hiveql.apply.Catalog`."""
 
     def table(self, name: TableName) -> TableSpec | None:
-        with suppress(UnknownTable):
+        with suppress(errors.UnknownTable):
             return thrift_calls.facts(self.struct(name)).spec()
         return None
 
@@ -86,7 +86,7 @@ class ThriftCatalog(ThriftTables):
         wanted = ttypes.Database(name=database, parameters={})
         try:
             self._connection.change(f"database {database}", "create", lambda client: client.create_database(wanted))
-        except RegistrationFailed as error:
+        except errors.RegistrationFailed as error:
             if not isinstance(error.__cause__, ttypes.AlreadyExistsException):
                 raise
 
@@ -95,11 +95,11 @@ class ThriftCatalog(ThriftTables):
         struct, name = thrift_calls.thrift_table(spec, self._connection.user), str(spec.name)
         try:
             self._connection.change(name, "create the table", lambda client: client.create_table(struct))
-        except RegistrationFailed as error:
+        except errors.RegistrationFailed as error:
             if isinstance(error.__cause__, ttypes.AlreadyExistsException):
-                raise TableReplaced(name, "somebody has created it") from error
+                raise errors.TableReplaced(name, "somebody has created it") from error
             if spec.location is not None and "UnknownHostException" in error.reason:
-                raise unknown_file_system(spec.location, f"{self.address} says: {error.reason}") from error
+                raise errors.unknown_file_system(spec.location, f"{self.address} says: {error.reason}") from error
             raise
 
 
@@ -160,7 +160,7 @@ class ThriftMetastore(ThriftTables):
 
         try:
             self._change_all(table, "register", list(structs), register)
-        except RegistrationFailed:
+        except errors.RegistrationFailed:
             self._update_columns(table, list(structs))
             raise
         self._update_columns(table, list(structs))
@@ -180,7 +180,7 @@ class ThriftMetastore(ThriftTables):
         values: dict[TableName, str] = {}
         for name in names:
             # A table that is dropped meanwhile has none.
-            with suppress(UnknownTable):
+            with suppress(errors.UnknownTable):
                 parameters = self.struct(name).parameters or {}
                 values |= {name: parameters[key]} if key in parameters else {}
         return values
@@ -203,6 +203,11 @@ class ThriftMetastore(ThriftTables):
 
     def announce(self, table: LiveTable, files: Mapping[str, Sequence[str]]) -> None:
         name = table.spec.name
+        try:
+            self._connection.read(lambda client: client.get_catalogs())
+        except errors.MetastoreNotUnderstood as error:
+            what = "insert-event in sink.partition-commit.policy.kind"
+            raise errors.Unsupported(what, "Hive before 3 has another form of it", "leave it out") from error
         for partition, added in files.items():
             values = list(values_of(table.spec, partition)) if table.spec.is_partitioned else None
             action = f"announce {partition or name}"
@@ -219,7 +224,7 @@ class ThriftMetastore(ThriftTables):
             try:
                 partitions = self._connection.read(call, table.spec.name, names)
             except ttypes.NoSuchObjectException as error:
-                raise UnknownTable(str(table.spec.name), self.address) from error
+                raise errors.UnknownTable(str(table.spec.name), self.address) from error
             # A partition that is dropped meanwhile has no values here: the metastore reads them later than the rest.
             structs.update({tuple(struct.values): struct for struct in partitions if struct.values and struct.sd})
         # A database that ignores trailing blanks or case may return another partition than requested.
@@ -231,7 +236,7 @@ class ThriftMetastore(ThriftTables):
         def repeated(chunk: Sequence[Values]) -> None:
             # A refused call changed nothing, and two concurrent calls refuse each other.
             for _ in range(TRIES - 1):
-                with suppress(RegistrationFailed):
+                with suppress(errors.RegistrationFailed):
                     return change(chunk)
             return change(chunk)
 

@@ -9,8 +9,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from hive_metastore import ttypes
-from thrift.protocol.TBase import TBase
-from thrift.Thrift import TApplicationException, TType
+from thrift.Thrift import TApplicationException
 
 from hivesink.config.formats import FORMATS
 from hivesink.core.table import TableName, TableSpec
@@ -96,39 +95,11 @@ states = newest(_states, partitions)
 """As `partitions`, with what LivePartition needs."""
 
 
-class _InsertOfHive2(TBase):  # type: ignore[misc]  # thrift has no types
-    """Hive 2.3's `InsertEventRequestData`, whose files are the first field."""
-
-    thrift_spec = (None, (1, TType.LIST, "filesAdded", (TType.STRING, "UTF8", False), None))
-
-    def __init__(self, files: Sequence[str]) -> None:
-        self.filesAdded = files
-
-
-def _insert_event(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
-    # Known since Hive 3, as is the event's form of today: its fields have other numbers in Hive 2.
-    client.get_catalogs()
-    _fire(client, name, values, ttypes.InsertEventRequestData(replace=False, filesAdded=list(files)))
-
-
-def _insert_event_of_hive_2(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
-    protocol = client._oprot  # noqa: SLF001  the fast way knows the bindings' structs only
-    fast, protocol._fast_encode = protocol._fast_encode, None  # noqa: SLF001  the same
-    try:
-        _fire(client, name, values, _InsertOfHive2(files))
-    finally:
-        protocol._fast_encode = fast  # noqa: SLF001  the same
-
-
-def _fire(client: Client, name: TableName, values: list[str] | None, data: Any) -> None:
-    """As `Hive.fireInsertEvent` does."""
-    event = ttypes.FireEventRequestData(insertData=data)
+def insert_event(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:
+    """As `Hive.fireInsertEvent` does since Hive 3; before, the event's fields have other numbers."""
+    event = ttypes.FireEventRequestData(insertData=ttypes.InsertEventRequestData(replace=False, filesAdded=list(files)))
     request = ttypes.FireEventRequest(True, event, dbName=name.database, tableName=name.table, partitionVals=values)
     client.fire_listener_event(request)
-
-
-insert_event = newest(_insert_event, _insert_event_of_hive_2)
-"""Fire the INSERT event of a table, or of its partition of `values`, with these files."""
 
 
 def facts(table: Any) -> Facts:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
 import json
 import os
 import re
-import zlib
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import PurePosixPath
@@ -17,21 +14,21 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from hivesink.core.column_source import PATH
+from hivesink.core.column_source import PATH, named_file
 from hivesink.core.partition import is_hidden, normal, scheme, with_scheme
 from hivesink.errors import InvalidOption
 from hivesink.logs import file_store, store_problems
 from hivesink.sink.task.messages import InputShape
 from hivesink.spark import sources
 from hivesink.spark.session import session_for_kafka
-from hivesink.storage.fs import join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Row, SparkSession
 
     from hivesink.config.site import Site
+    from hivesink.core.partfile import Finished
     from hivesink.ports import FileStore
 
 _KAFKA = re.compile(r"kafka://(?P<servers>[^/\s]+)/(?P<topic>[A-Za-z0-9._-]+)/?")
@@ -51,25 +48,19 @@ _COLUMNS = {
     "offset": pa.int64(),
     "timestamp": pa.timestamp("us", "UTC"),
 }
-_UNPACK: Mapping[str, Callable[[BinaryIO], io.BufferedIOBase]] = {
-    ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
-    ".bz2": bz2.BZ2File,
-}
-
-Place = dict[str, "str | int"]
-"""Where a record is: `file` and `line`, or `topic`, `partition` and `offset`."""
+_LINE = "_line"
+_CODECS = {".gz": "gzip", ".bz2": "bz2"}
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records of a source, in the columns in which Spark reads them (`shape`), and where each came from.
+    """Records of a source, in the columns in which Spark reads them (`shape`).
 
     `size` estimates the bytes of JSON that the sample is spread over: the whole source, or the lines of a single file.
     """
 
     batch: pa.RecordBatch
     shape: InputShape
-    places: tuple[Place, ...]
     size: int
 
     def records(self) -> list[bytes | None]:
@@ -77,9 +68,15 @@ class Sample:
         values: list[bytes | None] = self.batch.column("value").to_pylist()
         return values
 
+    def place(self, row: int) -> dict[str, str | int]:
+        """Where the record of that row came from: `file` and `line`, or `topic`, `partition` and `offset`."""
+        if self.shape.path is None:
+            return {name: self.batch.column(name)[row].as_py() for name in ("topic", "partition", "offset")}
+        return {"file": named_file(self.batch.column(PATH)[row].as_py()), "line": self.batch.column(_LINE)[row].as_py()}
+
     def position(self, row: int) -> str:
-        """Where the record of that row came from, for people."""
-        return " ".join(f"{key} {value}" for key, value in self.places[row].items())
+        """The same for people."""
+        return " ".join(f"{key} {value}" for key, value in self.place(row).items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +97,10 @@ class TopicSource:
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """Visible files of a folder with their lengths: those directly in it; if it has none, all below (`is_deep`)."""
+    """Visible files of a folder: those directly in it; if it has none, all below (`is_deep`)."""
 
     folder: str
-    lengths: Mapping[str, int]
+    files: Sequence[Finished]
     is_deep: bool = False
 
     def sample(self, most: int, site: Site) -> Sample:
@@ -111,32 +108,28 @@ class FilesSource:
 
         Raises InvalidOption for a damaged file, StoreUnavailable.
         """
-        store, names = file_store(self.folder, site), sorted(self.lengths)
-        chosen = names[:: -(-len(names) // _MOST_FILES) or 1]
-        columns: dict[str, list[Any]] = {"value": [], PATH: []}
-        places = []
-        for name in chosen:
-            path = join(self.folder, name)
+        store, paths = file_store(self.folder, site), sorted(file.path for file in self.files)
+        chosen = paths[:: -(-len(paths) // _MOST_FILES)]
+        rows: list[dict[str, Any]] = []
+        for path in chosen:
             # As Spark's `_metadata.file_path` has it: `file:/in/a%20b.json`.
             address = with_scheme(_ESCAPED.sub(lambda match: quote(match[0]), path))
             try:
-                for number, line in _read(store, path, -(-most // len(chosen))):
-                    columns["value"].append(line)
-                    columns[PATH].append(address)
-                    places.append(Place({"file": path, "line": number}))
-            except (OSError, EOFError, zlib.error) as error:
+                lines = _read(store, path, -(-most // len(chosen)))
+                rows += ({"value": line, PATH: address, _LINE: number} for number, line in lines)
+            except OSError as error:
                 raise InvalidOption((f"{path} can't be read: {error}",)) from error
-        inflates = {name: _INFLATES if PurePosixPath(name).suffix in _UNPACK else 1 for name in names}
-        size = sum(length * inflates[name] for name, length in self.lengths.items())
-        if len(names) == 1:
-            size = min(size, sum(len(line) + 1 for line in columns["value"]))
-        kinds = pa.schema([("value", pa.binary()), (PATH, pa.string())])
+        packed = sum(file.length for file in self.files if PurePosixPath(file.path).suffix in _CODECS)
+        size = sum(file.length for file in self.files) + (_INFLATES - 1) * packed
+        if len(paths) == 1:
+            size = min(size, sum(len(row["value"]) + 1 for row in rows))
+        schema = pa.schema([("value", pa.binary()), (PATH, pa.string()), (_LINE, pa.int64())])
         shape = InputShape(value="value", path=PATH)
-        return Sample(pa.RecordBatch.from_pydict(columns, kinds), shape, tuple(places), size)
+        return Sample(pa.RecordBatch.from_pylist(rows, schema), shape, size)
 
 
 def source_of(text: str, site: Site) -> FilesSource | TopicSource:
-    """A local path, `file:/…`, `hdfs://…` or `kafka://host/topic` (port 9092 unless another is given).
+    """A local path, `file:/…`, `hdfs://…` or `kafka://host:port/topic`.
 
     For a file: that file alone. Raises InvalidOption if there is no such thing, or it has no files; StoreUnavailable.
     """
@@ -144,38 +137,29 @@ def source_of(text: str, site: Site) -> FilesSource | TopicSource:
         match = _KAFKA.fullmatch(text)
         if match is None:
             raise InvalidOption((f"--from {text}: write kafka://HOST:PORT/TOPIC, several brokers with commas",))
-        servers = (
-            server if re.search(r":\d+$", server) else f"{server}:9092" for server in match["servers"].split(",")
-        )
-        return TopicSource(",".join(servers), match["topic"])
+        return TopicSource(match["servers"], match["topic"])
     # Links in a local path stay as they were given.
     place = normal(text) if scheme(text) else os.path.abspath(text)  # noqa: PTH100
     if problems := store_problems(place):
         raise InvalidOption((f"--from {problems[0]}, and reads kafka://HOST:PORT/TOPIC",))
     store = file_store(place, site)
     if (file := store.find(place)) is not None:
-        folder, _, name = place.rpartition("/")
-        return FilesSource(folder or "/", {name: file.length})
-
-    def visible(folders: Iterable[str]) -> dict[str, int]:
-        """The files that Spark reads, by their paths below `place`, with their lengths."""
-        base = f"{place.rstrip('/')}/"
-        shown = (folder for folder in folders if not is_hidden(folder.removeprefix(place)))
-        return {file.path.removeprefix(base): file.length for folder in shown for file in store.visible(folder)}
-
-    direct = visible([place])
-    lengths = direct or visible(store.walk(place))
-    if not lengths:
+        return FilesSource(place.rpartition("/")[0] or "/", [file])
+    direct = store.visible(place)
+    folders = [] if direct else [folder for folder in store.walk(place) if not is_hidden(folder.removeprefix(place))]
+    files = [*direct, *(file for folder in folders for file in store.visible(folder))]
+    if not files:
         raise InvalidOption((f"--from {text}: no file that Spark reads; it skips names that begin with . or _",))
-    return FilesSource(place, lengths, is_deep=not direct)
+    return FilesSource(place, files, is_deep=not direct)
 
 
 def _read(store: FileStore, path: str, share: int) -> Iterator[tuple[int, bytes]]:
     """Lines with their numbers, split at CR, LF or both as Hadoop does, without the file's byte order mark."""
-    unpack = _UNPACK.get(PurePosixPath(path).suffix)
+    codec = _CODECS.get(PurePosixPath(path).suffix)
     with store.open(path) as raw:
         # Latin-1 keeps every byte as it is.
-        text = io.TextIOWrapper(cast("BinaryIO", unpack(raw) if unpack else raw), "latin-1", newline=None)
+        unpacked = pa.CompressedInputStream(raw, codec) if codec else raw
+        text = io.TextIOWrapper(cast("BinaryIO", unpacked), "latin-1", newline=None)
         for number, line in enumerate(islice(text, share), 1):
             value = line.removesuffix("\n").encode("latin-1")
             yield number, value.removeprefix(_BOM) if number == 1 else value
@@ -204,7 +188,6 @@ def sample_topic(spark: SparkSession, servers: str, topic: str, most: int) -> Sa
         rows += records.selectExpr(*names).limit(most - len(rows)).collect()
     rows.sort(key=lambda row: (row.partition, row.offset))
     columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in _COLUMNS.items()}
-    places = tuple[Place, ...]({"topic": topic, "partition": row.partition, "offset": row.offset} for row in rows)
     mean = sum(len(row.value or b"") for row in rows) / max(1, len(rows))
     size = round(mean * sum(end - first for first, end in ranges.values()))
-    return Sample(pa.RecordBatch.from_pydict(columns), _SHAPE, places, size)
+    return Sample(pa.RecordBatch.from_pydict(columns), _SHAPE, size)

@@ -33,7 +33,7 @@ HOURLY = {
     "sink.bucket.assigner": "date-time",
     "sink.bucket.time-column": "at",
     "sink.partition-commit.trigger": "partition-time",
-    "sink.partition-commit.policy.kind": "metastore,success-file,insert-event",
+    "sink.partition-commit.policy.kind": "metastore,success-file",
 }
 BY_SECOND = HOURLY | {
     "sink.bucket.time-pattern": "yyyy-MM-dd--HHmmss",
