@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, Table, command
-from hivesink.cli.output import Grid, Line, Output, first, tell
+from hivesink.cli.output import Grid, Line, Output, tell
 from hivesink.config.options import interval
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.errors import HiveSinkError, InvalidOption
@@ -25,7 +25,7 @@ Partition = Annotated[str, typer.Argument(help="One partition, such as dt=2024-0
 
 @command
 def status(out: Output, opened: OpenedTable) -> None:
-    """Show a table's writers: last epoch, rows, files by state, partitions that are not registered yet.
+    """Show a table's writers: last epoch, rows, what waits, files by state, and whether a job can start.
 
     Read-only: safe to run while a job is writing.
 
@@ -44,20 +44,9 @@ def status(out: Output, opened: OpenedTable) -> None:
         data = {**asdict(last), "last_batch": kept}
         rows = [item for item in data.items() if item[0] != "writer"]
         blocks.append(Grid(f"writer {name} (times in UTC)", ("what", "value"), rows))
-        incomplete: list[dict[str, Any]] | None = None
-        try:
-            states = opened.states(name, datetime.now(timezone.utc))
-            incomplete = [state.data for state in states if not state.is_complete]
-        except InvalidOption as error:
-            blocks.append(Line(f"what its partitions wait for isn't known: {error}", "yellow"))
-        counts = ("open_rows", "decided_rows", "published_rows")
-        columns = ("table", "partition", *counts, "waits_for")
-        waits = [{name: state[name] for name in columns} for state in incomplete or ()]
-        what = f"partitions; `hivesink partitions {opened.name}` has them all"
-        blocks += first("partitions that aren't complete", waits, what, *counts)
         if refusal := _refusal(opened, name):
             blocks.append(Line(f"no job can start: {refusal}", "red"))
-        writers.append({**data, "incomplete": incomplete, "no_start": refusal and str(refusal)})
+        writers.append({**data, "no_start": refusal and str(refusal)})
     out.show({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks)
 
 

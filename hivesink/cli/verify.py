@@ -18,7 +18,6 @@ from hivesink.errors import InvalidOption, few
 from hivesink.formats import measure
 from hivesink.sink.inspect import verify as checks
 from hivesink.tables.opened import OpenedTable, replaced_letters
-from hivesink.tables.rejects import not_dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +41,7 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
         checks.verify(context, name, opened.name, None if quick else measure, opened.require_same, replaced=replaced)
         for name, context in opened.chosen(writer).items()
     ]
-    unknown, foreign = opened.owner.unknown_parts(opened.live), not_dead_letters(opened)
+    unknown = opened.owner.unknown_parts(opened.live)
     errors = sum(verdict.errors for verdict in verdicts) + sum(parts[0].stage is None for parts in unknown.values())
     blocks = [block for verdict in verdicts for block in _blocks(verdict)]
     for uid, parts in unknown.items():
@@ -52,8 +51,6 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
         way = f"restore its log, or keep them as they are with `hivesink reset {main_table(opened.name)}`"
         error = Line(f"error: {files}: {way}", "red")
         blocks.append(error if finished else Line(f"note: {files}: was the log deleted?", "yellow"))
-    if foreign:
-        blocks.append(Line(f"note: {foreign}", "yellow"))
     if errors:
         blocks.append(Line(f"{opened.name}: {count(errors, 'error')}", "bold red"))
     elif verdicts:
@@ -65,7 +62,6 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
         "errors": errors,
         "writers": [{**asdict(verdict), "errors": verdict.errors} for verdict in verdicts],
         "files_of_no_known_writer": [part.path for parts in unknown.values() for part in parts],
-        "not_dead_letters": foreign and str(foreign),
     }
     out.show(data, blocks)
     if errors:

@@ -214,7 +214,7 @@ class RowsHeldBack(HiveSinkError, code="HS045"):
     def __init__(self, reasons: Sequence[str], *, retryable: bool) -> None:
         self.retryable = retryable
         more = len(set(reasons)) - 1
-        super().__init__(reasons[0] + (f" (and {more} more: see `hivesink status`)" if more else ""))
+        super().__init__(reasons[0] + (f" (and {more} more: see `hivesink partitions`)" if more else ""))
 
 
 class LogOfAnotherTable(HiveSinkError, code="HS046"):

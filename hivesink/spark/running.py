@@ -41,9 +41,6 @@ _CARRIERS = ("py4j.protocol.Py4J", "pyspark.errors.exceptions.")
 _IN_TASK = re.compile(r"\(TID \d+\) \([^)]*\): ")
 """Where Spark names a task that failed, before what it failed with."""
 _SENTENCE = re.compile(r"(?<=[^.]\.)\s+(?=[A-Z\[(])|\s+SQLSTATE: ")
-_FRAME = re.compile(r"^\s+(?:at |\.\.\. \d+ more).*\n?", re.MULTILINE)
-_HEAD, _ROOT = 1000, 300
-"""Characters of a long text that stay: its beginning, and of its root cause."""
 
 
 def runs_here(master: str | None) -> bool:
@@ -234,7 +231,7 @@ def short_java_error(text: str) -> str:
 class _Brief(Py4JJavaError):  # type: ignore[misc]  # py4j has no types
     def __init__(self, error: Py4JJavaError) -> None:
         super().__init__(error.errmsg, error.java_exception)
-        self._text = without_frames(str(error))
+        self._text = f"{error.errmsg}: {short_java_error(str(error))}"
 
     def __str__(self) -> str:
         return self._text
@@ -245,16 +242,9 @@ _Brief.__module__, _Brief.__qualname__ = Py4JJavaError.__module__, Py4JJavaError
 
 
 def briefly(error: BaseException) -> BaseException:
-    """`error`; without the stack trace if it is Java's.
+    """`error`; if it is Java's, with its call and its root cause alone.
 
     Whether a batch failed because its query was stopped, Spark asks a regular expression (`PROXY_ERROR` in its
     `StreamExecution`). That takes a frame of the JVM's stack for each character, so Java's own trace overflows it.
     """
     return _Brief(error) if isinstance(error, Py4JJavaError) else error
-
-
-def without_frames(text: str) -> str:
-    """The beginning of an error's text without the lines of Java's stack trace, and its root cause."""
-    short = _FRAME.sub("", text)
-    root = next((line for line in reversed(short.splitlines()) if line.startswith("Caused by: ")), "")[:_ROOT]
-    return short[:_HEAD] if root in short[:_HEAD] else f"{short[:_HEAD]}\n{root}"

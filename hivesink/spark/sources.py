@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core.column_source import BLOCK, PATH
 from hivesink.core.offsets import KafkaOffset, SourceOffset, TopicIds
-from hivesink.errors import InvalidOption, SourceUnreachable, Unsupported
+from hivesink.errors import InvalidOption, SourceUnreachable
 from hivesink.spark.running import driver_jvm
 
 if TYPE_CHECKING:
@@ -50,12 +50,13 @@ def kafka(spark: SparkSession, servers: str, topics: str, *, options: Mapping[st
     that has a checkpoint goes on from there. `options` are Spark's own and win over these.
 
     Raises SourceUnreachable if no broker answers within 15 s, InvalidOption if a topic doesn't exist: Spark itself
-    would silently wait for either; Unsupported without the connector.
+    would silently wait for either.
     """
     client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
-    _partitions(spark, client, [topic.strip() for topic in topics.split(",")])
     stream = spark.readStream.format("kafka").option("startingOffsets", "earliest").options(**client)
-    return stream.option("subscribe", topics).load()
+    records = stream.option("subscribe", topics).load()
+    _partitions(spark, client, [topic.strip() for topic in topics.split(",")])
+    return records
 
 
 def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
@@ -165,19 +166,15 @@ def _ids_of(client: Any, names: Sequence[str]) -> dict[str, str]:
 @contextmanager
 def _admin(spark: SparkSession, client: Mapping[str, str], topics: Sequence[str]) -> Iterator[Any]:
     """Kafka's own AdminClient, with the settings in `client` that Spark will use; errors name `topics`."""
-    from py4j.java_gateway import JavaClass
     from py4j.protocol import Py4JJavaError
 
     jvm = driver_jvm(spark)
-    properties, client_class = jvm.java.util.Properties(), jvm.org.apache.kafka.clients.admin.AdminClient
-    if not isinstance(client_class, JavaClass):
-        msg = "reading Kafka in this session"
-        raise Unsupported(msg, "Spark's Kafka connector isn't loaded", "use session(…, kafka=True), or --packages")
+    properties = jvm.java.util.Properties()
     for name, value in {**ASK, **client}.items():
         if name.startswith("kafka."):
             properties.put(name.removeprefix("kafka."), value)
     try:
-        with closing(client_class.create(properties)) as asked:
+        with closing(jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)) as asked:
             yield asked
     except Py4JJavaError as error:
         reason = str(error.java_exception.getCause() or error.java_exception)

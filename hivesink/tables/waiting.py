@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core.partition import PartitionKey, parse_path, partition_path
 from hivesink.core.partition_value import canonical
 from hivesink.core.progress import Policies, count
-from hivesink.errors import HiveSinkError, InvalidOption, PartitionInvalid
+from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.sink.inspect.facts import LogFollower, PartitionState
 from hivesink.tables.opened import OpenedTable, open_table
 
@@ -138,15 +138,12 @@ def _require_possible(
 
 
 def _checked(opened: OpenedTable, partition: str) -> str:
-    """The partition's name as Hive writes it. Raises InvalidOption."""
+    """The partition's name as Hive writes it. Raises InvalidOption, PartitionInvalid."""
     columns = opened.live.spec.partition_columns
     names = [column.name for column in columns]
-    try:
-        pairs = parse_path(partition)
-        if [name for name, _ in pairs] == names:
-            return _path(columns, [value for _, value in pairs])
-    except PartitionInvalid as error:
-        raise InvalidOption((str(error),)) from error
+    pairs = parse_path(partition)
+    if [name for name, _ in pairs] == names:
+        return _path(columns, [value for _, value in pairs])
     form = "/".join(f"{name}=…" for name in names) or "nothing: it has no partitions"
     raise InvalidOption((f"{partition!r} is no partition of {opened.name}: write {form}",))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +16,6 @@ from pyspark.errors import StreamingQueryException
 from hivesink import HiveSink, errors, sources
 from hivesink.core.offsets import KafkaOffset
 from hivesink.sink.commit.committer import Committer
-from hivesink.spark.running import driver_jvm
 from jobs.cluster.kafka import end_offsets
 from tests.integration.stage import ON_EPOCH, Stage, Topic, wait_until
 
@@ -191,9 +189,7 @@ def test_two_queries_of_one_sink_a_batch_that_no_query_made_and_a_function_that_
 
 
 @pytest.mark.kafka
-def test_a_topic_that_can_not_be_read_is_told_at_once(
-    spark: SparkSession, kafka: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_that_can_not_be_read_is_told_at_once(spark: SparkSession, kafka: str) -> None:
     """Spark would ask on without a word."""
     cases: list[tuple[str, str, dict[str, str], type[Exception], str]] = [
         (
@@ -212,11 +208,6 @@ def test_a_topic_that_can_not_be_read_is_told_at_once(
             sources.kafka(spark, servers, name, options=options)
         assert words in str(told.value)
         assert getattr(told.value, "retryable", False) is (error is errors.SourceUnreachable)
-    # To py4j a class that no jar has is a package, as here each of `org`.
-    jvm = driver_jvm(spark)
-    monkeypatch.setattr("hivesink.spark.sources.driver_jvm", lambda _: SimpleNamespace(java=jvm.java, org=jvm.nowhere))
-    with pytest.raises(errors.Unsupported, match=r"connector isn't loaded.*session\(…, kafka=True\)"):
-        sources.kafka(spark, "127.0.0.1:1", "clicks", options=SOON)
 
 
 @pytest.mark.kafka
