@@ -65,7 +65,7 @@ def row_reader(plan: TaskPlan) -> RowReader:
     config, spec = plan.config, plan.target.spec
     form = adapter(spec.format).of(arrow_schema(spec.columns), config)
     columns = [column for column in row_columns(spec, config) if column.name not in plan.shape.absent]
-    return RowsReader(columns, plan.shape.value, config, plan.arrival, plan.shape.batch, unfit=form.unfit)
+    return RowsReader(columns, plan.shape.value, config, plan.arrival, unfit=form.unfit)
 
 
 @dataclass(frozen=True, slots=True)

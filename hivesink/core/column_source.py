@@ -48,7 +48,6 @@ class Metadata(Enum):
     HEADERS = "kafka.headers"
     PATH = "file.path"
     ARRIVAL = "arrival-time"
-    BATCH = "batch.id"
 
 
 PATH = "_path"

@@ -38,9 +38,8 @@ class RowsReader:
 
     Such columns are matched by name without regard to case, and a value that doesn't fit makes a bad row. Timestamps
     with a zone are instants and become wall clocks in the table's; TIMESTAMP_NTZ is a wall clock already. The table's
-    settings say which columns are read from what a record comes with: Kafka's key, headers and position, its file, its
-    batch. `arrival` (UTC) and `number` are the batch's. `unfit` is the file format's, which says which rows it can't
-    hold.
+    settings say which columns are read from what a record comes with: Kafka's key, headers and position, its file,
+    `arrival` (UTC). `unfit` is the file format's, which says which rows it can't hold.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class RowsReader:
         value: str | None,
         config: SinkConfig,
         arrival: datetime | None = None,
-        number: int | None = None,
         *,
         unfit: Callable[[pa.Table], Iterable[BadRow]] = lambda _: (),
     ) -> None:
@@ -66,10 +64,7 @@ class RowsReader:
         self._decoder = None if value is None else DECODERS[form](self._given, config)
         self._unfit = unfit
         self._checked: pa.Schema | None = None
-        self._of_batch: dict[ColumnSource, pa.Scalar] = {
-            Metadata.ARRIVAL: pa.scalar(arrival, pa.timestamp("us", "UTC")),
-            Metadata.BATCH: pa.scalar(number, pa.int64()),
-        }
+        self._arrival = pa.scalar(arrival, pa.timestamp("us", "UTC"))
 
     def read(self, batch: pa.RecordBatch) -> DecodedRows:
         """Raises InvalidOption where a decoded batch lacks a column or has it in a type that can't fit."""
@@ -94,7 +89,7 @@ class RowsReader:
                 continue
             if source := self._sources.get(name):
                 stream, _ = stream_column(source) or (None, None)
-                given = pa.repeat(self._of_batch[source], count) if stream is None else batch.column(stream)
+                given = pa.repeat(self._arrival, count) if stream is None else batch.column(stream)
                 given = given.take(rows.good) if stream and rows.good is not None else given
                 arrays[name], wrong = self._surrounding(column, source, given)
             else:

@@ -210,8 +210,6 @@ class OrcRecords:
         self._raw_bytes = 0
 
     def write(self, rows: pa.Table) -> None:
-        for row in self._form.unfit(rows):
-            raise ValueError(row.reason)
         self._raw_bytes += rows.nbytes
         self._writer = self._writer or self._begin(rows)
         for place, field in enumerate(rows.schema):

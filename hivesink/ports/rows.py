@@ -65,7 +65,7 @@ class RecordWriter(Protocol):
     """The content of a part file."""
 
     def write(self, rows: pa.Table) -> None:
-        """Write `rows` as a row group. Raises ValueError for rows that are unfit, or of another schema."""
+        """Write `rows` as a row group. None of them is unfit. Raises ValueError for another schema."""
 
     def close(self) -> None:
         """Finish the content; the stream stays open."""

@@ -187,7 +187,7 @@ class QueryRun:
                 self._keeps_state = running.keeps_state(query.execution.lastExecution().executedPlan())
             ref = batch_ref(query.id, batch_id, files)
             ref = replace(ref, sources=self._sources, keeps_state=self._keeps_state)
-            shape = replace(self._shape(batch.schema, ref.end), batch=ref.batch)
+            shape = self._shape(batch.schema, ref.end)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, files))
             behind = running.records_behind(query.execution, ref.end)

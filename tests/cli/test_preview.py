@@ -131,11 +131,11 @@ def test_what_they_can_not_do_is_one_line(
 
 def test_columns_from_elsewhere(tmp_path: Path, capsys: Capsys) -> None:
     events = _events(tmp_path, '{"user": {"id": 7, "more": 1}, "uid": 1, "other": 2}')
-    paths = "'sink.column.uid.from'='$.user.id','sink.column.file.from'='file.path','sink.column.n.from'='batch.id'"
-    ddl = _ddl(tmp_path, f"{paths},'sink.bucket.assigner'='date-time'", "uid INT NOT NULL, file STRING, n INT NOT NULL")
+    paths = "'sink.column.uid.from'='$.user.id','sink.column.file.from'='file.path'"
+    ddl = _ddl(tmp_path, f"{paths},'sink.bucket.assigner'='date-time'", "uid INT NOT NULL, file STRING")
     said = hivesink(capsys, "preview", "--ddl", ddl, "--from", events, "--json")
     assert said.code == 0
-    assert [row["row"] for row in said.data["rows"]] == [{"uid": 7, "file": events.as_uri().replace("//", ""), "n": 0}]
+    assert [row["row"] for row in said.data["rows"]] == [{"uid": 7, "file": events.as_uri().replace("//", "")}]
     assert said.data["unknown_fields"] == {"uid": 1, "other": 1}
 
 

@@ -146,7 +146,6 @@ def test_all_together(name: str) -> None:
 
 
 P = Primitive
-USERS = [Column("userid", P.INT), Column("username", P.STRING), Column("ts", P.BIGINT)]
 
 
 def decoder(kind: HiveType, options: SinkConfig = PLAIN) -> JsonDecoder:
@@ -161,10 +160,3 @@ def test_very_deep_and_very_long_values() -> None:
     assert decoded.bad == ()
     lengths = [len(value) for value in decoded.table.column("c").to_pylist()]
     assert lengths == [1, 1_000_000, 10_000, 100_001]
-
-
-def test_other_types_are_refused() -> None:
-    with pytest.raises(TypeError, match="not int64"):
-        JsonDecoder(USERS, PLAIN).decode(pa.array([1]))
-    with pytest.raises(ValueError, match="without columns"):
-        JsonDecoder([], PLAIN)

@@ -38,7 +38,7 @@ def read(
         for name, kind in kinds.items()
     ]
     chosen = decoding(sources={name: parse_source(text) for name, text in sources.items()}, **options)
-    return RowsReader(declared, value, chosen, ARRIVAL, 7).read(pa.RecordBatch.from_pydict(columns))
+    return RowsReader(declared, value, chosen, ARRIVAL).read(pa.RecordBatch.from_pydict(columns))
 
 
 def bad(rows: DecodedRows) -> list[tuple[int, str | None, str]]:
@@ -98,11 +98,11 @@ def test_what_kafka_says_of_a_record() -> None:
     sources = {
         "k": "kafka.key", "t": "kafka.topic", "p": "kafka.partition", "o": "kafka.offset", "o_text": "kafka.offset",
         "at": "kafka.timestamp", "ms": "kafka.timestamp", "day": "kafka.timestamp", "file": "file.path",
-        "arrived": "arrival-time", "arrived_ms": "arrival-time", "batch": "batch.id",
+        "arrived": "arrival-time", "arrived_ms": "arrival-time",
     }  # fmt: skip
     kinds = {
         "k": "binary", "t": "string", "p": "int", "o": "bigint", "o_text": "string", "at": "timestamp", "ms": "bigint",
-        "day": "date", "file": "string", "arrived": "timestamp", "arrived_ms": "bigint", "batch": "bigint", "id": "int",
+        "day": "date", "file": "string", "arrived": "timestamp", "arrived_ms": "bigint", "id": "int",
     }  # fmt: skip
     given = kafka(
         value=[b"bad", b'{"id": 1}'], key=[b"x", b"\xff"], topic=["t", "t"], partition=[0, 3], offset=[1, 2**40],
@@ -117,7 +117,7 @@ def test_what_kafka_says_of_a_record() -> None:
         {
             "k": b"\xff", "t": "t", "p": 3, "o": 2**40, "o_text": str(2**40), "at": datetime(2024, 1, 2, 0, 30),
             "ms": 1704151800000, "day": date(2024, 1, 2), "file": "file:/b",
-            "arrived": datetime(2024, 6, 1, 14, 0, 0, 123456), "arrived_ms": 1717243200123, "batch": 7, "id": 1,
+            "arrived": datetime(2024, 6, 1, 14, 0, 0, 123456), "arrived_ms": 1717243200123, "id": 1,
         }
     ]  # fmt: skip
 

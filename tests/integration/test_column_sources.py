@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 COLUMNS = """userid INT, first_sku STRING, device STRING, trace STRING, headers MAP<STRING,STRING>,
-    record_offset BIGINT, sent_at TIMESTAMP, arrived TIMESTAMP, batch BIGINT"""
+    record_offset BIGINT, sent_at TIMESTAMP, arrived TIMESTAMP"""
 SOURCES = {
     "userId": "$.user.id",
     "first_sku": "$.items[0].sku",
@@ -41,7 +41,6 @@ SOURCES = {
     "record_offset": "kafka.offset",
     "sent_at": "kafka.timestamp",
     "arrived": "arrival-time",
-    "batch": "batch.id",
     "region": '$["the region"]',
 }
 PROPERTIES = {
@@ -82,19 +81,19 @@ def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: 
     stage.drain(events=events)
     send(topic, (b"late", {"user": {"id": 6}}, []))
     stage.drain(events=topic.stream(stage.spark, includeHeaders="true"))
-    wanted = "userid, first_sku, device, trace, headers, record_offset, sent_at, batch, region, dt"
+    wanted = "userid, first_sku, device, trace, headers, record_offset, sent_at, region, dt"
     found = stage.query(f"SELECT {wanted} FROM {stage.table} ORDER BY record_offset")
     sent, null = datetime(2024, 1, 2, 3, 4, 5), "__HIVE_DEFAULT_PARTITION__"  # noqa: DTZ001  a wall clock
     assert [tuple(row) for row in found] == [
-        (1, "a", "phone", "t1", {"trace-id": "t1", "n": "1"}, 0, sent, 0, "eu", "2024-01-02"),
-        (2, None, None, None, None, 1, sent, 0, "eu", "2024-01-02"),
-        (None, None, "tv", None, None, 4, sent, 0, null, "2024-01-02"),
-        (6, None, "late", None, None, 5, sent, 1, null, "2024-01-02"),
+        (1, "a", "phone", "t1", {"trace-id": "t1", "n": "1"}, 0, sent, "eu", "2024-01-02"),
+        (2, None, None, None, None, 1, sent, "eu", "2024-01-02"),
+        (None, None, "tv", None, None, 4, sent, null, "2024-01-02"),
+        (6, None, "late", None, None, 5, sent, null, "2024-01-02"),
     ]
     letters = stage.query(f"SELECT record_offset, field, reason FROM {stage.table}__rejected ORDER BY record_offset")
     assert [tuple(row) for row in letters] == [(2, "device", "not UTF-8"), (3, "device", "unknown field")]
-    arrived = stage.query(f"SELECT DISTINCT batch, arrived FROM {stage.table} ORDER BY batch")
-    assert [row.batch for row in arrived] == [0, 1]
+    arrived = stage.query(f"SELECT DISTINCT arrived FROM {stage.table} ORDER BY arrived")
+    assert len(arrived) == 2
     stage.spark.sql(f"ALTER TABLE {stage.table} SET TBLPROPERTIES ('sink.on-unknown-field'='ignore')")
     with open_table(stage.table, stage.uri) as opened:
         again = Replay(DeadLetters(opened))
@@ -102,8 +101,7 @@ def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: 
     assert (replayed.rows, dict(replayed.failing)) == (1, {("device", "not UTF-8"): 1})
     stage.spark.catalog.refreshTable(stage.table)
     (row,) = stage.query(f"SELECT {wanted}, arrived FROM {stage.table} WHERE userid = 4")
-    # The number of its batch isn't kept.
-    assert tuple(row)[:-1] == (4, None, "x", "t1", {"trace-id": "t1", "n": "1"}, 3, sent, None, null, "2024-01-02")
+    assert tuple(row)[:-1] == (4, None, "x", "t1", {"trace-id": "t1", "n": "1"}, 3, sent, null, "2024-01-02")
     assert row.arrived == arrived[0].arrived
 
 
@@ -116,12 +114,11 @@ def test_the_file_of_a_row_is_the_one_that_preview_shows(
     with monkeypatch.context() as patched:
         patched.setenv("HIVESINK_METASTORE", stage.uri)
         seen = hivesink(capsys, "preview", "--table", stage.table, "--from", stage.source, "--json").data["rows"]
-    job = {"sink.column.ID.from": "batch.id"}
-    stage.drain(stage.sink(options=job))
+    stage.drain()
     (row,) = stage.query(f"SELECT id, name FROM {stage.table}")
     # How many slashes follow the scheme depends on Spark's version.
     there, previewed = (re.sub("^file:/+", "/", text) for text in (row.name, seen[0]["row"]["name"]))
-    assert (row.id, there) == (0, previewed)
+    assert (row.id, there) == (1, previewed)
     assert there.startswith(f"{stage.source}/an%20ä%2541%20%C2%A0%23'")
 
 

@@ -47,10 +47,6 @@ class JsonDecoder:
     """
 
     def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
-        """Raises ValueError without columns."""
-        if not columns:
-            message = "a table without columns has no rows"
-            raise ValueError(message)
         self._skips = config["sink.on-tombstone"] is OnTombstone.SKIP
         self._exact = ExactDecoder(columns, config)
         self._columns = JsonColumns(self._exact)
@@ -59,10 +55,7 @@ class JsonDecoder:
         """Whether of the last records without a shape most were bad: the keyed decoder would read such ones in vain."""
 
     def decode(self, records: pa.Array) -> DecodedRows:
-        """`records` are binary, string or their large forms; null is a tombstone. Raises TypeError for other types."""
-        if records.type not in {pa.binary(), pa.string(), pa.large_binary(), pa.large_string()}:
-            message = f"records are bytes or text, not {records.type}"
-            raise TypeError(message)
+        """`records` are binary, string or their large forms; null is a tombstone."""
         bad: list[BadRow] = []
         absent = np.flatnonzero(nulls(records)) if records.null_count else ()
         if not self._skips:

@@ -21,8 +21,6 @@ from hivesink.sink.task.buckets import counted
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from numpy.typing import NDArray
-
     from hivesink.config.options import SinkConfig
 
 
@@ -127,8 +125,6 @@ _QUARTER = (900, 1)
 """Seconds in which a zone's offset rarely changes, and in which it never does."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNEVEN = "\0"
-_NEAR = 1 << 16
-"""Numbers of a range that is smaller than this are looked up in a table of it."""
 
 
 def _formatted(
@@ -142,24 +138,12 @@ def _formatted(
     numbers = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     absent = whole.is_null().to_numpy(zero_copy_only=False) if whole.null_count else None
     for step in _STEPS.get(pattern.unit, _QUARTER):
-        indices, codes = _distinct(numbers // (per_second * step))
-        texts = [_text(code * step, step, pattern, zone, stored) for code in codes]
+        steps = pa.array(numbers // (per_second * step)).dictionary_encode()
+        texts = [_text(code * step, step, pattern, zone, stored) for code in steps.dictionary.to_pylist()]
         if _UNEVEN not in texts:
             break
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=absent), pa.array(texts, pa.string()))
-
-
-def _distinct(numbers: NDArray[np.int64]) -> tuple[NDArray[np.integer[Any]], list[int]]:
-    """The place of each number among the distinct ones, and these."""
-    least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
-    if most - least >= _NEAR:
-        encoded = pa.array(numbers).dictionary_encode()
-        return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
-    # A look-up for each number costs a third of a hash.
-    places = numbers - least
-    occurs = np.zeros(most - least + 1, np.bool_)
-    occurs[places] = True
-    return (np.cumsum(occurs, dtype=np.int32) - 1)[places], (np.flatnonzero(occurs) + least).tolist()
+    indices = pa.array(steps.indices.to_numpy(), mask=absent)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
 
 
 # A year has 35,000 quarters of an hour, which come again with each batch.

@@ -62,8 +62,6 @@ class InputShape:
     """The column of the sink's own watermark, in lower case."""
     watermark: datetime | None = None
     """Spark's own for this batch (UTC), where it decides."""
-    batch: int | None = None
-    """Spark's number of the batch; None where no batch is read yet."""
     absent: frozenset[str] = frozenset()
     """Partition columns that decoded rows lack, where a class of the user's own makes them."""
 
