@@ -15,6 +15,7 @@ from hivesink.cli.output import Grid, Line, Output, tell
 from hivesink.config.options import interval
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.errors import HiveSinkError, InvalidOption
+from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.verify import writer_status
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import not_dead_letters
@@ -25,7 +26,7 @@ Partition = Annotated[str, typer.Argument(help="One partition, such as dt=2024-0
 
 @command
 def status(out: Output, opened: OpenedTable) -> None:
-    """Show a table's writers: last epoch, rows, what waits, files by state, and whether a job can start.
+    """Show a table's writers: last epoch, rows, what waits, and whether a job can start.
 
     Read-only: safe to run while a job is writing.
 
@@ -37,7 +38,7 @@ def status(out: Output, opened: OpenedTable) -> None:
         none = "no writer has written to it yet, or its log is gone, of which `hivesink verify` tells"
         blocks.append(Line(str(opened.folder_gone or none)))
     for name, context in opened.writers.items():
-        last = writer_status(context, name, opened.name)
+        last = writer_status(read_log(context.log), name, opened.name)
         # The offsets as in the manifest.
         batch = last.last_batch and last_batch_fields(last.last_batch)
         kept = batch and {key: value for key, value in batch.items() if key not in {"appended", "head"}}

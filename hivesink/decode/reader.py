@@ -14,7 +14,7 @@ from pyarrow import types
 from hivesink.core.column_source import ColumnSource, Header, JsonPath, Metadata, stream_column
 from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_schema, arrow_type, check_types
-from hivesink.decode.clocks import mask_of, nulls
+from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Converted, convert
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ValueParser
@@ -107,13 +107,9 @@ class RowsReader:
     def _surrounding(self, column: Column, source: ColumnSource, given: pa.Array) -> Converted:
         kind, times = column.type, TimeRules.of(self._config, column.name)
         if isinstance(source, Header):
-            rows = pc.list_parent_indices(given).to_numpy()
-            names, values = pc.list_flatten(given).flatten()
-            places = np.flatnonzero(mask_of(pc.equal(names, source.name)))
-            # Of several headers of that name the last counts, which has the largest number.
-            last = np.full(len(given), -1, dtype=np.int64)
-            np.maximum.at(last, rows[places], places)
-            given = values.take(pa.array(last, mask=last < 0))
+            names, values = (given.values.field(place) for place in range(2))
+            named = pa.MapArray.from_arrays(given.offsets, names, values)
+            given = pc.map_lookup(named, pa.scalar(source.name), "last")
         if isinstance(source, Header) or source is Metadata.KEY:
             return _text(given.cast(pa.binary()), kind, times)
         if source is Metadata.HEADERS:

@@ -76,8 +76,8 @@ def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
             problems.append(f"{option} = {config.text(option)!r}: records of this sample have no such thing")
     if problems:
         raise InvalidOption(tuple(problems))
-    target, shape = TablePlan(spec, spec.location or ""), replace(sample.shape, batch=0)
-    plan = TaskPlan(target, None, config, shape, uid="", epoch=Epoch(0), attempt="", arrival=arrival)
+    target = TablePlan(spec, spec.location or "")
+    plan = TaskPlan(target, None, config, sample.shape, uid="", epoch=Epoch(0), attempt="", arrival=arrival)
     decoded, assigned, bad = assign(sample.batch, plan, wiring.row_reader(plan), assigner_for(spec, config))
     fit = np.flatnonzero(assigned.codes >= 0)
     paths = (source for source in config.sources.values() if isinstance(source, JsonPath))

@@ -17,6 +17,7 @@ from hivesink.metastore.common import is_trusted
 from hivesink.ports.rows import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
+from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.verify import WriterStatus, find_leftovers, verify, writer_status
 from hivesink.sink.task.messages import TablePlan, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
@@ -222,7 +223,7 @@ class Site:
         context.store.discard(find_leftovers(context, str(TABLE)))
 
     def status(self) -> WriterStatus:
-        return writer_status(self.job().context, "w", str(TABLE))
+        return writer_status(read_log(self.job().context.log), "w", str(TABLE))
 
     def errors(self) -> list[str]:
         """What `hivesink verify` calls one."""

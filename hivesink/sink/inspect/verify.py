@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import leftovers
 from hivesink.core.epoch import Epoch, LastBatch
-from hivesink.core.partfile import Stage
 from hivesink.core.rolling import OpenRows, segment_epoch
 from hivesink.errors import HiveSinkError, InvalidOption, LogOfAnotherTable, TableMadeAgain
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.evidence import gather
-from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.inspect.findings import CHECKS, Finding
 
 if TYPE_CHECKING:
@@ -95,8 +93,7 @@ class WriterStatus:
     """One writer. `rows` are totals since its first epoch; `lost_rows` those that were accepted as lost.
 
     `at` is the last epoch's time (UTC). Epoch 0: nothing was committed yet. `unsettled` are decided epochs that wait to
-    be published, or for the look at the metastore after that. `files` counts them by state, in the tables' folders now,
-    with the bytes of finished ones.
+    be published, or for the look at the metastore after that.
     """
 
     writer: str
@@ -112,23 +109,11 @@ class WriterStatus:
     waiting: Waiting
     unsettled: tuple[Epoch, ...]
     last_batch: LastBatch | None
-    files: Mapping[str, int]
 
 
-def writer_status(context: CommitContext, writer: str, table: str) -> WriterStatus:
-    """One of those that write `table`. Raises LogDamaged, StoreUnavailable, MetastoreUnreachable."""
-    evidence = gather(context, table)
-    log, names = evidence.log, {part.name for part in evidence.finished}
+def writer_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
+    """One of those that write `table`, by its log. Raises LogDamaged."""
     log.require_readable()
-    # On local disks a part has both names for a moment, and after a kill in it until the next start.
-    staged = (part for part in evidence.staged if part.name.uid == log.uid and part.name not in names)
-    stages = Counter(part.stage for part in staged)
-    files = {
-        "in_progress": stages[Stage.IN_PROGRESS],
-        "pending": stages[Stage.PENDING],
-        "finished": len(evidence.finished),
-        "finished_bytes": sum(evidence.visible[part.path] for part in evidence.finished),
-    }
     head, forgotten = log.head, sum(manifest.forgotten for manifest in log.manifests)
     return WriterStatus(
         writer=writer,
@@ -145,7 +130,6 @@ def writer_status(context: CommitContext, writer: str, table: str) -> WriterStat
         # An epoch without parts has nothing to publish.
         unsettled=tuple(manifest.epoch for manifest in log.open if not manifest.is_bare),
         last_batch=head.last_batch if head else None,
-        files=files,
     )
 
 

@@ -28,6 +28,7 @@ from hivesink.errors import (
 )
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
+from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.verify import writer_status
 from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskFailure, TaskPlan, TaskReport
 from tests.crash.site import DEAD, LOG, Site, SiteJob
@@ -534,7 +535,7 @@ def test_lost_rows_stay_counted_when_their_manifests_go(kept: int) -> None:
         lost, job = lost + part.rows, site.job()
         job.committer.recover()
     while job.step(2):
-        assert writer_status(job.context, "w", str(TABLE)).lost_rows == lost
+        assert writer_status(read_log(job.context.log), "w", str(TABLE)).lost_rows == lost
     floor = site.log.floor()
     assert floor is not None
     assert (floor.epoch > 6, floor.forgotten) == (True, lost)
