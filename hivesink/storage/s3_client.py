@@ -47,18 +47,17 @@ _SIGNS = {
 
 
 class Kind(Enum):
-    """What an answer says: nothing there, something there, two at once, not now, perhaps, not yet, or never."""
+    """What an answer says: nothing there, something there, not now, perhaps, not yet, or never."""
 
     ABSENT = auto()
     TAKEN = auto()
-    CONFLICT = auto()
     BUSY = auto()
     UNKNOWN = auto()
     LATER = auto()
     REFUSED = auto()
 
 
-_PASSES = frozenset({Kind.BUSY, Kind.UNKNOWN, Kind.CONFLICT})
+_PASSES = frozenset({Kind.BUSY, Kind.UNKNOWN})
 _NEVER = frozenset({Kind.ABSENT, Kind.REFUSED})
 
 
@@ -191,7 +190,7 @@ def answer(error: Exception) -> Failed:
         return Failed(Kind.UNKNOWN if cut else Kind.REFUSED, text)
     code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"]["HTTPStatusCode"]
     reason = f"{code}: {error.response['Error'].get('Message') or text}".partition("\n")[0]
-    kinds = {404: Kind.ABSENT, 409: Kind.CONFLICT, 412: Kind.TAKEN, 416: Kind.ABSENT, 429: Kind.BUSY}
+    kinds = {404: Kind.ABSENT, 409: Kind.UNKNOWN, 412: Kind.TAKEN, 416: Kind.ABSENT, 429: Kind.BUSY}
     kind = kinds.get(status, Kind.UNKNOWN if status >= 500 and status != 501 else Kind.REFUSED)  # noqa: PLR2004  HTTP's
     numbered = error.response["ResponseMetadata"].get("RequestId")
     if kind in _NEVER and not code.strip("0123456789") and not (numbered and kind is Kind.ABSENT):

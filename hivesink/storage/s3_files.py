@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from hivesink import errors
 from hivesink.storage.fs import Entry, join
 from hivesink.storage.rename_store import run_parallel
-from hivesink.storage.s3_client import Failed, Kind
-from hivesink.storage.s3_objects import PART, Objects, Place
+from hivesink.storage.s3_client import Failed
+from hivesink.storage.s3_objects import PART, Objects
 from hivesink.storage.s3_streams import NewObject, stored
 
 if TYPE_CHECKING:
@@ -32,24 +32,15 @@ class S3Files:
         try:
             place.put(data, anew=True)
         except (Failed, errors.OutcomeUnknown) as doubt:
-            stored = self._judged(place, doubt)
-            if stored == data:
-                return
-            if stored is not None:
-                raise FileExistsError(path) from doubt
-            if isinstance(doubt, errors.OutcomeUnknown):
+            try:
+                there = place.get()
+            except (errors.StoreUnavailable, errors.NotWritable) as error:
+                raise errors.OutcomeUnknown(action="create", path=path, reason=str(error)) from doubt
+            if there is None and isinstance(doubt, errors.OutcomeUnknown):
                 raise
-            if doubt.kind is Kind.TAKEN:
-                raise FileNotFoundError(path) from doubt
-            # Another request for this key was under way each time, and none of them is there.
-            raise errors.OutcomeUnknown(action="create", path=path, reason=doubt.reason) from doubt
-
-    def _judged(self, place: Place, doubt: Exception) -> bytes | None:
-        """What is there after a create in doubt."""
-        try:
-            return place.get()
-        except (errors.StoreUnavailable, errors.NotWritable) as error:
-            raise errors.OutcomeUnknown(action="create", path=place.path, reason=str(error)) from doubt
+            if there != data:
+                # Something else was there, and may have gone since.
+                raise (FileNotFoundError if there is None else FileExistsError)(path) from doubt
 
     def put(self, path: str, data: bytes) -> None:
         self._objects.at(path).put(data)

@@ -22,7 +22,7 @@ _UPLOAD = re.compile(
 )
 COPIED = 5 << 30
 """The most bytes that one request copies."""
-ANSWERS = frozenset({Kind.ABSENT, Kind.TAKEN, Kind.CONFLICT})
+ANSWERS = frozenset({Kind.ABSENT, Kind.TAKEN})
 """What a conditional request may be answered with."""
 _ABSENT = frozenset({Kind.ABSENT})
 SentPart = tuple[int, str, int]
