@@ -81,15 +81,6 @@ def duration(text: str) -> timedelta:
     return int(quantity[1]) * _TIMES[quantity[2]]
 
 
-def interval(text: str) -> timedelta:
-    """A duration above 0; ValueError otherwise."""
-    length = duration(text)
-    if not length:
-        message = "write a duration above 0, such as 30s"
-        raise ValueError(message)
-    return length
-
-
 def zone(text: str) -> ZoneInfo:
     """A zone of the IANA database; ValueError otherwise."""
     try:
@@ -117,6 +108,7 @@ def one_of(kind: type[Enum]) -> Callable[[str], Any]:
     return matching(pattern, f"write {' or '.join(values)}", lambda text: kind(text.strip().lower()))
 
 
+interval = matching(r".*[1-9].*", "write a duration above 0, such as 30s", duration)
 flag = matching(r"(?i)\s*(true|false)\s*", "write true or false", lambda text: text.strip().lower() == "true")
 
 

@@ -33,7 +33,7 @@ class EmbeddedMetastore(DetachedServer):
 
     @property
     def uri(self) -> str:
-        """The `thrift://` address; a restart keeps it unless the port was taken meanwhile."""
+        """The `thrift://` address; a restart keeps it unless another program has the port."""
         return f"thrift://{self.address}"
 
     def _launch(self, port: int) -> Launch:

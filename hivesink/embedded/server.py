@@ -28,7 +28,6 @@ POLL_SECONDS = 0.05
 FREE_PORTS = range(20000, 32768)
 """Above well-known servers', and below what Linux gives to outgoing connections: a client that keeps connecting to a
 server that is down would get the server's port some day."""
-PORT_TAKEN = re.compile(r"Address already in use|BindException|Could not create ServerSocket|Failed to bind")
 RECORD = "server.json"
 
 
@@ -129,17 +128,9 @@ class DetachedServer(ABC):
         if self.alive:
             return
         port = self.port or self.first_port
-        for tries in (3, 2, 1, 0):
-            if port is None or not port_is_free(port):
-                port = self._another_port()
-            try:
-                self._start_at(port)
-                break
-            except ServerFailed as error:
-                # Another program may have taken the port meanwhile.
-                if not tries or not PORT_TAKEN.search(Path(error.log).read_text(errors="replace")):
-                    raise
-                port = None
+        if port is None or not port_is_free(port):
+            port = self._another_port()
+        self._start_at(port)
         self.port = port
 
     def _another_port(self) -> int:

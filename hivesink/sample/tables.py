@@ -54,7 +54,6 @@ class Preview:
     first. `skipped` are the tombstones.
     """
 
-    config: SinkConfig
     rows: pa.Table
     partitions: tuple[str, ...]
     bad: tuple[BadRow, ...]
@@ -86,7 +85,6 @@ def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
     # A lone surrogate can't be printed: it is shown as the record has it.
     fields = (name.lower().encode("utf-8", "backslashreplace").decode() for item in objects(sample) for name in item)
     return Preview(
-        config=config,
         rows=decoded.table.select([column.name for column in spec.columns]).take(pa.array(fit)),
         partitions=tuple(assigned.paths[code] for code in assigned.codes[fit].tolist()),
         bad=tuple(bad),

@@ -17,7 +17,7 @@ from hivesink.errors import NotWritable, ServerFailed
 from jobs.cluster.server import EmbeddedServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 LISTEN = """
 import os, socket, sys, time
@@ -37,10 +37,8 @@ class Listener(EmbeddedServer):
     script = LISTEN
     timeout = 60.0
     grace = 10.0
-    taken: Callable[[int], object] = staticmethod(lambda _: None)
 
     def _launch(self, port: int) -> Launch:
-        self.taken(port)
         command, log = (sys.executable, "-c", self.script, str(port)), self.folder / "server.log"
         return Launch(command, log, "ready\n", timeout=self.timeout, grace=self.grace)
 
@@ -115,22 +113,6 @@ def test_one_that_is_never_ready_is_stopped(tmp_path: Path, detached: bool) -> N
     assert identity_of(pid_in(tmp_path)) is None
     # Whoever starts it can die meanwhile.
     assert (tmp_path / RECORD).exists() is detached
-
-
-def test_a_port_that_another_program_takes_meanwhile_is_tried_anew(tmp_path: Path, listening: socket.socket) -> None:
-    tried: list[int] = []
-
-    def take(port: int) -> None:
-        if not tried:
-            listening.bind((HOST, port))
-            listening.listen()
-        tried.append(port)
-
-    server = Listener(tmp_path)
-    server.taken = take
-    with server:
-        assert len(tried) == 2
-        assert server.port == tried[1] != tried[0]
 
 
 @pytest.mark.parametrize("kind", [Listener, Known])
