@@ -93,6 +93,7 @@ class ServerFailed(HiveSinkError, code="HS067", retryable=True):
     """An embedded server did not start; `tail` holds the last lines of its log."""
 
     def __init__(self, name: str, problem: str, log: str, tail: str) -> None:
+        self.log = log
         super().__init__(f"{name} {problem}; its log {log} ends with: {tail or '(nothing)'}")
 
 
