@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from hivesink.core.table import Array, Column, HiveType, Map, Struct, TableSpec, quoted
+from hivesink.core.table import Column, TableSpec, quoted
 
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_FIELD = re.compile(r"[^<>,:]+(?=:)")
 _SPECIAL = re.compile(r"[\\'\x00-\x1f\x7f]")
 
 NOT_NULL = "hivesink.not-null"
@@ -45,24 +46,13 @@ def literal(text: str) -> str:
     return "'" + _SPECIAL.sub(lambda char: _ESCAPES.get(char[0], f"\\u{ord(char[0]):04x}"), text) + "'"
 
 
-def type_text(kind: HiveType) -> str:
-    """`str(kind)` with the names of struct fields quoted: some are reserved words."""
-    match kind:
-        case Array(element):
-            return f"array<{type_text(element)}>"
-        case Map(key, value):
-            return f"map<{type_text(key)},{type_text(value)}>"
-        case Struct(fields):
-            return f"struct<{','.join(f'{quoted(name)}:{type_text(part)}' for name, part in fields)}>"
-        case _:
-            return str(kind)
-
-
 def column_text(column: Column) -> str:
     """The column as CREATE TABLE declares it."""
     not_null = "" if column.nullable else " NOT NULL"
     comment = "" if column.comment is None else f" COMMENT {literal(column.comment)}"
-    return f"{quoted(column.name)} {type_text(column.type)}{not_null}{comment}"
+    # Some names of struct fields are reserved words.
+    kind = _FIELD.sub(lambda name: quoted(name[0]), str(column.type))
+    return f"{quoted(column.name)} {kind}{not_null}{comment}"
 
 
 def stored(declared: TableSpec) -> TableSpec:

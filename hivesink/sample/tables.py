@@ -8,7 +8,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -189,7 +188,9 @@ def _span(sample: Sample, rows: pa.Table, name: str) -> timedelta:
 
 def _partitioned(spec: TableSpec, time: str, every: str) -> TableSpec:
     names = {column.name for column in spec.columns}
-    name = next(name for name in chain(["dt", "event_dt"], map("dt_{}".format, count(2))) if name not in names)
+    name = "dt"
+    while name in names:
+        name = f"event_{name}"
     what = "the Kafka record's timestamp" if time == RECORD and RECORD not in names else time
     properties = {"assigner": "date-time", "time-pattern": _PATTERNS[every], "time-zone": "UTC"}
     if time != ARRIVAL or ARRIVAL in names:
