@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -198,6 +199,19 @@ class FaultyFileSystem(Faulty, FileSystem):
 
     def _unanswered(self, name: str, path: str, *, changes: bool, reason: str) -> HiveSinkError | None:
         return OutcomeUnknown(name, path, reason) if changes else None
+
+
+class DiesBefore(FaultyFileSystem):
+    """Dies before the first change whose name and path `pattern` matches."""
+
+    def __init__(self, inner: FileSystem, pattern: str) -> None:
+        super().__init__(inner)
+        self.pattern = re.compile(pattern)
+
+    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
+        if changes and self.pattern.search(f"{name} {path}"):
+            self.plan = Plan(len(self.calls) + 1, Mode.BEFORE)
+        return super()._begin(name, path, changes=changes)
 
 
 _READS = frozenset({"head_object", "get_object", "list_objects_v2", "list_multipart_uploads", "list_parts"})

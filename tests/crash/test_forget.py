@@ -6,30 +6,26 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.core.table import Column, Primitive, TableSpec
-from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, RowsUnfit, StoreUnavailable
+from hivesink.core.table import Column, Primitive
+from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, StoreUnavailable
 from hivesink.sink.commit.observe import load
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, calls_of, faults, sampled
-from tests.crash.site import LOG, Choosy, Site, SiteJob, on_files
+from tests.crash.site import LOG, Choosy, Site, on_files
 from tests.crash.test_metastore_faults import EVENTS, SUCCESS
+from tests.sink.commit.test_unfit import PickyJob
 from tests.sink.harness import LOCATION, TABLE, Event, Source, events
 from tests.sink.recoveries import forget_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
-
     from hivesink.core.manifest import PartEntry
-    from hivesink.core.partition import PartitionKey
-    from hivesink.sink.task.messages import TaskTools
 
 DAY = "dt=2024-01-01"
 HOME = f"{LOCATION}/{DAY}"
@@ -308,18 +304,6 @@ def test_a_job_beside_a_refused_partition_may_die_at_any_call(every: int) -> Non
         site.job().run()
         site.check(range(8), case)
         assert has_success(site), case
-
-
-class PickyJob(SiteJob):
-    """Rows that came for other columns fit it, unless they are in dt=b."""
-
-    def tools(self) -> TaskTools:
-        def picky(rows: pa.RecordBatch, _: TableSpec, key: PartitionKey) -> pa.RecordBatch:
-            if key == B:
-                raise RowsUnfit(*key, "id", ("string", "bigint"), "no number")
-            return rows
-
-        return replace(super().tools(), refit=picky)
 
 
 def changed() -> Site:

@@ -301,14 +301,6 @@ def test_a_user_drops_partitions_of_a_managed_table_between_two_renames(at: int)
     assert (len(renamed) >= at, sorted(site.rows() + taken)) == (True, list(IDS))
 
 
-def test_a_partition_dropped_between_two_runs_stays_dropped() -> None:
-    site = new_site()
-    site.job().run()
-    site.metastore.drop_partition(TABLE, "dt=b")
-    site.job().run()
-    assert set(site.places(TABLE)) == {"dt=a", "dt=c"}
-
-
 def test_a_partition_that_somebody_drops_while_it_waits_to_be_published_is_registered_again() -> None:
     """It was there when the epoch was decided, so no manifest says that it must be registered."""
     # Right after the manifest of the second epoch.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.replay import Replay
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, faults, sampled
+from tests.crash.faults import DiesBefore, FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, faults, sampled
 from tests.sink.harness import LOCATION, TABLE
 from tests.sink.recoveries import ALL, by_hand
 from tests.tables.replays import REJECTED, World
@@ -125,25 +124,12 @@ def test_a_partition_that_the_metastore_refuses_holds_up_replays_until_it_is_the
     check(made, "")
 
 
-class DiesBefore(FaultyFileSystem):
-    """Dies before the first change whose name and path `pattern` matches."""
-
-    def __init__(self, made: World, pattern: str) -> None:
-        super().__init__(made.files)
-        self.pattern = re.compile(pattern)
-
-    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
-        if changes and self.pattern.search(f"{name} {path}"):
-            self.plan = Plan(len(self.calls) + 1, Mode.BEFORE)
-        return super()._begin(name, path, changes=changes)
-
-
 UNPUBLISHED, UNDELETED, UNSETTLED = r"\.publishing$", r"^delete .*/part-", r"\.settled$"
 
 
 def _dies(made: World, before: str) -> None:
     with pytest.raises(Kill):
-        made.replay(DiesBefore(made, before))
+        made.replay(DiesBefore(made.files, before))
 
 
 def _waiting(made: World) -> tuple[PartEntry, ...]:
@@ -248,7 +234,7 @@ def test_dead_letters_that_their_job_has_not_settled_are_not_replayed(monkeypatc
     """It may yet move them, or encode them again."""
     made = World()
     made.patch(monkeypatch)
-    made.current = DiesBefore(made, UNSETTLED)
+    made.current = DiesBefore(made.files, UNSETTLED)
     with pytest.raises(Kill):
         made.ingest(*_LETTERS)
     made.current = made.files
@@ -263,7 +249,7 @@ def test_dead_letters_that_their_job_has_not_settled_are_not_replayed(monkeypatc
 def test_dead_letters_that_wait_again_find_their_table(monkeypatch: pytest.MonkeyPatch) -> None:
     made = World(options={"sink.rolling-policy.on-epoch": "false"})
     made.patch(monkeypatch)
-    made.current = DiesBefore(made, UNPUBLISHED)
+    made.current = DiesBefore(made.files, UNPUBLISHED)
     with pytest.raises(Kill):
         made.ingest(*_LETTERS)
     made.current = made.files

@@ -20,7 +20,6 @@ from hivesink.errors import (
     LogDamaged,
     LogMissing,
     MetastoreUnreachable,
-    RegistrationFailed,
     StoreUnavailable,
     TaskFailed,
     UnknownTable,
@@ -240,22 +239,6 @@ def test_a_try(site: Site, trouble: Trouble, tries: int, outcome: str | type[Exc
     site.check(IDS[:4])
 
 
-def test_attempts_that_lose_leave_nothing(site: Site) -> None:
-    """Speculation: two attempts of a task end well, Spark hands over one report."""
-    job = site.job()
-    ref = site.source.next_batch(4)
-    assert ref is not None
-
-    def write(plan: TaskPlan) -> list[TaskReport]:
-        job.tasks = 4
-        lost, won, *_ = job.write(plan, [EVENTS[0], EVENTS[0]])
-        assert {part.staged for part in lost.parts} <= site.staged()
-        return [won]
-
-    job.committer.commit(ref, InputShape(), write)
-    assert (site.staged(), site.rows()) == (set(), IDS[:1])
-
-
 @pytest.mark.parametrize("keeps", [False, True])
 def test_records_come_with_their_places_where_one_has_to_be_told_and_for_some_epochs_after(
     site: Site, keeps: bool
@@ -426,15 +409,6 @@ def test_a_table_that_vanishes_stops_the_job_which_goes_on_once_it_is_back(
     site.check(IDS)
 
 
-def test_a_partition_dropped_while_the_job_runs_is_registered_again(site: Site) -> None:
-    job = site.job()
-    job.step()
-    day = next(iter(site.places(TABLE)))
-    site.metastore.drop_partition(TABLE, day)
-    job.run()
-    site.check(IDS)
-
-
 def test_the_mark_that_all_is_registered_spares_the_next_run_any_look(site: Site) -> None:
     site.job().run()
     assert site.log.view().marks[Epoch(3)] == {Mark.PUBLISHED, Mark.SETTLED}
@@ -442,22 +416,6 @@ def test_the_mark_that_all_is_registered_spares_the_next_run_any_look(site: Site
     site.metastore.drop_partition(TABLE, day)
     site.job().run()
     assert day not in site.places(TABLE)
-
-
-def test_a_partition_that_can_not_be_registered_stops_no_other(site: Site) -> None:
-    first = site.source.events[0].dt
-    # A database that ignores blanks at the end holds one of the two.
-    site.metastore.register(TABLE, f"dt={first} ", "/elsewhere")
-    job = site.job()
-    with pytest.raises(RegistrationFailed) as told:
-        job.run()
-    assert told.value.partitions == (f"dt={first}",)
-    others = {f"dt={event.dt}" for event in EVENTS if event.dt != first}
-    assert set(site.places(TABLE)) == {f"dt={first} ", *others}
-    assert sorted(site.rows()) == [event.id for event in EVENTS if event.dt != first]
-    site.metastore.drop_partition(TABLE, f"dt={first} ")
-    site.job().run()
-    site.check(IDS)
 
 
 def test_a_dead_letter_table_that_vanishes_is_made_again_whenever_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -558,18 +516,6 @@ def test_clean_up_that_fails_stops_no_job_and_is_told(damaged: str, caplog: pyte
     assert all(damaged in message for message in told)
     harmless = "no row depends on it"
     assert all((harmless in message) == damaged.startswith("floor") for message in told)
-
-
-def test_two_first_runs_agree_on_one_uid_and_one_of_them_wins(site: Site) -> None:
-    first, second = site.job(), site.job(source=Source(list(EVENTS)))
-    assert first.committer.spec.identity.uid == second.committer.spec.identity.uid
-    first.committer.recover()
-    second.committer.recover()
-    first.step()
-    with pytest.raises(EpochTaken):
-        second.step()
-    first.run()
-    site.check(IDS)
 
 
 def test_recovery_beside_a_run_that_goes_on_to_its_next_epoch_is_no_damage(site: Site) -> None:

@@ -10,21 +10,20 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
-from hivesink.core.log import default_root
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, floor_over
 from hivesink.core.plan import Policy
 from hivesink.errors import LogDamaged, PartitionElsewhere, PartLost, StoreUnavailable, Unsupported
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.verify import find_leftovers, verify
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.manifests import edited, small
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.crash.faults import DiesBefore, Kill
+from tests.crash.site import Site
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, events, measure_lines, partitions, readable
+from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, events, partitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -264,7 +263,6 @@ def test_a_part_that_is_there_again_is_published() -> None:
 
 # One folder under two spellings: a cluster that got a second NameNode has partitions at both of its names.
 OTHER = "/nn1"
-NAME = str(TABLE)
 
 
 class TwoNames(MemoryFileSystem):
@@ -294,70 +292,41 @@ for name in [
     setattr(TwoNames, name, _same(name))
 
 
-@dataclass
-class Site:
-    """Every partition of the first batch is registered under the cluster's other name."""
-
-    fs: TwoNames = field(default_factory=TwoNames)
-    metastore: MemoryMetastore = field(default_factory=lambda: MemoryMetastore(SPEC))
-    source: Source = field(default_factory=lambda: Source(events(12)))
-
-    def __post_init__(self) -> None:
-        for partition in partitions(self.source.events):
-            self.metastore.register(TABLE, partition, f"{OTHER}{LOCATION}/{partition}")
-
-    def job(self, fs: FileSystem | None = None) -> Job:
-        files = fs or self.fs
-        log = FileCommitLog(files, f"{default_root(LOCATION, TABLE)}/w")
-        return Job(log, RenameFileStore(files), self.metastore, self.source)
-
-    def dies_before_the_first_publish(self) -> None:
-        steps = FaultyFileSystem(Site().fs)
-        Site().job(steps).run(batches=1)
-        first = next(call.number for call in steps.calls if call.name == "rename" and ".json." in call.path)
-        faulty = FaultyFileSystem(self.fs, Plan(first, Mode.AFTER))
-        with pytest.raises(Kill):
-            self.job(faulty).run(batches=1)
-
-    def rows(self) -> list[int]:
-        return readable(RenameFileStore(self.fs), self.metastore, partitions(self.source.events))
+@pytest.fixture
+def two_names() -> Site:
+    """Every partition of the source is registered under the cluster's other name."""
+    site = Site(Source(events(12)), fs=TwoNames())
+    for partition in partitions(site.source.events):
+        site.metastore.register(TABLE, partition, f"{OTHER}{LOCATION}/{partition}")
+    return site
 
 
-def test_clean_keeps_parts_that_are_decided_under_the_other_name() -> None:
-    site = Site()
-    site.dies_before_the_first_publish()
-    context = site.job().context
-    context.store.discard(find_leftovers(context, NAME))
-    site.job().run()
-    assert site.rows() == list(range(12))
-
-
-def test_recovery_while_the_metastore_is_down_keeps_them_too() -> None:
-    site = Site()
-    site.dies_before_the_first_publish()
+def recovers_in_the_dark(site: Site) -> None:
     job = site.job()
     site.metastore.go_down()
     job.committer.recover()
     site.metastore.come_up()
-    site.job().run()
-    assert site.rows() == list(range(12))
 
 
-def test_what_is_listed_under_both_names_is_no_stray() -> None:
-    site = Site()
-    site.job().run()
-    verdict = verify(site.job().context, "w", NAME, measure_lines)
-    assert [found.text for found in verdict.findings if found.level == "error"] == []
-    assert site.rows() == list(range(12))
+@pytest.mark.parametrize("meanwhile", [lambda _: None, Site.clean, recovers_in_the_dark])
+def test_parts_that_are_decided_under_one_name_are_published_under_the_other(
+    two_names: Site, meanwhile: Callable[[Site], None]
+) -> None:
+    with pytest.raises(Kill):
+        two_names.job(DiesBefore(two_names.fs, r"^rename .*\.pending -> ")).run(batches=1)
+    assert two_names.waiting()
+    meanwhile(two_names)
+    two_names.job().run()
+    two_names.check(range(12))
+    assert two_names.errors() == []
 
 
-def test_parts_of_a_partition_that_turns_out_to_be_at_the_other_name_are_published() -> None:
-    site = Site()
-    job = site.job()
+def test_parts_of_a_partition_that_turns_out_to_be_at_the_other_name_are_published(two_names: Site) -> None:
+    job = two_names.job()
     job.committer.recover()
-    site.metastore.go_down()
+    two_names.metastore.go_down()
     job.step()
-    site.metastore.come_up()
+    two_names.metastore.come_up()
     job.committer.finish()
-    site.job().run()
-    assert site.rows() == list(range(12))
+    two_names.job().run()
+    two_names.check(range(12))

@@ -183,7 +183,7 @@ def test_many_unfit_buckets_take_one_try(site: Site) -> None:
 
     run = None_(site.log, site.store, site.metastore, site.source, site.clock, site.options)
     run.committer.recover()
-    with pytest.raises(RowsHeldBack, match=r"\(and 299 more: see `hivesink status`\)"):
+    with pytest.raises(RowsHeldBack, match=r"\(and 299 more: see `hivesink partitions`\)"):
         run.committer.finish()
     assert (None_.tries, site.rows(), site.log.view().head) == (1, [], 1)
 
