@@ -78,7 +78,7 @@ INSTANCES: tuple[errors.HiveSinkError, ...] = (
     errors.RegistrationUnknown("demo.t", "register", "timed out", "thrift://h:9083"),
     errors.PartitionElsewhere("demo.t", "dt=1", "/x", "another file system", "h:9083", folder="/t/dt=1", staged=True),
     errors.TableReplaced("demo.t", "somebody has created it"),
-    errors.TableReplaced.other_log("demo.t"),
+    errors.TableReplaced("demo.t", "it names another log"),
     errors.QueryFailed("no such function"),
     errors.NotCovered("a window"),
 )

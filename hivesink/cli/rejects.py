@@ -28,8 +28,6 @@ from hivesink.tables.replay import Census, Replay
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hivesink.sink.task.attempt import Replayed
-
 
 class _Rejects(TyperGroup):
     """`hivesink rejects TABLE` lists: a table's name has a dot."""
@@ -118,18 +116,20 @@ def replay(
     replayed, census = again.try_out(wanted)
     if replayed.rows and not dry_run:
         if not yes:
-            rows = count(replayed.rows, "record")
-            confirm(
-                out, _failing(replayed), f"Put {rows} into {opened.name}?", f"this would put {rows} into {opened.name}"
-            )
+            what, fail = f"{count(replayed.rows, 'record')} into {opened.name}", sum(replayed.failing.values())
+            confirm(out, (), f"Put {what}? {fail} fail again.", f"this would put {what}")
         replayed = again.run(wanted, replayed.parts)
     # Those that are skipped have no value, and the table skips such records.
     skipped = f", {replayed.skipped} skipped" if replayed.skipped else ""
     done = f"{count(replayed.rows, 'record')} {'would come' if dry_run else 'came'} back"
     waiting = letters.waiting()
+    failing = [
+        {"field": field, "reason": reason, "records": number, "example": replayed.examples[field, reason]}
+        for (field, reason), number in replayed.failing.most_common()
+    ]
     earlier = f"first finished an earlier replay: {count(finished, 'record')} came back"
-    blocks = [Line(earlier)] if finished else []
-    blocks += map(Line, _failing(replayed))
+    blocks: list[Line | Grid] = [Line(earlier)] if finished else []
+    blocks.append(Grid.of("fail again", failing, "records"))
     blocks.append(Line(f"{opened.name}: {done}, {sum(replayed.failing.values())} fail again{skipped}"))
     blocks += _notes(waiting, wanted if values is None and census.is_empty else None, census)
     unknown = len(values.keys() - census.decoded) - census.unsettled - census.lacking if values else 0
@@ -143,10 +143,7 @@ def replay(
         "skipped": replayed.skipped,
         "waiting": waiting,
         "unknown": unknown,
-        "failing": [
-            {"field": field, "reason": reason, "records": number, "example": replayed.examples[field, reason]}
-            for (field, reason), number in replayed.failing.items()
-        ],
+        "failing": failing,
     }
     out.show(data, blocks)
     if replayed.failing:
@@ -158,29 +155,18 @@ def _none_there(opened: OpenedTable) -> str:
     return f"no record of {table} was ever rejected into {table.rejected}, or that table was dropped or renamed"
 
 
-def _failing(replayed: Replayed) -> list[str]:
-    return [
-        f"fails again: {f'{field}: ' if field else ''}{reason} ({count(number, 'record')}, such as "
-        f"{replayed.examples[field, reason]})"
-        for (field, reason), number in replayed.failing.most_common()
-    ]
-
-
 def _notes(waiting: int, unmatched: Wanted | None, census: Census) -> list[Line]:
     """What else there is to say: `unmatched` are filters that match nothing."""
-    notes = []
-    if waiting:
-        notes.append(Line(f"{waiting} more wait in the jobs' logs; they are in the table once it is rolled"))
-    if census.unsettled:
-        why = "their files are not (or not yet) what a job of this table has written"
-        notes.append(Line(f"{census.unsettled} can't be replayed: {why}", "yellow"))
-    if census.lacking:
-        why = "they came without the time, position, file or line that the table is filled from now"
-        notes.append(Line(f"{census.lacking} can't be replayed: {why}", "yellow"))
-    if unmatched and unmatched.filters:
-        filters = " ".join(f"--{name} {quote(text)}" for name, text in unmatched.filters.items())
-        notes.append(Line(f"nothing matches {filters}", "yellow"))
-    return notes
+    filters = " ".join(f"--{name} {quote(text)}" for name, text in (unmatched.filters if unmatched else {}).items())
+    why = "their files are not (or not yet) what a job of this table has written"
+    lack = "they came without the time, position, file or line that the table is filled from now"
+    notes = {
+        f"{waiting} more wait in the jobs' logs; they are in the table once it is rolled": waiting,
+        f"{census.unsettled} can't be replayed: {why}": census.unsettled,
+        f"{census.lacking} can't be replayed: {lack}": census.lacking,
+        f"nothing matches {filters}": filters,
+    }
+    return [Line(note, "yellow") for note, is_so in notes.items() if is_so]
 
 
 def _day(text: str | None) -> str | None:

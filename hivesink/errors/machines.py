@@ -220,11 +220,6 @@ class TableReplaced(HiveSinkError, code="HS088", retryable=True):
     def __init__(self, table: str, change: str) -> None:
         super().__init__(f"{table} has changed under this job: {change}; start the job again")
 
-    @classmethod
-    def other_log(cls, table: str) -> TableReplaced:
-        """Its property names another log, or none."""
-        return cls(table, "it names another log")
-
 
 class QueryFailed(HiveSinkError, code="HS089"):
     """A SQL statement was refused, or failed."""

@@ -89,7 +89,7 @@ class Facts:
     def require(self, table: LiveTable) -> None:
         """Raise TableReplaced if this is another table than `table` was; Unsupported if the sink can't write it."""
         if self.properties.get(PROPERTY) != table.log:
-            raise TableReplaced.other_log(str(self.name))
+            raise TableReplaced(str(self.name), "it names another log")
         self.refuse()
         require_layout(table.spec, self._typed(self.partition_columns), format_name(self.input_format))
 

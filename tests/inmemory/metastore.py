@@ -81,7 +81,7 @@ class MemoryMetastore:
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         with self._entry(table.spec.name) as entry:
             if entry.spec.options.get(PROPERTY) != table.log:
-                raise TableReplaced.other_log(str(table.spec.name))
+                raise TableReplaced(str(table.spec.name), "it names another log")
             if entry.spec.format not in FORMATS:
                 self.table(table.spec.name)
             require_layout(table.spec, entry.spec.partition_columns, entry.spec.format)

@@ -116,7 +116,7 @@ class CommitContext:
         if is_letters(table):
             self._tables[table] = self.registrar.table(name)
         elif self.confirm is None:
-            raise errors.TableReplaced.other_log(table)
+            raise errors.TableReplaced(table, "it names another log")
         else:
             before, now = self.table(table).spec, self.confirm(name)
             if (before.format, before.partition_columns) != (now.spec.format, now.spec.partition_columns):

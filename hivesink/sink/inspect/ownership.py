@@ -61,7 +61,7 @@ class Ownership:
         """
         live = self.registrar.table(name)
         if live.log is not None and self._stated(live.log) is None:
-            raise errors.TableReplaced.other_log(str(name))
+            raise errors.TableReplaced(str(name), "it names another log")
         return self.require(live)
 
     def verdict(self, live: LiveTable, record: RootRecord) -> Verdict:
