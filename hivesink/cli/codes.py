@@ -39,11 +39,6 @@ BY_SIGNAL = 128
 """The shell's rule: 128 + n is a death by signal n."""
 
 
-def is_by_signal(code: int) -> bool:
-    """Whether a child's exit code says that a signal ended it."""
-    return code - BY_SIGNAL in signal.valid_signals()
-
-
 @dataclass(slots=True)
 class Leaving:
     """Ends the process with `code` once all other exit functions have run, without taking the interpreter down.

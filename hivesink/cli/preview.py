@@ -50,12 +50,17 @@ def preview(
     --ddl FILE.sql: Instead of --table: a DDL file, applied or not.
     --limit N: How many records to read at most.
     """
+    from hivesink.hiveql.render import declared
     from hivesink.sample.tables import preview as decoded
-    from hivesink.tables.opened import table_spec
+    from hivesink.tables.opened import open_table
 
     if (table_name(table) is None) == (ddl is None):
         raise InvalidOption(("name the table with either --table database.table or --ddl FILE.sql",))
-    spec = table_spec(table, metastore) if table is not None else declared_in(ddl or Path())[0]
+    if table is None:
+        spec = declared_in(ddl or Path())[0]
+    else:
+        with open_table(table, metastore) as opened:
+            spec = declared(opened.live.spec)
     # The user's own classes are where `ddl plan` looks for them.
     with also_in(Path(ddl or "").parent):
         _, sample = _sampled(from_, limit)

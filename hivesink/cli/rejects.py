@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from contextlib import suppress
-from datetime import date
+from datetime import datetime
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -37,6 +36,12 @@ class _Rejects(TyperGroup):
         return super().parse_args(ctx, ["list", *args] if is_table and args[0] != "--help" else args)
 
 
+DAY = "%Y-%m-%d"
+_DAY = typer.Option(
+    "--day", formats=[DAY], metavar="DAY", help="Only those that arrived on this day (UTC), yyyy-MM-dd."
+)
+Day = Annotated[datetime | None, _DAY]
+
 rejects = typer.Typer(
     cls=_Rejects,
     no_args_is_help=True,
@@ -52,7 +57,7 @@ def list_rejects(
     *,
     reason: str | None = None,
     field: str | None = None,
-    day: str | None = None,
+    day: Day = None,
     export: Path | None = None,
 ) -> None:
     """List the rejected records of a table by reason. Safe to run while a job is writing.
@@ -63,10 +68,9 @@ def list_rejects(
 
     --reason REASON: Only records of this reason, as the list has it.
     --field FIELD: Only records whose problem is in this column.
-    --day DAY: Only records that arrived on this day (UTC), yyyy-MM-dd.
     --export FILE: Also write the records to this new file, a JSON object each, to be mended.
     """
-    letters, wanted = dead_letters(opened), Wanted(reason, field, _day(day))
+    letters, wanted = dead_letters(opened), Wanted(reason, field, day.strftime(DAY) if day else None)
     if letters is None:
         out.show({"table": opened.name, "rejects": [], "waiting": 0, "exported": 0}, [Line(_none_there(opened))])
         return
@@ -89,7 +93,7 @@ def replay(
     *,
     reason: str | None = None,
     field: str | None = None,
-    day: str | None = None,
+    day: Day = None,
     mended: Path | None = None,
     dry_run: bool = False,
     yes: bool = False,
@@ -102,12 +106,11 @@ def replay(
 
     --reason REASON: Only records of this reason, as the list has it.
     --field FIELD: Only records whose problem is in this column.
-    --day DAY: Only records that arrived on this day (UTC), yyyy-MM-dd.
     --mended FILE: Replay the records of this file, which --export wrote, with the values in it.
     """
     letters = dead_letters(opened)
     values = _mended(mended) if mended else None
-    wanted = Wanted(reason, field, _day(day), values)
+    wanted = Wanted(reason, field, day.strftime(DAY) if day else None, values)
     if letters is None:
         problem = "with sink.on-bad-record = dead-letter bad records go there"
         raise InvalidOption((f"nothing to replay: {_none_there(opened)}; {problem}",))
@@ -167,14 +170,6 @@ def _notes(waiting: int, unmatched: Wanted | None, census: Census) -> list[Line]
         f"nothing matches {filters}": filters,
     }
     return [Line(note, "yellow") for note, is_so in notes.items() if is_so]
-
-
-def _day(text: str | None) -> str | None:
-    """Raises InvalidOption unless it is a day as the partitions have it."""
-    with suppress(ValueError):
-        if text is None or date.fromisoformat(text).isoformat() == text:
-            return text
-    raise InvalidOption((f"--day = {text!r} is no day: write yyyy-MM-dd",))
 
 
 def _export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed, is_by_signal
+from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed
 from hivesink.cli.command import Metastore, command
 from hivesink.cli.job import is_live
 from hivesink.cli.output import Output, tell
@@ -113,7 +113,7 @@ class _Child:
         while True:
             began = time.monotonic()
             code = self._run()
-            may_pass = code == ExitCode.RETRY or is_by_signal(code)
+            may_pass = code == ExitCode.RETRY or code - BY_SIGNAL in signal.valid_signals()
             if self.stop_asked.is_set() or not (restart and may_pass):
                 return code, restarts
             failures = 1 if time.monotonic() - began >= _LASTED else failures + 1

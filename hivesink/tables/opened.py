@@ -18,7 +18,6 @@ from hivesink.core.progress import Policies
 from hivesink.core.table import TableName, TableSpec, is_letters, main_table
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NotWritable, UnknownTable, Unsupported, folder_gone
-from hivesink.hiveql.render import declared
 from hivesink.logs import file_store, table_root
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
@@ -171,25 +170,14 @@ def metastore_address(given: str | None, site: Site) -> str:
 
 
 @contextmanager
-def _connected(table: str, metastore: str | None) -> Iterator[tuple[LiveTable, wiring.MetastoreAddress, Site]]:
-    name, site = TableName.parse(table), Site.load(os.environ)
-    connected = wiring.MetastoreAddress.at("thrift", metastore_address(metastore, site), site)
-    with closing(connected.registrar) as registrar:
-        yield registrar.table(name), connected, site
-
-
-def table_spec(table: str, metastore: str | None) -> TableSpec:
-    """The columns, partitions and settings of `table`. Raises what `open_table` raises; reads no log."""
-    with _connected(table, metastore) as (live, _, _):
-        return declared(live.spec)
-
-
-@contextmanager
 def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     """Open `table`. Raises InvalidOption, UnknownTable, Unsupported, MetastoreUnreachable."""
-    with _connected(table, metastore) as (live, connected, site):
-        registrar, name = connected.registrar, str(live.spec.name)
-        today, main = main_table(name), live
+    parsed, site = TableName.parse(table), Site.load(os.environ)
+    connected = wiring.MetastoreAddress.at("thrift", metastore_address(metastore, site), site)
+    with closing(connected.registrar) as registrar:
+        live = main = registrar.table(parsed)
+        name = str(live.spec.name)
+        today = main_table(name)
         if live.log is None and is_letters(name):
             # Dead letters may not say whose log they are of.
             with suppress(UnknownTable, Unsupported):

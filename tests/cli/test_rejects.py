@@ -69,7 +69,7 @@ def test_the_list_by_reason(world: World, capsys: Capsys) -> None:
     (entry,) = data["rejects"]
     assert (entry["records"], entry["field"], data["waiting"]) == (3, "id", 0)
     wrong = hivesink(capsys, "rejects", NAME, "--day", "yesterday")
-    assert (wrong.code, "write yyyy-MM-dd" in wrong.error) == (65, True)
+    assert (wrong.code, "%Y-%m-%d" in wrong.error) == (2, True)
     (home,) = world.metastore.partitions(TABLE.rejected).values()
     file = RenameFileStore(world.files).visible(home)[0].path
     world.files.rename(file, f"{home}/compacted")
