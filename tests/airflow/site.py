@@ -57,7 +57,7 @@ class Airflow:
     home: Path
 
     def environment(self, **own: str) -> dict[str, str]:
-        ports = {name: str(free_port()) for name in ("API", "WORKER", "TRIGGER")}
+        ports = {name: str(free_port()) for name in ("API", "WORKER")}
         return {
             **os.environ,
             "PATH": f"{self.python.parent}:{os.environ['PATH']}",
@@ -67,7 +67,6 @@ class Airflow:
             "AIRFLOW__CORE__DAGS_FOLDER": str(Path(__file__).with_name("dags")),
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": ports["WORKER"],
-            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": ports["TRIGGER"],
             # Airflow 3: tasks talk to the server of its API.
             "AIRFLOW__API__PORT": ports["API"],
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{ports['API']}/execution/",
@@ -91,8 +90,8 @@ class Airflow:
 
     @contextlib.contextmanager
     def servers(self, **own: str) -> Iterator[None]:
-        """The scheduler and the triggerer, and what else they need."""
-        environment, commands = self.environment(**own), [["scheduler"], ["triggerer"]]
+        """The scheduler, and what else it needs."""
+        environment, commands = self.environment(**own), [["scheduler"]]
         if not self.version.startswith("2."):
             port = environment["AIRFLOW__API__PORT"]
             commands += [["api-server", "--host", "127.0.0.1", "--port", port, "--workers", "1"], ["dag-processor"]]

@@ -1,4 +1,4 @@
-"""The sensor in a real Airflow, 2 and 3, poking and deferred, against a table on the real metastore."""
+"""The sensor in a real Airflow, 2 and 3, against a table on the real metastore."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ def table(metastore: EmbeddedMetastore, tmp_path: Path) -> str:
     return daily.create(metastore.uri, tmp_path)
 
 
-@pytest.mark.parametrize("deferrable", [False, True], ids=["poking", "deferred"])
 def test_what_a_task_returns_and_how_it_fails(
-    airflow: Airflow, table: str, metastore: EmbeddedMetastore, tmp_path: Path, deferrable: bool
+    airflow: Airflow, table: str, metastore: EmbeddedMetastore, tmp_path: Path
 ) -> None:
     writer = Daily(table, metastore.uri)
     writer.read(2, mark=3)
@@ -43,7 +42,6 @@ def test_what_a_task_returns_and_how_it_fails(
         "metastore": metastore.uri,
         "poke_interval": 0.2,
         "timeout": 1,
-        "deferrable": deferrable,
     }
     sensors = {
         "committed": usual,
@@ -75,35 +73,27 @@ def test_what_a_task_returns_and_how_it_fails(
         f"AirflowFailException: 'day=2024-01-02' is no partition of {table}: write dt=…",
     ):
         assert line in said
-    if deferrable:
-        assert f"AirflowSensorTimeout: dt=2024-01-03: timed out: {reason}" in said
-        assert f"AirflowSensorTimeout: {DAY}: timed out: {away}" in said
     writer.close()
 
 
-def test_the_triggerer_waits_in_place_of_a_worker(
+def test_a_worker_is_free_between_two_looks(
     airflow: Airflow, table: str, metastore: EmbeddedMetastore, tmp_path: Path
 ) -> None:
-    usual = {"table": table, "partition": TEMPLATE, "metastore": metastore.uri, "poke_interval": 1}
-    sensors = {
-        "deferred": usual | {"deferrable": True},
-        "rescheduled": usual | {"mode": "reschedule", "poke_interval": 5},
-    }
+    usual = {"table": table, "partition": TEMPLATE, "metastore": metastore.uri}
+    sensors = {"rescheduled": usual | {"mode": "reschedule", "poke_interval": 5}}
     with airflow.servers(SENSORS=json.dumps(sensors), OUT=str(tmp_path)):
 
         def told(what: str) -> None:
-            # Only the triggerer writes these logs.
-            wait_until(lambda: what in airflow.logged("*.trigger.*"), SENDS)
+            wait_until(lambda: what in airflow.logged("*.log"), SENDS)
 
         told(f"{DAY}: no writer has written to {table} yet")
         writer = Daily(table, metastore.uri)
         writer.read(2, mark=2)
         told(f"{DAY}: writer ingest: it is over at 2024-01-03 00:00:00 UTC")
         writer.read(mark=3)
-        for name in sensors:
-            kept = tmp_path / f"{name}.json"
-            wait_until(kept.exists, SENDS)
-            assert _rows(json.loads(kept.read_text())) == 1
+        kept = tmp_path / "rescheduled.json"
+        wait_until(kept.exists, SENDS)
+        assert _rows(json.loads(kept.read_text())) == 1
     writer.close()
 
 
