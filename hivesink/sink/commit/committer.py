@@ -124,7 +124,6 @@ class Committer:
                         self.clock.asked(asked, following)
                     self._live.finish(runner)
                     self._roll_due(runner)
-                    self._write_mark(runner)
 
     def finish(self, *, roll: bool = True) -> None:
         """End the query: make everything readable and write estimates. Without `roll`, rows that wait still do.
@@ -144,7 +143,7 @@ class Committer:
                 raise StoreUnavailable(action="publish", path=self.spec.target.location, reason=reason)
             # The next run goes on from there; a run that has begun already does so by itself.
             with suppress(EpochTaken):
-                self._write_mark(runner, always=True)
+                self._write_mark(runner)
             write_estimates(self.context, self._live.seen, self.spec.measure)
             self._blocked.require_none()
 
@@ -210,7 +209,6 @@ class Committer:
         return done
 
     def _roll_due(self, runner: PlanRunner) -> None:
-        self._writer.require_table()
         due = self._open.due(self._fresh(runner), self.clock.mark(runner.history.head))
         # Before the roll: a rolled bucket has no age. Most epochs have nothing due.
         at_rest = self._open.at_rest() if due else ()
@@ -245,14 +243,13 @@ class Committer:
             self._decide(runner, rows.leaving(manifest, self._blocked), written, watch)
         return manifest
 
-    def _write_mark(self, runner: PlanRunner, *, always: bool = False) -> None:
-        """Write down that the watermark has gone on, `always` or where somebody may wait for that."""
+    def _write_mark(self, runner: PlanRunner) -> None:
+        """Write down that the watermark has gone on since the newest epoch."""
         head = runner.history.head
         if head is None:
             return
         before, mark = head.watermark, self.clock.mark(head)
-        has_gone_on = mark and mark.at and mark.at != (before and before.at)
-        if has_gone_on and (always or self._open.passes_an_end(before, mark)):
+        if mark and mark.at and mark.at != (before and before.at):
             manifest = runner.history.following("watermark", self.context.stamp())
             runner.decide(replace(manifest, watermark=mark))
             self._live.finish(runner)

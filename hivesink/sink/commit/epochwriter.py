@@ -53,7 +53,6 @@ class EpochWriter:
     tolerate: Callable[[errors.HiveSinkError], None]
     _moved: dict[PartitionKey, str] = field(default_factory=dict)
     """The folders of partitions that live elsewhere, as far as tries have come across them."""
-    _next_look: float | None = None
     _placed: int = 0
     """Epochs to come whose records come with their places: the first, where bad ones are kept."""
 
@@ -195,20 +194,6 @@ class EpochWriter:
             return replace(part, staged=store.set_aside(pending, aside(location, attempt)).staged)
 
         return tuple(store.run_parallel(partial(moved, part) for part in parts))
-
-    def require_table(self) -> None:
-        """Look at times whether the table was made again: rows that come now would wait for a table that is gone.
-
-        Raises what `ask_again` raises then. Others report a metastore that is down.
-        """
-        name, interval = self.spec.target.name, self.spec.config["sink.rolling-policy.check-interval"]
-        with suppress(errors.MetastoreUnreachable, errors.UnknownTable, errors.Unsupported):
-            first, tick = self.context.table(name), self.context.tick()
-            if self._next_look is not None and tick >= self._next_look:
-                self._next_look = tick + interval.total_seconds()
-                if self.context.registrar.table(self.spec.target.spec.name).log != first.log:
-                    self.context.ask_again(name)
-            self._next_look = self._next_look or tick + interval.total_seconds()
 
     def _discard(self, reports: Iterable[TaskReport]) -> None:
         self.context.store.discard(part.staged for report in reports for part in report.parts)

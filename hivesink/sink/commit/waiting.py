@@ -145,12 +145,6 @@ class OpenPartitions:
                 commits.append(commit_after(self.committed().get(key), key, *total))
         return tuple(commits)
 
-    def passes_an_end(self, before: Watermark | None, now: Watermark | None) -> bool:
-        """Whether a committed partition ends between these watermarks, which other settings have committed early."""
-        ends = [end for end in map(self.rule.end, self.committed()) if end is not None]
-        was, mark = before or Watermark(), now or Watermark()
-        return any(mark.has_passed(end) and not was.has_passed(end) for end in ends)
-
     def decided(self, rows: OpenRows, manifest: Manifest) -> None:
         """Remember what `manifest` commits, and what became of the bytes that waited in its buckets of `rows`."""
         if self._commits is not None:

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.log import PROPERTY
 from hivesink.core.manifest import PartEntry, Rows
-from hivesink.errors import TableReplaced
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committed import RunCounters, Stopwatch
 from hivesink.sink.commit.context import write_estimates
@@ -171,18 +169,3 @@ def test_waiting_rows_come_nearer() -> None:
     found = counters.progress(5)
     assert (found.waiting_rows, found.readable_in) == (5, timedelta(seconds=10))
     assert counters.progress(0).readable_in is None
-
-
-def test_a_table_that_was_made_anew_ends_the_run_though_nothing_is_published(site: Site) -> None:
-    site.options["sink.rolling-policy.on-epoch"] = "false"
-    site.metastore.set_property(TABLE, PROPERTY, "/log#1")
-    run = site.job()
-    run.committer.recover()
-    run.step(2)
-    site.metastore.drop_table(TABLE)
-    site.clock.ticks += 10
-    run.committer.keep_up()
-    site.metastore.create(SPEC)
-    site.clock.ticks += 10
-    with pytest.raises(TableReplaced):
-        run.committer.keep_up()

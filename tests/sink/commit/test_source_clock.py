@@ -16,7 +16,6 @@ from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.sink.task.events import EventTimes
 from hivesink.sink.task.messages import InputShape
 from tests.sink.harness import readable
-from tests.sink.inspect.test_partitions import complete, follower
 from tests.sink.timed import HOURLY, MINUTE, Run, Timed, TimedJob, World, at, wall
 
 if TYPE_CHECKING:
@@ -160,27 +159,9 @@ def test_sparks_next_watermark_counts_once_the_input_is_silent(*, holds_back: bo
     run.play("+0.5 -3 +6 " + ("!3" if is_over else "-3"))
 
 
-def test_an_hour_that_other_settings_have_committed_ends_again_without_rows() -> None:
-    run = lost()
-    run.play("3:10 +180 !3")
-    run.job.committer.finish()
-    head = run.world.log.view().head
-    run.world.options["sink.partition-commit.delay"] = "4h"
-    log = follower(run.world)
-    assert complete(log, 3) == []
-    run.play("| " + "+15 " * 20)
-    assert complete(log, 3) == [3]
-    assert run.world.log.view().head == head + 1
-    assert run.world.log.manifest(run.world.log.view().head).kind == "watermark"
-    assert run.world.read(3) == [1]
-
-
 def test_the_end_of_a_query_takes_over_a_watermark_that_had_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     run = lost()
-    run.play("3:10 +180")
-    run.job.committer.finish()
-    run.world.options["sink.partition-commit.delay"] = "4h"
-    run.play("| 4:10")
+    run.play("3:10 4:10")
     create, log = run.job.log.create, run.job.log
 
     def unanswered(manifest: Manifest) -> None:
@@ -189,9 +170,8 @@ def test_the_end_of_a_query_takes_over_a_watermark_that_had_no_answer(monkeypatc
 
     monkeypatch.setattr(log, "create", unanswered)
     with pytest.raises(OutcomeUnknown):
-        run.play("+60")
+        run.job.committer.finish()
     monkeypatch.undo()
-    assert run.world.log.manifest(run.world.log.view().head).kind == "watermark"
     run.job.committer.finish()
     assert run.world.read(3, 4) == [1, 2]
 
