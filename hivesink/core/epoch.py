@@ -52,7 +52,6 @@ class NextBatch:
     of `BatchRef`.
     """
 
-    checkpoint: str
     query: str | None
     batch: BatchId
     start: tuple[SourceOffset, ...] | None = None

@@ -131,19 +131,6 @@ def parse_path(path: str) -> tuple[tuple[str, str | None], ...]:
     return tuple(pairs)
 
 
-def is_partition(path: str, columns: Sequence[str]) -> bool:
-    """Whether `path` names exactly these columns, in order; `""` for a table without any.
-
-    Other folders in a table may be backups, or hold a partition that was moved there.
-    """
-    if not columns:
-        return not path
-    try:
-        return [name for name, _ in parse_path(path)] == [*columns]
-    except PartitionInvalid:
-        return False
-
-
 # PARTITIONS.PART_NAME. PARTITION_KEY_VALS.PART_KEY_VAL takes 255 or 256, which no folder name has room for.
 _LONGEST_PARTITION = 767
 _LOCAL = "file"

@@ -183,7 +183,7 @@ def next_batch(files: Checkpoint, sources: tuple[str, ...] = ()) -> NextBatch:
         raise files.unreadable(METADATA, f"{type(error).__name__}: {error}") from error
     planned = max((int(name) for name in files.names("offsets") if name.isdigit()), default=None)
     if planned is None:
-        return NextBatch(files.location, query, BatchId(0), sources=sources)
+        return NextBatch(query, BatchId(0), sources=sources)
     if query is None:
         raise files.unreadable(METADATA, "it is missing")
     ref, commit = batch_ref(query, BatchId(planned), files), f"commits/{planned}"
@@ -195,10 +195,10 @@ def next_batch(files: Checkpoint, sources: tuple[str, ...] = ()) -> NextBatch:
             start[index] = replace(end, digest="")
     lines = files.lines(commit)
     if lines is None:
-        return NextBatch(files.location, query, ref.batch, ref.start, ref.end, sources)
+        return NextBatch(query, ref.batch, ref.start, ref.end, sources)
     if lines:  # Spark needs none.
         files.parsed(commit, lines[0])
-    return NextBatch(files.location, query, BatchId(planned + 1), tuple(start), sources=sources)
+    return NextBatch(query, BatchId(planned + 1), tuple(start), sources=sources)
 
 
 def _logs(count: int, files: Checkpoint) -> list[_SourceLog]:

@@ -26,8 +26,6 @@ _WAITING = frozenset({"Waiting for data to arrive", "Waiting for next trigger"})
 """What Spark says between two triggers, never before the first."""
 _SLIP = 1.0
 """Seconds by which clocks may differ from look to look."""
-_PIECES = ("maxfilespertrigger", "maxbytespertrigger")
-"""Options of file sources that leave files for later."""
 _ROW_BY_ROW = frozenset({"Project", "SubqueryAlias", "EventTimeWatermark"})
 """Nodes that make a row of each row, in order."""
 _KEEPING = ("Aggregate", "Distinct", "Except", "FlatMapGroups", "TransformWithState")
@@ -190,8 +188,7 @@ def source_text(options: dict[str, str]) -> str:
 def traits_of(plan: Any, *, planned: bool, ends_early: bool) -> InputTraits:
     """What a stream's plan says of its input; the rest as `InputTraits` has it."""
     names = {name for options in streams(plan) for name in options}
-    is_piecewise = not names.isdisjoint(_PIECES)
-    return InputTraits(planned, ends_early, is_piecewise, "minoffsetspertrigger" in names, holds_back(plan))
+    return InputTraits(planned, ends_early, "minoffsetspertrigger" in names, holds_back(plan))
 
 
 def require_watermark(config: SinkConfig, *, has_watermark: bool) -> None:

@@ -72,14 +72,14 @@ LAST = LastBatch(Epoch(8), BatchRef("q", BatchId(4), at(40), at(50, {"t": "old"}
 @pytest.mark.parametrize(
     ("first", "again"),
     [
-        (NextBatch("/c", "q", BatchId(5), at(50)), ("t",)),
-        (NextBatch("/c", "q", BatchId(5), at(50), at(60)), ("t",)),
+        (NextBatch("q", BatchId(5), at(50)), ("t",)),
+        (NextBatch("q", BatchId(5), at(50), at(60)), ("t",)),
         # Where the log's last batch comes again, as with a rebuilt checkpoint.
-        (NextBatch("/c", "q", BatchId(4), at(40), at(50)), ("t",)),
+        (NextBatch("q", BatchId(4), at(40), at(50)), ("t",)),
         # With `append`: planned from elsewhere, another query's, or not planned yet.
-        (NextBatch("/c", "p", BatchId(0), at(50), at(60)), ()),
-        (NextBatch("/c", "q", BatchId(7), at(70)), ()),
-        (NextBatch("/c", None, BatchId(0)), ()),
+        (NextBatch("p", BatchId(0), at(50), at(60)), ()),
+        (NextBatch("q", BatchId(7), at(70)), ()),
+        (NextBatch(None, BatchId(0)), ()),
     ],
 )
 def test_a_topic_that_is_read_on_has_the_id_that_the_log_knows(first: NextBatch, again: tuple[str, ...]) -> None:
@@ -96,7 +96,7 @@ def test_a_topic_that_is_read_on_has_the_id_that_the_log_knows(first: NextBatch,
 def test_a_topic_of_which_nothing_was_read_skips_no_record() -> None:
     topics = KnownTopics()
     last = LastBatch(Epoch(1), BatchRef("q", BatchId(0), at(0), at(0, {"t": "old"})))
-    topics.begin(last, NextBatch("/c", "q", BatchId(1), at(0)), ())
+    topics.begin(last, NextBatch("q", BatchId(1), at(0)), ())
     assert topics.learn((NEW,)) == ()
 
 
@@ -166,7 +166,7 @@ class Batch:
         )
 
     def asked(self) -> Iterator[BatchRef | NextBatch]:
-        yield NextBatch("/checkpoint", self.query, self.number, self.start, self.end, self.sources)
+        yield NextBatch(self.query, self.number, self.start, self.end, self.sources)
         if self.query and self.start is not None and self.end is not None:
             yield BatchRef(self.query, self.number, self.start, self.end, self.sources)
 

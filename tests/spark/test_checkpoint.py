@@ -138,19 +138,19 @@ KAFKA = {n: offsets(f'{{"t":{{"0":{n * 10}}}}}') for n in range(12)}
 @pytest.mark.parametrize(
     ("files", "want"),
     [
-        ({}, NextBatch("/c", None, BatchId(0))),
-        ({"metadata": b'{"id":"q"}'}, NextBatch("/c", "q", BatchId(0))),
+        ({}, NextBatch(None, BatchId(0))),
+        ({"metadata": b'{"id":"q"}'}, NextBatch("q", BatchId(0))),
         (
             {"metadata": b'{"id":"q"}', "offsets/0": KAFKA[1], "sources/0/0": b'v1\n{"t":{"0":5}}'},
-            NextBatch("/c", "q", BatchId(0), at(5), at(10)),
+            NextBatch("q", BatchId(0), at(5), at(10)),
         ),
         (
             {"metadata": b'{"id":"q"}', "offsets/9": KAFKA[9], "offsets/10": KAFKA[10], "offsets/.11.tmp": b""},
-            NextBatch("/c", "q", BatchId(10), at(90), at(100)),
+            NextBatch("q", BatchId(10), at(90), at(100)),
         ),
         (
             {"metadata": b'{"id":"q"}', "offsets/9": KAFKA[9], "offsets/10": KAFKA[10], "commits/10": b"v1"},
-            NextBatch("/c", "q", BatchId(11), at(100)),
+            NextBatch("q", BatchId(11), at(100)),
         ),
     ],
     ids=["fresh", "never-planned", "planned", "planned-later", "committed"],
@@ -229,6 +229,6 @@ def test_a_checkpoint_is_written_as_spark_writes_it_and_read_back_as_the_same_ba
     else:
         assert files["sources/0/0"] == b'\0v1\n{"t": {"0": 5}}'
     if head:
-        assert next_batch(stored(files)) == NextBatch("/c", "q", BatchId(number), ref.start, ref.end)
+        assert next_batch(stored(files)) == NextBatch("q", BatchId(number), ref.start, ref.end)
         read = batch_ref("q", BatchId(number), stored(files))
         assert (read, read.head) == (ref, ref.head)

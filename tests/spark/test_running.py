@@ -73,14 +73,6 @@ PLANS: dict[str, tuple[InputTraits, Plan]] = {
         ),
     ),
     "files": (InputTraits(), lambda one, _: one.sparkSession.readStream.text(HERE)),
-    "limited files": (
-        InputTraits(is_piecewise=True),
-        lambda one, _: one.sparkSession.readStream.option("maxFilesPerTrigger", "7").text(HERE),
-    ),
-    "limited bytes": (
-        InputTraits(is_piecewise=True),
-        lambda one, _: one.sparkSession.readStream.option("MAXBYTESPERTRIGGER", "7").text(HERE),
-    ),
     "kafka": (InputTraits(), lambda one, _: kafka(one.sparkSession, maxOffsetsPerTrigger="7")),
     "deferred": (InputTraits(defers=True), lambda one, _: kafka(one.sparkSession, MINOFFSETSPERTRIGGER="7")),
 }

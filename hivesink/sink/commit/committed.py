@@ -80,17 +80,13 @@ class RunCounters:
         self._recent = deque[tuple[float, int]]()
         self._readable_at: float | None = None
 
-    def begin(self, tick: float, behind: int | None) -> None:
-        """A batch begins: the first starts the clock of the rate."""
-        self.behind = behind
-        if self._began is None:
-            self._began = tick
-
     def add(
         self, manifest: Manifest, open_rows: int, readable_in: timedelta | None, spent: Stopwatch, waiting: str | None
     ) -> Committed:
         """Count the epoch of `manifest`, and log it in a line with the query's progress after it."""
         (table, writer), tick, rows = self._names, self._tick(), manifest.rows
+        # The first batch starts the clock of the rate.
+        self._began = spent.began if self._began is None else self._began
         places = {part.key for part in manifest.add if part.table == table}
         self._partitions |= places
         self._recent.append((tick, rows.read))

@@ -87,7 +87,7 @@ class Committer:
         """
         with self.lock:
             watch = Stopwatch(self.context.tick)
-            self._counters.begin(watch.began, behind)
+            self._counters.behind = behind
             with self._live.advancing() as runner:
                 self._live.finish(runner)
                 last = runner.history.head.last_batch if runner.history.head else None

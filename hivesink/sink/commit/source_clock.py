@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from hivesink.core.offsets import FilesOffset, KafkaOffset
+from hivesink.core.offsets import KafkaOffset
 from hivesink.core.partition_commit import Watermark, WatermarkPolicy, latest, newest_likely
 from hivesink.errors import Unsupported
 
@@ -31,13 +31,12 @@ class InputTraits:
     """What is known of a query's input before its first batch.
 
     `planned`: its first batch may have been planned before this run. `ends_early`: all of this run's batches were
-    planned at its start, as by the trigger `availableNow`. `is_piecewise`: a batch may leave files unread. `defers`: a
-    source leaves rows unread until there are enough. `holds_back`: Spark's operators keep rows for later.
+    planned at its start, as by the trigger `availableNow`. `defers`: a source leaves rows unread until there are
+    enough. `holds_back`: Spark's operators keep rows for later.
     """
 
     planned: bool = False
     ends_early: bool = False
-    is_piecewise: bool = False
     defers: bool = False
     holds_back: bool = False
 
@@ -144,8 +143,7 @@ class SourceClock:
         heard = [name for name in times if seen.newest.get(name) is not None]
         self._heard |= dict.fromkeys(heard, began)
         # It may not have read them to their end, perhaps without a row.
-        only_files = all(isinstance(end, FilesOffset) for end in batch.end) and not self.traits.is_piecewise
-        if behind != 0 and batch.start != batch.end and not only_files:
+        if behind != 0 and batch.start != batch.end:
             moved = (name for pair in zip(batch.start, batch.end, strict=True) for name in _moved(*pair))
             self._heard |= dict.fromkeys([_ALL, *moved], began)
         mark = replace(seen, clock=self._reached).reached(self._silence([*seen.newest, _BATCHES]), self.policy)

@@ -232,6 +232,9 @@ class LiveHistory:
 
     def finish(self, runner: PlanRunner, first: Snapshot | None = None, *, at_end: bool = False) -> None:
         """Bring open epochs to their end (`first` as of `runner`). A metastore may be down, but not `at_end`."""
+        if not runner.history.open:
+            self.deadline.clear()
+            return
         before = runner.history.epoch
         self.seen |= runner.history.places
         try:

@@ -135,20 +135,27 @@ def test_a_file_of_another_format_costs_its_partition_the_estimates_only(
 def _run(began: float, behind: int | None = None) -> tuple[RunCounters, Clock]:
     clock = Clock(ticks=began)
     counters = RunCounters(str(TABLE), "w", clock.tick)
-    counters.begin(began, behind)
+    counters.behind = behind
     return counters, clock
 
 
-def _add(counters: RunCounters, rows: Rows, *places: str, waiting: int = 0, readable: timedelta | None = None) -> None:
+def _add(
+    counters: RunCounters,
+    rows: Rows,
+    *places: str,
+    waiting: int = 0,
+    readable: timedelta | None = None,
+    began: float = 0.0,
+) -> None:
     parts = tuple(PartEntry(str(TABLE), place, "/s", "/t", 1, 1) for place in places)
     manifest = replace(small(1), epoch=Epoch(1), rows=rows, add=parts)
-    counters.add(manifest, waiting, readable, Stopwatch(lambda: 0.0), None)
+    counters.add(manifest, waiting, readable, Stopwatch(lambda: began), None)
 
 
 def test_totals_count_each_partition_once_and_the_rate_is_the_last_minutes() -> None:
     counters, clock = _run(100.0)
     clock.ticks = 110.0
-    _add(counters, Rows(read=600, written=598, rejected=2), "dt=1")
+    _add(counters, Rows(read=600, written=598, rejected=2), "dt=1", began=100.0)
     assert counters.progress(0).rows_per_second == 60
     clock.ticks = 200.0
     _add(counters, Rows(read=60, written=60), "dt=1", "dt=2")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch
-from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, SourceOffset
+from hivesink.core.offsets import KafkaOffset, NoOffset, SourceOffset
 from hivesink.errors import OutcomeUnknown, Unsupported
 from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.sink.task.events import EventTimes
@@ -92,16 +92,6 @@ def test_silence(case: str) -> None:
     run, script = CASES[case]
     run.play(script)
     assert run.late == 0
-
-
-@pytest.mark.parametrize(("is_piecewise", "is_silent"), [(True, False), (False, True)])
-def test_a_limited_backlog_of_files_is_not_silent(*, is_piecewise: bool, is_silent: bool) -> None:
-    run = lost(traits=InputTraits(is_piecewise=is_piecewise), shape=ALL_INPUT, behind=None)
-    for number in range(5):
-        start = FilesOffset(number - 1, "a", 1) if number else NoOffset()
-        batch = BatchRef("q", BatchId(number), (start,), (FilesOffset(number, "a", 1),))
-        run.commit(batch, *([] if number else [at(3, 10, 1)]), minutes=60)
-    assert run.world.has_success(3) is is_silent
 
 
 def test_of_several_sources_one_that_defers_is_never_silent() -> None:
