@@ -221,16 +221,14 @@ class PartLocator:
         return PartMissing(part, tuple((path, files[path]) for path in paths if path in files))
 
 
-def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition], *, far: bool = False) -> set[str]:
-    """The paths whose lengths `plan` needs; with `far` also those from before parts were moved."""
+def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition]) -> set[str]:
+    """The paths whose lengths `plan` needs, also those from before parts were moved."""
     paths = {part.target for part in unproven(history, live)}
     paths |= {path for part in history.replaced for path in homes_of(part, live)}
     for epoch, part in history.live_parts:
         home = live.get(part.key)
         if not epoch.is_published:
-            paths |= {part.staged, part.target}
-            if far:
-                paths |= {*history.earlier_paths.get(part.name, ())}
+            paths |= {part.staged, part.target, *history.earlier_paths.get(part.name, ())}
         elif home is None or not same_location(part.folder, home.location):
             # A user has dropped the partition, with or without its files, or has moved it.
             paths.add(part.target)

@@ -22,19 +22,20 @@ if TYPE_CHECKING:
     from hivesink.core.table import TableName, TableSpec
 
 _T = TypeVar("_T")
+_Closed_co = TypeVar("_Closed_co", covariant=True)
 
 
-class StagedFile(Protocol):
-    """A part that a task attempt is writing to `stream`; nobody else sees or touches it."""
+class NewFile(Protocol[_Closed_co]):
+    """A part or a segment that a task attempt is writing to `stream`; nobody else sees or touches it."""
 
     @property
     def stream(self) -> BinaryIO: ...
 
-    def close_for_commit(self) -> Pending:
-        """Make the bytes durable and the part pending. Raises StoreUnavailable (a full disk, say)."""
+    def close_for_commit(self) -> _Closed_co:
+        """Make bytes and name durable. Raises StoreUnavailable (a full disk, say), LogMissing."""
 
     def abort(self) -> None:
-        """Delete the part. Raises nothing: what stays behind is a leftover, which recovery sweeps."""
+        """Delete it. Raises nothing: what stays behind is a leftover, which recovery sweeps."""
 
 
 class FileStore(Protocol):
@@ -60,8 +61,8 @@ class FileStore(Protocol):
     def canonical(self, location: str) -> str:
         """`location` in the spelling that comparisons use; outside this store, judging by its text."""
 
-    def create(self, part: InProgress) -> StagedFile:
-        """Begin `part`, with its folders. Never reuses an existing file. Raises NotWritable."""
+    def create(self, part: InProgress) -> NewFile[Pending]:
+        """Begin `part`, with its folders; closed, it is pending. Never reuses an existing file. Raises NotWritable."""
 
     def set_aside(self, part: Pending, folder: str) -> Pending:
         """Let `part` wait in `folder`, still hidden and durably so. Does nothing if the part has vanished.
@@ -103,23 +104,10 @@ class FileStore(Protocol):
         """Delete those of `folders` that are empty, never their contents."""
 
 
-class SegmentFile(Protocol):
-    """A segment that a task attempt is writing to `stream`."""
-
-    @property
-    def stream(self) -> BinaryIO: ...
-
-    def close(self) -> None:
-        """Make bytes and name durable. Raises StoreUnavailable, LogMissing."""
-
-    def abort(self) -> None:
-        """Delete it. Raises nothing: what stays behind is a leftover."""
-
-
 class SegmentStore(Protocol):
     """The segments of a log. Each name is used once."""
 
-    def create(self, name: str) -> SegmentFile:
+    def create(self, name: str) -> NewFile[None]:
         """Raises NotWritable, StoreUnavailable."""
 
     def read(self, name: str, offset: int, length: int) -> bytes:

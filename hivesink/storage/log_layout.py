@@ -126,13 +126,13 @@ class LogSegments:
 
 @dataclass(frozen=True, slots=True)
 class _NewSegment:
-    """Implements `ports.SegmentFile`."""
+    """Implements `ports.NewFile`."""
 
     log: LogSegments
     path: str
     stream: BinaryIO
 
-    def close(self) -> None:
+    def close_for_commit(self) -> None:
         self.log.files.sync_close(self.stream, self.path)
         self.log.files.make_durable(self.log.folder)
         self.log.require_log(self.path)

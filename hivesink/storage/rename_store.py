@@ -162,7 +162,7 @@ class RenameFileStore:
 
 @dataclass(frozen=True, slots=True)
 class _StagedPart:
-    """Implements `ports.StagedFile`."""
+    """Implements `ports.NewFile`."""
 
     fs: FileSystem
     part: InProgress

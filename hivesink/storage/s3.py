@@ -187,7 +187,7 @@ class S3FileStore:
 
 
 class _StagedPart(NewObject):
-    """Implements `ports.StagedFile`."""
+    """Implements `ports.NewFile`."""
 
     def __init__(self, part: InProgress, place: Place) -> None:
         super().__init__(place, str(part.name))

@@ -99,7 +99,7 @@ def write(segments: SegmentStore, name: str, data: bytes) -> None:
     file = segments.create(name)
     file.stream.write(data)
     assert file.stream.tell() == len(data)
-    file.close()
+    file.close_for_commit()
 
 
 def test_a_log_without_segments(segments: SegmentStore) -> None:
@@ -147,6 +147,6 @@ def test_a_segment_makes_no_log_anew(kept: tuple[Files, str], log: CommitLog) ->
     other = log.segments.create(OTHER)
     other.stream.write(b"two")
     with pytest.raises(LogMissing):
-        other.close()
+        other.close_for_commit()
     assert fs.list(f"{log.location}/segments") == []
     file.abort()

@@ -31,7 +31,6 @@ from hivesink.core.actions import (
     StagingArea,
     Trim,
     followed,
-    missing_parts,
     newest,
     paths_to_look,
 )
@@ -128,10 +127,7 @@ class Simulation:
             for place in history.places
             if place[1] in self.partitions
         }
-        files = self.lengths(paths_to_look(history, live))
-        if missing_parts(history, files, live):
-            files |= self.lengths(paths_to_look(history, live, far=True))
-        return Snapshot(files, live)
+        return Snapshot(self.lengths(paths_to_look(history, live)), live)
 
     def lengths(self, paths: Iterable[str]) -> dict[str, int]:
         return {path: self.files[path] for path in paths if path in self.files}

@@ -151,7 +151,6 @@ def take_snapshot(
     files = lengths(context, paths_to_look(history, live))
     if not missing_parts(history, files, live):
         return Snapshot(files, live)
-    files |= lengths(context, paths_to_look(history, live, far=True) - set(files))
     floor, segments = context.log.view().floor, context.log.segments.lengths()
     rolled = rolled_buckets(history, floor, cache(context.log.manifest), segments)
     return Snapshot(files, live, rolled=rolled)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hivesink.ports import FileStore, StagedFile
+    from hivesink.core.partfile import Pending
+    from hivesink.ports import FileStore, NewFile
     from hivesink.ports.rows import FileFormat, RecordWriter, Routed
     from hivesink.sink.task.messages import TablePlan
 
@@ -65,7 +66,7 @@ class Bucket:
     partition: str
     fragments: list[pa.Table] = field(default_factory=list)
     bytes: int = 0
-    file: StagedFile | None = None
+    file: NewFile[Pending] | None = None
     writer: RecordWriter | None = None
     rows: int = 0
     written: int = 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hivesink.core.rolling import OpenRows
-    from hivesink.ports import SegmentFile, SegmentStore
+    from hivesink.ports import NewFile, SegmentStore
     from hivesink.ports.rows import Refit
 
 # Threads for each buffer cost more than they bring: executors run a task on each core.
@@ -46,7 +46,7 @@ class SegmentWriter(InMemory):
 
     store: SegmentStore
     name: str
-    _file: SegmentFile | None = None
+    _file: NewFile[None] | None = None
     _opened: list[Opened] = field(default_factory=list)
     _options: dict[str, pa.ipc.IpcWriteOptions] = field(default_factory=dict)
     """By table."""
@@ -57,7 +57,7 @@ class SegmentWriter(InMemory):
             if bucket.fragments:
                 self._write_out(bucket)
         if self._file is not None:
-            self._file.close()
+            self._file.close_for_commit()
         return tuple(self._opened)
 
     def abort(self) -> None:
