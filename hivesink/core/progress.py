@@ -20,8 +20,8 @@ class Progress:
     """Counts since the query began; None is what nobody knows.
 
     `rows` are those read, rejected ones too, and `epochs` the batches and rolls that committed them. `partitions` are
-    the ones that got files. `rows_per_second` is that of the last minute. Readers see `waiting_rows` within
-    `readable_in`; None where their partitions must be over first. Kafka has `behind_records` more.
+    the ones that got files. `rows_per_second` is that of the last minute. `waiting_rows` wait for their
+    roll, or until their partitions are over. Kafka has `behind_records` more.
     """
 
     rows: int = 0
@@ -30,7 +30,6 @@ class Progress:
     partitions: int = 0
     rejected: int = 0
     waiting_rows: int = 0
-    readable_in: timedelta | None = None
     behind_records: int | None = None
 
     def __str__(self) -> str:
@@ -38,8 +37,7 @@ class Progress:
         parts = [f"{self.rows:,} rows{rate}", count(self.epochs, "epoch"), count(self.partitions, "partition")]
         parts.append(f"{self.rejected:,} rejected")
         if self.waiting_rows:
-            when = "" if self.readable_in is None else f", readable within {self.readable_in.total_seconds():.0f} s"
-            parts.append(f"{self.waiting_rows:,} waiting{when}")
+            parts.append(f"{self.waiting_rows:,} waiting")
         if self.behind_records:
             parts.append(f"behind {self.behind_records:,} records")
         return " · ".join(parts)

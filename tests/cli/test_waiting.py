@@ -103,7 +103,7 @@ def test_the_users_own_rolling_class_need_not_be_importable_to_look(
     with monkeypatch.context() as own:
         own.syspath_prepend(tmp_path)
         job = Ingest(table, uri, options={**WAIT, "sink.rolling-policy.class": "rollsown:Own"})
-        assert job.commit().readable_in is None
+        job.commit()
     monkeypatch.delitem(sys.modules, "rollsown")
     told = "2 rows wait to be rolled by your sink.rolling-policy.class"
     (first, _) = hivesink(capsys, "partitions", table, "--json").data["partitions"]

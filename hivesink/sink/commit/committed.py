@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from hivesink.core.manifest import Manifest, Rows, Slice
@@ -15,6 +14,7 @@ from hivesink.errors import HiveSinkError, RowsHeldBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import timedelta
 
     from hivesink.core.epoch import Epoch
     from hivesink.sink.task.messages import LeftSlice
@@ -32,9 +32,9 @@ class Committed:
     `epoch` counts from 1. `replayed`: Spark ran a batch again that the log had already, and nothing was written.
     `rows` has the counts `read`, `written`, `rejected`, `dropped`, `late` and `skipped`, of which the first is the sum.
     `files` and `partitions` count what it has published, `committed` the partitions that it commits; neither counts
-    partitions of dead letters. `kind` is `batch`, or why there is an epoch without a batch. `open_rows` wait after it;
-    readers see them within `readable_in`, None if their partitions must be over first, or the user's own rolling policy
-    decides. `milliseconds` are by step. `waiting` says why epochs wait to be finished, None if none does.
+    partitions of dead letters. `kind` is `batch`, or why there is an epoch without a batch. `open_rows` wait after it:
+    `hivesink partitions` says for what. `milliseconds` are by step. `waiting` says why epochs wait to be finished, None
+    if none does.
     """
 
     epoch: Epoch
@@ -45,7 +45,6 @@ class Committed:
     kind: str = "batch"
     committed: int = 0
     open_rows: int = 0
-    readable_in: timedelta | None = None
     milliseconds: Mapping[str, int] = field(default_factory=dict)
     waiting: str | None = None
 
@@ -78,11 +77,8 @@ class RunCounters:
         self._partitions = set[PartitionKey]()
         self._began: float | None = None
         self._recent = deque[tuple[float, int]]()
-        self._readable_at: float | None = None
 
-    def add(
-        self, manifest: Manifest, open_rows: int, readable_in: timedelta | None, spent: Stopwatch, waiting: str | None
-    ) -> Committed:
+    def add(self, manifest: Manifest, open_rows: int, spent: Stopwatch, waiting: str | None) -> Committed:
         """Count the epoch of `manifest`, and log it in a line with the query's progress after it."""
         (table, writer), tick, rows = self._names, self._tick(), manifest.rows
         # The first batch starts the clock of the rate.
@@ -92,7 +88,6 @@ class RunCounters:
         self._recent.append((tick, rows.read))
         while self._recent[0][0] <= tick - RECENT:
             self._recent.popleft()
-        self._readable_at = None if readable_in is None else tick + readable_in.total_seconds()
         # One assignment: a reader in another thread sees all of an epoch or nothing.
         self._total = replace(
             self._total,
@@ -110,16 +105,11 @@ class RunCounters:
             kind=manifest.kind,
             committed=sum(commit.table == table for commit in manifest.commits),
             open_rows=open_rows,
-            readable_in=readable_in,
             milliseconds=spent.laps,
             waiting=waiting,
         )
-        still, steps = "", " ".join(f"{step}={lap}ms" for step, lap in spent.laps.items())
-        if open_rows:
-            when = "readable once rolled, those of unfinished partitions once these are over"
-            if readable_in is not None:
-                when = f"readable within {max(0, round(readable_in.total_seconds()))} s"
-            still = f" open={open_rows} ({when})"
+        steps = " ".join(f"{step}={lap}ms" for step, lap in spent.laps.items())
+        still = f" open={open_rows}" if open_rows else ""
         counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.late, rows.skipped)
         published, so_far = (done.files, done.partitions, done.committed), self.progress(open_rows)
         trouble = f" waiting: {waiting}" if waiting else ""
@@ -133,15 +123,11 @@ class RunCounters:
 
     def progress(self, waiting_rows: int) -> Progress:
         """What is known now."""
-        total, began, at, tick = self._total, self._began, self._readable_at, self._tick()
-        rate = readable = None
-        if waiting_rows and at is not None:
-            readable = timedelta(seconds=max(0.0, at - tick))
+        total, began, tick, rate = self._total, self._began, self._tick(), None
         if began is not None and total.epochs and tick > began:
             rows = sum(rows for added, rows in tuple(self._recent) if added > tick - RECENT)
             rate = rows / min(RECENT, tick - began)
-        total = replace(total, rows_per_second=rate, behind_records=self.behind)
-        return replace(total, waiting_rows=waiting_rows, readable_in=readable)
+        return replace(total, rows_per_second=rate, behind_records=self.behind, waiting_rows=waiting_rows)
 
 
 @dataclass(slots=True)

@@ -269,9 +269,7 @@ class Committer:
         runner.clean_up(winners, segments=bool(manifest.rolled))
         watch.lap("sweep")
         self._open.decided(rows, manifest)
-        rows = runner.history.rows
-        readable_in = self._open.readable_in(rows, self.clock.mark(runner.history.head))
-        done = self._counters.add(manifest, rows.rows, readable_in, watch, self.waiting)
+        done = self._counters.add(manifest, runner.history.rows.rows, watch, self.waiting)
         self._open.note(self._fresh(runner))
         return done
 

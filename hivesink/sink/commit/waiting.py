@@ -48,8 +48,6 @@ class OpenPartitions:
         """`encode` runs on `tasks` tasks at a time. Raises InvalidOption."""
         self.rule, self._policy = writer.spec.commit_rule, writer.spec.rolling
         self._writer, self._context, self._encode, self._tasks = writer, writer.context, encode, tasks
-        # How often somebody asks what is due.
-        self._check: timedelta = writer.spec.config["sink.rolling-policy.check-interval"]
         self._since: dict[PartitionKey, tuple[float, float]] = {}
         self._ratio = _RATIO
         self._commits: dict[PartitionKey, Commit] | None = None
@@ -85,17 +83,6 @@ class OpenPartitions:
         # Earlier settings held these, and have published all their rows.
         published = {key for key, bucket in rows.buckets.items() if not bucket.slices and key not in held}
         return due(rows, ages, self._policy, self._ratio, held) | over | published
-
-    def readable_in(self, rows: OpenRows, mark: Watermark | None) -> timedelta | None:
-        """How long open rows stay out of readers' sight at most; None if the watermark or the user's class decides."""
-        policy, ages = self._policy, self._ages()
-        # Of a bucket without slices only the commit waits: its rows are published. What is held back has no age.
-        opened = {key for key, bucket in rows.buckets.items() if bucket.slices} & ages.keys()
-        held, _ = self._held_and_over(ages, mark)
-        if not held.isdisjoint(opened) or (policy.own is not None and not policy.at_once):
-            return None
-        left = (min(policy.rollover - ages[key].open, policy.inactivity - ages[key].idle) for key in opened)
-        return max((timedelta(0), *left)) + self._check
 
     def at_rest(self) -> set[PartitionKey]:
         """Those for which no row has come for long."""

@@ -6,7 +6,6 @@ Hive never trusts a figure of the sink's, and a user's ANALYZE at any moment lea
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
@@ -132,28 +131,15 @@ def test_a_file_of_another_format_costs_its_partition_the_estimates_only(
     assert f"no estimate of the rows in {LOCATION}/dt=a" in caplog.text
 
 
-def _run(began: float, behind: int | None = None) -> tuple[RunCounters, Clock]:
-    clock = Clock(ticks=began)
-    counters = RunCounters(str(TABLE), "w", clock.tick)
-    counters.behind = behind
-    return counters, clock
-
-
-def _add(
-    counters: RunCounters,
-    rows: Rows,
-    *places: str,
-    waiting: int = 0,
-    readable: timedelta | None = None,
-    began: float = 0.0,
-) -> None:
+def _add(counters: RunCounters, rows: Rows, *places: str, began: float = 0.0) -> None:
     parts = tuple(PartEntry(str(TABLE), place, "/s", "/t", 1, 1) for place in places)
     manifest = replace(small(1), epoch=Epoch(1), rows=rows, add=parts)
-    counters.add(manifest, waiting, readable, Stopwatch(lambda: began), None)
+    counters.add(manifest, 0, Stopwatch(lambda: began), None)
 
 
 def test_totals_count_each_partition_once_and_the_rate_is_the_last_minutes() -> None:
-    counters, clock = _run(100.0)
+    clock = Clock(ticks=100.0)
+    counters = RunCounters(str(TABLE), "w", clock.tick)
     clock.ticks = 110.0
     _add(counters, Rows(read=600, written=598, rejected=2), "dt=1", began=100.0)
     assert counters.progress(0).rows_per_second == 60
@@ -164,15 +150,3 @@ def test_totals_count_each_partition_once_and_the_rate_is_the_last_minutes() -> 
     assert found.rows_per_second == 1
     clock.ticks = 300.0
     assert counters.progress(0).rows_per_second == 0
-
-
-def test_waiting_rows_come_nearer() -> None:
-    counters, clock = _run(0.0, 7)
-    found = counters.progress(3)
-    assert (found.rows_per_second, found.waiting_rows, found.behind_records) == (None, 3, 7)
-    clock.ticks = 1.0
-    _add(counters, Rows(read=5, written=5), waiting=5, readable=timedelta(seconds=20))
-    clock.ticks = 11.0
-    found = counters.progress(5)
-    assert (found.waiting_rows, found.readable_in) == (5, timedelta(seconds=10))
-    assert counters.progress(0).readable_in is None

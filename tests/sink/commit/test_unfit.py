@@ -86,19 +86,6 @@ def test_the_others_are_published_and_the_query_fails_in_the_end(site: Site) -> 
     site.check(range(9))
 
 
-def test_a_batch_beside_rows_that_are_held_back_tells_when_its_own_are_readable(site: Site) -> None:
-    run = picky(site)
-    site.clock.ticks += MINUTE
-    for number in (9, 10):
-        run.committer.keep_up()
-        feed(site, run, Event(number, "a"))
-        within = run.committer.progress().readable_in
-        assert within is not None
-        assert within.total_seconds() > 0
-    site.job().run()
-    site.check(range(11))
-
-
 def test_the_end_of_a_run_raises_once_all_else_is_readable(site: Site) -> None:
     run = picky(site)
     with pytest.raises(RowsHeldBack, match=r"change it back, run `hivesink recover demo\.events`"):
