@@ -195,7 +195,8 @@ class Job:
         assert uid is not None
         live = self.registrar.table(TABLE)
         config = _parsed(tuple(self.options.items()))
-        context = CommitContext(self.log, self.store, self.registrar, self.clock.now, self.clock.tick, token)
+        clock, known = self.clock, {str(TABLE): live}
+        context = CommitContext(self.log, self.store, self.registrar, clock.now, clock.tick, token, _tables=known)
         sink = WriterSpec(
             identity=Identity(
                 self.writer,
