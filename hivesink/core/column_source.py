@@ -18,7 +18,6 @@ _STEP = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_MOST_STEPS = 100
 _PATHS = "write names and indexes, such as $.user.id, $['odd name'] or $.items[0].sku"
 _HEADER = "kafka.headers."
 
@@ -93,9 +92,6 @@ def parse_source(text: str) -> ColumnSource:
         at = match.end()
     if not steps or isinstance(steps[0], int):
         message = f"a record is an object, so a path begins with a name: {_PATHS}"
-        raise ValueError(message)
-    if len(steps) > _MOST_STEPS:
-        message = f"a path of {len(steps)} steps; write {_MOST_STEPS} at most"
         raise ValueError(message)
     return JsonPath(tuple(steps))
 

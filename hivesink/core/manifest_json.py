@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
 
 FORMAT = 1
-_SILENT = {"quiet": {}, "goes_on": True, "clock": None}
+_SILENT: dict[str, Any] = {"quiet": {}, "clock": None}
 """Fields of a watermark that files have only where they say something else."""
 _SEAL = re.compile(rb'\{\n "crc32": (\d+),')
 

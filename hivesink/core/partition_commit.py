@@ -100,8 +100,6 @@ class Watermark:
     at: datetime | None = None
     newest: Mapping[str, datetime | None] = field(default_factory=dict)
     quiet: Mapping[str, datetime] = field(default_factory=dict)
-    goes_on: bool = True
-    """Whether it goes on by the clock while no records come."""
     clock: datetime | None = None
     """Where (UTC) the clock goes on in the next silence, if the newest event time isn't later: never back."""
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from hivesink.core.partition_commit import behind, latest
-
 if TYPE_CHECKING:
     from hivesink.core.manifest import OpenBucket
     from hivesink.core.partition import PartitionKey
@@ -116,11 +114,10 @@ def _reason(  # noqa: PLR0911  a sentence each
     if end > now:
         zone = policies.rule.clock.zone.key if policies.rule.clock else "UTC"
         return f"by the clock that is still to come; its time is read in the zone {zone}"
-    if is_empty or not mark.goes_on:
+    if is_empty:
         return "only the next batch shows whether it is over"
-    start = latest(behind(max(times.values()), policy) if times else mark.at, mark.at, mark.clock) or end
-    wait = policy.idle + max(timedelta(0), end - start)
-    return f"if no records come, it is over by the clock once a job has waited for input for {_length(wait)} at most"
+    goes_on = f"if no records come, it goes on by the clock once a job has waited for input for {_length(policy.idle)}"
+    return f"{goes_on}, unless the query keeps rows back"
 
 
 def _length(length: timedelta) -> str:

@@ -62,7 +62,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         rolled=tuple(draw(st.lists(st.tuples(text, text)))),
         waiting=draw(st.sampled_from([None, (), base.waiting])),
         commits=draw(st.sampled_from([(), base.commits])),
-        watermark=draw(st.sampled_from([None, Watermark(goes_on=False), Watermark(clock=base.at), base.watermark])),
+        watermark=draw(st.sampled_from([None, Watermark(clock=base.at), base.watermark])),
     )
 
 

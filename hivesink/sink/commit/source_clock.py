@@ -117,8 +117,7 @@ class SourceClock:
 
         `behind`: how many records it has left unread; None: nobody knows.
         """
-        goes_on = not (self.traits.holds_back or self.traits.defers)
-        before = replace((head.watermark if head else None) or Watermark(), goes_on=goes_on)
+        before = (head.watermark if head else None) or Watermark()
         if all(silence >= self.policy.idle for silence in self._silence(before.newest or [_ALL]).values()):
             mark = self.mark(head)
             self._reached = latest(self._reached, mark.at if mark else None)
