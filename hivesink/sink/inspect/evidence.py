@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.core.partition import LivePartition, PartitionKey, is_aside, is_hidden
 from hivesink.core.table import is_letters
-from hivesink.errors import UnknownTable, Unsupported
+from hivesink.errors import SegmentLost, UnknownTable, Unsupported
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.segments import lost_slices
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.manifest import Manifest, Opened, PartEntry
     from hivesink.ports import FileStore
     from hivesink.ports.rows import Measure
     from hivesink.sink.commit.context import CommitContext
@@ -52,10 +52,9 @@ class Evidence:
     """What was found for one writer. Paths are spelled as by `canonical` (`FileStore.canonical`).
 
     `tables` are the locations of the writer's tables, `live` all their partitions. `visible` are the lengths of files.
-    `rows` counts a part's rows in its file, or says why that can't be read. `segments` are the lengths of the log's
-    segments, `damaged` says what is wrong with those that were read. `later` were decided and `head` was the log's head
-    after all that: a job may be running meanwhile. `replaced` names dead letters' parts that a replay has replaced, by
-    any log of the table.
+    `rows` counts a part's rows in its file, or says why that can't be read. `lost` are rows that wait and can't
+    be read. `later` were decided and `head` was the log's head after all that: a job may be running meanwhile.
+    `replaced` names dead letters' parts that a replay has replaced, by any log of the table.
     """
 
     log: LogFacts
@@ -66,8 +65,7 @@ class Evidence:
     staged: Sequence[FoundPart]
     visible: Mapping[str, int]
     canonical: Callable[[str], str]
-    segments: Mapping[str, int]
-    damaged: Mapping[str, str]
+    lost: Mapping[Opened, SegmentLost]
     replaced: Collection[str]
     rows: Callable[[PartEntry, str], int | str]
 
@@ -132,8 +130,7 @@ def gather(
     listed = store.run_parallel(partial(context.find, path) for path in hidden)
     # A file that is missing by now was published meanwhile.
     torn = {file.path for file in listed if file and file.length != lengths[file.path.rpartition("/")[2]]}
-    lost = {} if measure is None else lost_slices(log.open_rows, context.log.segments)
-    segments = context.log.segments.lengths()
+    lost = lost_slices(log.open_rows, context.log.segments, whole=measure is not None)
     # After the segments: a job that has rolled them since, and deleted them, has moved the head on.
     after = read_log(context.log, log.manifests)
 
@@ -156,8 +153,7 @@ def gather(
         staged=[part for part in staged if part.path not in torn],
         visible=visible,
         canonical=canonical,
-        segments=segments,
-        damaged={waiting.slice.segment: error.reason for waiting, error in lost.items()},
+        lost=lost,
         replaced=replaced,
         rows=rows,
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hivesink.core.manifest import Manifest, PartEntry, Rows
+    from hivesink.errors import SegmentLost
     from hivesink.sink.inspect.evidence import Evidence
 
 
@@ -124,20 +125,11 @@ def segments(evidence: Evidence) -> Iterator[Finding]:
     """Each segment that holds rows that wait is there, and whole."""
     if evidence.head != evidence.log.view.head:
         return  # A job that runs beside this may have rolled them meanwhile.
-    needed: dict[str, int] = {}
-    for part in (opened.slice for opened in evidence.log.open_rows.opened):
-        needed[part.segment] = max(needed.get(part.segment, 0), part.offset + part.length)
-    for name, length in sorted(needed.items()):
-        actual, path = evidence.segments.get(name), f"{evidence.log.location}/segments/{name}"
-        if actual is None or actual < length:
-            state = "is missing" if actual is None else f"has {actual} of {length} bytes"
-        elif name in evidence.damaged:
-            state = evidence.damaged[name].removeprefix("it ")
-        else:
-            continue
-        recover = f"hivesink recover {evidence.log.tables[0]} --forget PARTITION"
-        advice = f"restore it from a backup, or accept the loss with `{recover}`"
-        yield error(segment_epoch(name), f"{path} {state}, and rows wait in it; {advice}")
+    lost: dict[str, SegmentLost] = {}
+    for opened, problem in evidence.lost.items():
+        lost.setdefault(opened.slice.segment, problem)
+    for name, problem in sorted(lost.items()):
+        yield error(segment_epoch(name), str(problem))
 
 
 def present(evidence: Evidence) -> Iterator[Finding]:

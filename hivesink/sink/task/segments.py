@@ -123,12 +123,16 @@ def encode(work: Iterable[Opened], store: SegmentStore, refit: Refit, parts: Par
     return tuple(left)
 
 
-def lost_slices(rows: OpenRows, store: SegmentStore) -> dict[Opened, SegmentLost]:
-    """The slices of `rows` that can't be read. Reads all of them whole. Raises StoreUnavailable."""
-    lost = {}
+def lost_slices(rows: OpenRows, store: SegmentStore, *, whole: bool = True) -> dict[Opened, SegmentLost]:
+    """The slices of `rows` that can't be read; unless all are read `whole`, those that aren't there in full length.
+
+    Raises StoreUnavailable.
+    """
+    lengths, lost = store.lengths(), {}
     for opened in rows.opened:
         try:
-            _open(store, opened.slice)
+            if whole or lengths.get(opened.slice.segment, -1) < opened.slice.offset + opened.slice.length:
+                _open(store, opened.slice)
         except SegmentLost as error:  # noqa: PERF203  each slice has its own
             lost[opened] = error
     return lost
@@ -139,14 +143,10 @@ def held_back(rows: OpenRows, spec: TableSpec, store: SegmentStore, refit: Refit
 
     Reads the beginning of each segment, and the rows of those that came for other columns. Raises StoreUnavailable.
     """
-    lengths, told = store.lengths(), dict[str, str | None]()
-    problems: dict[PartitionKey, HiveSinkError] = {}
+    lost, told = lost_slices(rows, store, whole=False), dict[str, str | None]()
+    problems: dict[PartitionKey, HiveSinkError] = {opened.key: error for opened, error in lost.items()}
     for opened in rows.opened:
         key, span = opened.key, opened.slice
-        length, end, path = lengths.get(span.segment), span.offset + span.length, store.path(span.segment)
-        if length is None or length < end:
-            state = "is missing" if length is None else f"has {length} bytes of {end}"
-            problems[key] = SegmentLost(path, f"it {state}")
         if key in problems or opened.table != str(spec.name):
             continue
         try:
