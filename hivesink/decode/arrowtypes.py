@@ -34,11 +34,6 @@ _PRIMITIVES: dict[Primitive, pa.DataType] = {
     # Hive's TIMESTAMP is a wall clock without a zone.
     Primitive.TIMESTAMP: pa.timestamp("us"),
 }
-_SPARK_NAMES = {
-    **{arrow: kind.value for kind, arrow in _PRIMITIVES.items()},
-    pa.large_string(): "string",
-    pa.large_binary(): "binary",
-}
 
 
 def arrow_type(kind: HiveType) -> pa.DataType:
@@ -95,7 +90,7 @@ def mismatches(
     match kind:
         case _ if types.is_null(given):
             return []
-        case Array() if is_list(given):
+        case Array() if types.is_list(given) or types.is_large_list(given):
             return mismatches(f"{path}.element", given.value_type, kind.element, **more)
         case Map() if types.is_map(given):
             keys = mismatches(f"{path}.key", given.key_type, kind.key, **more)
@@ -115,7 +110,7 @@ def mismatches(
             fits = True
         case _:
             fits = _fits(given, kind, epoch=epoch)
-    return [] if fits else [f"{path}: {spark_name(given)} can't be {kind}; cast it in the query"]
+    return [] if fits else [f"{path}: {given} can't be {kind}; cast it in the query"]
 
 
 def field_indexes(struct: pa.StructType, name: str) -> list[int]:
@@ -145,24 +140,3 @@ def _fits(given: pa.DataType, kind: Primitive | Decimal | Varchar | Char, *, epo
 
 def _is_count(given: pa.DataType) -> bool:
     return bool(types.is_signed_integer(given) and given.bit_width >= INTEGER_BITS[Primitive.INT])
-
-
-def is_list(given: pa.DataType) -> bool:
-    """A list of any number of elements, whatever the width of its offsets."""
-    return bool(types.is_list(given) or types.is_large_list(given))
-
-
-def spark_name(given: pa.DataType) -> str:
-    """What Spark calls the type, for messages."""
-    if types.is_timestamp(given):
-        return "timestamp" if given.tz else "timestamp_ntz"
-    if types.is_decimal(given):
-        return f"decimal({given.precision},{given.scale})"
-    if is_list(given):
-        return f"array<{spark_name(given.value_type)}>"
-    if types.is_map(given):
-        return f"map<{spark_name(given.key_type)},{spark_name(given.item_type)}>"
-    if types.is_struct(given):
-        fields = (given.field(index) for index in range(given.num_fields))
-        return f"struct<{','.join(f'{field.name}:{spark_name(field.type)}' for field in fields)}>"
-    return _SPARK_NAMES.get(given, str(given))

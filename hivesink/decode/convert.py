@@ -12,7 +12,7 @@ from pyarrow import types
 from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit
 from hivesink.decode import clocks
-from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type, field_indexes, mismatches, spark_name
+from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type, field_indexes, mismatches
 from hivesink.decode.clocks import DAY, Mask, mask_of, nulls
 from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import RowsUnfit
@@ -192,8 +192,7 @@ def refit(rows: pa.RecordBatch, columns: Sequence[Column], key: PartitionKey) ->
     for column in columns:
         place = rows.schema.get_field_index(column.name.lower())
         array = rows.column(place) if place >= 0 else pa.nulls(rows.num_rows)
-        # TIMESTAMP_NTZ is Spark's name of Hive's TIMESTAMP.
-        kinds = spark_name(array.type).replace("timestamp_ntz", "timestamp"), str(column.type)
+        kinds = str(array.type), str(column.type)
         for problem in mismatches(column.name, array.type, column.type, refits=True):
             path = problem.partition(": ")[0]
             raise RowsUnfit(*key, path, kinds, "hivesink doesn't convert between these types")

@@ -25,7 +25,7 @@ from hivesink import wiring
 from hivesink.core.partition import LivePartition, is_hidden, parse_path
 from hivesink.core.table import Char, HiveType, TableName, TableSpec
 from hivesink.core.typetext import known_type
-from hivesink.decode.arrowtypes import arrow_type, spark_name
+from hivesink.decode.arrowtypes import arrow_type
 from hivesink.errors import InvalidOption, NotCovered, Unsupported
 from hivesink.formats import adapter
 from hivesink.logs import file_store
@@ -233,8 +233,8 @@ def _require_declared(path: str, file: pa.Schema, schema: pa.Schema, keys: int) 
         if (index := schema.get_field_index(field.name.lower())) >= 0:
             declared, is_key = schema.field(index), index >= len(schema) - keys
             if is_key or field.name != declared.name or not _reads_as(field.type, declared.type):
-                wanted = f"the {'partition ' if is_key else ''}column {declared.name} {spark_name(declared.type)}"
-                raise NotCovered(reason=f"the file {path} has {field.name} {spark_name(field.type)} for {wanted}")
+                wanted = f"the {'partition ' if is_key else ''}column {declared.name} {declared.type}"
+                raise NotCovered(reason=f"the file {path} has {field.name} {field.type} for {wanted}")
 
 
 def _reads_as(kind: pa.DataType, declared: pa.DataType) -> bool:

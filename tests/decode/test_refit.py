@@ -91,7 +91,9 @@ def test_what_does_not_fit(values: list[Any], before: str, now: str, reason: str
 
 
 def test_the_field_is_named() -> None:
-    with pytest.raises(RowsUnfit, match=r"don't fit column c\.a: it was struct<a:int> .* \(out of range for tinyint"):
+    with pytest.raises(
+        RowsUnfit, match=r"don't fit column c\.a: it was struct<a: int32> .* \(out of range for tinyint"
+    ):
         fitted([{"a": 300}], "struct<a:int>", "struct<a:tinyint>")
 
 

@@ -98,7 +98,7 @@ SPARKS = [
     ("SELECT * FROM engines.other", "TextInputFormat"),
     ("SELECT * FROM engines.sparks", "another schema"),
     ("SELECT * FROM engines.padded", "the column code of engines.padded is a CHAR"),
-    ("SELECT id FROM engines.wrong", "has id bigint for the column id int"),
+    ("SELECT id FROM engines.wrong", "has id int64 for the column id int32"),
     ("SELECT name FROM engines.wrong", "has Name string for the column name string"),
     ("SELECT dt FROM engines.twice", "has dt string for the partition column dt string"),
     ("SELECT count(*) FROM engines.deep", "there are folders in"),

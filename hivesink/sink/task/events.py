@@ -156,12 +156,9 @@ def commit_rule(spec: TableSpec, config: SinkConfig) -> CommitRule:
         raise InvalidOption((f"{option}.watermark-column: {problem}",))
     extractor, unit = _extractor(spec, config)
     lasts = unit if delay is None else delay
-    if lasts is None:
+    if not lasts:
         problem = "with the trigger partition-time, say how long a partition lasts, such as 1h"
-        raise InvalidOption((f"{option}.delay is missing: {problem}",))
-    if lasts == timedelta(0):
-        problem = "with the trigger partition-time it is how long a partition lasts"
-        raise InvalidOption((f"{option}.delay = 0: {problem}",))
+        raise InvalidOption((f"{option}.delay is missing, or 0: {problem}",))
     return CommitRule(str(spec.name), PartitionClock(extractor, lasts, config["sink.bucket.time-zone"]))
 
 
