@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from posixpath import normpath, split
+from posixpath import normpath
 from typing import TYPE_CHECKING, NamedTuple
 
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.log import LogAddress, default_root
 from hivesink.core.partition import file_system_of, normal, scheme
 from hivesink.errors import InvalidOption
-from hivesink.storage.commit_log import FileLogRoot
+from hivesink.storage.commit_log import FileCommitLog, FileLogRoot
 
 if TYPE_CHECKING:
     from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot
@@ -64,9 +64,8 @@ def log_root(folder: str, site: Site = NO_SITE) -> LogRoot:
 
 
 def commit_log(folder: str, site: Site = NO_SITE) -> CommitLog:
-    """The log in `folder`, which its root is above. Raises InvalidOption for a storage without an adapter."""
-    root, writer = split(normal(folder))
-    return log_root(root, site).log(writer)
+    """The log in `folder`, also one that was put aside. Raises InvalidOption for a storage without an adapter."""
+    return FileCommitLog(storage_of(folder, site).logs(), normal(folder))
 
 
 def table_root(live: LiveTable, configured: str | None, site: Site = NO_SITE) -> LogRoot:

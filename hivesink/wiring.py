@@ -144,9 +144,8 @@ class OpenedWriter:
             registrar.announce(live, {})
         store = file_store(live.location, site, config["sink.file.permission"])
         owner = Ownership(_root(live, config, store, site), registrar, store)
-        log = owner.root.log(writer)
         # First of all, a wrong address of the log is told as that.
-        log.view()
+        log = owner.root.log(writer)
         check(live.location, log.location)
         storage_of(owner.root.location, site).check(owner.root.location, live.location)
         live = _numbered(owner.require(live), registrar)

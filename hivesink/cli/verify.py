@@ -121,7 +121,7 @@ def reset(
 
     Stop the jobs first. Shows what it would do, and asks. Refuses while rows wait or parts are unpublished, unless
     --discard says how many, and while another table names the log. Finished files whose log is gone are the table's
-    own from then on. Deletes nothing: each log is kept beside its old place under another name.
+    own from then on. Deletes nothing: each log stays in its folder, and the next start begins another beside it.
 
     Example: hivesink reset demo.flights --writer flights
 
@@ -145,9 +145,7 @@ def reset(
     elif lines:
         if not yes:
             confirm(out, lines, "Are the jobs stopped, and do you want this?", "; ".join(lines))
-        names = [planned.writer for planned in resets]
-        folders = checks.reset(owner, live, names, uids, datetime.now(timezone.utc))
-        lines += [f"put aside as {folder}" for folder in folders]
+        checks.reset(owner, live, [logs[planned.writer] for planned in resets], uids, datetime.now(timezone.utc))
         text = "done; with a new checkpoint a job reads its source from the beginning; with the old one and append=0"
         end = Line(f"{opened.name}: {text} it reads on where that stands", "bold green")
     writers = [asdict(planned) for planned in resets]

@@ -16,14 +16,12 @@ from hivesink.errors import InvalidOption, LogDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import datetime
 
     from hivesink.core.manifest import Manifest
     from hivesink.core.table import TableName
 
 LONGEST_NAME = 100
 _NAME = re.compile(r"\w(?:[\w.-]*[\w-])?", re.ASCII)
-_RESET = re.compile(r"\.(?=reset-\d{8}T\d{6}Z\Z)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,11 +38,12 @@ class StagingIntent:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """One listing of a log. `manifests` are those above the floor, sorted."""
+    """One listing of a log. `manifests` are those above the floor, sorted; `is_over` if a reset has put it aside."""
 
     floor: Epoch
     manifests: tuple[Epoch, ...]
     marks: Mapping[Epoch, frozenset[Mark]]
+    is_over: bool = False
 
     @property
     def head(self) -> Epoch:
@@ -112,23 +111,12 @@ def require_own(file: str, manifest: Manifest, uid: str) -> None:
         raise LogDamaged(file, f"its uid is {manifest.uid}, this log's is {uid}: it is another log's", advice)
 
 
-def reset_name(writer: str, at: datetime) -> str:
-    """The name that the log of `writer` gets when it is reset at `at` (UTC). No writer can have it."""
-    return f"{writer}.reset-{at:%Y%m%dT%H%M%SZ}"
-
-
-def reset_writer(name: str) -> str | None:
-    """The inverse of `reset_name`: whose log was put aside under that name; None for any other name."""
-    ending = _RESET.search(name)
-    return name[: ending.start()] if ending else None
-
-
 def require_writer_name(name: str) -> None:
     """Raise InvalidOption if no writer can be called `name`: its log's folder and files beside it have this name."""
-    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name) or _RESET.search(name):
+    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
         problem = (
             f"the writer's name {name!r} can't be used: use up to {LONGEST_NAME} letters (a-z, A-Z), digits, `_` and "
-            "`-`, with `.` only inside, `-` not first, and not the form of a log that `hivesink reset` put aside"
+            "`-`, with `.` only inside and `-` not first"
         )
         raise InvalidOption((problem,))
 

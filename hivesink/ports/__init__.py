@@ -148,8 +148,8 @@ class CommitLog(Protocol):
 
         Returns only if this very manifest (its attempt id) is the epoch's, also after an unknown outcome. Raises
         EpochTaken if another is, or if a floor shows that clean-up reopened the slot; FencedOut if it was created but
-        somebody has gone on from it (the epoch is decided); StoreUnavailable if it certainly wasn't created and can't
-        be any more; OutcomeUnknown otherwise.
+        somebody has gone on from it (the epoch is decided); LogMissing if the log was put aside or deleted under this
+        run; StoreUnavailable if it certainly wasn't created and can't be any more; OutcomeUnknown otherwise.
         """
 
     def mark(self, epoch: Epoch, mark: Mark) -> None:
@@ -177,6 +177,9 @@ class CommitLog(Protocol):
     def trim(self, floor: Floor, records: Sequence[Recorded] = ()) -> None:
         """Keep `records`, write the floor, then delete manifests and marks at or below it, and older floors."""
 
+    def end(self, at: datetime) -> None:
+        """Put the log aside, durably, at `at` (UTC): nobody decides an epoch in it any more. Idempotent."""
+
 
 class LogRoot(Protocol):
     """The root of a table's log, the folder `location`: it remembers the table, and holds a log for each writer."""
@@ -194,19 +197,19 @@ class LogRoot(Protocol):
         """Add `record`, which counts from now on. Durable."""
 
     def log(self, writer: str) -> CommitLog:
-        """The log of `writer`, which may not exist yet."""
+        """The log of `writer`, which may not exist yet: never one that was put aside."""
 
     def logs(self) -> Mapping[str, CommitLog]:
-        """The log of each writer, sorted by name."""
+        """The log of each writer that has begun, sorted by name; none that was put aside."""
 
-    def archived(self) -> Mapping[str, CommitLog]:
-        """The logs that a reset has put aside, by the names of their folders."""
+    def ended(self) -> Mapping[str, CommitLog]:
+        """The logs that were put aside, by writer and number: `flights/1`."""
 
-    def archive(self, writer: str, at: datetime) -> str:
-        """Put the log of `writer` aside at `at` (UTC). Returns its new folder."""
+    def accepted(self) -> Sequence[str]:
+        """The uids whose files in the table are the user's own, without a log."""
 
-    def accept(self, uid: str, at: datetime) -> None:
-        """Leave an archived log of `uid` without epochs: the table's files of this uid are the user's own."""
+    def accept(self, uid: str) -> None:
+        """Add to `accepted`, durably."""
 
 
 @dataclass(frozen=True, slots=True)

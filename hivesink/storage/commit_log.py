@@ -9,18 +9,18 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.core import manifest_json
-from hivesink.core.log import LogView, RootRecord, StagingIntent, require_own, require_whole, reset_name, reset_writer
+from hivesink.core.log import LogView, RootRecord, StagingIntent, require_own, require_whole
 from hivesink.storage import log_layout
 from hivesink.storage.fs import Files, delete, drop, join, put_once, read_listed, retry_unknown
 from hivesink.storage.log_layout import Ledger, LogSegments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.lifecycle import Mark
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hivesink.ports import CommitLog
 
 _UID_WAY = "delete that file: the next start takes the uid from the log's newest manifest"
+_ACCEPTED = ".accepted"
 _RECORD = re.compile(r"table-(\d{6,})\.json", re.ASCII)
 
 
@@ -41,7 +42,7 @@ class FileCommitLog:
         self._touched = f"{self.location}/touched"
         self._uid = f"{self.location}/uid"
         self._own: str | None = None
-        self.segments = LogSegments(files, f"{self.location}/segments", self._require_log)
+        self.segments = LogSegments(files, f"{self.location}/segments")
         self._ledger = Ledger(files, f"{self.location}/commits")
 
     def uid(self, fresh: str | None) -> str | None:
@@ -127,21 +128,15 @@ class FileCommitLog:
         if view.head > epoch:
             raise errors.FencedOut(self.location, epoch, view.head)
         # A floor is there before what it covers is deleted, so only a second listing shows that none covers the gap.
-        if _lacks(view, epoch - 1) and _lacks(self.view(), epoch - 1):
-            self._refuse_anew(path)
-        if epoch == 1 and self._files.length(self._uid) is None:
-            self._refuse_anew(path)
+        if view.is_over or (_lacks(view, epoch - 1) and _lacks(self.view(), epoch - 1)):
+            drop(self._files, path)
+            raise errors.LogMissing.gone(self.location)
 
     def mark(self, epoch: Epoch, mark: Mark) -> None:
-        path = self._slot(epoch, mark.value)
-        self._files.put(path, b"")
-        if self._files.length(self._slot(epoch)) is None and self.view().floor < epoch:
-            self._refuse_anew(path)
+        self._files.put(self._slot(epoch, mark.value), b"")
 
     def touch(self, touched: StagingIntent) -> None:
-        path = self._list(touched)
-        self._files.put(path, (json.dumps(sorted(touched.folders), indent=0) + "\n").encode())
-        self._require_log(path)
+        self._files.put(self._list(touched), (json.dumps(sorted(touched.folders), indent=0) + "\n").encode())
 
     def touched(self) -> Sequence[StagingIntent]:
         names = (entry.name for entry in self._files.list(self._touched))
@@ -166,7 +161,6 @@ class FileCommitLog:
         names = [entry.name for entry in self._files.list(self._manifests)]
         view = log_layout.parse_view(names)
         if floor.epoch >= view.head:
-            self._require_manifests()
             message = f"epoch {floor.epoch} can't be the floor of {self.location}: its head is {view.head}"
             raise ValueError(message)
         # First: what the floor covers is no longer in manifests.
@@ -175,33 +169,18 @@ class FileCommitLog:
         if floor.epoch > view.floor:
             path = join(self._manifests, log_layout.floor_name(floor.epoch))
             put_once(self._files, path, manifest_json.encode_floor(floor))
-            self._require_manifests(path, self._ledger.path(floor.epoch))
         for name in names:
             if log_layout.is_dead(name, lowest, view.head):
                 delete(self._files, join(self._manifests, name))
+
+    def end(self, at: datetime) -> None:
+        put_once(self._files, join(self._manifests, log_layout.OVER), f"{at.isoformat()}\n".encode())
 
     def _slot(self, epoch: Epoch, ending: str = "json") -> str:
         return join(self._manifests, log_layout.epoch_name(epoch, ending))
 
     def _list(self, touched: StagingIntent) -> str:
         return join(self._touched, log_layout.touched_name(touched))
-
-    def _require_log(self, path: str) -> None:
-        """Raise LogMissing for a task's new file at `path` where nothing else is left of the log."""
-        if self._files.length(self._uid) is None and not self._files.list(self._manifests):
-            self._refuse_anew(path)
-
-    def _require_manifests(self, *anew: str) -> None:
-        """Raise LogMissing after a reset beside this run, whose files `anew` have made the log's folder again."""
-        if self._files.length(self._uid) is None and not self.view().manifests:
-            for path in anew:
-                drop(self._files, path)
-            raise errors.LogMissing.gone(self.location)
-
-    def _refuse_anew(self, path: str) -> NoReturn:
-        """Take back a file that has made the log's folder anew, after a reset beside this run. Raises LogMissing."""
-        drop(self._files, path)
-        raise errors.LogMissing.gone(self.location)
 
 
 def _lacks(view: LogView, epoch: int) -> bool:
@@ -236,36 +215,39 @@ class FileLogRoot:
             stored = put_once(self.files, self._path(number), record.encode())
 
     def log(self, writer: str) -> CommitLog:
-        return FileCommitLog(self.files, join(self.location, writer))
+        number = max(self._logs_of(writer), default=1)
+        newest = self._log(writer, number)
+        return self._log(writer, number + 1) if newest.view().is_over else newest
 
     def logs(self) -> Mapping[str, CommitLog]:
-        return {name: self.log(name) for name in self._folders() if reset_writer(name) is None}
+        newest = {writer: self._log(writer, numbers[-1]) for writer, numbers in self._writers().items() if numbers}
+        return {writer: log for writer, log in newest.items() if not log.view().is_over}
 
-    def archived(self) -> Mapping[str, CommitLog]:
-        return {name: self.log(name) for name in self._folders() if reset_writer(name) is not None}
+    def ended(self) -> Mapping[str, CommitLog]:
+        ended = {}
+        for writer, numbers in self._writers().items():
+            for number in numbers:
+                log = self._log(writer, number)
+                if number < numbers[-1] or log.view().is_over:
+                    ended[f"{writer}/{number}"] = log
+        return ended
 
-    def archive(self, writer: str, at: datetime) -> str:
-        log, folder = join(self.location, writer), self._free(writer, at)
-        # FileNotFoundError: another reset has done it.
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                self.files.rename_folder(log, folder)
-            except FileExistsError as error:
-                reason = f"{folder} exists already; run it again"
-                raise errors.StoreUnavailable(action="rename", path=log, reason=reason) from error
-        return folder
+    def accepted(self) -> Sequence[str]:
+        return [entry.name for entry in self.files.list(join(self.location, _ACCEPTED))]
 
-    def accept(self, uid: str, at: datetime) -> None:
-        put_once(self.files, join(self._free(uid, at), "uid"), f"{uid}\n".encode())
+    def accept(self, uid: str) -> None:
+        self.files.put(join(self.location, f"{_ACCEPTED}/{uid}"), b"")
 
-    def _free(self, name: str, at: datetime) -> str:
-        taken = set(self._folders())
-        while reset_name(name, at) in taken:
-            at += timedelta(seconds=1)
-        return join(self.location, reset_name(name, at))
+    def _log(self, writer: str, number: int) -> CommitLog:
+        return FileCommitLog(self.files, join(self.location, f"{writer}/{number}"))
 
-    def _folders(self) -> Iterator[str]:
-        yield from (entry.name for entry in self.files.list(self.location) if entry.is_folder and entry.name[0] != ".")
+    def _writers(self) -> dict[str, list[int]]:
+        folders = (entry.name for entry in self.files.list(self.location) if entry.is_folder and entry.name[0] != ".")
+        return {writer: self._logs_of(writer) for writer in folders}
+
+    def _logs_of(self, writer: str) -> list[int]:
+        folders = (entry.name for entry in self.files.list(join(self.location, writer)) if entry.is_folder)
+        return sorted(int(name) for name in folders if name.isascii() and name.isdecimal())
 
     def _numbers(self) -> list[int]:
         names = (_RECORD.fullmatch(entry.name) for entry in self.files.list(self.location))

@@ -83,15 +83,9 @@ class Files(Protocol):
     def open(self, path: str) -> BinaryIO:
         """A file to read, seekable. FileNotFoundError where there is none."""
 
-    def rename_folder(self, source: str, target: str) -> None:
-        """Give a folder with all that is in it another name, never over anything.
-
-        Raises FileExistsError where `target` is taken, FileNotFoundError where `source` is missing.
-        """
-
 
 class FileSystem(Files, Protocol):
-    """Files that can be renamed. Here `rename_folder` is atomic, and no crash leaves both names."""
+    """Files that can be renamed."""
 
     @property
     def parallel(self) -> int:

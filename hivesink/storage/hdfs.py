@@ -108,11 +108,6 @@ class HdfsFileSystem(FileSystem):
 
         self._make(new, "rename", rename, old)
 
-    def rename_folder(self, source: str, target: str) -> None:
-        self.rename(source, target)
-        place = self._at(source)
-        self._folders[place.calls].forget(place.path)
-
     def make_durable(self, path: str) -> None:
         """Nothing to do: names that the NameNode shows are in its edit log, and bytes that can be read are on disk."""
 

@@ -5,7 +5,7 @@ since Hive's own escapes (`dt=a%3Ab`) are part of a folder's name.
 """
 
 # Paths here are text, as manifests hold them; pathlib would only wrap each call.
-# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH112, PTH114, PTH115, PTH116, PTH119, PTH121, PTH123
+# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH110, PTH112, PTH114, PTH115, PTH116, PTH119, PTH121, PTH123
 
 from __future__ import annotations
 
@@ -102,21 +102,6 @@ class LocalFileSystem(FileSystem):
                 raise
 
         self._in_folder(dirname(new), link, "rename", source, needs=old)
-
-    def rename_folder(self, source: str, target: str) -> None:
-        old, new = posix(source), posix(target)
-        if not os.path.isdir(old):
-            raise FileNotFoundError(source)
-        if os.path.lexists(new):
-            # rename(2) would replace an empty folder. Nobody else makes a folder of this name in between.
-            raise FileExistsError(target)
-        self._make(dirname(new))
-        self._known.clear()
-        with _refusing(source, "rename"):
-            os.rename(old, new)
-        with _refusing(source, "rename", unknown=True):
-            _sync(dirname(new))
-            _sync(dirname(old))
 
     def make_durable(self, path: str) -> None:
         target = posix(path)

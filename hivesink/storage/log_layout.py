@@ -1,8 +1,10 @@
 """A log's files: their names, formatted and parsed here and nowhere else, its segments, its partition commits.
 
+<log> is <root>/<writer>/<number>; the next number is begun after a reset.
 <log>/uid
 <log>/manifests/0000000012.json, and beside it 0000000012.publishing, .published, .verified, .settled
 <log>/manifests/floor-0000000007
+<log>/manifests/over                                  a reset has put the log aside
 <log>/manifests/.0000000012.json.<attempt>.tmp        not yet decided
 <log>/touched/<epoch>-<attempt>t<task attempt>-<task>-<chunk>
 <log>/segments/<epoch>-<attempt>t<task attempt>-<task>.arrow    rows that wait (`core.rolling`)
@@ -25,9 +27,10 @@ from hivesink.core.manifest import Recorded, newest
 from hivesink.storage.fs import Files, abandon, begin, delete, join, put_once, read_listed, retry_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
+OVER = "over"
 _NUMBER = r"(\d{10,})"
 _MANIFEST = re.compile(rf"{_NUMBER}\.(json|{'|'.join(mark.value for mark in Mark)})", re.ASCII)
 _FLOOR = re.compile(rf"floor-{_NUMBER}", re.ASCII)
@@ -61,7 +64,7 @@ def parse_touched(name: str) -> StagingIntent | None:
 
 def parse_view(names: Iterable[str]) -> LogView:
     """What a listing of `manifests` says; names that aren't a log's are passed over."""
-    floor, manifests, marks = Epoch(0), set[Epoch](), dict[Epoch, frozenset[Mark]]()
+    floor, manifests, marks, is_over = Epoch(0), set[Epoch](), dict[Epoch, frozenset[Mark]](), False
     for name in names:
         if parts := _FLOOR.fullmatch(name):
             floor = max(floor, Epoch(int(parts[1])))
@@ -71,10 +74,12 @@ def parse_view(names: Iterable[str]) -> LogView:
                 manifests.add(epoch)
             else:
                 marks[epoch] = marks.get(epoch, frozenset()) | {Mark(parts[2])}
+        is_over = is_over or name == OVER
     return LogView(
         floor=floor,
         manifests=tuple(sorted(epoch for epoch in manifests if epoch > floor)),
         marks={epoch: known for epoch, known in marks.items() if epoch > floor},
+        is_over=is_over,
     )
 
 
@@ -94,8 +99,6 @@ class LogSegments:
 
     files: Files
     folder: str
-    require_log: Callable[[str], None]
-    """Takes a new file back if it has made the log's folder anew, and raises LogMissing."""
 
     def create(self, name: str) -> _NewSegment:
         path = self.path(name)
@@ -135,7 +138,6 @@ class _NewSegment:
     def close_for_commit(self) -> None:
         self.log.files.sync_close(self.stream, self.path)
         self.log.files.make_durable(self.log.folder)
-        self.log.require_log(self.path)
 
     def abort(self) -> None:
         abandon(self.log.files, self.path, self.stream)

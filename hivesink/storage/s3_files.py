@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from hivesink import errors
 from hivesink.storage.fs import Entry, join
-from hivesink.storage.rename_store import run_parallel
 from hivesink.storage.s3_client import Failed
 from hivesink.storage.s3_objects import PART, Objects
 from hivesink.storage.s3_streams import NewObject, stored
@@ -24,8 +22,8 @@ DOUBTS = (Failed, errors.OutcomeUnknown, errors.StoreUnavailable)
 class S3Files:
     """Implements `storage.fs.Files`. Bytes and names that can be read are durable."""
 
-    def __init__(self, objects: Objects, parallel: int = 16) -> None:
-        self._objects, self._parallel = objects, parallel
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
 
     def create(self, path: str, data: bytes) -> None:
         place = self._objects.at(path)
@@ -92,32 +90,3 @@ class S3Files:
     def open(self, path: str) -> BinaryIO:
         """Without a look first: FileNotFoundError comes from the first read."""
         return stored(self._objects.at(path))
-
-    def rename_folder(self, source: str, target: str) -> None:
-        """Copy everything, then delete: done again after a kill, it leaves a part of the first copy beside the next.
-
-        A log's `uid` is copied first and its manifests are deleted last, the newest at the end: so what is there of
-        either log is known by its uid, and a start finds the old one whole, damaged or gone, never as it once was.
-        """
-        if next(iter(self._objects.listed(target)), None):
-            raise FileExistsError(target)
-        # What stands for a folder may stay: a folder without anything else is none.
-        below = self._objects.listed(source, deep=True)
-        names = {name: length for name, length in below if name[-1:] not in {"", "/"}}
-        if not names:
-            raise FileNotFoundError(source)
-
-        def copy(name: str) -> None:
-            old, new = (self._objects.at(join(folder, name)) for folder in (source, target))
-            try:
-                old.copy_to(new, names[name] or 0, {})
-            except DOUBTS as doubt:
-                stored = new.head()
-                if stored is None or stored.length != names[name]:
-                    raise errors.StoreUnavailable(action="rename", path=old.path, reason=str(doubt)) from doubt
-
-        first = sorted(names, key=lambda name: name != "uid")
-        copy(first[0])
-        run_parallel((partial(copy, name) for name in first[1:]), self._parallel)
-        for name in sorted(names, key=lambda name: (name.startswith("manifests/"), name)):
-            self._objects.at(join(source, name)).delete()

@@ -12,7 +12,7 @@ from hivesink import wiring
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import Site
 from hivesink.core.lifecycle import Mark
-from hivesink.core.log import require_writer_name, reset_writer
+from hivesink.core.log import require_writer_name
 from hivesink.core.manifest import REPLAYS, Manifest, PartEntry, replaced_parts
 from hivesink.core.progress import Policies
 from hivesink.core.table import TableName, TableSpec, is_letters, main_table
@@ -133,8 +133,8 @@ class OpenedTable:
         return self.live.spec.name if is_its else TableName.parse(main_table(self.name))
 
     def logs(self) -> dict[str, LogFacts]:
-        """Each log in the root by its name, also those that were reset."""
-        logs = {**self.owner.root.logs(), **self.owner.root.archived()}
+        """The log of each writer by its name, and those that were put aside as `writer/1`."""
+        logs = {**self.owner.root.logs(), **self.owner.root.ended()}
         return {name: read_log(log) for name, log in logs.items()}
 
 
@@ -144,10 +144,9 @@ def replaced_letters(logs: Mapping[str, LogFacts]) -> dict[str, PartEntry]:
     What a log that was reset had decided and not begun to publish was given up.
     """
     replaced: dict[str, PartEntry] = {}
-    for name, log in logs.items():
-        is_over = reset_writer(name) is not None
+    for log in logs.values():
         begun = [m for m in log.manifests if log.is_published(m.epoch) or log.view.has(m.epoch, Mark.PUBLISHING)]
-        replaced |= replaced_parts(log.floor, begun if is_over else log.manifests)
+        replaced |= replaced_parts(log.floor, begun if log.view.is_over else log.manifests)
     return replaced
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from hivesink.core.column_source import named_file
-from hivesink.core.log import reset_writer
 from hivesink.core.manifest import REPLAYS, PartEntry
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import InvalidOption, UnknownTable, Unsupported
@@ -97,7 +96,7 @@ class DeadLetters:
         logs, files = self.opened.logs(), dict[str, LetterFile]()
         for name, log in logs.items():
             # Only replays have replaced any. Any other damaged log is its job's problem.
-            if REPLAYS in {name, reset_writer(name)}:
+            if name.partition("/")[0] == REPLAYS:
                 log.require_readable()
         replaced = {(part.name, part.length) for part in replaced_letters(logs).values()}
         settled = [log.settled_parts() for log in logs.values()]

@@ -68,7 +68,7 @@ class PartitionWait:
     writer: str | None = None
     metastore: str | None = None
     tolerant: bool = False
-    _followers: dict[tuple[str, str, str | None], LogFollower] = field(default_factory=dict)
+    _followers: dict[tuple[str, str], LogFollower] = field(default_factory=dict)
     _told: str | None = None
 
     def look(self) -> Look:
@@ -112,7 +112,7 @@ class PartitionWait:
         writers = opened.jobs if self.writer is None else opened.chosen(self.writer)
         followers = {}
         for name, context in writers.items():
-            key = (name, context.log.location, context.log.uid(None))
+            key = (name, context.log.location)
             # The table may have been altered since.
             followers[key] = self._followers.get(key) or LogFollower(name, context.log, opened.policies)
             followers[key].policies_of = opened.policies

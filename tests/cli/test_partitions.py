@@ -74,7 +74,7 @@ def test_a_partition_that_is_not_over_goes_along_with_its_renamed_table(
     writer.read(1, 2, mark=2)
     writer.committer.finish()
     writer.table = new = rename(writer, "renamed")
-    alter(writer, {"sink.log-location": str(writer.log.parent)})
+    alter(writer, {"sink.log-location": str(writer.log.parent.parent)})
     assert hivesink(capsys, "recover", new).code == 0
     told = hivesink(capsys, "wait", new, "dt=2024-01-01", *ONCE)
     assert (told.code, told.out) == (0, "dt=2024-01-01: committed: revision 1 of writer ingest (1 row)\n")

@@ -12,9 +12,8 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import StagingIntent
-from hivesink.core.manifest import Commit, Floor, Recorded, Rows
+from hivesink.core.manifest import Floor, Rows
 from hivesink.core.manifest_json import encode
-from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
 from hivesink.errors import (
     EpochTaken,
@@ -256,21 +255,29 @@ def test_touched_lists(log: CommitLog, name: str) -> None:
     assert len(log.touched()) == 1
 
 
-def test_a_log_that_was_put_aside_is_not_begun_anew_by_a_run_that_had_it(
-    fs: Files, log: CommitLog, folder: str
-) -> None:
+def test_a_run_decides_nothing_in_a_log_that_was_put_aside(log: CommitLog) -> None:
     filled(log, 2)
-    fs.rename_folder(folder, f"{folder}.reset-x")
-    changes: tuple[Callable[[], None], ...] = (
-        lambda: log.create(small(3)),
-        lambda: log.create(small(1)),
-        lambda: log.mark(Epoch(2), Mark.PUBLISHED),
-        lambda: log.touch(StagingIntent(Epoch(3), "aaaabbbb", 0, 0, 0, ("/w/t",))),
-    )
-    for change in reversed(changes):
+    for _ in range(2):
+        log.end(AT)
+    view = log.view()
+    assert (view.is_over, view.head, view.missing) == (True, 2, ())
+    for _ in range(2):
         with pytest.raises(LogMissing, match="reset"):
-            change()
-    assert (log.view().head, dict(log.view().marks), log.touched()) == (0, {}, [])
+            log.create(small(3))
+    # Late files of that run are in no later log, so they change nothing.
+    log.mark(Epoch(2), Mark.PUBLISHED)
+    log.touch(StagingIntent(Epoch(3), "aaaabbbb", 0, 0, 0, ("/w/t",)))
+    log.trim(Floor(Epoch(1), Rows()))
+    assert (log.view().floor, log.view().manifests, log.view().is_over) == (1, (2,), True)
+
+
+def test_a_log_that_was_deleted_is_not_begun_anew_by_a_run_that_had_it(fs: Files, log: CommitLog) -> None:
+    filled(log, 2)
+    for epoch in (1, 2):
+        fs.delete(slot(log, epoch))
+    with pytest.raises(LogMissing, match="deleted"):
+        log.create(small(3))
+    assert log.view().head == 0
 
 
 def test_a_torn_touched_list_names_no_folder(fs: Files, log: CommitLog) -> None:
@@ -399,28 +406,3 @@ def test_a_fault_at_every_step_and_then_a_second_run(tmp_path: Path, mode: Mode)
         assert view.marks == {3: frozenset({Mark.PUBLISHED})}
         assert log.uid(None) == "0a1b2c3d"
         assert temporaries(fs, log) == []
-
-
-@pytest.mark.parametrize("moment", ["before it", "after its first listing", "after its second listing"])
-def test_a_reset_beside_a_trim_leaves_nothing_of_it(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fs = MemoryFileSystem()
-    log = FileCommitLog(fs, "/w/log")
-    log.uid("0a1b2c3d")
-    for epoch in range(1, 4):
-        log.create(small(epoch))
-    lists, resets = fs.list, iter([False, True] if "second" in moment else [moment != "before it"])
-
-    def list_and_reset(path: str) -> Sequence[Entry]:
-        entries = lists(path)
-        if next(resets, False):
-            fs.rename_folder("/w/log", "/w/log.reset")
-        return entries
-
-    if moment == "before it":
-        fs.rename_folder("/w/log", "/w/log.reset")
-    monkeypatch.setattr(fs, "list", list_and_reset)
-    commit = Commit("demo.flights", "dt=1", 1, 10, 1)
-    records = [Recorded(commit, Epoch(1), AT, AT, (KafkaOffset.of({"t": {"0": 10}}),))]
-    with pytest.raises(LogMissing):
-        log.trim(Floor(Epoch(2), Rows()), records)
-    assert (fs.list("/w/log/manifests"), fs.list("/w/log/commits")) == ([], [])

@@ -11,7 +11,7 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import RootRecord
-from hivesink.errors import LogDamaged, LogMissing, SegmentLost, StoreUnavailable
+from hivesink.errors import LogDamaged, SegmentLost, StoreUnavailable
 from hivesink.logs import commit_log, log_root
 from tests.contracts.manifests import small
 
@@ -62,21 +62,27 @@ def test_a_damaged_record_is_named(kept: tuple[Files, str], root: LogRoot) -> No
 
 
 def test_logs_are_put_aside_whole_and_uids_accepted(root: LogRoot) -> None:
-    assert (root.logs(), root.archived()) == ({}, {})
+    assert (root.logs(), root.ended()) == ({}, {})
     root.claim(RECORD)
     for number, writer in enumerate(("one", "two")):
         root.log(writer).uid(f"0a1b2c3{number}")
-    root.log("one").create(replace(small(1), uid="0a1b2c30"))
+    first = root.log("one")
+    first.create(replace(small(1), uid="0a1b2c30"))
     assert {name: log.uid(None) for name, log in root.logs().items()} == {"one": "0a1b2c30", "two": "0a1b2c31"}
-    folder = root.archive("one", NOW)
-    assert root.archive("one", NOW) != folder
+    for _ in range(2):
+        first.end(NOW)
     assert list(root.logs()) == ["two"]
-    root.log("one").uid("0a1b2c32")
-    root.archive("one", NOW)
-    root.accept("00ab", NOW)
-    aside = root.archived()
-    assert sorted(str(log.uid(None)) for log in aside.values()) == ["00ab", "0a1b2c30", "0a1b2c32"]
-    assert aside[folder.rpartition("/")[2]].manifest(Epoch(1)).epoch == 1
+    second = root.log("one")
+    assert (second.view().head, second.uid(None)) == (0, None)
+    second.uid("0a1b2c32")
+    assert root.logs()["one"].uid(None) == "0a1b2c32"
+    second.end(NOW)
+    assert {name: log.uid(None) for name, log in root.ended().items()} == {"one/1": "0a1b2c30", "one/2": "0a1b2c32"}
+    assert root.ended()["one/1"].manifest(Epoch(1)).epoch == 1
+    assert root.accepted() == []
+    for _ in range(2):
+        root.accept("00ab")
+    assert (root.accepted(), list(root.logs())) == (["00ab"], ["two"])
     assert root.records() == (RECORD,)
 
 
@@ -137,16 +143,3 @@ def test_what_is_aborted_or_dropped_is_gone(segments: SegmentStore) -> None:
     assert set(segments.lengths()) == {NAME}
     segments.drop([NAME, OTHER])
     assert segments.lengths() == {}
-
-
-def test_a_segment_makes_no_log_anew(kept: tuple[Files, str], log: CommitLog) -> None:
-    file = log.segments.create(NAME)
-    file.stream.write(b"one")
-    fs = kept[0]
-    fs.rename_folder(log.location, f"{log.location}.reset-20261123T000000Z")
-    other = log.segments.create(OTHER)
-    other.stream.write(b"two")
-    with pytest.raises(LogMissing):
-        other.close_for_commit()
-    assert fs.list(f"{log.location}/segments") == []
-    file.abort()

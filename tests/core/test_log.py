@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from hivesink.core.log import (
     require_own,
     require_whole,
     require_writer_name,
-    reset_name,
     same_table,
 )
 from hivesink.core.table import TableName
@@ -34,7 +32,7 @@ from tests.contracts.manifests import small
 from tests.core.tables import cases
 
 ODD = ["", "team/a", ".h", "..", ".", "../demo.other/w", "a b", "-x", "flüge", "a.", "a\n", "é", "a\x00b"]
-ODD += ["x" * (LONGEST_NAME + 1), "w.reset-20260101T000000Z", "a\\b", "a:b", "٣"]
+ODD += ["x" * (LONGEST_NAME + 1), "a\\b", "a:b", "٣"]
 
 
 @pytest.mark.parametrize(
@@ -56,14 +54,6 @@ def test_a_good_name_is_a_plain_name_of_a_file(name: str) -> None:
         require_writer_name(name)
         assert re.fullmatch(r"[A-Za-z0-9_.-]+", name)
         assert not name.startswith((".", "-"))
-        # The longest name of its folder: of a log that was put aside.
-        assert len(f"{name}.reset-20260101T000000Z") <= 255
-
-
-@given(st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}", fullmatch=True), st.datetimes())
-def test_a_log_that_was_put_aside_has_the_name_of_no_writer(name: str, at: datetime) -> None:
-    with pytest.raises(InvalidOption):
-        require_writer_name(reset_name(name, at.replace(tzinfo=timezone.utc, year=max(at.year, 1970))))
 
 
 def view(floor: int, manifests: str, marks: str = "") -> LogView:

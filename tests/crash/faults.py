@@ -194,9 +194,6 @@ class FaultyFileSystem(Faulty, FileSystem):
         torn = partial(link, source, target) if link else None
         self._do("rename", f"{source} -> {target}", partial(self.inner.rename, source, target), torn=torn)
 
-    def rename_folder(self, source: str, target: str) -> None:
-        self._do("rename_folder", f"{source} -> {target}", partial(self.inner.rename_folder, source, target))
-
     def _unanswered(self, name: str, path: str, *, changes: bool, reason: str) -> HiveSinkError | None:
         return OutcomeUnknown(name, path, reason) if changes else None
 

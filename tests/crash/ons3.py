@@ -20,7 +20,7 @@ BUCKET = "s3a://bucket"
 def adapters(client: Any) -> tuple[FileStore, Files]:
     """The stores of a client, which tries each request once and one after the other, so that calls have numbers."""
     objects = objects_of(client)
-    return S3FileStore(objects, parallelism=1), S3Files(objects, parallel=1)
+    return S3FileStore(objects, parallelism=1), S3Files(objects)
 
 
 def s3_site(

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from hivesink.sink.commit.recovery import Loss
     from hivesink.storage.fs import Files
 
-LOG = f"{default_root(LOCATION, TABLE)}/w"
+LOG = f"{default_root(LOCATION, TABLE)}/w/1"
 BATCH = 4
 PLAIN = replace(SPEC, partition_columns=())
 DEAD = rejected_spec(TABLE, f"{LOCATION}__rejected", external=True)

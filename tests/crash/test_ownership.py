@@ -25,14 +25,14 @@ from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 from hivesink.storage.commit_log import FileLogRoot
 from hivesink.storage.fs import FileSystem, Storage
 from hivesink.storage.rename_store import RenameFileStore
-from tests.crash.faults import Faulty, FaultyMetastore, Kill, Mode, faults
+from tests.crash.faults import Call, Faulty, FaultyFileSystem, FaultyMetastore, Kill, Mode, faults
 from tests.crash.site import on_files, on_metastore
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hivesink.ports import Metastore
     from hivesink.sink.commit.committer import Committer
@@ -60,6 +60,7 @@ class World:
     fs: MemoryFileSystem = field(default_factory=MemoryFileSystem)
     metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
     options: dict[str, str] = field(default_factory=lambda: dict(ON_EPOCH))
+    query: str = "q"
     batches: int = 0
 
     def __post_init__(self) -> None:
@@ -92,7 +93,7 @@ class World:
 
         def step() -> None:
             start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (self.batches, self.batches + 1))
-            ref = BatchRef("q", BatchId(self.batches), (start,), (end,))
+            ref = BatchRef(self.query, BatchId(self.batches), (start,), (end,))
             shape = InputShape(value="value", topic_name="t")
             committer.commit(ref, shape, lambda plan: write(plan, self.batches))
             self.batches += 1
@@ -115,6 +116,11 @@ class World:
         if managed:
             self.fs.rename_folder(LOCATION, NEW_LOCATION)
         self.metastore.rename_table(TABLE, NEW, location)
+
+    def empty(self) -> None:
+        for day in ("dt=2024-01-01", "dt=2024-01-02"):
+            for file in RenameFileStore(self.fs).visible(f"{LOCATION}/{day}"):
+                self.fs.delete(file.path)
 
     def rows(self, name: TableName = TABLE, column: str = "id") -> list[Any]:
         store = RenameFileStore(self.fs)
@@ -147,9 +153,7 @@ def split(world: World, faulty: Faulty) -> Ownership:
 def made_again(world: World) -> World:
     """Somebody has dropped the table with its files, and made one of its name."""
     world.metastore.drop_table(TABLE)
-    for day in ("dt=2024-01-01", "dt=2024-01-02"):
-        for file in RenameFileStore(world.fs).visible(f"{LOCATION}/{day}"):
-            world.fs.delete(file.path)
+    world.empty()
     world.metastore.create(EXTERNAL)
     return world
 
@@ -345,7 +349,7 @@ def test_a_table_made_again_is_refused_until_its_log_is_reset(world: World, opti
         with pytest.raises(errors.InvalidOption, match=f"--discard {waits}"):
             require_free(owner, live, [planned], 0)
     require_free(owner, live, [planned], waits)
-    reset(owner, live, ["w"], (), NOW)
+    reset(owner, live, [owner.root.log("w")], (), NOW)
     world.batches = 0
     world.run(2)
     world.check()
@@ -360,17 +364,58 @@ def test_a_reset_that_fails_at_any_step_is_completed_by_another_one(kind: Any, m
 
     def begin_anew(world: World, faulty: Faulty | None = None) -> None:
         owner = split(world, faulty) if faulty else world.owner()
-        reset(owner, owner.registrar.table(TABLE), list(owner.root.logs()), (), NOW)
+        reset(owner, owner.registrar.table(TABLE), owner.root.logs().values(), (), NOW)
 
     for world, faulty, case in faults(make, kind, begin_anew):
         begin_anew(world)
         faulty.apply_late()
         owner = world.owner()
         assert owner.root.logs() == {}, case
-        assert len(owner.root.archived()) == 1, case
+        assert len(owner.root.ended()) == 1, case
         world.batches = 0
         world.run(2)
         world.check()
+
+
+class Unpublished(FaultyFileSystem):
+    """Dies before it publishes a part, but for the first `published` of them."""
+
+    published = 0
+
+    def rename(self, source: str, target: str) -> None:
+        self.published -= ".pending" in source and ".pending" not in target
+        if self.published < 0:
+            raise Kill
+        super().rename(source, target)
+
+
+@pytest.mark.parametrize("options", [ON_EPOCH, WAIT])
+@pytest.mark.parametrize("published", [0, 1])
+def test_what_a_dead_run_sends_late_is_in_no_log_that_begins_after_a_reset(
+    options: dict[str, str], published: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mark of the old run would say that the new run has published what waits."""
+
+    def run(world: World, files: FileSystem) -> None:
+        world.fs = cast("Any", files)
+        world.run(2)
+
+    def late(call: Call) -> Iterator[Mode]:
+        return iter([Mode.LATE] if call.changes and ROOT in call.path else [])
+
+    for world, faulty, case in faults(lambda: World(monkeypatch, options=dict(options)), on_files, run, late):
+        memory = world.fs = cast("MemoryFileSystem", faulty.inner)
+        owner, live = world.owner(), world.metastore.table(TABLE)
+        reset(owner, live, owner.root.logs().values(), (), NOW)
+        world.empty()
+        world.query, world.batches, dying = "a new checkpoint", 0, Unpublished(world.fs)
+        dying.published = published
+        with contextlib.suppress(Kill):
+            run(world, dying)
+        world.fs = memory
+        faulty.apply_late()
+        world.run(2 - world.batches)
+        assert world.rows() == [0, 1], case
 
 
 def test_a_copy_is_refused_and_so_is_a_reset_beside_the_original(world: World) -> None:
@@ -422,7 +467,7 @@ def test_a_writer_without_history_wants_to_know_whose_files_are_there(world: Wor
 def test_a_batch_that_spark_runs_again_after_a_reset_is_passed_over(world: World) -> None:
     world.run(2)
     owner, live = world.owner(), world.metastore.table(TABLE)
-    reset(owner, live, ["w"], (), NOW)
+    reset(owner, live, [owner.root.log("w")], (), NOW)
     again = BatchRef("q", BatchId(1), (KafkaOffset.of({"t": {"0": 1}}),), (KafkaOffset.of({"t": {"0": 2}}),))
     opened = world.open()
     assert opened.spec.was_written(again)
@@ -432,9 +477,9 @@ def test_a_batch_that_spark_runs_again_after_a_reset_is_passed_over(world: World
 
 def test_of_two_logs_with_one_uid_one_is_a_copy(world: World) -> None:
     world.run(1)
-    data = world.fs.read(f"{ROOT}/w/uid")
+    data = world.fs.read(f"{ROOT}/w/1/uid")
     assert data is not None
-    world.fs.write_new(f"{ROOT}/v/uid", data)
+    world.fs.write_new(f"{ROOT}/v/1/uid", data)
     with pytest.raises(errors.LogDamaged, match="one is a copy of the other"):
         world.start()
 

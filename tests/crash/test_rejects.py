@@ -201,7 +201,7 @@ def test_a_replay_that_was_reset_before_a_reader_saw_it_has_replaced_nothing(wor
     _dies(made, UNPUBLISHED)
     assert made.ids() == []
     with made.process() as opened:
-        opened.opened.owner.root.archive(REPLAYS, datetime(2026, 1, 1, tzinfo=timezone.utc))
+        opened.opened.owner.root.log(REPLAYS).end(datetime(2026, 1, 1, tzinfo=timezone.utc))
     assert made.ids() == letters
     assert made.replay() == len(_DAYS)
     assert (len(made.rows(TABLE)), made.ids()) == (len(_DAYS), letters[-1:])

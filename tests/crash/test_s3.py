@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, PartLost, StoreUnavailable
-from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import reset, unknown_uids
-from hivesink.storage.commit_log import FileLogRoot
 from tests.crash.faults import Call, FaultyS3, Kill, Mode, Plan, StallingS3, calls_of, sampled
-from tests.crash.ons3 import adapters, s3_site
+from tests.crash.ons3 import s3_site
 from tests.crash.site import BATCH, ROLLING, Site, dies, wakes
 from tests.crash.test_every_step import check
 from tests.crash.test_metastore_faults import EVENTS
-from tests.crash.test_ownership import NOW
 from tests.crash.test_two_runs import STOPPED, Other
 from tests.inmemory.s3 import MemoryS3, refused
-from tests.sink.harness import TABLE, Source, events
+from tests.sink.harness import Source, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,28 +154,3 @@ def test_a_dead_job_leaves_uploads_that_the_next_start_or_clean_aborts() -> None
     site.job().run()
     check(site)
     assert not site.files().uploads
-
-
-def test_a_reset_that_dies_at_any_request_is_done_by_another() -> None:
-    """A folder of S3 has no other name at once: what is left of the log is neither a history nor in the way."""
-
-    def put_aside(site: Site, s3: Any) -> Ownership:
-        store, files = adapters(s3)
-        owner = Ownership(FileLogRoot(files, site.log.location.rpartition("/")[0]), site.metastore, store)
-        live = owner.require(site.metastore.table(TABLE))
-        reset(owner, live, list(owner.root.logs()), unknown_uids(owner, live), NOW)
-        return owner
-
-    def written() -> Site:
-        site = site_of({"sink.log.retained-epochs": "1"})
-        site.job().run()
-        return site
-
-    made = written()
-    for call in calls_of(lambda: made, lambda site, plan: FaultyS3(site.files(), plan), put_aside):
-        site = written()
-        with contextlib.suppress(HiveSinkError, Kill):
-            put_aside(site, FaultyS3(site.files(), Plan(call.number, Mode.AFTER)))
-        owner = put_aside(site, site.files())
-        assert not owner.root.logs()
-        assert owner.begin(site.metastore.table(TABLE), owner.root.log("w"), "w")

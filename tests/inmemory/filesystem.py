@@ -71,6 +71,7 @@ class MemoryFileSystem(FileSystem):
             self._put(target, self._files[source])
 
     def rename_folder(self, source: str, target: str) -> None:
+        """What a user does: an ALTER TABLE … RENAME takes a managed table's folder along."""
         with self._lock:
             if target in self._files or target in self._folders:
                 raise FileExistsError(target)

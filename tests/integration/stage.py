@@ -159,7 +159,7 @@ class Stage:
 
     def log(self, writer: str = "stage") -> Path:
         place = self.location()
-        return place.parent / ".hivesink" / self.table / writer
+        return place.parent / ".hivesink" / self.table / writer / "1"
 
     def verify(self) -> None:
         """`hivesink verify` finds nothing wrong, but for files that a SET LOCATION leaves behind."""

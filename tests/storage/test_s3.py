@@ -346,29 +346,6 @@ def test_a_users_copy_keeps_its_source() -> None:
     assert len(s3.objects) == 2
 
 
-def test_a_log_is_put_aside_whole_after_a_kill_at_each_request() -> None:
-    """What a start sees of the old log meanwhile ends with its newest manifest, or is gone."""
-    step, dead = 1, True
-    files = {"uid": b"u", "manifests/0000000001.json": b"1", "manifests/0000000002.json": b"2", "segments/s": b"s"}
-    while dead:
-        s3 = MemoryS3()
-        for name, data in files.items():
-            s3.put_object(Key=f"r/w/{name}", Body=data)
-        faulty = FaultyS3(s3, Plan(step, Mode.AFTER))
-        with contextlib.suppress(Kill):
-            S3Files(objects_of(faulty, 1), parallel=1).rename_folder("s3a://bucket/r/w", "s3a://bucket/r/a")
-        left = {key.removeprefix("r/w/") for key in s3.objects if key.startswith("r/w/")}
-        assert not left or "manifests/0000000002.json" in left
-        with contextlib.suppress(FileNotFoundError):
-            S3Files(objects_of(s3, 1), parallel=1).rename_folder("s3a://bucket/r/w", "s3a://bucket/r/b")
-        kept: dict[str, bytes] = {}
-        for key, stored in sorted(s3.objects.items()):
-            kept.setdefault(key[4:], stored.data)
-        assert kept == files
-        assert not any(key.startswith("r/w/") for key in s3.objects)
-        step, dead = step + 1, faulty.dead
-
-
 class Careless(MemoryS3):
     """It doesn't know If-None-Match."""
 

@@ -152,10 +152,10 @@ class CommitContext:
     def require_head(self, epoch: Epoch) -> LogView:
         """The log now. Call it before anything that isn't idempotent.
 
-        Raises FencedOut unless `epoch` is its newest; LogMissing where it ends before that.
+        Raises FencedOut unless `epoch` is its newest; LogMissing where it ends before that, or was put aside.
         """
         view = self.log.view()
-        if view.head < epoch:
+        if view.is_over or view.head < epoch:
             raise errors.LogMissing.gone(self.log.location)
         if view.head != epoch:
             raise errors.FencedOut(self.log.location, epoch, view.head)

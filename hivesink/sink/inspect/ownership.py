@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from hivesink import errors
-from hivesink.core.log import PROPERTY, Evidence, LogAddress, RootRecord, Verdict, reset_writer, same_table
+from hivesink.core.log import PROPERTY, Evidence, LogAddress, RootRecord, Verdict, same_table
 from hivesink.core.partition import normal
 from hivesink.core.table import TableName, is_letters
 from hivesink.sink.inspect.evidence import FoundPart, files_in, listings
@@ -151,7 +151,7 @@ class Ownership:
                 raise errors.LogDamaged(facts.location, reason, advice)
 
     def unknown_parts(self, live: LiveTable, *, besides: str | None = None) -> dict[str, list[FoundPart]]:
-        """By uid, the table's parts that no log in the root has written, archived or not, but `besides` may have.
+        """By uid, the table's parts that no log in the root has written, put aside or not, but `besides` may have.
 
         Finished ones come first. Raises LogDamaged.
         """
@@ -159,8 +159,8 @@ class Ownership:
         staged, visible = files_in(self.store, [live.location], homes)
         parts = [*FoundPart.among(visible), *staged]
         # Asked after the look at the parts: a writer may have begun meanwhile.
-        logs: Mapping[str, CommitLog] = {**self.root.logs(), **self.root.archived()} if parts else {}
-        known = {uid for log in logs.values() if (uid := _uid_of(log)) and uid != besides}
+        logs: Mapping[str, CommitLog] = {**self.root.logs(), **self.root.ended()} if parts else {}
+        known = ({log.uid(None) for log in logs.values()} | set(self.root.accepted())) - {besides}
         unknown: dict[str, list[FoundPart]] = {}
         for part in (part for part in parts if part.name.uid not in known):
             unknown.setdefault(part.name.uid, []).append(part)
@@ -168,8 +168,8 @@ class Ownership:
 
     def was_written(self, live: LiveTable, writer: str, batch: BatchRef) -> bool:
         """Whether a log of `writer` that was reset has committed `batch`, which Spark runs again, into this table."""
-        for name, log in self.root.archived().items():
-            if reset_writer(name) == writer:
+        for name, log in self.root.ended().items():
+            if name.startswith(f"{writer}/"):
                 facts = read_log(log)
                 newest = facts.manifests[-1].last_batch if facts.manifests else None
                 if newest and newest.ref == batch and self._has(live, facts.newest_parts):
@@ -234,13 +234,3 @@ class Ownership:
             return any((file := self.store.find(path)) is not None and file.length == part.length for path in paths)
 
         return all(self.store.run_parallel(partial(is_here, part) for part in parts))
-
-
-def _uid_of(log: CommitLog) -> str | None:
-    """None for what a reset that was killed has left of a log: another reset puts it aside. Raises LogDamaged."""
-    try:
-        return log.uid(None)
-    except errors.LogDamaged:
-        if log.view().manifests:
-            raise
-        return None

@@ -203,17 +203,17 @@ def is_made_again(owner: Ownership, live: LiveTable) -> bool:
     return False
 
 
-def reset(owner: Ownership, live: LiveTable, writers: Iterable[str], uids: Iterable[str], at: datetime) -> list[str]:
-    """Put the logs of `writers` aside, and accept the files of `uids`. Returns the logs' new folders.
+def reset(owner: Ownership, live: LiveTable, logs: Iterable[CommitLog], uids: Iterable[str], at: datetime) -> None:
+    """Put `logs` of the root aside, and accept the files of `uids`.
 
     An interruption anywhere leaves what another call completes. Raises StoreUnavailable, NotWritable.
     """
     is_other = is_made_again(owner, live)
-    folders = [owner.root.archive(writer, at) for writer in writers]
+    for log in logs:
+        log.end(at)
     for uid in uids:
-        owner.root.accept(uid, at)
+        owner.root.accept(uid)
     if is_other:
         # The logs of the table that was here are aside: from now on the root is this table's.
         owner.root.update(owner.record(live, owner.token()))
         owner.require(live)
-    return folders

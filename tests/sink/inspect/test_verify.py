@@ -47,7 +47,7 @@ class Written(Site):
 
     @property
     def owner(self) -> Ownership:
-        return Ownership(FileLogRoot(self.fs, LOG.removesuffix("/w")), self.metastore, self.store)
+        return Ownership(FileLogRoot(self.fs, LOG.removesuffix("/w/1")), self.metastore, self.store)
 
     def verify(self) -> Verdict:
         return verify(self.context, "w", NAME, measure_lines)

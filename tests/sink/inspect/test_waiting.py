@@ -179,7 +179,7 @@ def test_a_log_of_when_rows_still_waited_is_refused_once_they_are_rolled(earlier
             site.fs.delete(f"{folder}/{entry.name}")
     live = site.metastore.table(TABLE)
     with pytest.raises(LogDamaged, match="dt=x/"):
-        Ownership(FileLogRoot(site.fs, LOG.rpartition("/")[0]), site.metastore, site.store).require_current(
+        Ownership(FileLogRoot(site.fs, LOG.removesuffix("/w/1")), site.metastore, site.store).require_current(
             live, site.log
         )
 

@@ -68,7 +68,7 @@ class Run:
 
     @property
     def segments(self) -> LogSegments:
-        return LogSegments(LocalFileSystem(), f"{self.location}.segments", lambda _: None)
+        return LogSegments(LocalFileSystem(), f"{self.location}.segments")
 
     def tools(self, plan: TaskPlan) -> TaskTools:
         config = plan.config
