@@ -71,10 +71,14 @@ class Leaving:
 
 _PASSES = re.compile(
     r"(?:^\s*|: |\()(?:[a-z]\w*\.)+(?:(?:Socket|Connect)?Timeout|Connect|Disconnect|NoRouteToHost|Socket|Network"
-    r"|ClosedChannel|TTransport|BlockMissing|SafeMode|Retriable|Standby)Exception(?=[:)\s]|$)",
+    r"|ClosedChannel|TTransport|BlockMissing|SafeMode|Retriable|Standby)Exception(?=[:)\s]|$)"
+    r"|SparkContext (?:was|has been) shut ?down|stopped SparkContext",
     re.MULTILINE,
 )
-"""Errors of Java's, Hadoop's, Kafka's and Thrift's whose class says that the same call may succeed later."""
+"""Errors of Java's, Hadoop's, Kafka's and Thrift's whose class says that the same call may succeed later.
+
+And what Spark says once it has ended its own context, as when it loses the cluster.
+"""
 
 _HEAP_ENDED = re.compile(r"\bjava\.lang\.OutOfMemoryError\b|\bexited with code 52\b")
 _EXIT_OF_HEAP = 52
@@ -114,7 +118,7 @@ def code_of(error: BaseException) -> ExitCode:
     if isinstance(error, (ConnectionError, TimeoutError, Py4JNetworkError)):
         return ExitCode.RETRY
     if _is_sparks(error):
-        return ExitCode.RETRY if _PASSES.search(_text(error)) or _lost_cluster() else ExitCode.NEEDS_PERSON
+        return ExitCode.RETRY if _PASSES.search(_text(error)) else ExitCode.NEEDS_PERSON
     return ExitCode.FAILED
 
 
@@ -174,17 +178,6 @@ def _jvm_exit(error: BaseException) -> int | None:
             code: int = process.wait(1)
             return BY_SIGNAL - code if code < 0 else code
     return None
-
-
-def _lost_cluster() -> bool:
-    """Whether Spark has ended its own context, as when it loses the cluster; Python doesn't know that."""
-    from py4j.protocol import Py4JError
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context  # noqa: SLF001  the public ways start one
-    with suppress(Py4JError, ConnectionError):
-        return context is not None and bool(context._jsc.sc().isStopped())  # noqa: SLF001  PySpark offers no other way
-    return True
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

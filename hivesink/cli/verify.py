@@ -42,15 +42,15 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
         for name, context in opened.chosen(writer).items()
     ]
     unknown = opened.owner.unknown_parts(opened.live)
-    errors = sum(verdict.errors for verdict in verdicts) + sum(parts[0].stage is None for parts in unknown.values())
+    errors = sum(verdict.errors for verdict in verdicts)
     blocks = [block for verdict in verdicts for block in _blocks(verdict)]
     for uid, parts in unknown.items():
         finished = sum(part.stage is None for part in parts)
-        files = f"{count(finished, 'finished file')} and {count(len(parts) - finished, 'staged one')} of "
-        files += f"uid {uid}, of which there is no log, such as {parts[0].path}"
-        way = f"restore its log, or keep them as they are with `hivesink reset {main_table(opened.name)}`"
-        error = Line(f"error: {files}: {way}", "red")
-        blocks.append(error if finished else Line(f"note: {files}: was the log deleted?", "yellow"))
+        files = f"{count(len(parts), 'file')}, {finished} finished, of uid {uid}, of which there is no log"
+        way = f"restore it, or keep them as they are with `hivesink reset {main_table(opened.name)}`"
+        level, style = ("error", "red") if finished else ("note", "yellow")
+        blocks.append(Line(f"{level}: {files}, such as {parts[0].path}: {way}", style))
+        errors += bool(finished)
     if errors:
         blocks.append(Line(f"{opened.name}: {count(errors, 'error')}", "bold red"))
     elif verdicts:

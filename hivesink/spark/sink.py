@@ -46,7 +46,6 @@ class HiveSink:
         self._spark = spark
         self.setup = setup
         self._run = QueryRun(spark, setup)
-        self._query: HiveQuery | None = None
 
     @classmethod
     def for_table(
@@ -111,11 +110,8 @@ class HiveSink:
         Raises, before a query or a new checkpoint exists, what recovery raises: another run at work (EpochTaken), a
         damaged log (LogDamaged), lost parts (PartLost); what log and checkpoint reveal together (ForeignHistory,
         CheckpointDiffers, LogMissing and others below); InvalidOption, also if the stream can't fill the table;
-        Unsupported for other triggers, and while a query of this sink still runs.
+        Unsupported for other triggers.
         """
-        if self._query is not None and self._query.isActive:
-            msg = f"starting the sink of {self.setup.spec.target.name} twice"
-            raise Unsupported(msg, "its query still runs", "stop it, or make a second sink with its own writer")
         trigger = trigger or "0 seconds"
         chosen = {"processingTime": trigger} if isinstance(trigger, str) else trigger
         if not set(chosen) <= _TRIGGERS:
@@ -140,8 +136,7 @@ class HiveSink:
         run.begin(location, events.schema, plan, ends_early="processingTime" not in chosen)
         self._run = run
         query = (writer if name is None else writer.queryName(name)).start()
-        self._query = HiveQuery(query, run, interval=trigger_interval(query._jsq.streamingQuery()))  # noqa: SLF001  as above
-        return self._query
+        return HiveQuery(query, run, interval=trigger_interval(query._jsq.streamingQuery()))  # noqa: SLF001  as above
 
     def _require_same(self, other: wiring.OpenedWriter, checkpoint: str) -> None:
         """Raises InvalidOption where the checkpoint is another sink's: Spark would end that in silence."""

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.errors import StreamingQueryException as Failed
 
-from hivesink.cli.codes import code_of, translate
+from hivesink.cli.codes import translate
 from hivesink.errors import EpochTaken, InvalidOption, MetastoreUnreachable, StoreUnavailable
 from hivesink.spark.running import briefly, short_java_error
 
@@ -63,6 +63,7 @@ HEAP = "a JVM's heap is too small for a record or a batch (OutOfMemoryError): ra
         (Failed(IN_A_TASK.format("java.io.FileNotFoundException: /in/a. Gone")), 65, "Exception: /in/a. (exit"),
         (AnalysisException("no such column"), 65, "clicks.py: AnalysisException: no such column (exit code 65"),
         (PythonException(OF_A_WORKER), 65, "clicks.py: PythonException: ValueError: no such shop: 7. (exit code 65"),
+        (PySparkException("Job 3 cancelled because SparkContext was shut down"), 75, "Job 3 cancelled"),
         (Py4JError("no such method"), 65, "Py4JError: no such method"),
         (Failed(IN_A_TASK.format("java.lang.OutOfMemoryError: Java heap space")), 65, HEAP),
         (PySparkException("ExecutorLostFailure (executor 1 exited with code 52)"), 65, HEAP),
@@ -127,15 +128,6 @@ def test_a_java_error_is_told_even_when_its_jvm_is_gone() -> None:
     told, code = translate(Gone(), JOB)
     assert code == 75
     assert "the JVM that could say more is gone" in str(told)
-
-
-def test_a_context_that_spark_has_ended_may_be_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the cluster is gone."""
-    from pyspark import SparkContext
-
-    jvm = SimpleNamespace(isStopped=lambda: True)
-    monkeypatch.setattr(SparkContext, "_active_spark_context", SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: jvm)))
-    assert code_of(PySparkException("Job 3 cancelled because SparkContext was shut down")) == 75
 
 
 @pytest.mark.parametrize(

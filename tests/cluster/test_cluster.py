@@ -134,4 +134,4 @@ def test_a_master_that_is_away_is_named_and_tried_again(cluster: Cluster, tmp_pa
     command = [sys.executable, "-m", "hivesink.cli", "run", str(job)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 75, done.stderr
-    assert "hivesink: the Spark master spark://127.0.0.1:1 does not answer" in done.stderr
+    assert "hivesink: the Spark master spark://127.0.0.1:1: it doesn't answer" in done.stderr

@@ -172,9 +172,9 @@ def test_two_queries_of_one_sink_a_batch_that_no_query_made_and_a_function_that_
     with pytest.raises(errors.Unsupported, match="foreachBatch"):
         sink(stage.spark.createDataFrame([(1, "a", "d")], "id BIGINT, name STRING, dt STRING"), 0)
     with stage.running(sink) as query:
-        with pytest.raises(errors.Unsupported, match="still runs"):
-            stage.begin(sink, checkpoint=str(stage.folder / "other"))
         query.processAllAvailable()
+        with pytest.raises(errors.ForeignHistory, match="own checkpoint"):
+            stage.begin(sink, checkpoint=str(stage.folder / "other"))
     assert stage.ids() == [0, 1, 2]
 
     def on_commit(_: object) -> None:
