@@ -1,6 +1,6 @@
 """The Spark jobs of a batch: what their tasks get, do, and report.
 
-Tasks get code as zips that the driver sends through Spark: this package without its servers and commands goes to
+Tasks get code as zips that the driver sends through Spark: this package without its commands goes to
 executors, modules of the user's own classes go to all tasks. `python -m hivesink.spark.batchjobs FILE`, which
 `make dist` runs, writes the package's zip for `--py-files`.
 """
@@ -56,7 +56,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Options of glibc's `mallopt`."""
 _KEPT = 64 << 20
 """Bytes of free memory that a worker keeps."""
-_LEFT_OUT = ("__pycache__", "airflow.py", "cli", "embedded", "tables")
+_LEFT_OUT = ("__pycache__", "airflow.py", "cli", "tables")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """A zip's oldest possible time, so that the same code makes the same zip at any time."""
 

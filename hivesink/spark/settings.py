@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from hivesink.config.cache import kept, local_location, state_folder
 from hivesink.config.site import NO_SITE, Site
+from hivesink.embedded.metastore import running
 from hivesink.jvm.jars import HIVE_CLIENT, fetch, fetched, kafka_connector, s3a
 from hivesink.jvm.java import log4j2
 from hivesink.spark.running import runs_here
@@ -115,9 +116,6 @@ def choose(
         # Where Spark creates databases; the metastore knows the locations of existing ones.
         warehouse = site.hive.get("metastore.warehouse.dir") or site.hive.get("hive.metastore.warehouse.dir")
         if not uri:
-            # Not at the top: the zip for clusters lacks the servers.
-            from hivesink.embedded.metastore import running
-
             uri, warehouse = running()
         settings["spark.sql.warehouse.dir"] = warehouse or local_location(state_folder() / "warehouse")
         if version not in own and int(spark.split(".")[0]) >= SPARK_4 and hive(uri, site) >= (4,):

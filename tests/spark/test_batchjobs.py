@@ -140,7 +140,7 @@ print(hivesink.spark.sink.__file__, len(HIVE_CLIENT.coordinates))
 """
 
 
-def test_the_zip_is_the_package_without_its_servers_and_makes_itself_again(tmp_path: Path) -> None:
+def test_the_zip_is_the_package_without_its_commands_and_makes_itself_again(tmp_path: Path) -> None:
     first, again = tmp_path / "hivesink-1.zip", tmp_path / "again.zip"
     first.write_bytes(batchjobs.zipped())
     environment = {**os.environ, "PYTHONPATH": str(first), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -159,7 +159,7 @@ def test_the_zip_is_the_package_without_its_servers_and_makes_itself_again(tmp_p
     with zipfile.ZipFile(first) as archive:
         packages = {name.split("/")[1] for name in archive.namelist()}
     assert {"core", "sink", "spark"} <= packages
-    assert not {"cli", "embedded"} & packages
+    assert not {"cli", "tables"} & packages
 
 
 def test_tasks_need_no_more_than_the_environment_that_make_dist_makes() -> None:
