@@ -31,13 +31,6 @@ query.awaitTermination()
 print("ended by itself", flush=True)
 """
 POLLS = JOB.replace("query.awaitTermination()", "import time\nwhile query.isActive: time.sleep(0.2)")
-STARTED, _ = JOB.split("query =")
-LEAVES_ITS_OWN = f"""{STARTED}
-write = sources.lines(spark, folder).writeStream.foreachBatch(lambda batch, number: sink(batch, number))
-query = write.option("checkpointLocation", checkpoint).start()
-query.processAllAvailable()
-assert query.isActive
-"""
 BEGINS, _ = JOB.split("query.awaitTermination()")
 BEGINS = BEGINS.replace("lines(spark, folder)", "lines(spark, folder).select('value').mapInArrow(hang, 'value string')")
 HANGS = f"""
@@ -71,37 +64,45 @@ def _feed(folder: Path, name: str, *records: object) -> None:
     path.rename(folder / "events" / name)
 
 
-def _status(capsys: Capsys, table: str) -> Said:
-    return hivesink(capsys, "status", table, "--json")
-
-
-def test_sigterm_ends_a_job_well_and_a_bad_record_needs_a_person(
+def test_a_job_is_killed_goes_on_ends_by_sigterm_and_needs_a_person_for_a_bad_record(
     table: str, ddl: Path, tmp_path: Path, java_home: str, capsys: Capsys
 ) -> None:
     with _start(tmp_path, table, java_home) as process:
         _feed(tmp_path, "one.json", *({"id": number, "dt": "2026-01-01"} for number in range(5)))
         assert process.stdout is not None
         assert process.stdout.readline() == "epoch 1\n", process.communicate()
+        running = psutil.Process(process.pid).children(recursive=True)
+        assert {"java"} < {one.name() for one in running}
+        # Its supervisor alone: the job and its JVM end too.
+        process.kill()
+        _, alive = psutil.wait_procs(running, timeout=60)
+        assert alive == []
+        assert process.stdout.read() == "ended by itself\n"
+
+    _feed(tmp_path, "two.json", *({"id": number, "dt": "2026-01-01"} for number in range(5, 8)))
+    with _start(tmp_path, table, java_home) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "epoch 3\n", process.communicate()
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate()
-    assert process.returncode == 0, err
+    assert (process.returncode, out) == (0, "ended by itself\n"), err
     assert "Spark is starting" in err.splitlines()
-    assert out == "ended by itself\n"
-    (writer,) = _status(capsys, table).data["writers"]
-    assert (writer["writer"], writer["epoch"], writer["rows"]["written"]) == ("clicks", 2, 5)
+    assert "rror" not in err
+    (writer,) = hivesink(capsys, "status", table, "--json").data["writers"]
+    told = writer["writer"], writer["epoch"], writer["rows"]["written"], writer["unsettled"]
+    assert told == ("clicks", 4, 8, [])
     assert hivesink(capsys, "verify", table).code == 0
 
     ddl.write_text(ddl.read_text().replace("'drop'", "'fail'"))
     assert hivesink(capsys, "ddl", "apply", ddl).code == 0
-    _feed(tmp_path, "two.json", {"id": "seven", "dt": "2026-01-01"})
+    _feed(tmp_path, "three.json", {"id": "seven", "dt": "2026-01-01"})
     with _start(tmp_path, table, java_home, POLLS) as process:
         out, err = process.communicate()
     assert (process.returncode, out) == (65, "ended by itself\n")
-    told = [line for line in err.splitlines() if line.startswith("hivesink: ")]
-    assert len(told) == 1
-    assert "bad record for" in told[0]
+    (line,) = [line for line in err.splitlines() if line.startswith("hivesink: ")]
+    assert "bad record for" in line
     assert "bad record for" in next(line for line in err.splitlines() if f"the query into {table} ends: " in line)
-    assert "two.json" in told[0]
+    assert "three.json" in line
     assert "Traceback" not in err
     assert "\tat " not in err
 
@@ -111,14 +112,9 @@ def _kill_jvm(job: int) -> None:
     jvm.kill()
 
 
-@pytest.mark.parametrize(
-    "stop",
-    [
-        pytest.param("the job", marks=pytest.mark.long),
-        pytest.param("two signals", marks=pytest.mark.long),
-        "the JVM's death",
-    ],
-)
+# test_codes.py has their codes and lines, with a process of its own for the JVM.
+@pytest.mark.long
+@pytest.mark.parametrize("stop", ["the job", "two signals", "the JVM's death"])
 def test_a_batch_that_a_stop_cuts_off_is_told_as_that(table: str, tmp_path: Path, java_home: str, stop: str) -> None:
     (tmp_path / "events").mkdir()
     _feed(tmp_path, "one.json", {"id": 1, "dt": "2026-01-01"})
@@ -147,29 +143,6 @@ def test_a_batch_that_a_stop_cuts_off_is_told_as_that(table: str, tmp_path: Path
     # Where the JVM is killed, PySpark's threads print stacks of their own.
     assert len(err.splitlines()) < 100, err
     assert process.returncode == {"the job": 0, "two signals": 143, "the JVM's death": 75}[stop]
-
-
-def test_the_job_and_its_jvm_end_when_their_supervisor_is_killed_and_the_next_run_goes_on(
-    table: str, tmp_path: Path, java_home: str, capsys: Capsys
-) -> None:
-    with _start(tmp_path, table, java_home) as process:
-        _feed(tmp_path, "one.json", *({"id": number, "dt": "2026-01-01"} for number in range(5)))
-        assert process.stdout is not None
-        assert process.stdout.readline() == "epoch 1\n", process.communicate()
-        running = psutil.Process(process.pid).children(recursive=True)
-        assert {"java"} < {one.name() for one in running}
-        process.kill()
-        _, alive = psutil.wait_procs(running, timeout=60)
-        assert alive == []
-        assert process.stdout.read() == "ended by itself\n"
-    _feed(tmp_path, "two.json", *({"id": number, "dt": "2026-01-01"} for number in range(5, 8)))
-    with _start(tmp_path, table, java_home, LEAVES_ITS_OWN) as process:
-        out, err = process.communicate()
-    assert (process.returncode, out) == (0, "epoch 3\n"), err
-    assert "rror" not in err
-    (writer,) = _status(capsys, table).data["writers"]
-    assert (writer["epoch"], writer["rows"]["written"], writer["unsettled"]) == (4, 8, [])
-    assert hivesink(capsys, "verify", table).code == 0
 
 
 SEVERAL = """

@@ -265,6 +265,7 @@ def test_a_line_that_is_not_utf_8_is_named_and_kept_byte_by_byte(stage: Stage) -
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_a_query_with_other_sources_or_state_is_refused_and_goes_on_as_the_docs_say(stage: Stage, topic: Topic) -> None:
     """By Spark; docs/operations.md says what to do then."""
     stage.create(properties=ON_EPOCH)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+# Four servers, which no other test needs.
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,6 @@ def test_a_log_in_the_clear_is_refused_and_the_job_goes_on_with_one_in_a_zone(hd
     check_ciphertext(hdfs, stage.table)
 
 
-@pytest.mark.long
 def test_without_the_kms_a_job_says_so_and_goes_on_with_it(hdfs: ZonedHdfs, stage: Stage, site: Path) -> None:
     """Where the site doesn't name it, and where it is away."""
     in_zone(stage, hdfs)

@@ -76,11 +76,9 @@ def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused
     assert stage.ids() == list(range(30))
 
 
-@pytest.mark.parametrize(
-    "lost",
-    [pytest.param(("commits/1",), marks=pytest.mark.long), ("offsets/1", "commits/1")],
-    ids=["commits", "offsets"],
-)
+# Over Kafka in each run.
+@pytest.mark.long
+@pytest.mark.parametrize("lost", [("commits/1",), ("offsets/1", "commits/1")], ids=["commits", "offsets"])
 def test_a_batch_that_comes_again_with_equal_offsets_is_a_replay(stage: Stage, lost: tuple[str, ...]) -> None:
     for name in lost:
         stage.lose(name)

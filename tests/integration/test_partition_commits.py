@@ -83,19 +83,37 @@ def test_an_hour_becomes_a_partition_once_it_is_over(stage: Stage) -> None:
     assert not has_success(stage, "2024-01-02--04")
 
 
-@pytest.mark.parametrize(("on_epoch", "is_sparks"), [("true", False), ("false", True)])
-def test_when_input_stops_every_partition_is_committed(stage: Stage, on_epoch: str, *, is_sparks: bool) -> None:
-    stage.create(columns=COLUMNS, properties=BY_SECOND | {"sink.rolling-policy.on-epoch": on_epoch})
-    # Of one batch alone, Spark's watermark is known only once it has ended.
-    rows = timed(stage) if is_sparks else stage.lines()
-    with stage.running(stage.sink(), rows, every="100 milliseconds") as query:
-        stage.put_text("".join(line(second, f"03:00:{second:02d}") for second in range(5)))
-        wait_until(lambda: len(records(stage)) == 5 and has_success(stage, "2024-01-02--030004"))
+def put_seconds(stage: Stage) -> None:
+    stage.put_text("".join(line(second, f"03:00:{second:02d}") for second in range(5)))
+
+
+def all_committed(stage: Stage) -> bool:
+    return len(records(stage)) == 5 and has_success(stage, "2024-01-02--030004")
+
+
+def test_when_input_stops_every_partition_is_committed(stage: Stage) -> None:
+    stage.create(columns=COLUMNS, properties=BY_SECOND | ON_EPOCH)
+    with stage.running(stage.sink(), every="100 milliseconds") as query:
+        put_seconds(stage)
+        wait_until(lambda: all_committed(stage))
         assert query.isActive
     assert stage.ids() == [0, 1, 2, 3, 4]
 
 
-def test_sparks_own_watermark_commits_too(stage: Stage) -> None:
+def test_sparks_own_watermark_commits_too_and_a_kill_before_sparks_own_commit_takes_none_along(stage: Stage) -> None:
+    stage.create(columns=COLUMNS, properties=BY_SECOND)
+    events = timed(stage)
+    put_seconds(stage)
+    with pytest.raises(Exception, match="it dies here"):
+        stage.drain(stage.sink(on_commit=die), events)
+    # Of one batch alone, Spark's watermark is known only once it has ended.
+    with stage.running(stage.sink(), events, every="100 milliseconds"):
+        wait_until(lambda: all_committed(stage))
+    assert stage.ids() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.long
+def test_of_a_query_with_state_sparks_own_watermark_counts(stage: Stage) -> None:
     stage.create(columns=COLUMNS, properties=HOURLY)
     events = timed(stage, "10 minutes").dropDuplicates(["id", "at"])
     with stage.running(stage.sink(), events, every="100 milliseconds") as query:
@@ -137,7 +155,7 @@ def test_the_slowest_kafka_partition_decides(stage: Stage, topic: Topic) -> None
     stage.create(columns=COLUMNS, properties=HOURLY | {"sink.partition-commit.idle-timeout": "3s"})
     times = [(0, "03:10:00"), (0, "05:00:00"), (1, "03:20:00")]
     topic.put_raw([(number, line(row, time).encode()) for row, (number, time) in enumerate(times, 1)])
-    with stage.running(stage.sink(), topic.stream(stage.spark), every="100 milliseconds") as query:
+    with stage.running(stage.sink(), topic.stream(stage.spark), every="500 milliseconds") as query:
         query.processAllAvailable()
         mark = commit_log(str(stage.log())).manifest(query.run.committer.head).watermark
         assert mark is not None
@@ -165,18 +183,6 @@ def test_a_trigger_that_can_not_be_reached_is_refused_at_the_start(stage: Stage)
     assert not stage.checkpoint.exists()
 
 
-def test_a_kill_before_sparks_own_commit_takes_no_watermark_along(stage: Stage) -> None:
-    stage.create(columns=COLUMNS, properties=BY_SECOND)
-    events = timed(stage)
-    stage.put_text(line(1, "03:10:00"))
-
-    with pytest.raises(Exception, match="it dies here"):
-        stage.drain(stage.sink(on_commit=die), events)
-    with stage.running(stage.sink(), events, every="100 milliseconds"):
-        wait_until(lambda: has_success(stage, "2024-01-02--031000"))
-    assert stage.ids() == [1]
-
-
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 SOON = {
     **WAIT,
@@ -193,20 +199,6 @@ def waiting(stage: Stage) -> list[str]:
     return [path.name for path in (stage.log() / "segments").glob("*.arrow")]
 
 
-def test_the_rows_of_many_epochs_become_one_file_a_partition(stage: Stage) -> None:
-    stage.create()
-    for number in range(4):
-        stage.put(range(number * 9, number * 9 + 9))
-    done: list[Committed] = []
-    stage.drain(stage.sink(options=WAIT, on_commit=done.append))
-    assert stage.ids() == list(range(36))
-    assert files(stage) == ["dt=2024-01-01", "dt=2024-01-02", "dt=2024-01-03"]
-    assert [one.files for one in done] == [0, 0, 0, 0]
-    assert waiting(stage) == []
-    stage.drain(stage.sink(options=WAIT))
-    assert stage.ids() == list(range(36))
-
-
 def test_rows_become_readable_while_no_more_come(stage: Stage) -> None:
     stage.create()
     with stage.running(stage.sink(options=SOON), every="100 milliseconds") as query:
@@ -219,20 +211,27 @@ def test_rows_become_readable_while_no_more_come(stage: Stage) -> None:
     assert waiting(stage) == []
 
 
-def test_a_column_that_is_added_while_rows_wait_is_null_in_them(stage: Stage) -> None:
+def test_the_rows_of_many_epochs_become_one_file_a_partition_and_a_column_of_later_is_null_in_them(
+    stage: Stage,
+) -> None:
     # As a kill leaves it: Spark's own handle ends the query without the sink's end.
     stage.create()
-    stage.put(range(3))
+    stage.put(range(9))
     query = stage.begin(stage.sink(options=WAIT), trigger="100 milliseconds")
     query.processAllAvailable()
     query.handle.stop()
     query._ended.set()
     query._timer.join()
     stage.spark.sql(f"ALTER TABLE {stage.table} ADD COLUMNS (more INT)")
-    stage.put(range(3, 6))
-    stage.drain(stage.sink(options=WAIT))
+    for number in (1, 2):
+        stage.put(range(number * 9, number * 9 + 9))
+    done: list[Committed] = []
+    stage.drain(stage.sink(options=WAIT, on_commit=done.append))
+    assert [one.files for one in done] == [0, 0]
+    assert files(stage) == ["dt=2024-01-01", "dt=2024-01-02", "dt=2024-01-03"]
+    assert waiting(stage) == []
     rows = stage.query(f"SELECT id, more FROM {stage.table} ORDER BY id")
-    assert [tuple(row) for row in rows] == [(number, None) for number in range(6)]
+    assert [tuple(row) for row in rows] == [(number, None) for number in range(27)]
 
 
 LATER = {

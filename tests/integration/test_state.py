@@ -37,7 +37,7 @@ STORES: Mapping[str, Mapping[str, str]] = {
 
 LAST = 100
 """The last feed, late enough to close the windows before it."""
-MAIN = {("rows that come again", "files"), ("rows that come again", "rocksdb-changelog-format-2")}
+MAIN = ("rows that come again", "rocksdb-changelog-format-2")
 
 
 def left(number: int) -> range:
@@ -107,7 +107,7 @@ QUERIES: dict[str, tuple[Callable[[Stage], DataFrame], Callable[[Iterable[int]],
 def cases() -> Iterator[Any]:
     for query in QUERIES:
         for store in STORES:
-            marks = [pytest.mark.main_path] if (query, store) in MAIN else [pytest.mark.long]
+            marks = [pytest.mark.main_path] if (query, store) == MAIN else [pytest.mark.long]
             yield pytest.param(query, store, marks=marks, id=f"{query}-{store}".replace(" ", "-"))
 
 
