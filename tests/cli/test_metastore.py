@@ -1,34 +1,69 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import signal
 import sys
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
+from hivesink.core.table import TableName
 from hivesink.embedded import metastore
+from hivesink.embedded.server import identity_of, wait_until
+from hivesink.metastore.thrift import ThriftCatalog
+from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import DDL, Capsys, hivesink
+from tests.metastore.live import declared
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+
+def create_table(uri: str, folder: Path) -> None:
+    with closing(ThriftCatalog(Connection(uri))) as catalog:
+        catalog.create_database_if_absent("kept")
+        catalog.create(replace(declared(folder), name=TableName("kept", "t")))
 
 
-def test_start_status_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys) -> None:
-    monkeypatch.setenv("HIVESINK_HOME", str(tmp_path))
+@pytest.mark.main_path
+def test_it_starts_once_survives_a_kill_and_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
+) -> None:
+    home = tmp_path / "a home ä"
+    monkeypatch.setenv("HIVESINK_HOME", str(home))
     monkeypatch.delenv("HIVESINK_METASTORE", raising=False)
     before = hivesink(capsys, "metastore", "status")
     assert ("is stopped" in before.out, before.code) == (True, 1)
+    assert not home.exists(), "asking leaves no traces"
     try:
         started = hivesink(capsys, "metastore", "start", "--json")
         assert started.code == 0, started.err
-        assert started.data["running"] is True
-        assert f"is running at {started.data['uri']}" in hivesink(capsys, "metastore", "start").out
-        assert hivesink(capsys, "metastore", "status").code == 0
+        first = started.data
+        assert (first["running"], first["warehouse"]) == (True, str(home / "warehouse"))
+        assert f"is running at {first['uri']}" in hivesink(capsys, "metastore", "start").out
+        status = hivesink(capsys, "metastore", "status", "--json")
+        assert (status.code, status.data) == (0, first)
         # Commands find it by themselves.
-        assert f"is not in the metastore at {started.data['uri']}" in hivesink(capsys, "status", "a.b").error
+        assert f"is not in the metastore at {first['uri']}" in hivesink(capsys, "status", "a.b").error
+        with closing(Connection(first["uri"])) as connection:
+            default = connection.read(lambda client: client.get_database("default"))
+        assert default.locationUri == f"file:{home}/warehouse"
+        create_table(first["uri"], home)
+
+        os.kill(first["pid"], signal.SIGKILL)
+        assert wait_until(lambda: not metastore.status(home).running, 60)
+        second = hivesink(capsys, "metastore", "start", "--json").data
+        assert {**second, "pid": None} == {**first, "pid": None}
+        assert second["pid"] != first["pid"]
+        with closing(Connection(first["uri"])) as connection:
+            assert connection.read(lambda client: client.get_all_tables("kept")) == ["t"]
     finally:
-        metastore.stop(tmp_path)
+        assert not metastore.stop(home).running
+    assert identity_of(second["pid"]) is None
     assert hivesink(capsys, "metastore", "status", "--json").data["running"] is False
     stopped = hivesink(capsys, "status", "a.b")
     assert (stopped.code, "`hivesink metastore start`" in stopped.error) == (75, True)

@@ -91,10 +91,11 @@ _AT_THE_TOP = shutil.ignore_patterns(
     *(".git", ".venv*", ".cache", ".hivesink*", "*.egg-info"),
     *("build", "dist", "site", "demo-data", "checkpoints", "spark-warehouse"),
 )
-# Settings of whoever runs the tests, and of the tests themselves, would hide what a newcomer lacks.
+# Settings of whoever runs the tests, and of the tests themselves, would hide what a newcomer lacks. By those of Java
+# servers only start sooner.
 _NOT_HIS = (
     *("HIVESINK_", "HADOOP_", "HIVE_", "KAFKA", "CLUSTER", "DEMO_DATA", "TRIGGER", "CHECKPOINT", "FOLDER", "WRITER"),
-    *("MAKE", "MFLAGS", "PYTHONPATH", "JDK_JAVA_OPTIONS", "SPARK_"),
+    *("MAKE", "MFLAGS", "PYTHONPATH", "SPARK_"),
 )
 
 

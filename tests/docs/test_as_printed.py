@@ -25,12 +25,13 @@ class Newcomer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.broker = "127.0.0.1:9092"
+        self.home = ".hivesink-local"
 
     def __call__(self, script: str, code: int = 0) -> str:
         """Run a script; return what it printed. It has to end with `code`."""
         script = script.replace("localhost:9092", self.broker)
         # The venv's own hivesink is the checkout's that it was made in.
-        own = {"PYTHONPATH": str(self.folder)}
+        own = {"PYTHONPATH": str(self.folder), "HIVESINK_HOME": str(self.folder / self.home)}
         done = shell(self.folder, f"PATH=$PWD/.venv/bin:$PATH; {script}", own, check=False)
         assert done.returncode == code, f"{script}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -61,8 +62,7 @@ def test_your_own_data(newcomer: Newcomer) -> None:
     (newcomer.folder / "events").mkdir()
     records = ({"id": 1, "at": "2024-01-02T03:04:05Z"}, {"id": 2, "at": "2024-01-02T05:00:00Z"})
     (newcomer.folder / "events" / "a.json").write_text("".join(f"{json.dumps(one)}\n" for one in records))
-    # The other page has a table of that name.
-    said = newcomer(f"export HIVESINK_HOME=$PWD/other\ntrap 'hivesink metastore stop' EXIT\n{OWN_DATA.text}")
+    said = newcomer(OWN_DATA.text)
     assert "2 of 2 records fit" in said
     assert re.search(r"│ 2 +│ 2024-01-02 05:00:00", said)
 
@@ -116,8 +116,19 @@ CODES = {"hivesink rejects replay demo.events --dry-run": 1}
 """Exit codes other than 0, as the page explains them."""
 
 
+@pytest.fixture
+def another_home(newcomer: Newcomer) -> Iterator[None]:
+    """The other page has a table of the same name."""
+    before, newcomer.home = newcomer.home, "other"
+    newcomer("hivesink metastore start")
+    yield
+    newcomer("hivesink metastore stop")
+    newcomer.home = before
+
+
 # Each run of the suite has test_snippets.py: every command exists, with its options.
 @pytest.mark.long
+@pytest.mark.usefixtures("another_home")
 def test_each_command_of_the_pages(newcomer: Newcomer) -> None:
     """docs/cli.md from top to bottom, then docs/operations.md."""
     said: dict[str, str] = {}

@@ -2,7 +2,7 @@
 
     python executors_job.py TABLE TOPIC SERVERS FOLDER
 
-Prints a JSON object for each run. FOLDER is where its tasks leave word for each other, and the checkpoint is in it.
+Prints a JSON object. FOLDER is where its tasks leave word for each other, and the checkpoint is in it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ SETTINGS = {
     # Executors start sooner with the archive of classes, which wants the connector at the front of the class path.
     "spark.executor.extraClassPath": os.pathsep.join(map(str, fetch(kafka_connector(version("pyspark"))))),
     "spark.executor.extraJavaOptions": archive.options(),
-    "spark.cores.max": "3",
+    # One executor on each host.
+    "spark.cores.max": "2",
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
     "spark.speculation": "true",
@@ -85,7 +86,7 @@ def main() -> None:
     query.awaitTermination()
     homes = spark.sparkContext.parallelize(range(3), 3).mapPartitions(home).collect()
     attempts = sorted(path.name for path in Path(folder).glob("partition-*"))
-    print(json.dumps({"homes": sorted({file for pair in homes for file in pair}), "attempts": attempts}), flush=True)
+    print(json.dumps({"homes": sorted({file for pair in homes for file in pair}), "attempts": attempts}))
     spark.stop()
 
 
