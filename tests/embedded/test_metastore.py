@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.main_path
 
 
+# test_server.py has the same of a small server.
+@pytest.mark.long
 def test_a_damaged_database_is_an_error_that_names_the_log(tmp_path: Path) -> None:
     (tmp_path / "server").mkdir()
     (tmp_path / "server" / "db").write_text("no database")

@@ -103,6 +103,8 @@ def disk(stage: Stage) -> Iterator[Path]:
     subprocess.run(["umount", place], check=True)
 
 
+# tests/storage/test_local.py has each error of a disk.
+@pytest.mark.long
 def test_a_disk_that_takes_no_more_and_a_file_where_a_folder_should_be(stage: Stage, disk: Path) -> None:
     stage.put(range(10))
     stage.drain()
@@ -247,21 +249,6 @@ def test_records_of_an_aborted_transaction_are_none_and_a_bad_one_behind_them_ha
     assert f"topic {topic.name} partition 0 offset 5, field id: " in str(refused.value)
     stage.drain(stage.sink(options=DROP), topic.stream(stage.spark))
     assert stage.ids() == [0]
-
-
-def test_a_line_that_is_not_utf_8_is_named_and_kept_byte_by_byte(stage: Stage) -> None:
-    stage.create()
-    line = b'{"id": 2, "name": "J\xfcrgen", "dt": "2024-01-01"}'
-    file = stage.put_text(b"\n".join([b'{"id": 1, "dt": "2024-01-01"}', line, b""]))
-    with pytest.raises(errors.BadRecord) as refused:
-        stage.drain()
-    said(refused.value, f'/{file.name} line 2: {{"id": 2, "name": "J\ufffdrgen", "dt": "2024-01-01"}}: not UTF-8; fix')
-    assert stage.staged() == []
-    stage.drain(stage.sink(options=LETTERS))
-    (letter,) = stage.query(f"SELECT * FROM {stage.table}__rejected")
-    assert (bytes(letter.value), letter.field, letter.reason) == (line, None, "not UTF-8")
-    assert letter.source.endswith(f"/{file.name}")
-    assert stage.ids() == [1]
 
 
 @pytest.mark.kafka

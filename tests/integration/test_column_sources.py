@@ -134,7 +134,7 @@ def small_blocks(stage: Stage) -> Iterator[None]:
         stage.spark.conf.set(name, value)
 
 
-BAD = {7: b"", 60: b'{"id": "x"}', 99: b"no JSON"}
+BAD = {7: b"", 60: b'{"id": "x"}', 99: b'{"note": "J\xfcrgen"}'}
 
 
 def put_lines(stage: Stage, name: str) -> None:
@@ -152,8 +152,9 @@ def test_the_line_of_a_row(stage: Stage, small_blocks: None, shuffled: str) -> N
     for name in ("a b.json", "c.json"):
         put_lines(stage, name)
     stage.drain(events=sources.lines(stage.spark, str(stage.source)))
-    letters = stage.query(f"SELECT line, value, source FROM {stage.table}__rejected ORDER BY source, line")
+    letters = stage.query(f"SELECT line, value, source, reason FROM {stage.table}__rejected ORDER BY source, line")
     assert [(row.line, bytes(row.value)) for row in letters] == [*BAD.items(), *BAD.items()]
+    assert letters[-1].reason == "not UTF-8"
     with open_table(stage.table, stage.uri) as opened:
         dead = DeadLetters(opened)
         examples = [entry["example"] for entry in dead.reasons(Wanted())[0]]

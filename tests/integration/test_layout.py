@@ -127,6 +127,7 @@ def test_shuffled_rows_of_a_partition_are_in_one_task_and_all_are_counted(
     assert {*json.loads(bytes(letters[0].value))} == {*record(1)}
 
 
+@pytest.mark.long
 def test_an_error_of_a_task_that_shuffles_is_told_in_a_line(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def route(batches: Iterator[Any], order: bytes) -> Iterator[Any]:  # noqa: ARG001  Spark's
         raise errors.StoreUnavailable(action="write", path="/w/t", reason="the disk is full")
@@ -264,28 +265,8 @@ def check_estimates(over: OverThrift, stage: Stage) -> None:
         assert FLAG not in figures
 
 
-def test_estimates_are_right_after_available_now_and_again_after_the_next_run(stage: Stage, over: OverThrift) -> None:
-    stage = replace(stage, options=ON_EPOCH).create()
-    for run in range(2):
-        for number in (0, 1):
-            first = (run * 2 + number) * 10
-            stage.put(range(first, first + 10))
-        stage.drain()
-        check_estimates(over, stage)
-    (described,) = [
-        row.data_type
-        for row in stage.query(f"DESCRIBE EXTENDED {stage.table} PARTITION (dt = '2024-01-01')")
-        if row.col_name == "Partition Statistics"
-    ]
-    assert "14 rows" in described
-
-
-def test_raw_bytes_are_what_hive_2_3_finds(stage: Stage, over: OverThrift) -> None:
-    """ANALYZE sums up what the reader of each file says (StatsNoJobTask); that one is here, the task's jars aren't."""
-    stage = replace(stage, options=ON_EPOCH).create()
-    for number in range(2):
-        stage.put(range(number * 10, number * 10 + 10))
-    stage.drain()
+def read_by_hive(stage: Stage, day: str) -> dict[str, str]:
+    """As ANALYZE sums up what each file's reader says (StatsNoJobTask): the task's jars aren't here, that reader is."""
     jvm: Any = stage.spark._jvm
     conf = jvm.org.apache.hadoop.mapred.JobConf()
     conf.set("columns", "id,name")
@@ -294,12 +275,29 @@ def test_raw_bytes_are_what_hive_2_3_finds(stage: Stage, over: OverThrift) -> No
     hosts = gateway.new_array(jvm.java.lang.String, 0)
     source = jvm.org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat()
     rows = size = 0
-    for file in (stage.location() / f"dt={THREE_DAYS[0]}").glob("*.parquet"):
-        split = jvm.org.apache.hadoop.mapred.FileSplit(
-            jvm.org.apache.hadoop.fs.Path(str(file)), 0, file.stat().st_size, hosts
-        )
+    for file in (stage.location() / f"dt={day}").glob("*.parquet"):
+        path, length = jvm.org.apache.hadoop.fs.Path(str(file)), file.stat().st_size
+        split = jvm.org.apache.hadoop.mapred.FileSplit(path, 0, length, hosts)
         found = source.getRecordReader(split, conf, jvm.org.apache.hadoop.mapred.Reporter.NULL).getStats()
         rows, size = rows + found.getRowCount(), size + found.getRawDataSize()
-    figures = parameters(over, stage, THREE_DAYS[0])
     assert size > 0
-    assert (figures["numRows"], figures["rawDataSize"]) == (str(rows), str(size))
+    return {"numRows": str(rows), "rawDataSize": str(size)}
+
+
+def test_estimates_are_right_after_available_now_and_again_after_the_next_run(stage: Stage, over: OverThrift) -> None:
+    stage = replace(stage, options=ON_EPOCH).create()
+    for run in range(2):
+        for number in (0, 1):
+            first = (run * 2 + number) * 10
+            stage.put(range(first, first + 10))
+        stage.drain()
+        check_estimates(over, stage)
+    figures = parameters(over, stage, THREE_DAYS[0])
+    by_hive = read_by_hive(stage, THREE_DAYS[0])
+    assert {name: figures[name] for name in by_hive} == by_hive
+    (described,) = [
+        row.data_type
+        for row in stage.query(f"DESCRIBE EXTENDED {stage.table} PARTITION (dt = '2024-01-01')")
+        if row.col_name == "Partition Statistics"
+    ]
+    assert "14 rows" in described

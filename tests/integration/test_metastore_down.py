@@ -97,7 +97,8 @@ def fail(_real: Any, part: Any) -> None:
     raise errors.StoreUnavailable(action="rename", path=part.staged, reason="the disk is gone")
 
 
-@pytest.mark.parametrize("end", ["awaitTermination", pytest.param("stop", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("end", ["awaitTermination", "stop"])
 def test_a_registration_that_fails_in_the_last_epoch_is_raised_at_the_end(stage: Stage, end: str) -> None:
     stage.create()
     stage.put(range(10))

@@ -267,7 +267,7 @@ def test_a_new_run_in_the_same_process_is_a_replay(stage: Stage) -> None:
     assert stage.ids() == list(range(15))
 
 
-@pytest.mark.parametrize("when", [once, once_after], ids=["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param(once, marks=pytest.mark.long), once_after], ids=["before", "after"])
 def test_a_call_that_failed_may_come_again(stage: Stage, when: Callable[..., Any]) -> None:
     """With the same rows: before the decision it writes them, after it, it finishes them. With others only before."""
     stage.create()

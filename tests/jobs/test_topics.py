@@ -26,6 +26,7 @@ def asked_once(servers: str, topic: str, partitions: int) -> list[int]:
     return [answer.result().offset for answer in admin.list_offsets(wanted).values()]
 
 
+@pytest.mark.long
 def test_the_first_topic_of_an_empty_broker_can_be_used_at_once(tmp_path: Path) -> None:
     with EmbeddedKafka(tmp_path) as broker:
         assert create_topic(broker.bootstrap, "first", 2)
