@@ -115,7 +115,7 @@ def trouble(folder: str) -> Any:
         context = TaskContext.get()
         assert context is not None
         record = Path(folder, "attempts")
-        own = f"{context.partitionId()} {context.attemptNumber()} {context.taskAttemptId()}\n"
+        own = f"{context.partitionId()} {context.attemptNumber()} {context.stageId()} {context.taskAttemptId()}\n"
         with record.open("a") as file:
             file.write(own)
 

@@ -83,7 +83,7 @@ def test_kills_on_s3(
     parts = f"(id BIGINT) PARTITIONED BY (dt STRING) STORED AS PARQUET LOCATION '{root}/table'"
     apply([parse_ddl(f"CREATE TABLE {table} {parts}", "kills.sql")], catalog(metastore_on_s3.uri, site))
     steps = SHORT if kills == len(SHORT) else [*islice(cycle(ROLLING_STEPS), kills)]
-    batches = len(steps) + 8
+    batches = len(steps) + (4 if kills == len(SHORT) else 8)
     jars = {"spark.jars": ",".join(path.as_uri() for path in fetch(s3a()))}
     job = JobOnS3(
         tmp_path, metastore_on_s3, table, write_files(tmp_path, batches),
