@@ -257,9 +257,9 @@ IMPORTS = "import concurrent.futures as c, subprocess as s"
     "work",
     [
         "c.ThreadPoolExecutor(1).submit(time.sleep, 600)",
-        "c.ProcessPoolExecutor(1).submit(time.sleep, 600)",
+        pytest.param("c.ProcessPoolExecutor(1).submit(time.sleep, 600)", marks=pytest.mark.long),
         "s.Popen(['sleep', '600'])",
-        "def beat(): threading.Timer(0.2, beat).start()\nbeat()",
+        pytest.param("def beat(): threading.Timer(0.2, beat).start()\nbeat()", marks=pytest.mark.long),
     ],
 )
 def test_a_job_that_fails_ends_though_its_threads_and_processes_work_on(work: str, tmp_path: Path) -> None:
@@ -325,7 +325,9 @@ finally:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL]
+)
 def test_a_signal_ends_the_job_with_its_processes_and_the_restarts(number: signal.Signals, tmp_path: Path) -> None:
     command = _command(_job(tmp_path, WAITS), "--restart")
     with subprocess.Popen(

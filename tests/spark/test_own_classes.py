@@ -60,13 +60,15 @@ LOCATION '{location}' TBLPROPERTIES ('sink.bucket.assigner'='mine:ByFirstDigit',
 """
 
 
+# tests/sink/commit/test_own_classes.py has them in one process.
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("start", "master"),
     [
         (("-m", "hivesink.cli", "run"), "local[2]"),
         # As `python JOB.py`; its executors are processes of their own, which get hivesink as those of any cluster do.
-        pytest.param((), "local-cluster[1,1,512]", marks=pytest.mark.long),
+        ((), "local-cluster[1,1,512]"),
     ],
 )
 def test_tasks_find_the_classes_beside_the_job(
