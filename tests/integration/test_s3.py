@@ -10,17 +10,16 @@ import sys
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from hivesink.config.site import Site
+from hivesink.embedded.metastore import EmbeddedMetastore, stop
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.jvm.jars import fetch, s3a
-from hivesink.jvm.java import write_sites
 from hivesink.metastore import catalog
-from jobs.cluster.server import OwnMetastore
 from tests.cli.site import Capsys, hivesink
 from tests.cluster.gates import Kills
 from tests.docs.pages import ROOT, block, shell
@@ -29,7 +28,6 @@ from tests.integration.test_kills import ROLLING, ROLLING_STEPS, ROWS_A_BATCH, S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hivesink.embedded.metastore import EmbeddedMetastore
     from jobs.cluster.s3 import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
@@ -59,14 +57,47 @@ class JobOnS3(Job):
         return {**super().order(), "checkpoint": f"{self.root}/checkpoint"}
 
 
+class Documented(NamedTuple):
+    """The folder in which the docs' commands were run, and what they printed. Their metastore is up."""
+
+    folder: Path
+    said: str
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+
+@pytest.fixture(scope="module")
+def documented(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documented]:
+    folder = tmp_path_factory.mktemp("docs")
+    text = block("docs/sites.md", "fs.s3a.endpoint").text
+    assert "http://127.0.0.1:8333" in text
+    s3.make_bucket("demo")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {"HIVESINK_HOME": str(folder / "home"), "PATH": path, "PYTHONPATH": str(ROOT)}
+    try:
+        said = shell(folder, text.replace("http://127.0.0.1:8333", s3.endpoint), environment)
+        yield Documented(folder, said.stdout + said.stderr)
+    finally:
+        stop(folder / "home")
+
+
+def test_the_docs_from_an_empty_bucket_to_an_answer(documented: Documented, s3: S3Server) -> None:
+    assert re.search(r"\b1\b.*2024-01-03", documented.said), documented.said
+    keys = [found["Key"] for found in s3.client().list_objects_v2(Bucket="demo")["Contents"]]
+    assert {key.partition("/")[0] for key in keys} >= {"events", "checkpoints"}
+
+
 @pytest.fixture
-def metastore_on_s3(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedMetastore]:
-    """A metastore whose tables may be on the S3 server, which the environment's site names from now on."""
-    write_sites(tmp_path / "conf", {"core-site": s3.properties})
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
-    with OwnMetastore(tmp_path / "metastore", tmp_path / "warehouse", durable=False) as server:
-        monkeypatch.setenv("HIVESINK_METASTORE", server.uri)
-        yield server
+def metastore_on_s3(documented: Documented, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> EmbeddedMetastore:
+    """The docs' own, which the environment names from now on, with its site and keys."""
+    server = EmbeddedMetastore(documented.home / "metastore", documented.home / "warehouse")
+    server.resume()
+    site = {"HADOOP_CONF_DIR": str(documented.folder / "conf"), "HIVESINK_METASTORE": server.uri}
+    for name, value in {**s3.environment, **site}.items():
+        monkeypatch.setenv(name, value)
+    return server
 
 
 def read_by_hive(table: str) -> list[str]:
@@ -110,17 +141,3 @@ def test_kills_on_s3(
     bucket = s3.client()
     left = [upload["Key"] for upload in bucket.list_multipart_uploads(Bucket="kills").get("Uploads", [])]
     assert left == []
-
-
-def test_the_docs_from_an_empty_bucket_to_an_answer(s3: S3Server, tmp_path: Path) -> None:
-    text = block("docs/sites.md", "fs.s3a.endpoint").text
-    assert "http://127.0.0.1:8333" in text
-    s3.make_bucket("demo")
-    home = {"HIVESINK_HOME": str(tmp_path / "home"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    try:
-        said = shell(tmp_path, text.replace("http://127.0.0.1:8333", s3.endpoint), {**home, "PYTHONPATH": str(ROOT)})
-    finally:
-        shell(tmp_path, "hivesink metastore stop", {**home, "PYTHONPATH": str(ROOT)})
-    assert re.search(r"\b1\b.*2024-01-03", said.stdout), said.stdout + said.stderr
-    keys = [found["Key"] for found in s3.client().list_objects_v2(Bucket="demo")["Contents"]]
-    assert {key.partition("/")[0] for key in keys} >= {"events", "checkpoints"}
