@@ -43,15 +43,14 @@ LONGEST = 300.0
 WRITER = "gated"
 
 
-def local(cores: int = 2) -> dict[str, str]:
-    """Spark settings for a driver that does it all itself."""
+def driver() -> dict[str, str]:
+    """Spark settings for a driver on this machine."""
     # At the front of the class path, as the archive of classes has them, which halves a start's CPU time.
     connector = os.pathsep.join(map(str, fetch(kafka_connector(importlib.metadata.version("pyspark")))))
     return {
         "spark.driver.extraClassPath": connector,
         "spark.executor.extraClassPath": connector,
         "spark.executor.extraJavaOptions": archive.options(),
-        "spark.master": f"local[{cores}]",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
@@ -59,6 +58,12 @@ def local(cores: int = 2) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def local(cores: int = 2) -> dict[str, str]:
+    """Spark settings for a driver that does it all itself."""
+    # As `session` does it: by itself each worker loads the sink's modules, which takes more than a second of CPU.
+    return {**driver(), "spark.master": f"local[{cores}]", "spark.python.daemon.module": "hivesink.spark.daemon"}
 
 
 @dataclass
@@ -216,7 +221,7 @@ class Kills:
 def on_cluster(cluster: Cluster) -> dict[str, str]:
     """Spark settings for two executors of one core, one on each worker."""
     return {
-        **local(),
+        **driver(),
         "spark.master": cluster.spark_master,
         "spark.cores.max": "2",
         "spark.executor.cores": "1",

@@ -13,7 +13,7 @@ from hivesink.jvm.jars import JarSet, all_jars, fetch
 from hivesink.jvm.java import find_java, write_sites
 from jobs.cluster.hdfs import log4j1
 from jobs.cluster.server import EmbeddedServer
-from tests.cluster.gates import local
+from tests.cluster.gates import driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,7 +106,7 @@ def on_yarn(cluster: Cluster, folder: Path) -> Iterator[dict[str, str]]:
         NodeManager(folder / "nodemanager", cluster.conf, manager),
     ):
         yield {
-            **local(),
+            **driver(),
             "spark.master": "yarn",
             "spark.executor.instances": "2",
             "spark.executor.cores": "1",
