@@ -76,21 +76,6 @@ def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused
     assert stage.ids() == list(range(30))
 
 
-# Over Kafka in each run.
-@pytest.mark.long
-@pytest.mark.parametrize("lost", [("commits/1",), ("offsets/1", "commits/1")], ids=["commits", "offsets"])
-def test_a_batch_that_comes_again_with_equal_offsets_is_a_replay(stage: Stage, lost: tuple[str, ...]) -> None:
-    for name in lost:
-        stage.lose(name)
-    done: list[Committed] = []
-    stage.drain(stage.sink(on_commit=done.append))
-    assert [each.replayed for each in done] == [True]
-    assert stage.ids() == list(range(20))
-    stage.put(range(20, 25))
-    stage.drain()
-    assert stage.ids() == list(range(25))
-
-
 # tests/spark/test_checkpoint.py has every other file.
 @pytest.mark.long
 def test_a_damaged_checkpoint_is_refused_before_spark_reads_it(stage: Stage) -> None:

@@ -89,29 +89,8 @@ def test_a_metastore_that_goes_in_the_last_epoch_makes_the_run_fail_and_the_next
     assert (stage.ids(), stage.staged()) == (sorted([*range(20), 1, 2]), [])
 
 
-def refuse(_real: Any, table: Any, *_: Any) -> None:
-    raise errors.RegistrationFailed(str(table.spec.name), "register partitions", "refused by the test", "memory")
-
-
 def fail(_real: Any, part: Any) -> None:
     raise errors.StoreUnavailable(action="rename", path=part.staged, reason="the disk is gone")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("end", ["awaitTermination", "stop"])
-def test_a_registration_that_fails_in_the_last_epoch_is_raised_at_the_end(stage: Stage, end: str) -> None:
-    stage.create()
-    stage.put(range(10))
-    sink = stage.sink()
-    wrap(sink, "registrar", add=refuse)
-    query = stage.begin(sink, trigger={"processingTime": "0 seconds"} if end == "stop" else {"availableNow": True})
-    if end == "stop":
-        query.processAllAvailable()
-    with pytest.raises(errors.RegistrationFailed, match="refused by the test"):
-        getattr(query, end)()
-    assert stage.ids() == []
-    stage.drain()
-    assert stage.ids() == list(range(10))
 
 
 def test_a_publish_that_fails_in_the_last_epoch_is_raised_and_finished_by_the_next_run(stage: Stage) -> None:

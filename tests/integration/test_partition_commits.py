@@ -112,20 +112,6 @@ def test_sparks_own_watermark_commits_too_and_a_kill_before_sparks_own_commit_ta
     assert stage.ids() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.long
-def test_of_a_query_with_state_sparks_own_watermark_counts(stage: Stage) -> None:
-    stage.create(columns=COLUMNS, properties=HOURLY)
-    events = timed(stage, "10 minutes").dropDuplicates(["id", "at"])
-    with stage.running(stage.sink(), events, every="100 milliseconds") as query:
-        stage.put_text(line(1, "03:10:00") + line(1, "03:10:00"))
-        query.processAllAvailable()
-        stage.put_text(line(2, "04:10:00"))
-        query.processAllAvailable()
-        wait_until(lambda: has_success(stage, "2024-01-02--03"))
-        assert partitions(stage) == ["2024-01-02--03"]
-    assert stage.ids() == [1, 2]
-
-
 def timed(stage: Stage, delay: str = "1 second") -> DataFrame:
     """Decoded rows, with Spark's own watermark."""
     rows = stage.lines().selectExpr("from_json(value, 'id BIGINT, at TIMESTAMP') AS r").select("r.*")
