@@ -64,17 +64,15 @@ SHARED = {
         r"|^tests/(metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
         r"|::test_(on_hdfs|hive_4_makes)_|[-\[](hdfs|4\.0\.1)[-\]]"
     ),
-    "thrift server": re.compile(
-        r"^tests/(cli/test_run_spark|spark/test_neighbours|metastore/test_hiveserver2)|[-\[]spark[-\]]"
-    ),
+    "thrift server": re.compile(r"^tests/(cli/test_run_spark|metastore/test_hiveserver2)|[-\[]spark[-\]]"),
     "s3": re.compile(r"^tests/storage/test_s3|::test_on_s3_|[-\[]s3[-\]]"),
 }
 
 
 SERVERS = {"cluster", "kafka", "metastore", "s3", "spark", "thrift_server"}
 SLOWEST = (
-    *("cluster", "tests/docs/test_recipes.py", "tests/integration/test_kills.py", "thrift server"),
-    *("tests/jobs/", "tests/cluster/"),
+    *("cluster", "tests/integration/test_s3.py", "tests/integration/test_kills.py", "thrift server"),
+    *("tests/jobs/", "tests/docs/test_as_printed.py", "tests/cluster/"),
 )
 """What takes minutes begins first, then what needs a server; the rest fills the gaps at the end."""
 

@@ -159,7 +159,7 @@ def run(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, capsy
 def test_kills_while_rows_wait(run: Any, kills: int) -> None:
     """In the last run a stage runs again beside a task of its first run, which counts once, too.
 
-    Tasks that fail and are tried again, and speculation, are in tests/spark/test_executors.py.
+    Tasks that fail and are tried again, and speculation, are in tests/spark/test_executors.py, a longer run.
     """
     steps, rest = (SHORT, 4) if kills == len(SHORT) else (islice(cycle(ROLLING_STEPS), kills), 8)
     settings = {**SMALL_BATCHES, **RETRIES}

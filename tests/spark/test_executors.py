@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 JOB = Path(__file__).with_name("executors_job.py")
 ROWS = 300
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+# In each run, tests/integration/test_kills.py has a stage that runs again, and tests/cluster has executors.
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 
 
 class OtherHost(SparkWorker):
@@ -73,7 +74,6 @@ def test_tasks_import_the_drivers_package_and_each_row_is_written_once(cluster: 
     assert target.staged() == []
 
 
-@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_what_make_dist_makes_is_all_that_executors_need(cluster: Cluster, tmp_path: Path) -> None:
     root = JOB.parents[2]
