@@ -15,7 +15,7 @@ from hivesink.core.manifest import Manifest, OpenBucket, Opened, PartEntry, Slic
 from hivesink.core.partition import PartitionKey, known_as
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Collection, Container, Iterable, Mapping
     from datetime import timedelta
 
 
@@ -109,8 +109,10 @@ class OpenRows:
                 buckets[part.key] = replace(bucket, published=published, files=bucket.files - 1)
         return {key: bucket for key, bucket in buckets.items() if bucket.slices or bucket.files}
 
-    def beside(self, slices: Container[Slice]) -> OpenRows:
+    def beside(self, slices: Collection[Slice]) -> OpenRows:
         """The rows that wait in other slices, and the partitions without any of these."""
+        if not slices:
+            return self
         buckets = {}
         for key, bucket in self.buckets.items():
             others = [part for part in bucket.slices if part not in slices]
