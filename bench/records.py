@@ -23,12 +23,12 @@ import pyarrow.dataset as ds
 
 from bench.ground import DATABASE, Ground
 from bench.workloads import ALL_FLIGHTS, FLIGHTS, SEED, Workload, duckdb_type
-from hivesink import wiring
 from hivesink.core.table import TableName
 from hivesink.core.typetext import parse_type
 from hivesink.errors import UnknownTable
 from hivesink.formats import adapter
 from hivesink.logs import file_store
+from hivesink.metastore import connect
 from hivesink.storage.local import posix
 from jobs.cluster.kafka import create_topic, end_offsets
 from jobs.demo.flights import MONTHS, Flights
@@ -230,7 +230,7 @@ def land(ground: Ground, name: str, workload: Workload, *, registered: bool) -> 
     site = ground.site()
     location = f"{ground.tables}/{DATABASE}.db/{name}"
     store = file_store(location, site)
-    with closing(wiring.MetastoreAddress.at("thrift", ground.metastore, site).registrar) as registrar:
+    with closing(connect("thrift", ground.metastore, site)) as registrar:
         files = _registered(registrar, store, name) if registered else _below(store, location)
         dead = _registered(registrar, store, f"{name}__rejected") if workload.bad and registered else []
     size = sum(file.length for file in files)

@@ -18,11 +18,10 @@ from hivesink.core.table import TableName, as_properties, field_ids, is_letters
 from hivesink.decode import convert
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.reader import RowsReader
-from hivesink.errors import InvalidOption, RegistrationFailed, RowsUnfit, TableReplaced, Unsupported
+from hivesink.errors import InvalidOption, RegistrationFailed, RowsUnfit, TableReplaced
 from hivesink.formats import adapter, measure
-from hivesink.hiveql.render import declared, render, stored
+from hivesink.hiveql.render import declared, stored
 from hivesink.logs import commit_log, file_store, root_folder, storage_of, table_root
-from hivesink.metastore import catalog, connect
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
@@ -40,24 +39,10 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Opened
     from hivesink.core.partition import PartitionKey
     from hivesink.core.table import TableSpec
-    from hivesink.hiveql.apply import Catalog
     from hivesink.ports import FileStore, LiveTable, LogRoot, Metastore
     from hivesink.ports.rows import RowReader
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.waiting import Encode
-
-
-@dataclass(frozen=True, slots=True)
-class MetastoreAddress:
-    """A metastore for the sink: its registrar, and, over Thrift, its catalog."""
-
-    registrar: Metastore
-    catalog: Catalog | None
-
-    @classmethod
-    def at(cls, kind: str, address: str, site: Site = NO_SITE) -> MetastoreAddress:
-        """`kind` is `thrift` or `hiveserver2`. Raises InvalidOption, Unsupported."""
-        return cls(connect(kind, address, site), catalog(address, site) if kind == "thrift" else None)
 
 
 def row_reader(plan: TaskPlan) -> RowReader:
@@ -117,7 +102,7 @@ class OpenedWriter:
         *,
         table: TableName,
         writer: str,
-        metastore: MetastoreAddress,
+        metastore: Metastore,
         append: Epoch | None = None,
         options: Mapping[str, object],
         site: Site = NO_SITE,
@@ -133,7 +118,7 @@ class OpenedWriter:
         raises if the log and the table don't belong together, FilesUnknown, LogDamaged.
         """
         require_writer_name(writer)
-        registrar, options_of_run = metastore.registrar, as_texts(options)
+        registrar, options_of_run = metastore, as_texts(options)
         # What an old metastore can't store, such as NOT NULL, is in the table's properties.
         live = registrar.table(table)
         live = replace(live, spec=declared(live.spec))
@@ -226,8 +211,8 @@ def _root(live: LiveTable, config: SinkConfig, store: FileStore, site: Site) -> 
     return root
 
 
-def remaker(metastore: MetastoreAddress, live: LiveTable) -> Callable[[TableName], bool]:
-    """`CommitContext.remake` for writers of `live`. Raises Unsupported, with the DDL, if the metastore can't create."""
+def remaker(metastore: Metastore, live: LiveTable) -> Callable[[TableName], bool]:
+    """`CommitContext.remake` for writers of `live`. Raises Unsupported if the metastore can't create tables."""
 
     def remake(name: TableName) -> bool:
         if name != live.spec.name.rejected:
@@ -237,11 +222,8 @@ def remaker(metastore: MetastoreAddress, live: LiveTable) -> Callable[[TableName
         # Dead letters are another target of the table's log.
         log = ((PROPERTY, live.log),) if live.log else ()
         spec = replace(spec, properties=tuple(sorted((*spec.properties, *log))))
-        if metastore.catalog is None:
-            what, ddl = f"creating {spec.name} through HiveServer2", " ".join(render(spec).split())
-            raise Unsupported(what, "it needs the Thrift metastore", f"run: {ddl}")
         with contextlib.suppress(TableReplaced):
-            metastore.catalog.create(stored(spec))
+            metastore.create(stored(spec))
         return True
 
     return remake

@@ -114,7 +114,7 @@ def _picture(opened: OpenedTable, now: datetime, limit: int | None) -> dict[str,
     waiting: dict[str, list[PartitionState]] = {}
     for state in (state for writer in logs for state in opened.states(writer, now) if state.table == opened.name):
         waiting.setdefault(state.partition, []).append(state)
-    live = opened.metastore.registrar.lookup(opened.live, None)
+    live = opened.metastore.lookup(opened.live, None)
     order = _by_time(live.keys() | waiting.keys(), time_extractor(opened.live.spec, config))
     shown = order if limit is None else order[-limit:]
     store = file_store(opened.live.location, opened.site)

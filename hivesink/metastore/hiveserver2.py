@@ -48,6 +48,11 @@ class HiveServer2Metastore:
         facts.refuse()
         return LiveTable(facts.spec(), facts.location or "")
 
+    def create(self, spec: TableSpec) -> None:
+        what = f"creating {spec.name} through HiveServer2"
+        way = "run `hivesink ddl apply` or `hivesink recover` where the metastore itself can be reached"
+        raise errors.Unsupported(what, "hivesink writes no DDL there", way)
+
     def names(self, table: LiveTable) -> Sequence[str]:
         return self._registered(table.spec, None) if table.spec.is_partitioned else [""]
 

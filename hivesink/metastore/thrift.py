@@ -43,6 +43,18 @@ class ThriftTables:
         except ttypes.NoSuchObjectException as error:
             raise errors.UnknownTable(str(name), self.address) from error
 
+    def create(self, spec: TableSpec) -> None:
+        """Create the table, or nothing. Raises TableReplaced, Unsupported, and what `Connection.change` raises."""
+        struct, name = thrift_calls.thrift_table(spec, self._connection.user), str(spec.name)
+        try:
+            self._connection.change(name, "create the table", lambda client: client.create_table(struct))
+        except errors.RegistrationFailed as error:
+            if isinstance(error.__cause__, ttypes.AlreadyExistsException):
+                raise errors.TableReplaced(name, "somebody has created it") from error
+            if spec.location is not None and "UnknownHostException" in error.reason:
+                raise errors.unknown_file_system(spec.location, f"{self.address} says: {error.reason}") from error
+            raise
+
     def alter(self, name: TableName, action: str, change: Callable[[dict[str, str]], bool]) -> None:
         """Alter the table's parameters right after a fresh read, if `change` returns that it changed them.
 
@@ -89,18 +101,6 @@ class ThriftCatalog(ThriftTables):
         except errors.RegistrationFailed as error:
             if not isinstance(error.__cause__, ttypes.AlreadyExistsException):
                 raise
-
-    def create(self, spec: TableSpec) -> None:
-        """Create the table, or nothing. Raises TableReplaced, Unsupported, and what `Connection.change` raises."""
-        struct, name = thrift_calls.thrift_table(spec, self._connection.user), str(spec.name)
-        try:
-            self._connection.change(name, "create the table", lambda client: client.create_table(struct))
-        except errors.RegistrationFailed as error:
-            if isinstance(error.__cause__, ttypes.AlreadyExistsException):
-                raise errors.TableReplaced(name, "somebody has created it") from error
-            if spec.location is not None and "UnknownHostException" in error.reason:
-                raise errors.unknown_file_system(spec.location, f"{self.address} says: {error.reason}") from error
-            raise
 
 
 class ThriftMetastore(ThriftTables):

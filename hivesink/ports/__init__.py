@@ -240,6 +240,9 @@ class Metastore(Protocol):
     def table(self, name: TableName) -> LiveTable:
         """Raises UnknownTable; Unsupported if the sink can't write such a table."""
 
+    def create(self, spec: TableSpec) -> None:
+        """Create the table completely or not at all. Raises TableReplaced if there is one, Unsupported."""
+
     def names(self, table: LiveTable) -> Sequence[str]:
         """The names of all registered partitions, without order. One quick call."""
 

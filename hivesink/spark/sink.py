@@ -13,6 +13,7 @@ from hivesink.core.manifest import REPLAYS
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import require_outside
+from hivesink.metastore import connect
 from hivesink.spark import filemanager
 from hivesink.spark.batchjobs import ship
 from hivesink.spark.query import HiveQuery, newest, queries
@@ -84,7 +85,7 @@ class HiveSink:
         setup = wiring.OpenedWriter.open(
             table=TableName.parse(table),
             writer=name,
-            metastore=wiring.MetastoreAddress.at(kind, uri.removeprefix(_BY_SQL), site),
+            metastore=connect(kind, uri.removeprefix(_BY_SQL), site),
             append=None if append is None else Epoch(append),
             options=options or {},
             site=site,

@@ -21,7 +21,6 @@ from pyarrow.fs import FSSpecHandler, PyFileSystem
 from sqlglot import ErrorLevel, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from hivesink import wiring
 from hivesink.core.partition import LivePartition, is_hidden, parse_path
 from hivesink.core.table import Char, HiveType, TableName, TableSpec
 from hivesink.core.typetext import known_type
@@ -29,6 +28,7 @@ from hivesink.decode.arrowtypes import arrow_type
 from hivesink.errors import InvalidOption, NotCovered, Unsupported
 from hivesink.formats import adapter
 from hivesink.logs import file_store
+from hivesink.metastore import connect
 
 if TYPE_CHECKING:
     from hivesink.config.site import Site
@@ -55,7 +55,7 @@ def ask(sql: str, address: Callable[[], str], site: Site, most: int) -> Answer:
             connection = resources.enter_context(closing(duckdb.connect(config=settings)))
             connection.execute("SET TimeZone = 'UTC'")
             if tables := _tables(tree):
-                registrar = wiring.MetastoreAddress.at("thrift", address(), site).registrar
+                registrar = connect("thrift", address(), site)
                 resources.enter_context(closing(registrar))
                 for number, table in enumerate(tables):
                     _register(connection, f"hivesink_{number}", table, registrar, site)

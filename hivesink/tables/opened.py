@@ -19,6 +19,7 @@ from hivesink.core.table import TableName, TableSpec, is_letters, main_table
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NotWritable, UnknownTable, Unsupported, folder_gone
 from hivesink.logs import file_store, table_root
+from hivesink.metastore import connect
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import rolling_policy, watermark_policy
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from hivesink.ports import LiveTable
+    from hivesink.ports import LiveTable, Metastore
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class OpenedTable:
     live: LiveTable
     writers: Mapping[str, CommitContext]
     site: Site
-    metastore: wiring.MetastoreAddress
+    metastore: Metastore
     owner: Ownership
 
     @property
@@ -172,8 +173,7 @@ def metastore_address(given: str | None, site: Site) -> str:
 def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     """Open `table`. Raises InvalidOption, UnknownTable, Unsupported, MetastoreUnreachable."""
     parsed, site = TableName.parse(table), Site.load(os.environ)
-    connected = wiring.MetastoreAddress.at("thrift", metastore_address(metastore, site), site)
-    with closing(connected.registrar) as registrar:
+    with closing(connect("thrift", metastore_address(metastore, site), site)) as registrar:
         live = main = registrar.table(parsed)
         name = str(live.spec.name)
         today = main_table(name)
@@ -192,4 +192,4 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
             for writer, log in root.logs().items()
             if is_known
         }
-        yield OpenedTable(name, live, writers, site, connected, owner)
+        yield OpenedTable(name, live, writers, site, registrar, owner)

@@ -77,7 +77,7 @@ class DeadLetters:
 
     def __init__(self, opened: OpenedTable) -> None:
         self.opened = opened
-        self.live: LiveTable = opened.metastore.registrar.table(opened.live.spec.name.rejected)
+        self.live: LiveTable = opened.metastore.table(opened.live.spec.name.rejected)
         self.name = str(self.live.spec.name)
         self.plan = TablePlan(replace(self.live.spec, columns=columns_of(self.live.spec)), self.live.location)
         self._store: FileStore = file_store(self.live.location, opened.site)
@@ -100,7 +100,7 @@ class DeadLetters:
                 log.require_readable()
         replaced = {(part.name, part.length) for part in replaced_letters(logs).values()}
         settled = [log.settled_parts() for log in logs.values()]
-        for partition, home in sorted(self.opened.metastore.registrar.lookup(self.live, None).items()):
+        for partition, home in sorted(self.opened.metastore.lookup(self.live, None).items()):
             for file in self._store.visible(home.location) if day in {None, partition.partition("=")[2]} else ():
                 name = basename(file.path)
                 if (name, file.length) not in replaced:

@@ -19,6 +19,7 @@ from hivesink.core.epoch import BatchId, BatchRef, Epoch
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
 from hivesink.jvm.java import write_sites
+from hivesink.metastore import connect
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.sink.commit.committed import Committed, Deadline
 from hivesink.sink.task.attempt import run_task
@@ -95,7 +96,7 @@ class Ingest:
         self.setup = wiring.OpenedWriter.open(
             table=TableName.parse(self.table),
             writer=self.writer,
-            metastore=wiring.MetastoreAddress.at("thrift", self.metastore),
+            metastore=connect("thrift", self.metastore),
             append=self.append,
             options={**self.usual, **self.options},
         )
@@ -119,7 +120,7 @@ class Ingest:
     def lose_metastore(self) -> None:
         """From now on the metastore is as good as down for this writer, which waits for it."""
         self.committer._live.deadline = Deadline(timedelta(hours=1), "epochs wait")
-        down = wiring.MetastoreAddress.at("thrift", "thrift://127.0.0.1:1").registrar
+        down = connect("thrift", "thrift://127.0.0.1:1")
         self.committer.context = replace(self.committer.context, registrar=down)
         self.committer._writer.context = self.committer._live.context = self.committer.context
         if self.committer._live.runner is not None:

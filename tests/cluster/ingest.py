@@ -16,6 +16,7 @@ from hivesink.config.site import NO_SITE, Site
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
+from hivesink.metastore import connect
 from hivesink.sink.inspect.verify import Verdict, verify
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
@@ -90,7 +91,7 @@ class Ingest:
         self.setup = wiring.OpenedWriter.open(
             table=TableName.parse(self.table),
             writer=self.writer,
-            metastore=wiring.MetastoreAddress.at("thrift", self.uri, self.site),
+            metastore=connect("thrift", self.uri, self.site),
             options={"sink.rolling-policy.on-epoch": "true", **self.options},
             site=self.site,
         )

@@ -19,6 +19,7 @@ from hivesink.errors import HiveSinkError, MetastoreUnreachable, OutcomeUnknown,
 from hivesink.storage.fs import FileSystem
 
 if TYPE_CHECKING:
+    from hivesink.core.table import TableSpec
     from hivesink.ports import Metastore
 
 
@@ -256,6 +257,9 @@ class FaultyMetastore(Faulty):
     @property
     def address(self) -> str:
         return self.inner.address
+
+    def create(self, spec: TableSpec) -> None:
+        self.inner.create(spec)
 
     def close(self) -> None:
         self.inner.close()

@@ -76,7 +76,7 @@ class World:
         return wiring.OpenedWriter.open(
             table=name,
             writer=writer,
-            metastore=wiring.MetastoreAddress(registrar or self.metastore, cast("Any", self.metastore)),
+            metastore=registrar or self.metastore,
             options=self.options,
         )
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink import HiveSink, errors, wiring
+from hivesink import HiveSink, errors
 from hivesink.core.log import PROPERTY
+from hivesink.metastore import connect
 from tests.cli.site import hivesink
 from tests.integration.stage import ON_EPOCH, Stage, hive_reader, once, wrap
 
@@ -176,7 +177,7 @@ def test_rows_that_wait_for_their_partition_survive_an_insert_into_it(stage: Sta
     stage.put(range(9))
     # Epochs are decided while the sink's metastore is away; the run ends, since nothing can be registered.
     sink = stage.sink()
-    away = wiring.MetastoreAddress.at("thrift", "thrift://127.0.0.1:1").registrar
+    away = connect("thrift", "thrift://127.0.0.1:1")
     sink.setup = replace(sink.setup, context=replace(sink.setup.context, registrar=away))
     with pytest.raises(errors.MetastoreUnreachable):
         stage.drain(sink)

@@ -75,7 +75,7 @@ class World:
         """The table as a process sees it."""
         before, self.current = self.current, files or self.files
         try:
-            live, store = self.metastore.table(TABLE), wiring.MetastoreAddress(self.metastore, None)
+            live, store = self.metastore.table(TABLE), self.metastore
             parts = RenameFileStore(self.current)
             owner = Ownership(table_root(live, None), self.metastore, parts)
             writers = {writer: CommitContext(log, parts, self.metastore) for writer, log in owner.root.logs().items()}
@@ -93,7 +93,7 @@ class World:
         return wiring.OpenedWriter.open(
             table=TABLE,
             writer="job",
-            metastore=wiring.MetastoreAddress(self.metastore, None),
+            metastore=self.metastore,
             options=_OPTIONS | dict(self.options),
         )
 
