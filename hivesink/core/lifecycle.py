@@ -215,25 +215,22 @@ class History:
 
     def following(self, kind: str, stamp: Stamp) -> Manifest:
         """The next epoch's manifest, with what is carried forward and nothing of its own yet."""
-        own = self.identity
-        # Epoch 0 stands for what is before the first.
-        zero = Manifest(own.writer, own.uid, Epoch(0), "", "", stamp.at, Epoch(0), tables=own.tables, zones=own.zones)
-        head = self.head or zero
+        own, head = self.identity, self.head
         return Manifest(
-            head.writer,
-            head.uid,
-            Epoch(head.epoch + 1),
+            own.writer,
+            own.uid,
+            Epoch(self.epoch + 1),
             stamp.attempt,
             kind,
-            max(stamp.at, head.at),
+            max(stamp.at, head.at) if head else stamp.at,
             self.settled,
-            last_batch=head.last_batch,
-            tables=head.tables,
-            zones=head.zones,
+            last_batch=head.last_batch if head else None,
+            tables=own.tables,
+            zones=own.zones,
             log=own.log,
             options=own.options,
             settings=own.settings,
-            watermark=head.watermark,
+            watermark=head.watermark if head else None,
         )
 
     def decided(self, manifest: Manifest) -> History:

@@ -148,7 +148,8 @@ def test_a_torn_manifest_is_damaged(length: int) -> None:
 
 
 def test_what_is_carried_forward_and_what_is_not() -> None:
-    base, own = full(), Identity("w", "aa", (), (), "/log")
+    base = full()
+    own = Identity(base.writer, base.uid, base.tables, base.zones, "/log")
     following = History(own, base).following("fence", Stamp(AT - timedelta(days=1), "ccccdddd"))
     bare = Manifest(base.writer, base.uid, Epoch(13), "ccccdddd", "fence", base.at, Epoch(12))
     carried = {name: getattr(base, name) for name in ("last_batch", "tables", "zones", "watermark")}

@@ -199,8 +199,6 @@ class Committer:
             add=written.parts,
             replaces=written.replaces,
             opened=written.opened,
-            tables=self.spec.identity.tables,
-            zones=self.spec.identity.zones,
             commits=commits,
             watermark=mark,
         )
