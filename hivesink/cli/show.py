@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from datetime import datetime, timezone
 from functools import partial
-from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
 from rich.filesize import decimal
@@ -102,7 +101,7 @@ def count_small(lengths: Sequence[int], file_size: int) -> int:
 def _picture(opened: OpenedTable, now: datetime, limit: int | None) -> dict[str, Any]:
     """The JSON document, with the newest `limit` partitions, or all for None. Lists only the folders of these.
 
-    Figures of a partition that aren't known are None, such as the rows of files that no log of the table has. Raises
+    Figures of a partition that aren't known are None; rows are those that the jobs have published. Raises
     InvalidOption, LogDamaged, StoreUnavailable, MetastoreUnreachable, OwnCodeFailed.
     """
     logs = {writer: read_log(context.log) for writer, context in opened.writers.items()}
@@ -121,19 +120,17 @@ def _picture(opened: OpenedTable, now: datetime, limit: int | None) -> dict[str,
     registered = [partition for partition in shown if partition in live]
     listed = store.run_parallel(partial(_visible, store, live[partition].location) for partition in registered)
     files = {partition: look for partition, look in zip(registered, listed, strict=True) if look is not None}
-    # A part's name is unique, whichever partition a person has moved it to.
-    parts = {(part.name, part.length): part.rows for log in logs.values() for _, part in log.parts}
 
     def about(partition: str) -> dict[str, Any]:
-        seen = files.get(partition)
-        lengths = None if seen is None else [file.length for file in seen]
-        rows = [parts.get((basename(file.path), file.length)) for file in seen or ()]
+        lengths = [file.length for file in files[partition]] if partition in files else None
         states = waiting.get(partition, [])
+        committed = sum(state.record.commit.rows for state in states if state.record)
+        rows = committed + sum(state.published_rows for state in states)
         waits = [f"writer {state.writer}: {state.waits_for}" for state in states if state.waits_for]
         return {
             "partition": partition,
             "registered": partition in live,
-            "rows": None if seen is None or None in rows else sum(filter(None, rows)),
+            "rows": None if lengths is None else rows if lengths else 0,
             "bytes": None if lengths is None else sum(lengths),
             "files": None if lengths is None else len(lengths),
             "small_files": count_small(lengths, file_size) if lengths else 0,

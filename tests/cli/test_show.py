@@ -87,11 +87,11 @@ def test_small_files_and_rejected_rows(uri: str, tmp_path: Path, capsys: Capsys)
         assert "2 rejected rows; `hivesink rejects` shows dead letters" in said
 
 
-def test_of_files_that_no_log_knows_nobody_knows_the_rows(ingest: Ingest, table: str, capsys: Capsys) -> None:
+def test_rows_are_those_of_the_jobs(ingest: Ingest, table: str, capsys: Capsys) -> None:
     folder = ingest.location / "dt=2026-01-01"
     shutil.copy(next(folder.glob("part-*")), folder / "a-users-own.parquet")
     first, second = hivesink(capsys, "show", table, "--json").data["partitions"]
-    assert (first["files"], first["rows"]) == (4, None)
+    assert (first["files"], first["rows"]) == (4, 6)
     assert (second["files"], second["rows"]) == (3, 6)
     shutil.rmtree(folder)
     assert "│ no files" in hivesink(capsys, "show", table).out
