@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.conftest import Place
 
-FEW, MANY = 20, 1_000
+FEW, MANY = 20, 200
 TOUCHED = 10
 STORE = ("create", "publish", "discard", "staged", "visible", "find", "open", "mark", "walk", "prune")
 LOG = ("view", "floor", "manifest", "create", "mark", "touch", "touched", "folders", "forget", "trim")

@@ -1,20 +1,20 @@
-"""Kinds of tables on Hive 4, and what people do to one there while a job writes it."""
+"""Kinds of tables on Hive 4, on HDFS and S3, and what people do to one there while a job writes it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from hivesink import errors
 from tests.integration.stage import once, once_after
-from tests.sink.recoveries import ALL, by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hivesink.core.manifest import Manifest
+    from jobs.cluster import Cluster
     from tests.cluster.conftest import Place
     from tests.cluster.ingest import Addresses, Hive, Ingest
 
@@ -124,29 +124,6 @@ def test_rows_that_people_delete_during_a_job(place: Place, hive: Hive, job: Ing
     sound(job)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("deletion", ["TRUNCATE", "DROP"])
-def test_decided_rows_that_people_delete_before_they_are_published(
-    place: Place, hive: Hive, job: Ingest, deletion: str
-) -> None:
-    """The documented window: the job stops and says what is lost, and goes on once a person has accepted it."""
-    job.wrap("log", create=once_after(lambda: hive.ask(DELETIONS[deletion](place))))
-    with pytest.raises(errors.PartLost, match="--forget"):
-        job.put(rows(9))
-    job = job.again()
-    with pytest.raises(errors.PartLost):
-        job.put(rows(9))
-    # What `hivesink recover --forget all` does.
-    by_hand(job.setup.context, job.setup.spec.policy, job.setup.spec.identity, forget=ALL)
-    # The batch is the log's: only the next one is new.
-    job.batches, job.rows = job.batches + 1, job.rows + 9
-    job.put(rows(18))
-    assert ids(hive, place, FIRST) == [18, 21, 24]
-    assert ids(hive, place, f"NOT {FIRST}") == [number for number in range(27) if number % 3]
-    job.finish()
-    sound(job)
-
-
 @OFTEN
 def test_rolled_rows_that_people_delete_before_they_are_published(
     place: Place, hive: Hive, job: Ingest, deletion: str
@@ -171,3 +148,34 @@ def test_rolled_rows_that_people_delete_before_they_are_published(
     assert ids(hive, place, FIRST) == [9, 12, 15, *own]
     assert ids(hive, place, f"NOT {FIRST}") == [number for number in range(18) if number % 3]
     sound(job)
+
+
+@pytest.fixture
+def on_s3(cluster: Cluster, place: Place) -> Place:
+    bucket = cluster.servers.s3.make_bucket("proofs")
+    return replace(place, location=f"{bucket}/{place.table}")
+
+
+@pytest.mark.parametrize(
+    "partitioned", [pytest.param("dt STRING", id="partitioned"), pytest.param("", id="whole", marks=pytest.mark.long)]
+)
+def test_hive_and_the_sink_in_one_table(addresses: Addresses, on_s3: Place, hive: Hive, partitioned: str) -> None:
+    hive.ask(on_s3.ddl("id BIGINT", partitioned))
+    ingest = addresses.ingest(on_s3.table)
+    ingest.put(rows(0))
+    assert ids(hive, on_s3) == list(range(9))
+    # Its engine writes to S3, too, in HiveServer2's own process.
+    into = f"PARTITION ({FIRST})" if partitioned else ""
+    hive.ask(f"INSERT INTO {on_s3.table} {into} VALUES (100)")
+    ingest.put(rows(9))
+    assert ids(hive, on_s3) == [*range(18), 100]
+    assert hive.one(f"SELECT count(*) FROM {on_s3.table}") == 19
+    if partitioned:
+        hive.ask(f"INSERT OVERWRITE TABLE {on_s3.table} {into} VALUES (200)")
+        ingest.put(rows(18))
+        assert ids(hive, on_s3, FIRST) == [18, 21, 24, 200]
+        hive.ask(f"ALTER TABLE {on_s3.table} DROP PARTITION (dt = '{DAYS[1]}')")
+        ingest.put(rows(27))
+        assert hive.one(f"SELECT count(DISTINCT dt) FROM {on_s3.table}") == len(DAYS)
+    ingest.finish()
+    sound(ingest)

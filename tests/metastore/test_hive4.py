@@ -9,7 +9,7 @@ import pytest
 from hive_metastore import ttypes
 
 from hivesink import hive
-from hivesink.errors import HiveSinkError, UnknownTable, Unsupported
+from hivesink.errors import HiveSinkError, Unsupported
 from hivesink.hiveql.apply import Plan, apply
 from hivesink.metastore.thrift import ThriftCatalog
 from hivesink.metastore.thrift_calls import thrift_table
@@ -119,30 +119,3 @@ def test_acid_tables_are_refused(kind: str, over: OverThrift, tables: ThriftCata
         over.connect().table(spec.name)
     with pytest.raises(HiveSinkError, match="ACID"):
         apply([spec], tables)
-
-
-@pytest.mark.parametrize("version", ["2.3", "4.0.1"])
-def test_a_table_that_goes_and_comes_back(version: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    address = metastore_of(version, request)
-    over = OverThrift(address)
-    spec = declared(tmp_path, DT)
-    over.create(spec)
-    registrar = over.connect()
-    live = registrar.table(spec.name)
-    registrar.add(live, [new(live, dt(1))])
-    over.raw.change(
-        str(spec.name), "drop", lambda client: client.drop_table(spec.name.database, spec.name.table, False)
-    )
-    for call in (
-        lambda: registrar.lookup(live, [dt(1)]),
-        lambda: registrar.add(live, [new(live, dt(1))]),
-        lambda: registrar.clear_accurate(live, [dt(1)]),
-    ):
-        with pytest.raises(UnknownTable, match=rf"{spec.name} is not in the metastore at {address}; .*ddl apply"):
-            call()
-    over.create(spec)
-    live = registrar.table(spec.name)
-    assert registrar.lookup(live, [dt(1)]) == {}
-    registrar.add(live, [new(live, dt(1))])
-    assert list(registrar.lookup(live, [dt(1)])) == [dt(1)]
-    over.close()

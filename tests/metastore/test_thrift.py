@@ -12,8 +12,8 @@ from hive_metastore import ttypes
 
 from hivesink.core.partition import Estimate, NewPartition
 from hivesink.core.table import Column, Decimal, Map, Primitive, Struct, TableName
-from hivesink.errors import RegistrationFailed, TableReplaced, Unsupported
-from hivesink.metastore import catalog, thrift_calls
+from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable, Unsupported
+from hivesink.metastore import catalog, thrift, thrift_calls
 from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
 from tests.metastore.live import DT, OverThrift, counted, declared, dt, metastore_of, new
@@ -39,11 +39,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted(monkeypatch, threading.get_ident())
 
 
-def test_many_partitions_are_a_few_calls(over: OverThrift, live: LiveTable, calls: Counter[str]) -> None:
+def test_many_partitions_are_a_few_calls(
+    over: OverThrift, live: LiveTable, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thrift, "PARTITIONS_A_CALL", 20)
     registrar = ThriftMetastore(Connection(over.uri))
     whole, alter = "get_partitions_by_names", "alter_partitions_with_environment_context"
     look = "get_partitions_with_specs" if over.kind == "4.0.1" else whole
-    eight, many = [f"dt=few{n}" for n in range(8)], [f"dt=many{n:04d}" for n in range(501)]
+    eight, many = [f"dt=few{n}" for n in range(8)], [f"dt=many{n:02d}" for n in range(21)]
     estimates = [Estimate(partition, 1, 10, 1, 0) for partition in eight]
     registrar.lookup(live, eight)
 
@@ -189,3 +192,21 @@ def test_the_catalog_gives_back_what_it_took(over: OverThrift, tmp_path: Path) -
     assert changed.options["sink.x"] == "z"
     assert "discover.partitions" not in changed.options
     tables.close()
+
+
+def test_a_table_that_goes_and_comes_back(over: OverThrift, live: LiveTable) -> None:
+    registrar, spec = over.connect(), live.spec
+    registrar.add(live, [new(live, dt(1))])
+    over.drop_table(live)
+    for call in (
+        lambda: registrar.lookup(live, [dt(1)]),
+        lambda: registrar.add(live, [new(live, dt(1))]),
+        lambda: registrar.clear_accurate(live, [dt(1)]),
+    ):
+        with pytest.raises(UnknownTable, match=rf"{spec.name} is not in the metastore at {over.uri}; .*ddl apply"):
+            call()
+    over.create(spec)
+    live = registrar.table(spec.name)
+    assert registrar.lookup(live, [dt(1)]) == {}
+    registrar.add(live, [new(live, dt(1))])
+    assert list(registrar.lookup(live, [dt(1)])) == [dt(1)]
