@@ -1,6 +1,6 @@
 """Each server dies by SIGKILL at the moment when the job needs it most, and comes back. The job needs no help.
 
-One job runs all the while under `hivesink run --restart`, on the Spark cluster, from Kafka to HDFS and Hive 4.
+One job runs all the while under `hivesink run --restart`, from Kafka to HDFS and Hive 4. The long one has executors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hivesink.config.site import Site
 from hivesink.metastore import connect
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_calls import WINDOW
-from tests.cluster.gates import GONE, Stage, on_cluster
+from tests.cluster.gates import GONE, Stage, local, on_cluster
 from tests.cluster.target import DATABASE, Feed, Target, own, rows
 
 if TYPE_CHECKING:
@@ -160,7 +160,11 @@ def test_a_job_outlives_every_server(
         feed,
         # Several batches of rows in a task, so that it can stand still between two. It gives up a NameNode soon, so
         # that the restart is tried as well as the waiting.
-        {**on_cluster(mortal), "spark.sql.execution.arrow.maxRecordsPerBatch": "5", f"spark.hadoop.{WINDOW}": "5000"},
+        {
+            **(local() if rounds is SHORT else on_cluster(mortal)),
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "5",
+            f"spark.hadoop.{WINDOW}": "5000",
+        },
         trigger={"processingTime": "200 milliseconds"},
         # Less than a task's rows, so that parts are open while the task still reads.
         options={"sink.task-memory": "64KB"},
