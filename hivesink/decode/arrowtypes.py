@@ -66,15 +66,11 @@ def check_types(stream: pa.Schema, columns: Sequence[Column], config: SinkConfig
     DOUBLE into FLOAT) the type is refused. `stream` is as Spark's `to_arrow_schema` gives it; names match without
     regard to case.
     """
-    problems: list[str] = []
+    problems, given = list[str](), pa.struct(list(stream))
     for column in columns:
-        fields = [field for field in stream if field.name.lower() == column.name.lower()]
-        if len(fields) == 1:
-            epoch = TimeRules.of(config, column.name.lower()).unit is not None
-            problems += mismatches(column.name, fields[0].type, column.type, epoch=epoch)
-        else:
-            many = ", ".join(field.name for field in fields)
-            problems.append(f"{column.name}: {f'{many} differ only in case' if fields else 'missing'}")
+        epoch = TimeRules.of(config, column.name.lower()).unit is not None
+        unfit = mismatches("", given, Struct(((column.name, column.type),)), epoch=epoch)
+        problems += [problem.removeprefix(".") for problem in unfit]
     if problems:
         raise InvalidOption((f"the stream doesn't fit the table: {'; '.join(problems)}",))
 

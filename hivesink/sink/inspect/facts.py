@@ -242,17 +242,13 @@ class LogFollower:
         commits = {commit.key: manifest.epoch for manifest in self.facts.open for commit in manifest.commits}
         adds = {part.key: manifest.epoch for manifest in self.facts.open for part in manifest.add}
         # The rows in parts that their epochs must still publish.
-        decided: dict[PartitionKey, Counter[Epoch]] = {}
-        for manifest, part in live_parts(self.facts.open):
-            if not self.facts.is_published(manifest.epoch):
-                decided.setdefault(part.key, Counter())[manifest.epoch] += part.rows
+        decided: Counter[PartitionKey] = Counter()
+        for part in self.facts.waiting:
+            decided[part.key] += part.rows
         for key in sorted(records.keys() | buckets.keys()) if keys is None else keys:
-            record, bucket, hidden = records.get(key), buckets.get(key), decided.get(key, Counter())
-            waits_for = [
-                f"{rows} rows are decided as epoch {epoch}, which isn't published as a whole yet: the job, or its next "
-                "start, goes on with it; the job's log says what it waits for"
-                for epoch, rows in hidden.items()
-            ]
+            record, bucket, hidden = records.get(key), buckets.get(key), decided[key]
+            what = f"{hidden} rows are decided and not published as a whole yet: the job, or its next start, goes on"
+            waits_for = [f"{what} with them; the job's log says what it waits for"] if hidden else []
             if reason := self._why_open(key, record, bucket, now):
                 waits_for.append(reason)
             elif not hidden and (unsettled := max(commits.get(key, 0), adds.get(key, 0))):
@@ -266,8 +262,8 @@ class LogFollower:
                 *key,
                 record,
                 open_rows=bucket.rows if bucket else 0,
-                decided_rows=hidden.total(),
-                published_rows=max(0, published - hidden.total()),
+                decided_rows=hidden,
+                published_rows=max(0, published - hidden),
                 waits_for="; ".join(waits_for) or None,
             )
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import timezone
 from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from hivesink.core.column_source import Metadata
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Opened, PartEntry, Rows
 from hivesink.core.partfile import PartName
@@ -121,10 +120,6 @@ def open_parts(plan: TaskPlan, tools: TaskTools, task: int = 0, task_attempt: in
     )
 
 
-_ANY = datetime(1970, 1, 1)  # noqa: DTZ001  as Arrow has it
-"""The arrival of records that don't depend on it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Letters:
     """Dead letters of one `part`, with the columns of `SCHEMA`; `chosen` are the rows to decode."""
@@ -165,7 +160,10 @@ class ReplayRouter:
         """The rows of those that fit; the others are dead letters still."""
         assigner, replayed = assigner_for(self.plan.target.spec, self.plan.config), self.replayed
         is_left = np.ones(letters.rows.num_rows, np.bool_)
-        for arrival, places in self._by_arrival(letters):
+        arrivals = letters.rows.column("arrived_at").take(pa.array(letters.chosen)).dictionary_encode()
+        # A row may depend on its record's arrival.
+        for code, arrival in enumerate(arrivals.dictionary.to_pylist()):
+            places = letters.chosen[arrivals.indices.to_numpy() == code]
             some = letters.rows.take(pa.array(places))
             then = replace(self.plan, arrival=arrival.replace(tzinfo=timezone.utc))
             decoded, assigned, bad = assign(as_stream(some, self.mended), then, self.reader(then), assigner)
@@ -183,19 +181,6 @@ class ReplayRouter:
             replayed.parts.add(letters.part.name)
         if left.num_rows:
             yield self.plan.dead_letters(letters.part.partition, left)
-
-    def _by_arrival(self, letters: Letters) -> Iterator[tuple[datetime, NDArray[np.int64]]]:
-        """The chosen rows, by arrival where a row may depend on that: each arrival costs a decoder."""
-        config = self.plan.config
-        kind, from_record = config["sink.bucket.assigner"], config["sink.bucket.time-column"] is not None
-        is_bucket = kind != "partition-columns" and not (kind == "date-time" and from_record)
-        if not is_bucket and Metadata.ARRIVAL not in config.sources.values():
-            yield _ANY, letters.chosen
-            return
-        arrivals = letters.rows.column("arrived_at").take(pa.array(letters.chosen)).dictionary_encode()
-        codes = arrivals.indices.to_numpy()
-        for code, arrival in enumerate(arrivals.dictionary.to_pylist()):
-            yield arrival, letters.chosen[codes == code]
 
 
 def run_replay(letters: Iterable[Letters], plan: TaskPlan, tools: TaskTools, router: ReplayRouter) -> TaskReport:
