@@ -17,8 +17,9 @@ from thrift.Thrift import TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
+from hivesink import kerberos
 from hivesink.core.typetext import known_type
-from hivesink.errors import InvalidOption, QueryFailed, SourceUnreachable
+from hivesink.errors import HiveSinkError, InvalidOption, QueryFailed, SourceUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,7 +61,7 @@ def connect(address: str, site: Mapping[str, str]) -> Hive:
         raise InvalidOption((f"hive.server2.authentication = {auth!r}: hivesink knows {', '.join(_KINDS)}",))
     if auth in _BY_PASSWORD and not (password := os.environ.get(_PASSWORD)):
         raise InvalidOption((f"hive.server2.authentication = {auth}: set ${_PASSWORD}",))
-    service = site.get("hive.server2.authentication.kerberos.principal", "").partition("/")[0]
+    principal = site.get("hive.server2.authentication.kerberos.principal", "hive/_HOST").strip()
     try:
         parts = urlsplit("//" + address.rpartition("//")[2])
         host, port = parts.hostname, parts.port
@@ -69,7 +70,7 @@ def connect(address: str, site: Mapping[str, str]) -> Hive:
     if not host:
         # Don't repeat the text: it may hold a password.
         raise InvalidOption(("hiveserver2 address: write it as host:port",))
-    return Hive(host, port or DEFAULT_PORT, auth, password, service or "hive")
+    return Hive(host, port or DEFAULT_PORT, auth, password, principal)
 
 
 class Hive(AbstractContextManager["Hive"]):
@@ -78,7 +79,7 @@ class Hive(AbstractContextManager["Hive"]):
     `lock` holds several statements together.
     """
 
-    def __init__(self, host: str, port: int, auth: str, password: str | None, service: str) -> None:
+    def __init__(self, host: str, port: int, auth: str, password: str | None, principal: str) -> None:
         shown = f"[{host}]" if ":" in host else host
         self.address = f"hiveserver2://{shown}:{port}"
         self.lock = threading.RLock()
@@ -86,7 +87,7 @@ class Hive(AbstractContextManager["Hive"]):
         self._port = port
         self._auth = auth
         self._password = password
-        self._service = service
+        self._principal = principal
         self._connection: Any = None
 
     def query(self, sql: str, *, most: int | None = None) -> Answer:
@@ -97,6 +98,8 @@ class Hive(AbstractContextManager["Hive"]):
         where = f"HiveServer2 at {self._host}:{self._port}"
         try:
             return self.run(sql.strip().rstrip(";"), most)
+        except HiveSinkError:
+            raise
         except BROKEN as error:
             hint = f"is it running, and is {self._auth} its hive.server2.authentication?"
             raise SourceUnreachable(where, f"{reason(error)}; {hint}") from error
@@ -143,12 +146,16 @@ class Hive(AbstractContextManager["Hive"]):
             # PyHive's own socket has no limit, and a server that expects another `auth` waits for more bytes.
             socket = TSocket(self._host, self._port)
             socket.setTimeout(LOGIN_SECONDS * 1000)
-            user, mechanism = getpass.getuser(), "GSSAPI" if self._auth == "KERBEROS" else "PLAIN"
-            # PLAIN wants a password; a server without authentication reads none.
-            named = {"username": user, "password": self._password or "x", "service": self._service}
-            sasl = partial(hive.get_installed_sasl, host=self._host, sasl_auth=mechanism, **named)
-            is_plain = self._auth == "NOSASL"
-            transport = TBufferedTransport(socket) if is_plain else TSaslClientTransport(sasl, mechanism, socket)
+            user = getpass.getuser()
+            if self._auth == "NOSASL":
+                transport = TBufferedTransport(socket)
+            elif self._auth == "KERBEROS":
+                transport = kerberos.transport(socket, self.address, self._principal, self._host)
+            else:
+                # PLAIN wants a password; a server without authentication reads none.
+                named = {"username": user, "password": self._password or "x"}
+                sasl = partial(hive.get_installed_sasl, host=self._host, sasl_auth="PLAIN", **named)
+                transport = TSaslClientTransport(sasl, "PLAIN", socket)
             self._connection = hive.connect(thrift_transport=transport, username=user)
             # Statements have no limit.
             socket.setTimeout(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
 import re
 import signal
@@ -24,6 +25,7 @@ from jobs.cluster.kafka import EmbeddedKafka
 from jobs.cluster.s3 import S3Server
 from jobs.cluster.server import OwnMetastore
 from tests.embedded.thriftserver import EmbeddedThriftServer
+from tests.secure.site import login_of
 
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
 # The zone: Hive's reader turns TIMESTAMPs by the JVM's own, which is not to be this machine's.
@@ -48,7 +50,7 @@ def _collected() -> Iterator[None]:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 
 # Servers that take long to start, and how the ids of the tests that need them look.
 SHARED = {
+    "secured": re.compile(r"^tests/secure/|[-\[](hdfs-|thrift-|hiveserver2-)secured[-\]]"),
     "cluster": re.compile(
         # Some of its own tests start another one.
         r"^tests/cluster/(?!test_cluster\.py::test_(a_reader|the_detached))"
@@ -69,7 +72,7 @@ SHARED = {
 }
 
 
-SERVERS = {"cluster", "kafka", "metastore", "s3", "spark", "thrift_server"}
+SERVERS = {"cluster", "kafka", "metastore", "s3", "secured", "spark", "thrift_server"}
 SLOWEST = (
     *("cluster", "tests/integration/test_s3.py", "tests/integration/test_kills.py", "thrift server"),
     *("tests/jobs/", "tests/docs/test_as_printed.py", "tests/cluster/"),
@@ -175,6 +178,30 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The whole real cluster, with S3. A test that stops one of its servers starts it again."""
     with Cluster(tmp_path_factory.mktemp("cluster"), only=PARTS) as servers:
         yield servers
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """HDFS and a metastore that ask for Kerberos, with their key server; `alice` has a ticket for them."""
+    if importlib.util.find_spec("gssapi") is None:
+        missing = "gssapi isn't installed: apt-get install gcc libkrb5-dev, then make venv"
+        (pytest.fail if "CI" in os.environ else pytest.skip)(missing)
+    with Cluster(tmp_path_factory.mktemp("secured"), secure=True, only={"metastore"}) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def ticket(secured: Cluster) -> Mapping[str, str]:
+    """What the environment of a process of alice's has, with her ticket."""
+    return login_of(secured, "alice")
+
+
+@pytest.fixture
+def alice(secured: Cluster, ticket: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The secured cluster, for this process as alice."""
+    for name, value in ticket.items():
+        monkeypatch.setenv(name, value)
+    return secured
 
 
 @pytest.fixture(scope="session")

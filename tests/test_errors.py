@@ -80,6 +80,7 @@ INSTANCES: tuple[errors.HiveSinkError, ...] = (
     errors.TableReplaced("demo.t", "somebody has created it"),
     errors.TableReplaced("demo.t", "it names another log"),
     errors.QueryFailed("no such function"),
+    errors.LoginFailed("thrift://h:9083", "alice@EXAMPLE.COM", "its ticket has ended", "run kinit"),
     errors.NotCovered("a window"),
 )
 

@@ -111,6 +111,15 @@ def unknown_file_system(location: str, reason: str) -> Unsupported:
     return Unsupported(location, f"unknown file system ({reason})", way)
 
 
+class LoginFailed(HiveSinkError, code="HS070"):
+    """A login by Kerberos failed; `retryable` if the KDC is silent, or a ticket has ended that others may renew."""
+
+    def __init__(self, server: str, who: str, reason: str, advice: str, *, retryable: bool = False) -> None:
+        self.reason = reason
+        self.retryable = retryable
+        super().__init__(f"no login to {server} as {who}: {reason}; {advice}")
+
+
 def folder_gone(table: str, location: str, log: str | None = None) -> NotWritable:
     """The table's folder isn't there, though by `log` its writer has written files to it, or with all logs."""
     reason = f"but by its log {log} there are files in it" if log else "and no log of it is known"

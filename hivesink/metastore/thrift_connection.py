@@ -20,15 +20,14 @@ from urllib.parse import urlsplit
 
 from hive_metastore import ThriftHiveMetastore
 from hive_metastore.ttypes import NoSuchObjectException
-from pyhive.sasl_compat import PureSASLClient, error_catcher
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-from hivesink import errors
-from hivesink.errors import InvalidOption, Unsupported
+from hivesink import errors, kerberos
+from hivesink.errors import InvalidOption, LoginFailed, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +42,7 @@ LOGIN_SECONDS = 60.0
 _BROKEN = (TTransportException, TProtocolException, OSError, EOFError)
 
 _TIMEOUT, _PRINCIPAL = "metastore.client.socket.timeout", "metastore.kerberos.principal"
+_SASL = "set hive.metastore.sasl.enabled = true in hive-site.xml"
 _ONLY = {
     "metastore.use.SSL": "false",
     "metastore.client.thrift.transport.mode": "binary",
@@ -141,8 +141,11 @@ class Connection:
         for endpoint in tuple(self._endpoints):
             try:
                 client = self._open(*endpoint)
-            except (*_BROKEN, TException) as error:
+            except (*_BROKEN, TException, LoginFailed) as error:
                 self.close()
+                # Where it may pass, the metastore is out of reach.
+                if isinstance(error, LoginFailed) and not error.retryable:
+                    raise
                 failures.append(error)
                 continue
             # Ask this metastore first next time.
@@ -160,12 +163,17 @@ class Connection:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         handle = TSocket(host, port)
         handle.setHandle(self._socket)
-        transport = self._login.transport(handle, host)
+        transport = self._login.transport(handle, host, f"thrift://{host}:{port}")
         # Without `strictRead` the first bytes of another protocol count as a length, and the read waits for it.
         client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport, strictRead=True))
         client.unknown = set()  # The calls that this server doesn't know, as thrift_calls finds out.
         if self._login.principal is None:
-            client.set_ugi(self.user, [])
+            try:
+                client.set_ugi(self.user, [])
+            except TTransportException as error:
+                # So do servers that wait for a login of another kind.
+                error.message = f"{error.message} at the login; if it expects Kerberos, {_SASL}"
+                raise
         self._socket.settimeout(self._login.timeout)
         return client
 
@@ -227,45 +235,10 @@ class MetastoreLogin:
         unit = parts[2][:2] if parts[2][1:2] == "s" else parts[2][:1]
         return cls(principal, int(parts[1]) * _SECONDS[unit])
 
-    def transport(self, socket: Any, host: str) -> Any:
-        """Over an open `socket`, logged in. Raises InvalidOption without Kerberos' package, TTransportException."""
+    def transport(self, socket: Any, host: str, address: str) -> Any:
+        """Over an open `socket`, logged in. Raises InvalidOption, LoginFailed, TTransportException."""
         if self.principal is None:
             return TBufferedTransport(socket)
-        from puresasl import mechanisms
-        from thrift_sasl import TSaslClientTransport
-
-        if not mechanisms.have_kerberos:
-            problem = (
-                "hive.metastore.sasl.enabled = true needs Kerberos' Python package: pip install kerberos, then kinit"
-            )
-            raise InvalidOption((problem,))
-        service, _, named = self.principal.partition("@")[0].partition("/")
-        server = host.lower() if named == "_HOST" else named
-        transport = TSaslClientTransport(lambda: _Sasl(server, service), "GSSAPI", socket)
-        try:
-            transport.open()
-        except TTransportException:
-            raise
-        except Exception as error:
-            # GSSError is the C library's; its text is nested tuples.
-            problem = f"Kerberos login to {service}@{server} failed: {error}; is there a ticket (klist)?"
-            raise TTransportException(TTransportException.NOT_OPEN, problem) from error
+        transport = kerberos.transport(socket, address, self.principal, host)
+        transport.open()
         return transport
-
-
-class _Sasl(PureSASLClient):  # type: ignore[misc]  # PyHive has no types
-    """PyHive's client with what it gets wrong: its `encode` unwraps, its `decode` wraps."""
-
-    def step(self, challenge: bytes | str | None = None) -> Any:
-        # thrift_sasl hands out an empty challenge as text.
-        return super().step(challenge or b"")
-
-    def encode(self, incoming: bytes) -> tuple[bool, bytes | None]:
-        with error_catcher(self):
-            return True, self.wrap(incoming)
-        return False, None  # type: ignore[unreachable]  # the error is caught
-
-    def decode(self, outgoing: bytes) -> tuple[bool, bytes | None]:
-        with error_catcher(self):
-            return True, self.unwrap(outgoing)
-        return False, None  # type: ignore[unreachable]  # the error is caught

@@ -12,7 +12,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.typetext import known_type
-from hivesink.errors import SourceUnreachable
+from hivesink.errors import InvalidOption, SourceUnreachable
 from hivesink.jvm import archive
 from hivesink.jvm.java import find_java
 from hivesink.metastore import version as metastore_version
@@ -47,6 +47,8 @@ def session(
     master: str | None = None,
     kafka: bool = False,
     extra: Mapping[str, str] | None = None,
+    principal: str | None = None,
+    keytab: str | None = None,
     quiet: bool = False,
 ) -> SparkSession:
     """A Spark session whose catalog is the metastore at `metastore`.
@@ -57,13 +59,21 @@ def session(
     process on two threads. `extra` wins over the settings of `spark-submit` and `spark-defaults.conf`, which win over
     those made here. `kafka` adds Spark's Kafka connector; under `spark-submit` use --packages or --jars.
 
+    With Kerberos the driver is `principal`, by the keys of the file `keytab`: Spark's `spark.kerberos.principal` and
+    `spark.kerberos.keytab`. Without them it has the tickets of `kinit`, or those for `$KRB5_CLIENT_KTNAME`.
+
     Spark 4 is given Hive 4's client for a metastore of Hive 4; Spark 3.5 can't read its tables, but the sink works.
     Spark logs errors; with `quiet` nothing, which is for a single statement, whose error is raised.
 
     Where a session runs in this process already, it is returned, with these settings as far as Spark still takes them.
-    Raises InvalidOption, MetastoreUnreachable, SourceUnreachable, JavaFailed.
+    Raises InvalidOption, MetastoreUnreachable, SourceUnreachable, JavaFailed, LoginFailed.
     """
-    given = {**st.given_settings(os.environ), **(extra or {})}
+    if (principal is None) != (keytab is None):
+        raise InvalidOption(("principal and keytab go together: give both, or neither",))
+    login = {st.PRINCIPAL: principal, st.KEYTAB: keytab}
+    own = {name: value for name, value in login.items() if value is not None}
+    given = {**st.given_settings(os.environ), **(extra or {}), **own}
+    st.log_in(given)
     settings = st.choose(os.environ, given, metastore=metastore, master=master, kafka=kafka, hive=metastore_version)
     place = settings[st.MASTER]
     if place.startswith("local"):

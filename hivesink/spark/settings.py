@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from hivesink import kerberos
 from hivesink.config.cache import kept, local_location, state_folder
 from hivesink.config.site import NO_SITE, Site
 from hivesink.embedded.metastore import running
@@ -25,6 +26,7 @@ LOCAL = "local[2]"
 SPARK_4 = 4
 """The first Spark that has a client of Hive 4."""
 MASTER, CATALOG, METASTORE = "spark.master", "spark.sql.catalogImplementation", "spark.hadoop.hive.metastore.uris"
+PRINCIPAL, KEYTAB = "spark.kerberos.principal", "spark.kerberos.keytab"
 JARS, SOCKETS = "spark.jars", "spark.python.unix.domain.socket"
 # A socket's path has 107 bytes; `/hivesink-<random>/.<uuid>.sock` is added.
 _LONGEST_FOLDER = 44
@@ -133,6 +135,14 @@ def choose(
 def is_on_loopback(master: str) -> bool:
     """Whether a master's executors are on this machine."""
     return (urlsplit(master).hostname or "").startswith(_LOOPBACK_HOSTS)
+
+
+def log_in(given: Mapping[str, str]) -> bool:
+    """Log this process in, if these settings name a principal and its keytab. Raises LoginFailed, InvalidOption."""
+    principal, keytab = given.get(PRINCIPAL), given.get(KEYTAB)
+    if principal and keytab:
+        kerberos.log_in(principal, keytab)
+    return bool(principal and keytab)
 
 
 def given_settings(environ: Mapping[str, str]) -> dict[str, str]:

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, TypeVar
 from hdfs_native import Client
 
 from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported, unknown_file_system
+from hivesink.kerberos import Trouble, trouble
+from hivesink.kerberos import failure as kerberos_failure
 from hivesink.storage.hdfs_address import Address, accepts, client_properties, nameservices
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ WINDOW = "dfs.client.hivesink.retry-window.ms"
 """How long a call is repeated while NameNodes restart, fail over or are in safe mode."""
 TIMEOUT = "ipc.client.rpc-timeout.ms"
 """Hadoop's name: how long a request may take."""
+_LOGIN = "hadoop.security.authentication"
 _QUIET, _WARN_AGAIN = 5.0, 30.0
 """Seconds of waiting until the first warning, and between warnings."""
 _SHORTEST, _LONGEST = 0.1, 3.0
@@ -60,15 +63,17 @@ class Kind(Enum):
     NO_DATA = "no DataNode gives or takes the data"
     UNKNOWN_HOST = "no such host"
     UNSUPPORTED = "the client can't"
+    NO_LOGIN = "no ticket, or one that isn't taken"
     REFUSED = "refused for another reason"
 
 
 class Failed(Exception):
-    """A call that failed. `reason` is one line, in the server's own words where it had any."""
+    """A call that failed. `reason` is one line, in the server's own words where it had any; `login` is of NO_LOGIN."""
 
-    def __init__(self, kind: Kind, reason: str) -> None:
+    def __init__(self, kind: Kind, reason: str, login: Trouble = Trouble.REFUSED) -> None:
         self.kind = kind
         self.reason = reason
+        self.login = login
         super().__init__(reason)
 
 
@@ -79,6 +84,7 @@ ABSENT = frozenset({Kind.MISSING, Kind.NOT_A_FOLDER})
 
 
 _VARIANT = re.compile(r'(?P<variant>\w+)\((?:"(?P<first>(?:[^"\\]|\\.)*)")?(?:, "(?P<second>.*)")?', re.DOTALL)
+_GSS = re.compile(r'GSSAPIError\(.*raw: "0x(?P<major>\w+)".*\}, (?P<minor>\d+), ".*?: (?P<words>.*)"\)', re.DOTALL)
 _PARENT = ("rename destination parent", "Parent directory")
 _DATA = frozenset({"DataTransferError", "BlocksNotFound", "ChecksumError", "OperationFailed", "ErasureCodingError"})
 _OF_THE_SERVER = (
@@ -99,7 +105,7 @@ def judge(error: BaseException) -> Failed:
     text, kind = str(error), Kind.NOT_TAKEN
     match error:
         case Failed():
-            return Failed(error.kind, error.reason)
+            return Failed(error.kind, error.reason, error.login)
         case FileExistsError():
             kind = Kind.EXISTS
         case FileNotFoundError():
@@ -127,6 +133,10 @@ def _of_variant(text: str) -> Failed:
             if re.fullmatch(classes, java) and re.search(pattern, reason):
                 return Failed(kind, reason)
         return Failed(Kind.REFUSED, f"{java}: {reason}")
+    if gss := _GSS.match(text):
+        why = trouble(int(gss["major"], 16), int(gss["minor"]))
+        # The library's own words come after those for its class of errors.
+        return Failed(Kind.NOT_TAKEN if why is Trouble.NO_KDC else Kind.NO_LOGIN, _line(gss["words"]), why)
     kind = Kind.NO_DATA if parts["variant"] in _DATA else Kind.REFUSED
     if "no KMS provider is configured" in text:
         kind = Kind.UNSUPPORTED
@@ -204,7 +214,7 @@ class HdfsCalls:
             left = next(pauses, None) if again else None
             if left is None:
                 # A new one: the traceback of a local would keep this frame alive, and a client in it.
-                raise Failed(failure.kind, failure.reason)
+                raise Failed(failure.kind, failure.reason, failure.login)
             if left < self.window - _QUIET and self.tick() - self._warned >= _WARN_AGAIN:
                 # A silent job looks idle.
                 self._warned = self.tick()
@@ -230,6 +240,9 @@ class HdfsCalls:
         is_known = self._answered or not named.isdisjoint(self.address.namenodes)
         if failure.kind is Kind.UNKNOWN_HOST and is_known:
             return Failed(Kind.NOT_TAKEN, failure.reason)
+        if failure.kind is Kind.UNANSWERED and not self._answered and self.properties.get(_LOGIN) != "kerberos":
+            # So does a NameNode that asks for a login.
+            failure.reason += f"; if it asks for Kerberos, set {_LOGIN} = kerberos in core-site.xml"
         return failure
 
     def refusal(self, action: str, path: str, failure: Failed, *, changing: bool) -> Exception:
@@ -238,6 +251,8 @@ class HdfsCalls:
         match failure.kind:
             case Kind.EXISTS | Kind.MISSING | Kind.NO_PARENT as kind:
                 return FileExistsError(path) if kind is Kind.EXISTS else FileNotFoundError(path)
+            case Kind.NO_LOGIN:
+                return kerberos_failure(str(self.address), failure.reason, failure.login)
             case Kind.DENIED:
                 return NotWritable(path, failure.reason)
             case Kind.UNSUPPORTED:
@@ -246,9 +261,8 @@ class HdfsCalls:
             case Kind.UNKNOWN_HOST:
                 known = ", ".join(nameservices(self.properties)) or "none"
                 return unknown_file_system(path, f"{reason}; nameservices of this site: {known}")
-            case Kind.UNANSWERED if changing:
-                return OutcomeUnknown(action, path, reason)
-        return StoreUnavailable(action, path, reason)
+        unknown = changing and failure.kind is Kind.UNANSWERED
+        return (OutcomeUnknown if unknown else StoreUnavailable)(action, path, reason)
 
     def _new(self, rounds: int) -> Client:
         order = self.address.namenodes

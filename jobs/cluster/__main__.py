@@ -31,17 +31,23 @@ def default_folder() -> Path:
     return Path(os.environ.get("HIVESINK_CLUSTER") or ".hivesink-cluster").absolute()
 
 
-def start(folder: Path, only: Collection[str] | None, started: Callable[[str, EmbeddedServer], None]) -> Cluster:
+def start(
+    folder: Path,
+    only: Collection[str] | None,
+    started: Callable[[str, EmbeddedServer], None],
+    *,
+    secure: bool = False,
+) -> Cluster:
     """Start what doesn't run; `started` as in `Cluster.start`."""
     # Two that start at once would find the same ports free, each in its own folder.
     with locked(folder), locked(Path(tempfile.gettempdir()) / f"hivesink-cluster-{os.getuid()}"):
         # Not before: another `up` may have started some meanwhile.
-        cluster = Cluster.detached(folder, only=only)
+        cluster = Cluster.detached(folder, only=only, secure=secure)
         cluster.start(started)
     return cluster
 
 
-def up(folder: Path, only: Collection[str] | None) -> int:
+def up(folder: Path, only: Collection[str] | None, *, secure: bool = False) -> int:
     """Start what doesn't run; print each server that gets ready, then every address."""
     began = time.monotonic()
 
@@ -52,7 +58,7 @@ def up(folder: Path, only: Collection[str] | None) -> int:
             # The other servers start all the same.
             silence(sys.stdout)
 
-    start(folder, only, report)
+    start(folder, only, report, secure=secure)
     addresses = Cluster.running(folder)
     if addresses is not None:
         print()
@@ -70,6 +76,11 @@ def env(folder: Path) -> int:
         variables["KAFKA_SERVERS"] = cluster.kafka
     if servers.namenode.alive:
         variables["HADOOP_CONF_DIR"] = str(cluster.conf)
+    if servers.kdc is not None and servers.kdc.alive:
+        with servers.kdc.logged_in("alice"):
+            variables |= servers.kdc.environment("alice")
+        variables["JDK_JAVA_OPTIONS"] = " ".join(servers.kdc.java)
+        variables["KRB5_CLIENT_KTNAME"] = str(servers.kdc.keytab)
     if servers.metastore.alive:
         variables["HIVE_CONF_DIR"] = str(cluster.conf)
     if servers.master.alive:
@@ -142,6 +153,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=default_folder(), help="data, settings and logs")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), help="what `up` starts")
     parser.add_argument("--s3", action="store_true", help="`up` starts an S3 server too, which Hive's servers know")
+    parser.add_argument("--secure", action="store_true", help="HDFS and Hive of a new folder ask for Kerberos")
     arguments = parser.parse_args()
     if arguments.command == "topic" and arguments.name is None:
         parser.error("topic: name it")
@@ -162,7 +174,7 @@ def _run(arguments: argparse.Namespace) -> int:
     folder = arguments.folder.absolute()
     match arguments.command:
         case "up":
-            return up(folder, arguments.only or (list(PARTS) if arguments.s3 else None))
+            return up(folder, arguments.only or (list(PARTS) if arguments.s3 else None), secure=arguments.secure)
         case "status":
             return status(folder)
         case "env":

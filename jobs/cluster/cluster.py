@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.jvm.java import write_sites
-from jobs.cluster import settings
+from jobs.cluster import kdc, settings
 from jobs.cluster.hdfs import DataNode, NameNode, client_sites, make_folders
 from jobs.cluster.hive import HiveMetastore, HiveServer2
 from jobs.cluster.kafka import EmbeddedKafka
+from jobs.cluster.kdc import Kdc
 from jobs.cluster.s3 import S3Server
 from jobs.cluster.spark import SparkMaster, SparkWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import TypeAlias
@@ -51,10 +53,12 @@ class Servers:
     master: SparkMaster
     workers: tuple[SparkWorker, ...]
     s3: S3Server
+    kdc: Kdc | None = None
 
     def by_name(self) -> dict[str, EmbeddedServer]:
         """Return each server by its name for people; servers come after those that they need."""
         return {
+            **({"kdc": self.kdc} if self.kdc else {}),
             "namenode": self.namenode,
             **{f"datanode-{n}": node for n, node in enumerate(self.datanodes, 1)},
             "metastore": self.metastore,
@@ -89,6 +93,7 @@ class Cluster:
 
     What the servers hold stays in `folder` for the next block; every process ends with this one. `only` names
     the parts to start, by default all, but S3 only where the folder has had one; what a part needs comes along.
+    `secure`: HDFS and Hive ask for Kerberos, of their own key server; so does a folder that has had one.
     `metastore_extra` and `hiveserver2_extra` are properties that win over the cluster's own. Without `durable`
     a power cut may lose the last changes, which tests don't mind; the death of a process never does.
     Raises ServerFailed, SourceUnreachable, JavaFailed.
@@ -99,6 +104,7 @@ class Cluster:
         folder: Path,
         *,
         durable: bool = False,
+        secure: bool = False,
         only: Collection[str] | None = None,
         metastore_extra: Mapping[str, str] | None = None,
         hiveserver2_extra: Mapping[str, str] | None = None,
@@ -107,14 +113,16 @@ class Cluster:
         usual = set(PARTS) - (set() if (self.folder / "s3").is_dir() else {"s3"})
         self.parts = frozenset[str]().union(*(PARTS[part] for part in only or usual))
         self.servers = _servers(self.folder, durable, metastore_extra or {}, hiveserver2_extra or {})
+        if secure or (self.folder / "kdc").is_dir():
+            self.servers = _secured(self.servers, Kdc(self.folder / "kdc"))
 
     @classmethod
-    def detached(cls, folder: Path, *, only: Collection[str] | None = None) -> Self:
+    def detached(cls, folder: Path, *, only: Collection[str] | None = None, secure: bool = False) -> Self:
         """Return the cluster of this folder, running or not, whose servers outlive this process.
 
         At the first start its servers take their well-known ports, if those are free.
         """
-        cluster = cls(folder, durable=True, only=only)
+        cluster = cls(folder, durable=True, only=only, secure=secure)
         for name, server in {**cluster.servers.by_name(), "s3": cluster.servers.s3}.items():
             server.detached = True
             server.first_port = settings.PORTS.get(name)
@@ -202,16 +210,24 @@ class Cluster:
                 for server in (servers.hiveserver2, servers.metastore):
                     server.stop()
             start(servers.s3)
-        start(servers.namenode)
-        make_folders(self.filesystem, settings.FOLDERS)
+        with nullcontext() if servers.kdc is None else self._as_superuser(servers.kdc, start):
+            start(servers.namenode)
+            make_folders(self.filesystem, settings.FOLDERS, servers.kdc)
         # Neither the metastore nor HiveServer2 reads or writes a file when it starts, so no DataNode is needed.
         _together([*(partial(start, node) for node in servers.datanodes), partial(self._start_hive, start)])
-        sites = client_sites(self.filesystem)
+        sites = client_sites(self.filesystem, secure=servers.kdc is not None)
         if servers.s3.alive:
             sites["core-site"] |= servers.s3.properties
         write_sites(self.conf, sites)
         if "metastore" in self.parts:
-            write_sites(self.conf, {"hive-site": settings.hive_site(self.metastore_uri, self.filesystem)})
+            hive = settings.hive_site(self.metastore_uri, self.filesystem)
+            write_sites(self.conf, {"hive-site": hive | (kdc.hive_site() if servers.kdc else {})})
+
+    @contextmanager
+    def _as_superuser(self, keys: Kdc, start: Start) -> Iterator[None]:
+        start(keys)
+        with keys.logged_in(kdc.SERVICES[0]):
+            yield
 
     def _start_hive(self, start: Start) -> None:
         if "metastore" in self.parts:
@@ -227,8 +243,14 @@ class Cluster:
         """Stop every server and return when all are gone; harmless if none runs."""
         s = self.servers
         # Clients stop before their servers: a client that can't reach its server takes long to end.
-        for wave in ((s.hiveserver2, s.broker, *s.workers), (s.metastore, s.master), (s.namenode, *s.datanodes, s.s3)):
-            _together([server.stop for server in wave])
+        for wave in (
+            (s.hiveserver2, s.broker, *s.workers),
+            (s.metastore, s.master),
+            (s.namenode, *s.datanodes, s.s3),
+            filter(None, (s.kdc,)),
+        ):
+            if stops := [server.stop for server in wave]:
+                _together(stops)
 
     def __enter__(self) -> Self:
         try:
@@ -272,6 +294,14 @@ def _servers(
         ),
         s3=s3,
     )
+
+
+def _secured(servers: Servers, keys: Kdc) -> Servers:
+    """The same ones, at names instead of numbers, with keys of `keys`."""
+    secured: tuple[EmbeddedServer, ...] = (servers.namenode, *servers.datanodes, servers.metastore, servers.hiveserver2)
+    for server in secured:
+        server.kdc, server.host = keys, kdc.HOST
+    return replace(servers, kdc=keys)
 
 
 def _together(tasks: Sequence[Callable[[], None]]) -> None:

@@ -14,7 +14,7 @@ from hivesink.embedded.server import HOST, Launch, java_command, wait_until
 from hivesink.errors import ServerFailed
 from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import write_sites
-from jobs.cluster import settings
+from jobs.cluster import kdc, settings
 from jobs.cluster.server import EmbeddedServer
 from jobs.cluster.tool import run_once
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hdfs_native import Client
+
+    from jobs.cluster.kdc import Kdc
 
 REPORT_SECONDS = 120
 # Only what the daemons log when they are ready.
@@ -63,7 +65,7 @@ class NameNode(EmbeddedServer):
         def serves() -> bool:
             text = log.read_text(errors="replace")
             reported = (re.search(rf"processReport .*\({HOST}:{port}, .*blocks: \d", text) for port in reporting)
-            return all(reported) and _answers(self.filesystem)
+            return all(reported) and self._answers()
 
         if not wait_until(serves, REPORT_SECONDS):
             self.stop()
@@ -73,7 +75,7 @@ class NameNode(EmbeddedServer):
     def dfsadmin(self, *arguments: str) -> str:
         """Run `hdfs dfsadmin` and return what it prints. Raises ServerFailed if it fails."""
         answer = subprocess.run(
-            (*_java(self.folder / "conf", "128m"), "org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments),
+            (*_java(self.folder / "conf", "128m", self.kdc), "org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments),
             capture_output=True,
             text=True,
             check=False,
@@ -84,16 +86,26 @@ class NameNode(EmbeddedServer):
             raise ServerFailed(command, f"ended with {answer.returncode}", str(self.folder / "namenode.log"), tail)
         return answer.stdout
 
+    def _answers(self) -> bool:
+        """Say whether it answers requests: it starts to listen a moment earlier."""
+        try:
+            _client(self.filesystem, self.kdc).get_file_info("/")
+        except RuntimeError as e:
+            if "NameNode still not started" in str(e):
+                return False
+            raise
+        return True
+
     def _launch(self, port: int) -> Launch:
         sync = {} if self._durable else {"dfs.namenode.edits.noeditlogchannelflush": "true"}
         own = {
             **sync,
             "dfs.namenode.http-address": f"{HOST}:0",
             "dfs.namenode.name.dir": (self.folder / "names").as_uri(),
-            "dfs.namenode.rpc-address": f"{HOST}:{port}",
+            "dfs.namenode.rpc-address": f"{self.host}:{port}",
         }
-        conf = _write_conf(self.folder, f"hdfs://{HOST}:{port}", own)
-        command = (*_java(conf, "384m"), "org.apache.hadoop.hdfs.server.namenode.NameNode")
+        conf = _write_conf(self.folder, f"hdfs://{self.host}:{port}", own, self.kdc)
+        command = (*_java(conf, "384m", self.kdc), "org.apache.hadoop.hdfs.server.namenode.NameNode")
         if not (self.folder / "names" / "current" / "VERSION").exists():
             tool = (*command, "-format", "-force", "-nonInteractive")
             run_once(f"the format of {self.name}", tool, self.folder / "format.log")
@@ -115,23 +127,26 @@ class DataNode(EmbeddedServer):
         own = {
             "dfs.datanode.address": f"{HOST}:{port}",
             "dfs.datanode.data.dir": (self.folder / "blocks").as_uri(),
-            "dfs.datanode.hostname": HOST,
+            "dfs.datanode.hostname": self.host,
             "dfs.datanode.http.address": f"{HOST}:0",
             "dfs.datanode.ipc.address": f"{HOST}:0",
         }
-        conf = _write_conf(self.folder, self._filesystem(), own)
-        command = (*_java(conf, "384m"), "org.apache.hadoop.hdfs.server.datanode.DataNode")
+        conf = _write_conf(self.folder, self._filesystem(), own, self.kdc)
+        command = (*_java(conf, "384m", self.kdc), "org.apache.hadoop.hdfs.server.datanode.DataNode")
         return Launch(command, self.folder / "datanode.log", "Successfully sent block report ")
 
 
-def client_sites(filesystem: str) -> dict[str, dict[str, str]]:
+def client_sites(filesystem: str, *, secure: bool = False) -> dict[str, dict[str, str]]:
     """Return core-site.xml and hdfs-site.xml for clients, by name without the ending."""
-    return {"core-site": settings.core_site(filesystem, getpass.getuser()), "hdfs-site": settings.hdfs_site()}
+    core, hdfs = settings.core_site(filesystem, getpass.getuser()), settings.hdfs_site()
+    if secure:
+        core, hdfs = core | kdc.core_site(), hdfs | kdc.hdfs_site()
+    return {"core-site": core, "hdfs-site": hdfs}
 
 
-def make_folders(filesystem: str, folders: Mapping[str, int]) -> None:
+def make_folders(filesystem: str, folders: Mapping[str, int], keys: Kdc | None = None) -> None:
     """Make the missing ones of these folders, with their permissions."""
-    client = _client(filesystem)
+    client = _client(filesystem, keys)
     for folder, permission in folders.items():
         parent, _, name = folder.rpartition("/")
         if name not in {Path(entry.path).name for entry in client.list_status(parent or "/")}:
@@ -140,27 +155,18 @@ def make_folders(filesystem: str, folders: Mapping[str, int]) -> None:
             client.set_permission(folder, permission)
 
 
-def _answers(filesystem: str) -> bool:
-    """Say whether the NameNode answers requests: it starts to listen a moment earlier."""
-    try:
-        _client(filesystem).get_file_info("/")
-    except RuntimeError as e:
-        if "NameNode still not started" in str(e):
-            return False
-        raise
-    return True
-
-
-def _client(filesystem: str) -> Client:
+def _client(filesystem: str, keys: Kdc | None = None) -> Client:
     from hdfs_native import Client
 
-    sites = client_sites(filesystem)
+    sites = client_sites(filesystem, secure=keys is not None)
     return Client(filesystem, sites["core-site"] | sites["hdfs-site"])
 
 
-def _write_conf(folder: Path, filesystem: str, own: Mapping[str, str]) -> Path:
+def _write_conf(folder: Path, filesystem: str, own: Mapping[str, str], keys: Kdc | None) -> Path:
     conf = folder / "conf"
-    sites = client_sites(filesystem)
+    sites = client_sites(filesystem, secure=keys is not None)
+    if keys is not None:
+        sites["hdfs-site"] |= kdc.hdfs_site(keys.keytab)
     sites["core-site"]["hadoop.tmp.dir"] = str(folder / "tmp")
     sites["hdfs-site"].update(own)
     write_sites(conf, sites)
@@ -171,11 +177,14 @@ def _write_conf(folder: Path, filesystem: str, own: Mapping[str, str]) -> Path:
     return conf
 
 
-def _java(conf: Path, heap: str) -> tuple[str, ...]:
+def _java(conf: Path, heap: str, keys: Kdc | None = None) -> tuple[str, ...]:
     return java_command(
-        os.pathsep.join([str(conf), *map(str, fetch(settings.HDFS_JARS))]),
+        os.pathsep.join(
+            [str(conf), *map(str, [*fetch(settings.HDFS_JARS), *(fetch(settings.HDFS_SECURE_JARS) if keys else ())])]
+        ),
         heap,
         f"-Dhadoop.log.dir={conf.parent}",
+        *(keys.java if keys else ()),
     )
 
 

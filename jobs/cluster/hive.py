@@ -9,7 +9,7 @@ from hivesink.embedded.metastore import derby_options, derby_site
 from hivesink.embedded.server import HOST, Launch
 from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import OPENS, write_sites
-from jobs.cluster import settings
+from jobs.cluster import kdc, settings
 from jobs.cluster.hdfs import client_sites
 from jobs.cluster.server import NOT_DURABLE, EmbeddedServer
 
@@ -45,9 +45,11 @@ class _HiveServer(EmbeddedServer):
 
     def _hive(self, heap: str, site: Mapping[str, str], logger: str, *options: str) -> tuple[str, ...]:
         """Its command line, up to the main class; `logger` logs the line that says it is ready."""
-        sites = client_sites(self._filesystem())
+        sites = client_sites(self._filesystem(), secure=self.kdc is not None)
         sites["core-site"]["hadoop.tmp.dir"] = str(self.folder / "tmp")
-        jars = fetch(settings.HIVE_JARS)
+        secured = kdc.hive_site(self.kdc.keytab) if self.kdc else {}
+        options += self.kdc.java if self.kdc else ()
+        jars = fetch(settings.HIVE_JARS) + (fetch(settings.HIVE_SECURE_JARS) if self.kdc else ())
         if self._on_s3:
             sites["core-site"] |= self._on_s3.properties
             jars += fetch(settings.HIVE_S3A_JARS)
@@ -55,7 +57,7 @@ class _HiveServer(EmbeddedServer):
             os.pathsep.join(map(str, jars)),
             heap,
             *options,
-            sites={**sites, "hive-site": {**site, **self.extra}},
+            sites={**sites, "hive-site": {**site, **secured, **self.extra}},
             levels={logger: "info"},
             opens=(*OPENS, *MORE_OPENS),
         )
@@ -81,7 +83,7 @@ class HiveMetastore(_HiveServer):
             **derby_site(self.folder),
             "metastore.thrift.bind.host": HOST,
             "metastore.thrift.port": str(port),
-            "metastore.thrift.uris": f"thrift://{HOST}:{port}",
+            "metastore.thrift.uris": f"thrift://{self.host}:{port}",
         }
         derby = derby_options(self.folder)
         if not self._durable:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hivesink.embedded.server import Launch
+    from jobs.cluster.kdc import Kdc
 
 GUARD = Path(__file__).with_name("guard.py")
 NOT_DURABLE = ("-Dderby.system.durability=test",)
@@ -28,11 +29,12 @@ NOT_DURABLE = ("-Dderby.system.durability=test",)
 class EmbeddedServer(DetachedServer):
     """A server for the length of a `with` block, which ends with this process, unless it is `detached`.
 
-    `keeps_port`: others know it by its port, so a restart takes this port or fails.
+    `keeps_port`: others know it by its port, so a restart takes this port or fails. With a `kdc` it asks for Kerberos.
     """
 
     detached = False
     keeps_port = False
+    kdc: Kdc | None = None
     _guard: subprocess.Popen[bytes] | None = None
 
     def kill(self) -> None:

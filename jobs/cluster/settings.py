@@ -23,6 +23,10 @@ _LISTS = Path(__file__).with_name("jarlists")
 HDFS_JARS = JarSet.listed(_LISTS / f"hdfs-{HADOOP_VERSION}.txt")
 HIVE_JARS = JarSet.listed(_LISTS / f"hive-{HIVE_VERSION}.txt")
 HIVE_S3A_JARS = JarSet.listed(_LISTS / "hive-s3a-3.3.6.txt")
+# What secured servers of Hadoop, and of Hive, need besides: each its own version of one library.
+HDFS_SECURE_JARS = JarSet("hdfs-secure", ("dnsjava:dnsjava:3.6.1",))
+HIVE_SECURE_JARS = JarSet("hive-secure", ("dnsjava:dnsjava:2.1.7",))
+KDC_JARS = JarSet.listed(_LISTS / "minikdc-3.4.1.txt")
 KAFKA_JARS = JarSet.listed(_LISTS / f"kafka-broker-{KAFKA_VERSION}.txt")
 
 # Each server's well-known port, by the name that `cluster-status` prints.

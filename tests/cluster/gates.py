@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from hivesink.config.site import Site
 from hivesink.core.lifecycle import Mark
 from hivesink.core.table import TableName
 from hivesink.embedded.server import wait_until
@@ -27,6 +26,7 @@ from hivesink.jvm.java import find_java
 from hivesink.logs import table_root
 from hivesink.metastore import connect
 from tests.cluster.target import DATABASE, Feed, Target
+from tests.secure.site import site_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -262,8 +262,9 @@ class Stage(Gates):
         return {"HADOOP_CONF_DIR": str(self.cluster.conf), "HIVE_CONF_DIR": str(self.cluster.conf)}
 
     def log(self) -> CommitLog:
-        live = connect("thrift", self.cluster.metastore_uri).table(TableName.parse(self.target.name))
-        return table_root(live, None, Site.load({"HADOOP_CONF_DIR": str(self.cluster.conf)})).log(self.writer)
+        site = site_of(self.cluster)
+        live = connect("thrift", self.cluster.metastore_uri, site).table(TableName.parse(self.target.name))
+        return table_root(live, None, site).log(self.writer)
 
     def check(self, rows: int) -> None:
         """Each of the rows once, no leftovers, and nothing that `hivesink verify` finds wrong."""

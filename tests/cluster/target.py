@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hivesink.config.site import Site
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
 from hivesink.metastore.thrift_connection import Connection
 from jobs.cluster.kafka import create_topic
+from tests.secure.site import site_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,9 +92,7 @@ class Target:
     def __post_init__(self) -> None:
         from hdfs_native import Client
 
-        self.client = Client(
-            self.cluster.filesystem, dict(Site.load({"HADOOP_CONF_DIR": str(self.cluster.conf)}).hadoop)
-        )
+        self.client = Client(self.cluster.filesystem, dict(site_of(self.cluster).hadoop))
 
     @classmethod
     def create(cls, cluster: Cluster, table: str, *, properties: Mapping[str, str] | None = None) -> Target:
@@ -107,7 +105,7 @@ class Target:
             f"CREATE EXTERNAL TABLE {name} (id BIGINT, pad STRING) PARTITIONED BY (dt STRING) STORED AS PARQUET "
             f"LOCATION '{place}'" + (f" TBLPROPERTIES ({pairs})" if pairs else "")
         )
-        apply([parse_ddl(ddl, "underfire.sql")], catalog(cluster.metastore_uri))
+        apply([parse_ddl(ddl, "underfire.sql")], catalog(cluster.metastore_uri, site_of(cluster)))
         return found
 
     @property
@@ -118,7 +116,7 @@ class Target:
     def registered(self) -> dict[str, str]:
         """The locations of the partitions that the metastore knows, without the file system."""
         database, table = self.name.split(".")
-        connection = Connection(self.cluster.metastore_uri)
+        connection = Connection(self.cluster.metastore_uri, site_of(self.cluster).hive)
         found = connection.read(lambda client: client.get_partitions(database, table, -1))
         connection.close()
         return {one.values[0]: one.sd.location.removeprefix(self.cluster.filesystem) for one in found}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from hivesink.logs import STORAGES, StorageKind
+from hivesink.storage import hdfs
 from hivesink.storage.fs import Storage
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.storage.s3 import S3FileStore
 from hivesink.storage.s3_files import S3Files
+from jobs.cluster import settings
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.s3 import MemoryS3, objects_of
+from tests.secure.site import site_of
 from tests.storage.realhdfs import hdfs_folder
 from tests.storage.reals3 import s3_folder
 
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from jobs.cluster import Cluster
 
 
 def made_up(request: pytest.FixtureRequest, storage: Storage, place: str = "made+up:/w") -> str:
@@ -41,10 +47,20 @@ def _memory_s3(request: pytest.FixtureRequest) -> str:
     return made_up(request, Storage(lambda _: S3FileStore(objects), lambda: S3Files(objects)), "s3a://bucket/w")
 
 
+def _secured(request: pytest.FixtureRequest) -> str:
+    cluster: Cluster = request.getfixturevalue("alice")
+    return made_up(
+        request,
+        hdfs.storage(site_of(cluster).hadoop),
+        f"{cluster.filesystem}{settings.TEMPORARY}/{secrets.token_hex(6)}",
+    )
+
+
 WITH_RENAME: dict[str, Callable[[pytest.FixtureRequest, Path], str]] = {
     "local": lambda _, path: str(path),
     "memory": _memory,
     "hdfs": lambda request, _: hdfs_folder(request),
+    "hdfs-secured": lambda request, _: _secured(request),
 }
 PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], str]] = {
     **WITH_RENAME,

@@ -46,7 +46,7 @@ ODD = [
 ]
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, pytest.param("hiveserver2-secured", marks=pytest.mark.long)])
 def server(request: pytest.FixtureRequest) -> Iterator[LiveMetastore]:
     with world_of(request.param, request) as found:
         yield found
@@ -66,7 +66,7 @@ def made(server: LiveMetastore, folder: Path, *partition_columns: Column) -> Liv
 def test_an_insert_is_announced(server: LiveMetastore, live: LiveTable, tmp_path: Path) -> None:
     registrar = server.connect()
     registrar.add(live, [new(live, dt(1))])
-    if server.kind in {"hiveserver2-4.0.1", "thrift-2.3"}:
+    if server.kind in {"hiveserver2-4.0.1", "hiveserver2-secured", "thrift-2.3"}:
         with pytest.raises(Unsupported, match="insert-event"):
             registrar.announce(live, {})
         return

@@ -21,9 +21,10 @@ from hivesink.metastore.thrift import ThriftCatalog, ThriftMetastore
 from hivesink.metastore.thrift_calls import KEEP_STATISTICS
 from hivesink.metastore.thrift_connection import Connection
 from tests.inmemory.metastore import MemoryMetastore
+from tests.secure.site import site_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     import pytest
@@ -113,16 +114,23 @@ class InMemory:
 class OverThrift:
     """A real metastore, changed by raw Thrift calls as another client would."""
 
-    def __init__(self, uri: str, make: Callable[[], Metastore] | None = None, kind: str = "thrift") -> None:
+    def __init__(
+        self,
+        uri: str,
+        make: Callable[[], Metastore] | None = None,
+        kind: str = "thrift",
+        site: Mapping[str, str] | None = None,
+    ) -> None:
         self.uri = uri
         self.kind = kind
         self._make = make
-        self.raw = Connection(uri)
+        self._site = site
+        self.raw = Connection(uri, site)
         self._catalog = ThriftCatalog(self.raw)
         self._opened: list[Metastore] = []
 
     def connect(self) -> Metastore:
-        self._opened.append(self._make() if self._make else ThriftMetastore(Connection(self.uri)))
+        self._opened.append(self._make() if self._make else ThriftMetastore(Connection(self.uri, self._site)))
         return self._opened[-1]
 
     def close(self) -> None:
@@ -200,7 +208,7 @@ class OverThrift:
         )
 
 
-KINDS = ["memory", "thrift-2.3", "thrift-4.0.1", "hiveserver2-4.0.1"]
+KINDS = ["memory", "thrift-2.3", "thrift-4.0.1", "thrift-secured", "hiveserver2-4.0.1"]
 NOSASL = {"hive.server2.authentication": "NOSASL"}
 
 
@@ -210,11 +218,15 @@ def world_of(kind: str, request: pytest.FixtureRequest) -> Iterator[LiveMetastor
     if kind == "memory":
         yield InMemory()
         return
-    uri, make = metastore_of(kind.rpartition("-")[2], request), None
+    version, make = kind.rpartition("-")[2], None
+    site: Mapping[str, str] = NOSASL
+    uri = metastore_of(version, request)
+    if version == "secured":
+        site = site_of(request.getfixturevalue("secured")).hive
     if kind.startswith("hiveserver2"):
-        host, port = hiveserver2_of(kind.rpartition("-")[2], request)
-        make = lambda: HiveServer2Metastore(connect_hive(f"{host}:{port}", NOSASL))  # noqa: E731
-    over = OverThrift(uri, make, kind)
+        host, port = hiveserver2_of(version, request)
+        make = lambda: HiveServer2Metastore(connect_hive(f"{host}:{port}", site))  # noqa: E731
+    over = OverThrift(uri, make, kind, site)
     try:
         yield over
     finally:
@@ -222,16 +234,21 @@ def world_of(kind: str, request: pytest.FixtureRequest) -> Iterator[LiveMetastor
 
 
 def metastore_of(version: str, request: pytest.FixtureRequest) -> str:
-    """The Thrift address of Hive Metastore 4.0.1, or of 2.3 for any other `version`."""
+    """The Thrift address of Hive Metastore 4.0.1, plain or `secured`, or of 2.3 for any other `version`."""
+    if version == "secured":
+        return str(request.getfixturevalue("alice").metastore_uri)
     if version == "4.0.1":
         return str(request.getfixturevalue("cluster").metastore_uri)
     return str(request.getfixturevalue("metastore").uri)
 
 
 def hiveserver2_of(version: str, request: pytest.FixtureRequest) -> tuple[str, int]:
-    """Host and port of HiveServer2 4.0.1, or of Spark's Thrift Server for any other `version`."""
-    if version == "4.0.1":
-        address = str(request.getfixturevalue("cluster").hiveserver2)
+    """Host and port of HiveServer2 4.0.1, plain or `secured`, or of Spark's Thrift Server for any other `version`."""
+    if version in {"4.0.1", "secured"}:
+        cluster = request.getfixturevalue("cluster" if version == "4.0.1" else "alice")
+        # The secured cluster is started without one.
+        cluster.servers.hiveserver2.start()
+        address = str(cluster.hiveserver2)
         host, _, port = address.rpartition(":")
         return host, int(port)
     host, port = request.getfixturevalue("thrift_server")

@@ -222,8 +222,16 @@ def rpc(java: str, message: str) -> RuntimeError:
     return RuntimeError(f'RPCError("org.apache.hadoop.{java}", "{message}{TRACE}')
 
 
+def gss(major: int, minor: int, words: str) -> RuntimeError:
+    """As hdfs-native words the C library's two numbers."""
+    return RuntimeError(
+        f'GSSAPIError(GssMajorCodes {{ raw: "0x{major:08x}", calling_error: "none" }}, {minor}, "{words}")'
+    )
+
+
 DENIED = r"Permission denied: user=alice, access=WRITE, inode=\"/w\":root:hive:drwxr-xr-x"
 NO_KMS = "File is in an HDFS encryption zone but no KMS provider is configured"
+NO_TICKET = "No Kerberos credentials available (default cache: FILE:/tmp/krb5cc_0)"
 NO_NAME = "failed to lookup address information: "
 SAFE_MODE = "org.apache.hadoop.hdfs.server.namenode.SafeModeException: Name node is in safe mode."
 
@@ -259,6 +267,8 @@ SAFE_MODE = "org.apache.hadoop.hdfs.server.namenode.SafeModeException: Name node
         (RuntimeError('DataTransferError("All nodes failed for write")'), Kind.NO_DATA, None),
         (NotImplementedError(NO_KMS), Kind.UNSUPPORTED, None),
         (RuntimeError(f'OperationFailed("{NO_KMS}")'), Kind.UNSUPPORTED, None),
+        (gss(0x70000, 2529639053, f"No credentials were: {NO_TICKET}"), Kind.NO_LOGIN, NO_TICKET),
+        (gss(0xD0000, 2529639068, "Unspecified: Cannot contact any KDC"), Kind.NOT_TAKEN, "Cannot contact any KDC"),
         (RuntimeError("NoSASLMechanism"), Kind.REFUSED, "NoSASLMechanism"),
     ],
 )

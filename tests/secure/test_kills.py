@@ -1,0 +1,121 @@
+"""Jobs under SIGKILL whose servers ask for Kerberos; `tests/cluster/test_kills.py` has the protocol's other steps."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hivesink.core.table import TableName
+from hivesink.embedded.server import wait_until
+from hivesink.hive import connect
+from hivesink.logs import table_root
+from hivesink.metastore import connect as registrar
+from hivesink.spark.settings import KEYTAB, PRINCIPAL
+from jobs.cluster.settings import TEMPORARY
+from jobs.demo.flights import Flights
+from tests.cluster.gates import LONGEST, REPOSITORY, Kills, Stage, kill_all, local
+from tests.cluster.target import Feed, Target, own
+from tests.secure.site import kdc_of, site_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jobs.cluster import Cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]
+BATCH = 400
+STEPS = ("while-publishing", "in-task", "after-manifest", "before-register", "random")
+
+
+class WithoutTicket(Stage):
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), "KRB5CCNAME": f"FILE:{self.folder}/none"}
+
+
+def keys_of(cluster: Cluster) -> dict[str, str]:
+    return {PRINCIPAL: "alice@EXAMPLE.COM", KEYTAB: str(kdc_of(cluster).keytab)}
+
+
+@pytest.mark.parametrize("login", ["ticket", "keytab"])
+def test_kills_of_a_job(alice: Cluster, tmp_path: Path, login: str) -> None:
+    alice.servers.broker.start()
+    name = own("secured")
+    feed, target = Feed(alice.kafka, name, pad=400), Target.create(alice, name)
+    feed.put((len(STEPS) + 3) * BATCH)
+    # Several batches of rows in a task, so that it can stand still between two.
+    spark = {**local(), "spark.sql.execution.arrow.maxRecordsPerBatch": "15"}
+    stage = Stage(tmp_path / "job", alice, target, feed, spark, BATCH, slow=True)
+    if login == "keytab":
+        stage = WithoutTicket(tmp_path / "job", alice, target, feed, spark | keys_of(alice), BATCH, slow=True)
+    found = Kills(stage)
+    for step in STEPS:
+        found.kill_at(step)
+    assert stage.drain() == 0, stage.output[-4000:]
+    stage.check(feed.sent)
+    assert found.between >= 2
+
+
+def test_flights(alice: Cluster, tmp_path: Path) -> None:
+    """As a user runs them: by the site's files, and a keytab in spark-defaults.conf."""
+    alice.servers.hiveserver2.start()
+    site, flights, months = site_of(alice), Flights.load(), (1, 2, 3, 4)
+    defaults = "".join(f"{name} {value}\n" for name, value in keys_of(alice).items())
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
+    (tmp_path / "events").mkdir()
+    base = f"{alice.filesystem}{TEMPORARY}/{secrets.token_hex(4)}"
+    environment = {
+        **os.environ,
+        "CHECKPOINT": f"{base}/checkpoint",
+        "FOLDER": (tmp_path / "events").as_uri(),
+        "HADOOP_CONF_DIR": str(alice.conf),
+        "HIVE_CONF_DIR": str(alice.conf),
+        "PYTHONPATH": str(REPOSITORY),
+        "SPARK_CONF_DIR": str(tmp_path),
+    }
+
+    def command(*arguments: str, **more: str) -> subprocess.Popen[bytes]:
+        output = (tmp_path / "output").open("ab")
+        with output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "hivesink.cli", *arguments],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=tmp_path,
+                env=environment | more,
+            )
+
+    def said() -> str:
+        return (tmp_path / "output").read_text(errors="replace")[-4000:]
+
+    def head() -> int:
+        live = registrar("thrift", alice.metastore_uri, site).table(TableName("demo", "flights"))
+        return table_root(live, None, site).log("flights").view().head
+
+    run = ("run", str(REPOSITORY / "jobs" / "flights.py"))
+    no_ticket = {"KRB5CCNAME": f"FILE:{tmp_path}/none"}
+    assert command("ddl", "apply", str(REPOSITORY / "ddl" / "flights.sql")).wait(LONGEST) == 0, said()
+    for month in months:
+        (tmp_path / "events" / f".{month}").write_text("\n".join(flights.events(month)) + "\n")
+        (tmp_path / "events" / f".{month}").rename(tmp_path / "events" / f"{month}.json")
+        before = head()
+        job = command(*run, **no_ticket)
+        try:
+            assert wait_until(lambda: head() > before or job.poll() is not None, LONGEST), said()  # noqa: B023
+            assert job.poll() is None, said()
+            time.sleep(secrets.randbelow(1000) / 1000)
+        finally:
+            kill_all(job)
+    assert command(*run, TRIGGER="availableNow", **no_ticket).wait(LONGEST) == 0, said()
+    assert command("verify", "demo.flights").wait(LONGEST) == 0, said()
+    table = flights.table
+    with connect(alice.hiveserver2, site.hive) as hive:
+        rows = hive.query("SELECT month, count(*), sum(flight) FROM demo.flights GROUP BY month ORDER BY month").rows
+    by_month = {month: table[table["month"] == month]["flight"] for month in months}
+    assert [tuple(row) for row in rows] == [(month, len(each), int(each.sum())) for month, each in by_month.items()]

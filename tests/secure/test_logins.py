@@ -1,0 +1,161 @@
+"""Logins that fail, in one line each, and those that don't."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hivesink import errors, kerberos
+from hivesink.hive import connect
+from hivesink.logs import storage_of
+from hivesink.metastore import catalog
+from hivesink.metastore.thrift_connection import Connection
+from hivesink.spark.settings import KEYTAB, PRINCIPAL, log_in
+from jobs.cluster import kdc
+from jobs.cluster.hive import HiveMetastore
+from jobs.cluster.kdc import Kdc
+from tests.secure.site import kdc_of, login_of, site_of
+from tests.storage.realhdfs import apart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from jobs.cluster import Cluster
+
+REALM = f"@{kdc.REALM}"
+
+
+def without_kdc(cluster: Cluster, folder: Path) -> str:
+    """A krb5.conf with a port where nobody listens."""
+    server, conf = kdc_of(cluster), folder / "krb5.conf"
+    conf.write_text((server.folder / "krb5.conf").read_text().replace(str(server.port), "1"))
+    return str(conf)
+
+
+@pytest.fixture(params=["HDFS", "metastore"])
+def ask(request: pytest.FixtureRequest, alice: Cluster) -> Callable[[], Any]:
+    """A first call of a new client."""
+    site = site_of(alice)
+    if request.param == "HDFS":
+        return lambda: apart(site.hadoop, window=0.0).length(f"{alice.filesystem}/none")
+    return lambda: Connection(alice.metastore_uri, site.hive).read(lambda client: client.get_all_databases())
+
+
+def test_no_ticket(ask: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")
+    with pytest.raises(errors.LoginFailed, match=r"localhost:\d+ as the user of FILE:.*run kinit") as told:
+        ask()
+    assert not told.value.retryable
+    assert "\n" not in str(told.value)
+
+
+@pytest.fixture(scope="module")
+def ended(secured: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a ticket of alice's that some key server made for 8 s; they are over."""
+    assert secured.servers.kdc
+    with Kdc(tmp_path_factory.mktemp("ended"), lifetime=8) as server, server.logged_in("alice"):
+        pass
+    time.sleep(9)
+    return server.folder
+
+
+def test_a_ticket_that_has_ended(
+    ask: Callable[[], Any], alice: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ended: Path
+) -> None:
+    """Others may renew it, so it is worth another try; by the keys of a keytab the library does so itself."""
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{shutil.copy(ended / 'tickets-alice', tmp_path)}")
+    with monkeypatch.context() as there:
+        there.setenv("KRB5_CONFIG", f"{ended}/krb5.conf")
+        kinds = (errors.LoginFailed, errors.MetastoreUnreachable)
+        with pytest.raises(kinds, match=r"Ticket expired; run kinit again") as told:
+            ask()
+    assert isinstance(told.value, errors.HiveSinkError)
+    assert told.value.retryable
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(kdc_of(alice).keytab))
+    ask()
+
+
+def test_a_kdc_that_is_down(
+    ask: Callable[[], Any], alice: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What goes by itself is as a server that is down."""
+    for name, value in login_of(alice, "bob", tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("KRB5_CONFIG", without_kdc(alice, tmp_path))
+    with pytest.raises((errors.StoreUnavailable, errors.MetastoreUnreachable), match="Cannot contact any KDC"):
+        ask()
+
+
+@pytest.mark.parametrize(
+    ("properties", "kind", "words"),
+    [
+        ({"hive.metastore.kerberos.principal": f"none/_HOST{REALM}"}, errors.LoginFailed, "none/localhost.* not found"),
+        ({"hive.metastore.kerberos.principal": "hive/_HOST@OTHER.COM"}, errors.LoginFailed, "OTHER.COM.* not found"),
+        ({"hive.metastore.kerberos.principal": f"hdfs/_HOST{REALM}"}, errors.LoginFailed, "GSS initiate failed"),
+        ({"hive.metastore.sasl.enabled": "false"}, errors.MetastoreUnreachable, r"set hive\.metastore\.sasl\.enabled"),
+    ],
+    ids=["no such service", "another realm", "another service", "plain"],
+)
+def test_a_site_that_says_otherwise(
+    alice: Cluster, properties: Mapping[str, str], kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        Connection(alice.metastore_uri, {**site_of(alice).hive, **properties}).read(lambda client: client.getVersion())
+
+
+def test_a_client_of_hdfs_without_a_login(alice: Cluster) -> None:
+    with pytest.raises(errors.StoreUnavailable, match=r"set hadoop\.security\.authentication = kerberos"):
+        apart({}, window=0.0, timeout=3.0).length(f"{alice.filesystem}/none")
+
+
+def test_a_keytab(ask: Callable[[], Any], alice: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The library takes tickets by it for hdfs-native, too."""
+    keytab = str(kdc_of(alice).keytab)
+    for name in kerberos.VARIABLES:
+        monkeypatch.setenv(name, f"FILE:{tmp_path}/none")
+    for principal, file, words in (
+        ("carol", keytab, f"no key in {keytab}"),
+        ("alice", f"{tmp_path}/none", "can't be read"),
+    ):
+        with pytest.raises(errors.LoginFailed, match=rf"as {principal}{REALM}: .*{words}"):
+            kerberos.log_in(principal + REALM, file)
+    with monkeypatch.context() as down:
+        down.setenv("KRB5_CONFIG", without_kdc(alice, tmp_path))
+        with pytest.raises(errors.LoginFailed, match="Cannot contact any KDC") as told:
+            kerberos.log_in(f"hive/localhost{REALM}", keytab)
+        assert told.value.retryable
+    assert log_in({PRINCIPAL: f"bob{REALM}", KEYTAB: keytab})
+    ask()
+
+
+def test_a_user_who_may_not_write(alice: Cluster) -> None:
+    store = storage_of(alice.filesystem, site_of(alice)).logs()
+    with pytest.raises(errors.NotWritable, match="user=alice, access=WRITE"):
+        store.create(f"{alice.filesystem}/user/hive/none/file", b"")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("protection", ["integrity", "privacy"])
+def test_what_is_sealed(alice: Cluster, tmp_path: Path, protection: str) -> None:
+    extra = {"hadoop.rpc.protection": protection}
+    with_keys = HiveMetastore(tmp_path, lambda: alice.filesystem, durable=False, extra=extra)
+    with_keys.kdc, with_keys.host = kdc_of(alice), kdc.HOST
+    with with_keys as server:
+        tables = catalog(server.uri, site_of(alice))
+        # More than one token of SASL's takes.
+        tables.create_database_if_absent("sealed")
+        connection = Connection(server.uri, site_of(alice).hive)
+        connection.read(lambda client: client.add_master_key("x" * 500_000))
+
+
+@pytest.mark.long
+def test_hiveserver2(alice: Cluster) -> None:
+    alice.servers.hiveserver2.start()
+    with connect(alice.hiveserver2, site_of(alice).hive) as hive:
+        assert hive.query("SELECT 1").rows == [(1,)]
+    with connect(alice.hiveserver2, {}) as plain, pytest.raises(errors.SourceUnreachable, match=r"server2\.authent"):
+        plain.query("SELECT 1")
