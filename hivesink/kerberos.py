@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -76,6 +77,13 @@ def log_in(principal: str, keytab: str) -> None:
             raise failure(_KDC, reason, why, principal) from error
         _logins[principal, keytab] = tickets["ccache"]
     os.environ |= dict(zip(VARIABLES, (_logins[principal, keytab], keytab), strict=True))
+
+
+def user(server: str) -> str:
+    """Whose tickets these are, without host and realm. Raises LoginFailed, InvalidOption."""
+    gssapi = _gssapi(f"the login to {server}")
+    with _told(server):
+        return re.split("[/@]", str(gssapi.Credentials(usage="initiate").name), maxsplit=1)[0]
 
 
 def transport(socket: Any, server: str, principal: str, host: str) -> Any:

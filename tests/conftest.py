@@ -74,7 +74,7 @@ SHARED = {
 
 SERVERS = {"cluster", "kafka", "metastore", "s3", "secured", "spark", "thrift_server"}
 SLOWEST = (
-    *("cluster", "tests/integration/test_s3.py", "tests/integration/test_kills.py", "thrift server"),
+    *("cluster", "secured", "tests/integration/test_s3.py", "tests/integration/test_kills.py", "thrift server"),
     *("tests/jobs/", "tests/docs/test_as_printed.py", "tests/cluster/"),
 )
 """What takes minutes begins first, then what needs a server; the rest fills the gaps at the end."""

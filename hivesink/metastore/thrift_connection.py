@@ -77,11 +77,17 @@ class Connection:
         self._endpoints = list(endpoints(uris))
         hosts = ((f"[{host}]" if ":" in host else host, port) for host, port in self._endpoints)
         self.address = ",".join(f"thrift://{host}:{port}" for host, port in hosts)
-        self.user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
         self._login = MetastoreLogin.of(hive or {})
         self._lock = threading.RLock()
         self._client: Client | None = None
         self._socket: socket.socket | None = None
+
+    @property
+    def user(self) -> str:
+        """Who owns what is created: the ticket's, or as Hadoop's clients name somebody without one."""
+        if self._login.principal is not None:
+            return kerberos.user(self.address)
+        return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
     def read(self, ask: Callable[..., T], *arguments: object) -> T:
         """Raises the metastore's NoSuchObjectException, MetastoreUnreachable, MetastoreNotUnderstood."""

@@ -17,6 +17,7 @@ from hivesink.spark.settings import KEYTAB, PRINCIPAL, log_in
 from jobs.cluster import kdc
 from jobs.cluster.hive import HiveMetastore
 from jobs.cluster.kdc import Kdc
+from tests.metastore.live import declared
 from tests.secure.site import kdc_of, login_of, site_of
 from tests.storage.realhdfs import apart
 
@@ -130,6 +131,13 @@ def test_a_keytab(ask: Callable[[], Any], alice: Cluster, monkeypatch: pytest.Mo
         assert told.value.retryable
     assert log_in({PRINCIPAL: f"bob{REALM}", KEYTAB: keytab})
     ask()
+
+
+def test_a_table_belongs_to_the_ticket(alice: Cluster, tmp_path: Path) -> None:
+    tables, spec = catalog(alice.metastore_uri, site_of(alice)), declared(tmp_path)
+    tables.create_database_if_absent(spec.name.database)
+    tables.create(spec)
+    assert tables.struct(spec.name).owner == "alice"
 
 
 def test_a_user_who_may_not_write(alice: Cluster) -> None:
