@@ -178,10 +178,12 @@ def _write_conf(folder: Path, filesystem: str, own: Mapping[str, str], keys: Kdc
 
 
 def _java(conf: Path, heap: str, keys: Kdc | None = None) -> tuple[str, ...]:
+    jars = fetch(settings.HDFS_JARS)
+    if keys:
+        # Hadoop reads keytabs by the KDC's own library.
+        jars += fetch(settings.HDFS_SECURE_JARS) + fetch(settings.KDC_JARS)
     return java_command(
-        os.pathsep.join(
-            [str(conf), *map(str, [*fetch(settings.HDFS_JARS), *(fetch(settings.HDFS_SECURE_JARS) if keys else ())])]
-        ),
+        os.pathsep.join([str(conf), *map(str, jars)]),
         heap,
         f"-Dhadoop.log.dir={conf.parent}",
         *(keys.java if keys else ()),
