@@ -126,13 +126,7 @@ def test_wrong_usage_is_one_line_and_code_2(arguments: list[str], expected: str,
     assert expected in said.error
 
 
-@pytest.mark.parametrize(
-    "loaded",
-    [
-        "hivesink.cli.command",
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("hivesink.cli.status", "pyarrow")),
-    ],
-)
+@pytest.mark.parametrize("loaded", ["hivesink.cli.command", pytest.param("pyarrow", marks=pytest.mark.long)])
 def test_ctrl_c_while_a_command_is_loaded_prints_nothing(loaded: str) -> None:
     press = (
         "import os, signal, sys\n"
