@@ -36,8 +36,6 @@ ZONES = ("Europe/Berlin", "America/Los_Angeles")
 HIVE, SPARK = (
     {f"spark.sql.hive.convertMetastore{form}": own for form in ("Parquet", "Orc")} for own in ("false", "true")
 )
-# To compile each statement takes longer than to run it.
-HIVE |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 CONVERTED = {**SPARK, "spark.sql.parquet.int96TimestampConversion": "true"}
 
 
