@@ -228,8 +228,10 @@ def test_what_is_awaited_before_the_first_batch(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("options", "variables"),
     [
-        *(([], {"NO_COLOR": "1"}), (["--json"], {})),
-        *(pytest.param(*row, marks=pytest.mark.long) for row in (([], {"TERM": "dumb"}), (["--debug"], {}))),
+        ([], {"NO_COLOR": "1"}),
+        (["--json"], {}),
+        pytest.param([], {"TERM": "dumb"}, marks=pytest.mark.long),
+        pytest.param(["--debug"], {}, marks=pytest.mark.long),
     ],
 )
 def test_what_is_to_stay_plain_has_no_control_sequences(
