@@ -197,7 +197,8 @@ def call(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # Thrift's sockets log the errors that they then raise; sqlglot logs what it doesn't know, a reason to ask Spark.
+    # Thrift's sockets log the errors that they then raise; sqlglot logs what it doesn't know, which is an error with
+    # a line here, or a reason to ask Spark.
     for name in ("thrift", "sqlglot"):
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = False

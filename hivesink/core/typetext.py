@@ -54,6 +54,14 @@ def known_type(text: str) -> HiveType | None:
         return None
 
 
+def refusal(word: str) -> str | None:
+    """Why `word` can't be a column's type; None if it can, or if nobody would take it for a type."""
+    text = word.lower()
+    if text in {*_NAMED, *_PARAMETERED, *_NESTED} or not re.fullmatch(r"[^\W\d][\w ]*", text):
+        return None
+    return _REFUSED.get(text, f"the sink knows no Hive type {word.upper()}")
+
+
 @dataclass(slots=True)
 class _Reader:
     """Reads one type from `text`, from position `at` on."""
@@ -75,7 +83,7 @@ class _Reader:
             return self._parametered(word)
         kind = _NAMED.get(word)
         if kind is None:
-            self.fail(_REFUSED.get(word, f"the sink knows no Hive type {word.upper()}"))
+            self.fail(refusal(word) or word)
         if self._next("("):
             self.fail(f"{word.upper()} takes no length")
         return kind

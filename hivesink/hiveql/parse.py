@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from itertools import dropwhile, pairwise
+from logging import getLogger
 from pathlib import Path
-from typing import Any
+
+import sqlglot
+from sqlglot import TokenType, exp
+from sqlglot.errors import ParseError, TokenError
 
 from hivesink.config.formats import FORMATS, SUPPORTED
 from hivesink.config.options import check
 from hivesink.core.log import PROPERTY
-from hivesink.core.table import Array, Column, Map, Primitive, Struct, TableName, TableSpec
-from hivesink.core.typetext import parse_type
-from hivesink.errors import DdlInvalid, TypeTextInvalid
-from hivesink.hiveql.reader import DdlProblem, Reader, UnreadableError
+from hivesink.core.table import TableName, TableSpec
+from hivesink.core.typetext import refusal
+from hivesink.errors import DdlInvalid
+from hivesink.hiveql.ddltext import NOT_SUPPORTED, DdlProblem, DdlText, data_columns, partition_columns, sql
 
 CheckTable = Callable[[TableSpec], Sequence[str]]
 """Returns what is wrong with a table, a line each, which begins with the property."""
 
+_USE = f"use {SUPPORTED}"
+_CLAUSES = {
+    exp.ExternalProperty,
+    exp.FileFormatProperty,
+    exp.LocationProperty,
+    exp.PartitionedByProperty,
+    exp.RowFormatSerdeProperty,
+    exp.SchemaCommentProperty,
+}
 _OWN = (
     "COLUMN_STATS_ACCURATE TRANSLATED_TO_EXTERNAL bucketing_version last_modified_by last_modified_time numFiles "
     "numFilesErasureCoded numPartitions numRows rawDataSize totalSize transient_lastDdlTime"
@@ -33,9 +45,11 @@ _RESERVED = {
     PROPERTY: "it names the log of the table that this text was taken from; remove it",
 }
 _ONE = "one CREATE TABLE per file"
-_DEPTHS = {"<": 1, "(": 1, ">": -1, ")": -1}
-# Hive keeps a table's column names in a comma-separated property; Parquet readers refuse other characters.
-_NAME = re.compile(r"[\w$-]+")
+_WORDS = (
+    "CREATE EXTERNAL TEMPORARY TABLE IF NOT EXISTS PARTITIONED CLUSTERED SORTED BY INTO BUCKETS ROW FORMAT SERDE "
+    "DELIMITED FIELDS TERMINATED LINES WITH SERDEPROPERTIES STORED AS INPUTFORMAT OUTPUTFORMAT COMMENT LOCATION "
+    "TBLPROPERTIES"
+)
 
 
 def parse_path(path: str | Path, check_table: CheckTable | None = None) -> tuple[TableSpec, ...]:
@@ -63,185 +77,144 @@ def parse_path(path: str | Path, check_table: CheckTable | None = None) -> tuple
 def parse_ddl(text: str, file: str, check_table: CheckTable | None = None) -> TableSpec:
     """The table that `text` creates. Raises DdlInvalid with all problems, sorted by line.
 
-    `file` is the text's name in problems. What comes behind a word that isn't understood isn't read.
+    `file` is the text's name in problems. Text that isn't SQL has only its first problem reported.
     """
-    ddl = _Ddl(file, text)
-    spec = None
-    with suppress(UnreadableError):
-        spec = ddl.table()
-        if not ddl.problems:
-            for reason in check_table(spec) if check_table else ():
-                ddl.setting(reason)
+    ddl = DdlText(file, text)
+    create = _statement(ddl)
+    spec = _table(ddl, create) if create is not None else None
+    if spec is not None and not ddl.problems:
+        for reason in check_table(spec) if check_table else ():
+            ddl.problem(ddl.line_of_setting(reason) or 0, reason)
     if spec is None or ddl.problems:
         raise DdlInvalid(tuple(sorted(ddl.problems, key=lambda problem: problem.line)))
     return spec
 
 
-@dataclass(slots=True)
-class _Ddl(Reader):
-    places: dict[str, int] = field(default_factory=lambda: {"": 0})
-    """Where things are: the table by no name, a property by its own in lower case, a clause by its first word."""
-    taken: frozenset[str] = frozenset()
-    """The names of the data columns, once they are read."""
+def _statement(ddl: DdlText) -> exp.Create | None:
+    # sqlglot logs syntax that it keeps as an opaque command, which becomes a problem with a line here.
+    logger = getLogger("sqlglot")
+    before, logger.disabled = logger.disabled, True
+    try:
+        parsed = sqlglot.parse(ddl.text, read="hive")
+        ddl.tokens = sqlglot.tokenize(ddl.text, read="hive")
+    except ParseError as error:
+        for problem in error.errors:
+            word = problem["highlight"] or ""
+            reason = f"not understood at {word!r}: {problem['description']}"
+            ddl.problem(int(problem["line"] or 1), "; ".join(filter(None, (reason, refusal(word)))))
+        return None
+    except TokenError as error:
+        unclosed = re.search(r"Missing (\S+) from (\d+):", str(error.__cause__))
+        ddl.problem(*(int(unclosed[2]), f"unclosed {unclosed[1]}") if unclosed else (1, f"not understood: {error}"))
+        return None
+    except RecursionError:
+        ddl.problem(1, "nested too deeply")
+        return None
+    finally:
+        logger.disabled = before
+    statements = [node for node in parsed if node is not None and not isinstance(node, exp.Semicolon)]
+    if not statements:
+        ddl.problem(1, f"no statement found; write {_ONE}")
+        return None
+    if len(statements) > 1:
+        rest = dropwhile(lambda token: token.token_type != TokenType.SEMICOLON, ddl.tokens)
+        second = (token for token in rest if token.token_type != TokenType.SEMICOLON)
+        ddl.problem(next(second, ddl.tokens[0]), f"a second statement; write {_ONE}")
+    return _create(ddl, statements[0])
 
-    def setting(self, reason: str) -> None:
-        """A problem at the property that `reason` begins with, whatever its case, or else at the table."""
-        name = re.split(r"[\s:=]", reason.removeprefix("property "), maxsplit=1)[0].lower()
-        self.problem(self.places.get(name, self.places[""]), reason)
 
-    def table(self) -> TableSpec:
-        """The statement, and nothing else."""
-        while self.skip(";"):
-            pass
-        kind, first, start = self.token
-        if not self.skip("CREATE"):
-            what = "no statement found" if kind == "end" else f"{first.upper()} is not CREATE TABLE"
-            self.problem(start, f"{what}; write {_ONE}")
-            raise UnreadableError
-        external = self.skip("EXTERNAL")
-        self.expect("TABLE")
-        self.skip("IF NOT EXISTS")
-        name = self.table_name()
-        columns = self.columns()
-        self.taken = frozenset(column.name for column in columns)
-        clauses = self.clauses()
-        if self.token.kind != "end":
-            self.expect(";")
-            while self.skip(";"):
-                pass
-        if self.token.kind != "end":
-            self.problem(self.token.start, f"a second statement; write {_ONE}")
-        location, properties = clauses.get("LOCATION"), clauses.get("TBLPROPERTIES", {})
-        if location is not None and not re.match(r"/|[A-Za-z][\w+.-]*:/", location):
-            reason = f"LOCATION {location!r} is not absolute; start it with / or a scheme such as hdfs://"
-            self.problem(self.places["LOCATION"], reason)
-        elif location is not None and re.fullmatch(r"([A-Za-z][\w+.-]*:(//[^/]*)?)?/*", location):
-            self.problem(self.places["LOCATION"], f"LOCATION {location!r} is no folder; name one in it")
-        for reason in (*_refused(properties), *check(properties)):
-            self.setting(reason)
-        return TableSpec(
-            name,
-            columns,
-            clauses.get("PARTITIONED", ()),
-            location,
-            clauses.get("COMMENT"),
-            external,
-            self.format(clauses),
-            tuple(sorted(properties.items())),
-        )
+def _create(ddl: DdlText, statement: object) -> exp.Create | None:
+    first = ddl.tokens[0]
+    if isinstance(statement, exp.Create):
+        kind = str(statement.args.get("kind") or "").upper()
+        if kind == "TABLE":
+            return statement
+        ddl.problem(first, f"CREATE {kind} is not supported; write {_ONE}")
+    elif first.text.upper() != "CREATE":
+        ddl.problem(first, f"{first.text.upper()} is not CREATE TABLE; write {_ONE}")
+    else:
+        # sqlglot keeps a CREATE that it doesn't understand as it is: name the first word that Hive's hasn't.
+        words = [token for token in ddl.outside() if token.token_type not in {TokenType.STRING, TokenType.NUMBER}]
+        hives, names = _WORDS.split(), {"TABLE", "EXISTS", ".", "AS"}
+        for before, token in pairwise(words):
+            is_name = before.text.upper() in names or token.text == "."
+            if not is_name and not set(token.text.upper().split()).issubset(hives):
+                ddl.problem(token, f"not understood at {token.text!r} as Hive's CREATE TABLE")
+                return None
+        ddl.problem(first, "this CREATE has a part that isn't understood as Hive's CREATE TABLE")
+    return None
 
-    def table_name(self) -> TableName:
-        start = self.places[""] = self.token.start
-        parts = [self.name()]
-        while self.skip("."):
-            parts.append(self.name())
-        if len(parts) > 2 or not all(re.fullmatch(r"\w+", part, re.ASCII) for part in parts):  # noqa: PLR2004
-            shown = ".".join(parts)
-            self.problem(start, f"{shown!r} is not a table name; write database.table with letters, digits and _")
-        return TableName(*(part.lower() for part in ("default", *parts)[-2:]))
 
-    def clauses(self) -> dict[str, Any]:
-        """The clauses after the columns by their first words; of a repeated one, the last."""
-        clauses: dict[str, Any] = {}
-        while self.token.kind == "word":
-            start = self.token.start
-            words = next((words for words in _CLAUSES if self.skip(words)), None)
-            if words is None:
-                self.fail()
-            key = words.partition(" ")[0]
-            if key in clauses:
-                self.problem(start, "this clause is repeated; remove it")
-            clauses[key], self.places[key] = _CLAUSES[words](self), start
-        return clauses
+def _table(ddl: DdlText, create: exp.Create) -> TableSpec | None:
+    if create.args.get("replace"):
+        ddl.problem(ddl.line_of_word("REPLACE"), "OR REPLACE would drop the table's data; remove it")
+    if create.args.get("expression") is not None:
+        ddl.problem(ddl.line_of_word("SELECT"), "CREATE TABLE AS SELECT is not supported; list the columns")
+        return None
+    clauses, properties = _clauses(ddl, create)
+    schema = create.this
+    location = _text(ddl, clauses.get(exp.LocationProperty))
+    if location is not None and not re.match(r"/|[A-Za-z][\w+.-]*:/", location):
+        reason = f"LOCATION {location!r} is not absolute; start it with / or a scheme such as hdfs://"
+        ddl.problem(ddl.line_of_word("LOCATION"), reason)
+    elif location is not None and re.fullmatch(r"([A-Za-z][\w+.-]*:(//[^/]*)?)?/*", location):
+        ddl.problem(ddl.line_of_word("LOCATION"), f"LOCATION {location!r} is no folder; name one in it")
+    for reason in (*_refused(properties), *check(properties)):
+        ddl.problem(ddl.line_of_setting(reason.removeprefix("property ")) or ddl.line(schema), reason)
+    table = schema.this if isinstance(schema, exp.Schema) else schema
+    parts = [part.name for part in table.parts]
+    if len(parts) > 2 or not all(re.fullmatch(r"\w+", part, re.ASCII) for part in parts):  # noqa: PLR2004
+        ddl.problem(table, f"{'.'.join(parts)!r} is not a table name; write database.table with letters, digits and _")
+    form = _format(ddl, create, clauses)
+    if not isinstance(schema, exp.Schema):
+        ddl.problem(table, "the table has no columns; list them")
+        return None
+    columns = data_columns(ddl, schema)
+    by = clauses.get(exp.PartitionedByProperty)
+    return TableSpec(
+        TableName(*(part.lower() for part in ("default", *parts)[-2:])),
+        columns,
+        partition_columns(ddl, by, columns) if isinstance(by, exp.PartitionedByProperty) else (),
+        location,
+        _text(ddl, clauses.get(exp.SchemaCommentProperty)),
+        exp.ExternalProperty in clauses,
+        form,
+        tuple(sorted(properties.items())),
+    )
 
-    def format(self, clauses: Mapping[str, Any]) -> str:
-        """The format's name; nothing where that is a problem."""
-        stored, serde = clauses.get("STORED"), clauses.get("ROW")
-        for form in FORMATS.values():
-            # Hive takes these classes and the statement's SerDe for the format that has all three.
-            classes = (form.input_format, form.output_format)
-            if (stored == form.name and serde in {None, form.serde}) or (stored, serde) == (classes, form.serde):
-                return form.name
-        what = "Hive creates a text table without STORED AS" if stored is None else "this format is not supported yet"
-        self.problem(self.places.get("STORED", self.places[""]), f"{what}; use {SUPPORTED}")
-        return ""
 
-    def columns(self, *, is_partition: bool = False) -> tuple[Column, ...]:
-        """The columns in parentheses, without those whose type is a problem."""
-        self.expect("(")
-        columns: list[Column] = []
-        lines: dict[str, int] = {}
-        while not lines or self.skip(","):
-            start, name = self.token.start, self.name().lower()
-            if name in lines:
-                self.problem(start, f"column {name} is already declared on line {lines[name]} (Hive ignores case)")
-            lines.setdefault(name, self.line(start))
-            if not _NAME.fullmatch(name):
-                self.problem(start, f"column {name!r}: use letters, digits and _ only; some readers fail with others")
-            text, comment, nullable = self.type_text(), None, True
-            while self.token.text.upper() in {"COMMENT", "NOT"}:
-                if self.skip("COMMENT"):
-                    comment = self.string()
-                else:
-                    self.expect("NOT NULL")
-                    nullable = False
-            try:
-                column = Column(name, parse_type(text), comment, nullable)
-            except TypeTextInvalid as error:
-                self.problem(start, f"column {name}: {error.reason}")
+def _clauses(ddl: DdlText, create: exp.Create) -> tuple[dict[type[exp.Expression], exp.Expression], dict[str, str]]:
+    """The clauses after the columns by their kinds, and TBLPROPERTIES; of a repeated one, the last counts."""
+    clauses: dict[type[exp.Expression], exp.Expression] = {}
+    properties: dict[str, str] = {}
+    for node in create.args["properties"].expressions if create.args.get("properties") else []:
+        kind = type(node)
+        if kind is exp.Property:
+            key, value = node.this, node.args["value"]
+            if not all(isinstance(side, exp.Literal) and side.is_string for side in (key, value)):
+                ddl.problem(node, f"TBLPROPERTIES: write {key.name!r}='{value.name}', both in quotes")
                 continue
-            columns.append(column)
-            for reason in self.refusals(column) if is_partition else ():
-                self.problem(start, f"partition column {name}{reason}")
-        self.expect(")")
-        return tuple(columns)
-
-    def type_text(self) -> str:
-        """A type as written, without comments of struct fields (Hive drops those)."""
-        texts, depth = list[str](), 0
-        while (token := self.token).kind != "end" and depth >= 0:
-            word = token.text.upper()
-            if depth == 0 and word in {",", ")", "COMMENT", "NOT"}:
-                break
-            self.at += 1
-            if word == "COMMENT" and self.token.kind == "text":
-                self.at += 1
-            else:
-                depth += _DEPTHS.get(word, 0)
-                texts.append(token.text)
-        return " ".join(texts)
-
-    def refusals(self, column: Column) -> Iterator[str]:
-        """Why a table can't be partitioned by it."""
-        if column.name in self.taken:
-            yield " is also a data column; remove it there"
-        if isinstance(column.type, (Array, Map, Struct)) or column.type is Primitive.BINARY:
-            yield f": {column.type} has no partition value; use STRING or a number"
-        if not column.nullable:
-            yield ": Hive has no NOT NULL here; set sink.bucket.on-null"
-
-    def properties(self) -> dict[str, str]:
-        self.expect("(")
-        properties: dict[str, str] = {}
-        while not properties or self.skip(","):
-            start, key = self.token.start, self.string()
-            self.expect("=")
-            if key in properties:
-                self.problem(start, f"property {key} is set twice; remove one")
-            properties[key], self.places[key.lower()] = self.string(), start
-        self.expect(")")
-        return properties
+            if key.name in properties:
+                ddl.problem(key, f"property {key.name} is set twice; remove one")
+            properties[key.name] = value.name
+            continue
+        if kind in clauses:
+            ddl.problem(node, "this clause is repeated; remove it")
+        if kind not in _CLAUSES:
+            text = sql(node)
+            ddl.problem(ddl.line_of_word(text.partition(" ")[0].upper()), f"{text} {NOT_SUPPORTED}")
+        clauses[kind] = node
+    return clauses, properties
 
 
-_CLAUSES: Mapping[str, Callable[[_Ddl], Any]] = {
-    "COMMENT": _Ddl.string,
-    "PARTITIONED BY": lambda ddl: ddl.columns(is_partition=True),
-    "ROW FORMAT SERDE": _Ddl.string,
-    "STORED AS INPUTFORMAT": lambda ddl: (ddl.string(), ddl.string("OUTPUTFORMAT")),
-    "STORED AS": lambda ddl: ddl.take("word").upper(),
-    "LOCATION": _Ddl.string,
-    "TBLPROPERTIES": _Ddl.properties,
-}
+def _text(ddl: DdlText, node: exp.Expression | None) -> str | None:
+    """A clause's string; None without the clause. sqlglot accepts a clause without it."""
+    if node is None:
+        return None
+    if isinstance(node.this, exp.Literal) and node.this.is_string:
+        return node.this.name
+    ddl.problem(node, f"{sql(node) or 'a clause'} needs a text in quotes")
+    return ""
 
 
 def _refused(properties: Mapping[str, str]) -> Iterator[str]:
@@ -256,3 +229,33 @@ def _refused(properties: Mapping[str, str]) -> Iterator[str]:
             yield f"property {key}: the sink can't write to an ACID table; remove it"
         elif key == "discover.partitions" and is_wrong:
             yield f"property {key} must be 'false', or the metastore adds folders by itself"
+
+
+def _format(ddl: DdlText, create: exp.Create, clauses: Mapping[type[exp.Expression], exp.Expression]) -> str:
+    """The format's name, or another word where a problem was noted."""
+    serde = clauses.get(exp.RowFormatSerdeProperty)
+    class_name = _text(ddl, serde)
+    if serde is not None and class_name not in {format_.serde for format_ in FORMATS.values()}:
+        ddl.problem(serde, f"ROW FORMAT SERDE: the sink can't write {class_name!r}; {_USE}")
+    if serde is not None and serde.args.get("serde_properties"):
+        ddl.problem(serde, "SERDEPROPERTIES are not supported; put the sink's settings into TBLPROPERTIES")
+    node = clauses.get(exp.FileFormatProperty)
+    if node is None:
+        ddl.problem(create.this, f"without STORED AS, Hive creates a text table; {_USE}")
+        return ""
+    classes = node.this
+    if isinstance(classes, exp.InputOutputFormat):
+        # Hive takes these classes and the statement's SerDe for the format that has all three.
+        parts = (classes.args.get("input_format"), classes.args.get("output_format"))
+        wanted = (*(part.name if part else "" for part in parts), class_name or "")
+        for format_ in FORMATS.values():
+            if (format_.input_format, format_.output_format, format_.serde) == wanted:
+                return format_.name
+        ddl.problem(node, f"STORED AS INPUTFORMAT: Hive has no supported format of these three classes; {_USE}")
+        return "other"
+    name = classes.name.upper() if classes is not None else "other"
+    if not node.args.get("hive_format"):
+        ddl.problem(ddl.line_of_word("USING"), f"USING creates a Spark table, not a Hive table; {_USE}")
+    elif name not in FORMATS:
+        ddl.problem(ddl.line_of_word("STORED"), f"STORED AS {name} is not supported yet; {_USE}")
+    return name

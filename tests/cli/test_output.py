@@ -24,7 +24,7 @@ from hivesink.core.table import HiveType, Primitive
 from hivesink.core.typetext import parse_type
 from hivesink.errors import DdlInvalid, ServerFailed, UnknownTable
 from hivesink.hive import Answer
-from hivesink.hiveql.reader import DdlProblem
+from hivesink.hiveql.ddltext import DdlProblem
 from tests.cli.site import Capsys, Ingest, hivesink
 
 if TYPE_CHECKING:

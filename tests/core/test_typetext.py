@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
-from hivesink.core.typetext import parse_type
+from hivesink.core.typetext import parse_type, refusal
 from hivesink.errors import TypeTextInvalid
 
 PRIMITIVES: st.SearchStrategy[HiveType] = st.one_of(
@@ -104,3 +104,11 @@ def test_refused(text: str, reason: str) -> None:
     with pytest.raises(TypeTextInvalid) as caught:
         parse_type(text)
     assert reason in caught.value.reason
+
+
+def test_refusal_names_only_what_is_no_type() -> None:
+    assert refusal("int") is None
+    assert refusal("map") is None
+    assert refusal(")") is None
+    assert "UNIONTYPE" in (refusal("UnionType") or "")
+    assert "BIGIT" in (refusal("bigit") or "")
