@@ -232,30 +232,21 @@ def _refused(properties: Mapping[str, str]) -> Iterator[str]:
 
 
 def _format(ddl: DdlText, create: exp.Create, clauses: Mapping[type[exp.Expression], exp.Expression]) -> str:
-    """The format's name, or another word where a problem was noted."""
-    serde = clauses.get(exp.RowFormatSerdeProperty)
-    class_name = _text(ddl, serde)
-    if serde is not None and class_name not in {format_.serde for format_ in FORMATS.values()}:
-        ddl.problem(serde, f"ROW FORMAT SERDE: the sink can't write {class_name!r}; {_USE}")
-    if serde is not None and serde.args.get("serde_properties"):
-        ddl.problem(serde, "SERDEPROPERTIES are not supported; put the sink's settings into TBLPROPERTIES")
-    node = clauses.get(exp.FileFormatProperty)
+    """The format's name; nothing where a problem was noted."""
+    row, node = clauses.get(exp.RowFormatSerdeProperty), clauses.get(exp.FileFormatProperty)
+    serde = _text(ddl, row)
+    if row is not None and row.args.get("serde_properties"):
+        ddl.problem(row, "SERDEPROPERTIES are not supported; put the sink's settings into TBLPROPERTIES")
     if node is None:
         ddl.problem(create.this, f"without STORED AS, Hive creates a text table; {_USE}")
         return ""
-    classes = node.this
-    if isinstance(classes, exp.InputOutputFormat):
-        # Hive takes these classes and the statement's SerDe for the format that has all three.
-        parts = (classes.args.get("input_format"), classes.args.get("output_format"))
-        wanted = (*(part.name if part else "" for part in parts), class_name or "")
-        for format_ in FORMATS.values():
-            if (format_.input_format, format_.output_format, format_.serde) == wanted:
-                return format_.name
-        ddl.problem(node, f"STORED AS INPUTFORMAT: Hive has no supported format of these three classes; {_USE}")
-        return "other"
-    name = classes.name.upper() if classes is not None else "other"
-    if not node.args.get("hive_format"):
-        ddl.problem(ddl.line_of_word("USING"), f"USING creates a Spark table, not a Hive table; {_USE}")
-    elif name not in FORMATS:
-        ddl.problem(ddl.line_of_word("STORED"), f"STORED AS {name} is not supported yet; {_USE}")
-    return name
+    sides = (node.this.args.get(side) for side in ("input_format", "output_format")) if node.this else ()
+    classes = tuple(side.name for side in sides if side)
+    name = node.this.name.upper() if node.this and node.args.get("hive_format") else ""
+    for form in FORMATS.values():
+        # Hive takes two classes and the statement's SerDe for the format that has all three.
+        by_classes = ((form.input_format, form.output_format), form.serde)
+        if (name == form.name and serde in {None, form.serde}) or (classes, serde) == by_classes:
+            return form.name
+    ddl.problem(ddl.line_of_word("STORED" if name or classes else "USING"), f"this format is not supported yet; {_USE}")
+    return ""
