@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hdfs_native import Client
 
+from hivesink import kerberos
 from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported, unknown_file_system
-from hivesink.kerberos import Trouble, trouble
-from hivesink.kerberos import failure as kerberos_failure
 from hivesink.storage.hdfs_address import Address, accepts, client_properties, nameservices
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ WINDOW = "dfs.client.hivesink.retry-window.ms"
 """How long a call is repeated while NameNodes restart, fail over or are in safe mode."""
 TIMEOUT = "ipc.client.rpc-timeout.ms"
 """Hadoop's name: how long a request may take."""
-_LOGIN = "hadoop.security.authentication"
 _QUIET, _WARN_AGAIN = 5.0, 30.0
 """Seconds of waiting until the first warning, and between warnings."""
 _SHORTEST, _LONGEST = 0.1, 3.0
@@ -70,7 +68,7 @@ class Kind(Enum):
 class Failed(Exception):
     """A call that failed. `reason` is one line, in the server's own words where it had any; `login` is of NO_LOGIN."""
 
-    def __init__(self, kind: Kind, reason: str, login: Trouble = Trouble.REFUSED) -> None:
+    def __init__(self, kind: Kind, reason: str, login: kerberos.Trouble = kerberos.Trouble.REFUSED) -> None:
         self.kind = kind
         self.reason = reason
         self.login = login
@@ -134,9 +132,8 @@ def _of_variant(text: str) -> Failed:
                 return Failed(kind, reason)
         return Failed(Kind.REFUSED, f"{java}: {reason}")
     if gss := _GSS.match(text):
-        why = trouble(int(gss["major"], 16), int(gss["minor"]))
-        # The library's own words come after those for its class of errors.
-        return Failed(Kind.NOT_TAKEN if why is Trouble.NO_KDC else Kind.NO_LOGIN, _line(gss["words"]), why)
+        why = kerberos.trouble(int(gss["major"], 16), int(gss["minor"]))
+        return Failed(Kind.NOT_TAKEN if why is kerberos.Trouble.NO_KDC else Kind.NO_LOGIN, _line(gss["words"]), why)
     kind = Kind.NO_DATA if parts["variant"] in _DATA else Kind.REFUSED
     if "no KMS provider is configured" in text:
         kind = Kind.UNSUPPORTED
@@ -240,9 +237,9 @@ class HdfsCalls:
         is_known = self._answered or not named.isdisjoint(self.address.namenodes)
         if failure.kind is Kind.UNKNOWN_HOST and is_known:
             return Failed(Kind.NOT_TAKEN, failure.reason)
-        if failure.kind is Kind.UNANSWERED and not self._answered and self.properties.get(_LOGIN) != "kerberos":
-            # So does a NameNode that asks for a login.
-            failure.reason += f"; if it asks for Kerberos, set {_LOGIN} = kerberos in core-site.xml"
+        login = "hadoop.security.authentication"
+        if failure.kind is Kind.UNANSWERED and not self._answered and self.properties.get(login) != "kerberos":
+            failure.reason += f"; if it asks for Kerberos, set {login} = kerberos in core-site.xml"
         return failure
 
     def refusal(self, action: str, path: str, failure: Failed, *, changing: bool) -> Exception:
@@ -252,7 +249,7 @@ class HdfsCalls:
             case Kind.EXISTS | Kind.MISSING | Kind.NO_PARENT as kind:
                 return FileExistsError(path) if kind is Kind.EXISTS else FileNotFoundError(path)
             case Kind.NO_LOGIN:
-                return kerberos_failure(str(self.address), failure.reason, failure.login)
+                return kerberos.failure(str(self.address), failure.reason, failure.login)
             case Kind.DENIED:
                 return NotWritable(path, failure.reason)
             case Kind.UNSUPPORTED:
