@@ -69,9 +69,7 @@ class Failed(Exception):
     """A call that failed. `reason` is one line, in the server's own words where it had any; `login` is of NO_LOGIN."""
 
     def __init__(self, kind: Kind, reason: str, login: kerberos.Trouble = kerberos.Trouble.REFUSED) -> None:
-        self.kind = kind
-        self.reason = reason
-        self.login = login
+        self.kind, self.reason, self.login = kind, reason, login
         super().__init__(reason)
 
 
