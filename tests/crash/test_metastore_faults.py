@@ -57,6 +57,9 @@ SCENARIOS: dict[str, Callable[[], Site]] = {
 }
 # Rolls with success files are in test_commit_steps.py as well.
 RARE = {"analyzed", "rolling", "retained-2", "retained-3"}
+NAMES = pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.long if one in RARE else ()) for one in SCENARIOS]
+)
 
 
 def no_wrong_count(site: Site) -> Callable[[Committed], None]:
@@ -87,7 +90,7 @@ def make_durable(site: Site, case: object) -> None:
                 assert site.store.find(f"{location}/_SUCCESS") is not None, case
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@NAMES
 def test_a_fault_of_the_metastore_at_any_call(name: str) -> None:
     for restarted_first in (False, True):
         for site, faulty, case in faults(SCENARIOS[name], Watched, run, partial(modes, metastore=True)):
@@ -100,9 +103,7 @@ def test_a_fault_of_the_metastore_at_any_call(name: str) -> None:
 
 
 @sampled(3)
-@pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=pytest.mark.long if one in RARE else ()) for one in SCENARIOS]
-)
+@NAMES
 def test_a_fault_of_the_storage_at_any_call(name: str, every: int) -> None:
     for site, faulty, case in faults(SCENARIOS[name], on_files, run, every=every):
         faulty.apply_late()
@@ -175,7 +176,7 @@ def with_user(at: int, act: Callable[[Site], None] = moves) -> Site:
 ACTS = pytest.mark.parametrize("act", [moves, copies], ids=["moves", "copies"])
 
 
-@sampled(2)
+@sampled(4)
 @ACTS
 def test_a_user_moves_partitions_at_any_time_and_then_the_metastore_fails(
     act: Callable[[Site], None], every: int
