@@ -165,7 +165,7 @@ def is_safe(old: HiveType, new: HiveType) -> bool:
 class Catalog(Protocol):
     """Tables of a metastore. Each method raises HiveSinkError if the metastore can't answer."""
 
-    def table(self, name: TableName) -> TableSpec | None:
+    def find(self, name: TableName) -> TableSpec | None:
         """The table as the metastore has it, always with `location`; None if there is no such table."""
 
     def create_database_if_absent(self, database: str) -> None:
@@ -180,7 +180,7 @@ class Catalog(Protocol):
 
 def plan_all(wanted: Iterable[TableSpec], catalog: Catalog) -> tuple[Plan, ...]:
     """What `apply` would do, a plan per table."""
-    return tuple(plan(spec, catalog.table(spec.name)) for spec in wanted)
+    return tuple(plan(spec, catalog.find(spec.name)) for spec in wanted)
 
 
 def refuse_differences(plans: Iterable[Plan]) -> None:
@@ -207,12 +207,12 @@ def _apply(wanted: TableSpec, step: Plan, catalog: Catalog) -> Plan:
         except TableReplaced:
             # Somebody else created it first: theirs is compared like any live table. If it is gone again, the caller
             # may retry.
-            step = plan(wanted, catalog.table(wanted.name))
+            step = plan(wanted, catalog.find(wanted.name))
             if step.created:
                 raise
             return _apply(wanted, step, catalog)
         # A new table names its log, which the first start makes. With a location of its own, that start does.
-        live = catalog.table(spec.name)
+        live = catalog.find(spec.name)
         if live is not None and live.location is not None and "sink.log-location" not in spec.options:
             address = LogAddress(default_root(normal(live.location), spec.name), secrets.token_hex(8))
             catalog.set_properties(spec.name, {PROPERTY: str(address)})

@@ -10,7 +10,7 @@ from hivesink.config.site import NO_SITE, Site
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from hivesink.metastore.thrift import ThriftCatalog
+    from hivesink.metastore.thrift import ThriftMetastore
     from hivesink.ports import Metastore
 
 # Adapters are imported where they are made, since tasks import this package and have no Thrift.
@@ -23,10 +23,7 @@ def connect(kind: str, address: str, site: Site = NO_SITE) -> Metastore:
     `address` is thrift://host:port[,thrift://host2:port2], each tried in turn, or host:port.
     """
     if kind == "thrift":
-        from hivesink.metastore.thrift import ThriftMetastore
-        from hivesink.metastore.thrift_connection import Connection
-
-        return ThriftMetastore(Connection(address, site.hive))
+        return catalog(address, site)
     if kind == "hiveserver2":
         from hivesink.hive import connect as connect_hive
         from hivesink.metastore.hiveserver2 import HiveServer2Metastore
@@ -35,12 +32,12 @@ def connect(kind: str, address: str, site: Site = NO_SITE) -> Metastore:
     raise InvalidOption((f"registrar = {kind!r}: write thrift or hiveserver2",))
 
 
-def catalog(address: str, site: Site = NO_SITE) -> ThriftCatalog:
+def catalog(address: str, site: Site = NO_SITE) -> ThriftMetastore:
     """The tables that `ddl` works with, at thrift://host:port[,…]. Raises InvalidOption, Unsupported."""
-    from hivesink.metastore.thrift import ThriftCatalog
+    from hivesink.metastore.thrift import ThriftMetastore
     from hivesink.metastore.thrift_connection import Connection
 
-    return ThriftCatalog(Connection(address, site.hive))
+    return ThriftMetastore(Connection(address, site.hive))
 
 
 def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:

@@ -28,8 +28,8 @@ TRIES = 4
 DROP_FLAG = "drop the accuracy of statistics"
 
 
-class ThriftTables:
-    """The tables of a metastore. Safe to share between threads."""
+class ThriftMetastore:
+    """ports.Metastore and `hiveql.apply.Catalog` over Thrift. Safe to share between threads."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -85,11 +85,7 @@ class ThriftTables:
 
         self.alter(name, f"set {', '.join(properties) or 'the properties'}", change)
 
-
-class ThriftCatalog(ThriftTables):
-    """`hiveql.apply.Catalog`."""
-
-    def table(self, name: TableName) -> TableSpec | None:
+    def find(self, name: TableName) -> TableSpec | None:
         with suppress(errors.UnknownTable):
             return thrift_calls.facts(self.struct(name)).spec()
         return None
@@ -101,10 +97,6 @@ class ThriftCatalog(ThriftTables):
         except errors.RegistrationFailed as error:
             if not isinstance(error.__cause__, ttypes.AlreadyExistsException):
                 raise
-
-
-class ThriftMetastore(ThriftTables):
-    """ports.Metastore over Thrift."""
 
     def table(self, name: TableName) -> LiveTable:
         struct = self.struct(name)

@@ -14,7 +14,7 @@ import pytest
 from hivesink.core.table import TableName
 from hivesink.embedded import metastore
 from hivesink.embedded.server import identity_of, wait_until
-from hivesink.metastore.thrift import ThriftCatalog
+from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
 from tests.cli.site import DDL, Capsys, hivesink
 from tests.metastore.live import declared
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def create_table(uri: str, folder: Path) -> None:
-    with closing(ThriftCatalog(Connection(uri))) as catalog:
+    with closing(ThriftMetastore(Connection(uri))) as catalog:
         catalog.create_database_if_absent("kept")
         catalog.create(replace(declared(folder), name=TableName("kept", "t")))
 

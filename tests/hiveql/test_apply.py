@@ -34,7 +34,7 @@ class Memory:
     before_create: Callable[[TableSpec], None] = lambda _: None
     changes: int = 0
 
-    def table(self, name: TableName) -> TableSpec | None:
+    def find(self, name: TableName) -> TableSpec | None:
         return self.tables.get(name)
 
     def create_database_if_absent(self, database: str) -> None:

@@ -75,7 +75,7 @@ def test_hive_4_makes_the_table_that_was_rendered(request: pytest.FixtureRequest
             name = TableName(database, f"t{number}")
             own = replace(spec, name=name, location=location, external=location is not None)
             session.query(render(stored(own)))
-            assert plan(own, tables.table(name)) == Plan(name), spec.name
+            assert plan(own, tables.find(name)) == Plan(name), spec.name
         session.query(f"DROP DATABASE {database} CASCADE")
     tables.close()
 

@@ -17,7 +17,7 @@ from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.hive import connect as connect_hive
 from hivesink.metastore.common import values_of
 from hivesink.metastore.hiveserver2 import HiveServer2Metastore
-from hivesink.metastore.thrift import ThriftCatalog, ThriftMetastore
+from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_calls import KEEP_STATISTICS
 from hivesink.metastore.thrift_connection import Connection
 from tests.inmemory.metastore import MemoryMetastore
@@ -126,7 +126,7 @@ class OverThrift:
         self._make = make
         self._site = site
         self.raw = Connection(uri, site)
-        self._catalog = ThriftCatalog(self.raw)
+        self._catalog = ThriftMetastore(self.raw)
         self._opened: list[Metastore] = []
 
     def connect(self) -> Metastore:

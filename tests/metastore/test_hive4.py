@@ -11,7 +11,7 @@ from hive_metastore import ttypes
 from hivesink import hive
 from hivesink.errors import HiveSinkError, Unsupported
 from hivesink.hiveql.apply import Plan, apply
-from hivesink.metastore.thrift import ThriftCatalog
+from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_calls import thrift_table
 from hivesink.metastore.thrift_connection import Connection
 from tests.metastore.live import DT, NOSASL, OverThrift, declared, dt, hiveserver2_of, metastore_of, new
@@ -37,8 +37,8 @@ def over(uri: str) -> Iterator[OverThrift]:
 
 
 @pytest.fixture
-def tables(uri: str) -> Iterator[ThriftCatalog]:
-    catalog = ThriftCatalog(Connection(uri))
+def tables(uri: str) -> Iterator[ThriftMetastore]:
+    catalog = ThriftMetastore(Connection(uri))
     yield catalog
     catalog.close()
 
@@ -52,7 +52,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[hive.Hive]:
 
 
 @pytest.mark.parametrize("kind", ["managed", "managed, elsewhere", "external", "external, at a location"])
-def test_ddl_is_applied_once(kind: str, tables: ThriftCatalog, over: OverThrift, tmp_path: Path) -> None:
+def test_ddl_is_applied_once(kind: str, tables: ThriftMetastore, over: OverThrift, tmp_path: Path) -> None:
     spec = replace(declared(tmp_path, DT), external=kind.startswith("external"), comment="one")
     if not kind.endswith(("elsewhere", "location")):
         spec = replace(spec, location=None)
@@ -71,7 +71,7 @@ def test_ddl_is_applied_once(kind: str, tables: ThriftCatalog, over: OverThrift,
     "head", ["CREATE TABLE {} (id BIGINT, v DOUBLE)", "CREATE EXTERNAL TABLE {} (id BIGINT, v DOUBLE)"]
 )
 def test_a_table_that_hive_made_is_what_its_ddl_says(
-    head: str, session: hive.Hive, tables: ThriftCatalog, over: OverThrift, tmp_path: Path
+    head: str, session: hive.Hive, tables: ThriftMetastore, over: OverThrift, tmp_path: Path
 ) -> None:
     spec = replace(declared(tmp_path, DT), location=None, external="EXTERNAL" in head)
     session.query(f"{head.format(spec.name)} PARTITIONED BY (dt STRING) STORED AS PARQUET")
@@ -88,7 +88,7 @@ def test_a_table_that_hive_made_is_what_its_ddl_says(
 
 
 def test_discovery_of_partitions_is_turned_off(
-    session: hive.Hive, tables: ThriftCatalog, over: OverThrift, tmp_path: Path
+    session: hive.Hive, tables: ThriftMetastore, over: OverThrift, tmp_path: Path
 ) -> None:
     spec = replace(declared(tmp_path, DT), location=None)
     tables.create_database_if_absent(spec.name.database)
@@ -103,7 +103,7 @@ def test_discovery_of_partitions_is_turned_off(
 
 
 @pytest.mark.parametrize("kind", ["insert_only", "default"])
-def test_acid_tables_are_refused(kind: str, over: OverThrift, tables: ThriftCatalog, tmp_path: Path) -> None:
+def test_acid_tables_are_refused(kind: str, over: OverThrift, tables: ThriftMetastore, tmp_path: Path) -> None:
     """Also insert-only ones, which the metastore doesn't even show to clients that don't know them."""
     spec = replace(declared(tmp_path), location=None, external=False)
     properties = {"transactional": "true", "transactional_properties": kind}

@@ -174,19 +174,19 @@ def test_the_catalog_gives_back_what_it_took(over: OverThrift, tmp_path: Path) -
         comment='a "table"; ünïcode',
         properties=(("discover.partitions", "false"), ("sink.x", "y z")),
     )
-    assert tables.table(name) is None
+    assert tables.find(name) is None
     tables.create_database_if_absent(name.database)
     tables.create_database_if_absent(name.database)
     tables.create(spec)
     with pytest.raises(TableReplaced):
         tables.create(spec)
-    found = tables.table(name)
+    found = tables.find(name)
     assert found is not None
     own = {key: value for key, value in found.properties if key != "transient_lastDdlTime"}
     assert replace(found, properties=tuple(own.items())) == spec
 
     tables.set_properties(name, {"sink.x": "z", "comment": "new"}, ["discover.partitions", "never.was"])
-    changed = tables.table(name)
+    changed = tables.find(name)
     assert changed is not None
     assert changed.comment == "new"
     assert changed.options["sink.x"] == "z"
