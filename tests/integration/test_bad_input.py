@@ -75,7 +75,6 @@ def test_arguments_of_a_start(stage: Stage) -> None:
         ({"trigger": {"realTime": "5 minutes"}}, errors.Unsupported, "realTime"),
         ({"checkpoint": f"file:{location}/checkpoint"}, errors.InvalidOption, "own folder"),
         ({"checkpoint": f"{location.parent}/elsewhere/../{location.name}/c"}, errors.InvalidOption, "own folder"),
-        ({"checkpoint": "s3://b/x"}, errors.HiveSinkError, "s3://b/x"),
         ({"events": decoded[0]}, errors.InvalidOption, "nom"),
         ({"events": decoded[1]}, errors.InvalidOption, "bigint"),
     ]
