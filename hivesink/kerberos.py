@@ -1,7 +1,8 @@
 """Kerberos: this process's login, what its failures say, and Thrift's SASL with it.
 
-Tickets are the C library's (MIT's): `KRB5CCNAME` names their cache, `KRB5_CLIENT_KTNAME` the keys from which it takes
-a new one by itself, once the last one is half over. hdfs-native uses the same library, so one login is for all.
+Tickets are the C library's (MIT's): `KRB5CCNAME` names their cache, `KRB5_CLIENT_KTNAME` the keys
+from which it takes a new one by itself, once the last one is half over. hdfs-native uses the same
+library, so one login is for all.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Trouble(Enum):
     """Why a login failed, and what to do."""
 
     NO_KDC = "is the KDC running, and does krb5.conf (KRB5_CONFIG) name it?"
-    NO_TICKET = "run kinit, or set spark.kerberos.principal and spark.kerberos.keytab, or KRB5_CLIENT_KTNAME"
-    TICKET_ENDED = "run kinit again, or let a keytab renew it (spark.kerberos.keytab, or KRB5_CLIENT_KTNAME)"
+    NO_TICKET = "run kinit, or set spark.kerberos.principal and .keytab, or KRB5_CLIENT_KTNAME"
+    TICKET_ENDED = "run kinit again, or let a keytab renew it (KRB5_CLIENT_KTNAME)"
     REFUSED = "compare the principals and keytabs of the site, krb5.conf, and the clocks"
 
 
@@ -45,6 +46,7 @@ _NO_CACHE = _BASE + 195
 _BY_MAJOR: Mapping[int, Trouble] = {7: Trouble.NO_TICKET, 11: Trouble.TICKET_ENDED}
 """By the routine errors of RFC 2744: GSS_S_NO_CRED, GSS_S_CREDENTIALS_EXPIRED."""
 _KDC = "the KDC"
+_PRIVACY = 4
 VARIABLES = ("KRB5CCNAME", "KRB5_CLIENT_KTNAME")
 """The environment's, by which a process finds its tickets, and the keys to take new ones."""
 _logins: dict[tuple[str, str], str] = {}
@@ -87,9 +89,10 @@ def user(server: str) -> str:
 
 
 def transport(socket: Any, server: str, principal: str, host: str) -> Any:
-    """Thrift's transport over `socket`, which logs in to `principal` (`service/_HOST@REALM`) at `host` by `open`.
+    """Thrift's transport over `socket`, whose `open` logs in to `principal` (`service/_HOST@REALM`).
 
-    `server` is for errors: InvalidOption without the package for it; from `open` LoginFailed, TTransportException.
+    `server` is for errors: InvalidOption without the package for it; from `open` LoginFailed and
+    TTransportException.
     """
     from thrift.transport.TTransport import TTransportException
     from thrift_sasl import TSaslClientTransport
@@ -104,7 +107,7 @@ def transport(socket: Any, server: str, principal: str, host: str) -> Any:
                 if str(error.message).startswith("Bad status"):
                     raise failure(server, error.message, Trouble.REFUSED) from error
                 if error.type != TTransportException.NOT_OPEN:
-                    error.message = f"{error.message} during a Kerberos login; does that server expect one?"
+                    error.message = f"{error.message} in a Kerberos login; does the server want one?"
                 raise
 
     named, _, realm = principal.replace("_HOST", host.lower()).partition("@")
@@ -119,7 +122,8 @@ def transport(socket: Any, server: str, principal: str, host: str) -> Any:
 class Sasl:
     """The client of RFC 4752 in the shape that `thrift_sasl` takes, for the service `name`.
 
-    PyHive's own swaps wrap and unwrap, and lacks the length before each message, without which a server waits.
+    PyHive's own swaps wrap and unwrap, and lacks the length before each message, without which a
+    server waits.
     """
 
     def __init__(self, server: str, name: Any) -> None:
@@ -140,16 +144,16 @@ class Sasl:
         with _told(self._server):
             if not self._context.complete:
                 return True, self._context.step(said) or b""
-            # What the server offers: 1 nothing, 2 integrity, 4 privacy; then how much it takes at once, 0 for nothing.
+            # What the server offers: 1 nothing, 2 integrity, 4 privacy; then how much it takes.
             offered = self._context.unwrap(said).message
-            self._layer = next(layer for layer in (1, 2, 4) if layer & offered[0])
+            self._layer = next(layer for layer in (1, 2, _PRIVACY) if layer & offered[0])
             most = b"\0\0\0" if self._layer == 1 else offered[1:4]
             return True, self._context.wrap(bytes([self._layer]) + most, False).message
 
     def encode(self, message: bytes) -> tuple[bool, bytes]:
         if self._layer == 1:
             return True, message
-        sealed = self._context.wrap(message, self._layer == 4).message  # noqa: PLR2004  the number of privacy
+        sealed = self._context.wrap(message, self._layer == _PRIVACY).message
         return True, len(sealed).to_bytes(4, "big") + sealed
 
     def decode(self, message: bytes) -> tuple[bool, bytes]:
@@ -205,5 +209,6 @@ def _gssapi(what: str) -> Any:
     try:
         return import_module("gssapi")
     except ImportError as error:
-        problem = f"{what} needs Kerberos: pip install 'hivesink[kerberos]', which needs libkrb5-dev (Debian) and gcc"
+        package = "pip install 'hivesink[kerberos]', after apt-get install gcc libkrb5-dev"
+        problem = f"{what} needs Kerberos: {package}"
         raise InvalidOption((problem,)) from error

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
+import socket
+import struct
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from thrift.transport.TSocket import TSocket
 
 from hivesink import errors, kerberos
 from hivesink.hive import connect
@@ -167,3 +172,58 @@ def test_hiveserver2(alice: Cluster) -> None:
         assert hive.query("SELECT 1").rows == [(1,)]
     with connect(alice.hiveserver2, {}) as plain, pytest.raises(errors.SourceUnreachable, match=r"server2\.authent"):
         plain.query("SELECT 1")
+
+
+@pytest.mark.parametrize("layer", [1, 2, 4], ids=["authentication", "integrity", "privacy"])
+def test_layers(alice: Cluster, layer: int) -> None:
+    """Against the C library as a server; what Java's does is in `test_what_is_sealed`."""
+    near, far = socket.socketpair()
+    heard: list[bytes] = []
+    with near, far:
+        serving = threading.Thread(target=accept, args=(far, str(kdc_of(alice).keytab), layer, heard))
+        serving.start()
+        wire = TSocket("localhost")
+        wire.setHandle(near)
+        transport = kerberos.transport(wire, "thrift://h:1", f"hive/_HOST{REALM}", "localhost")
+        transport.open()
+        for question in (b"first", b"x" * 200_000):
+            transport.write(question)
+            transport.flush()
+            assert transport.read(len(question)) == question[::-1]
+        serving.join(60)
+    assert heard == [b"first", b"x" * 200_000]
+
+
+def accept(wire: socket.socket, keytab: str, layer: int, heard: list[bytes]) -> None:
+    """RFC 4752's server in Thrift's messages: two questions, whose answers are them backwards."""
+    gssapi: Any = importlib.import_module("gssapi")
+    keys = gssapi.Credentials(usage="accept", store={"keytab": keytab})
+    context = gssapi.SecurityContext(creds=keys, usage="accept")
+    with wire.makefile("rb") as stream:
+
+        def hear() -> bytes:
+            _, length = struct.unpack(">BI", stream.read(5))
+            return stream.read(length)
+
+        def say(status: int, payload: bytes) -> None:
+            wire.sendall(struct.pack(">BI", status, len(payload)) + payload)
+
+        assert hear() == b"GSSAPI"
+        while not context.complete:
+            say(2, context.step(hear()) or b"")
+        assert hear() == b""
+        say(2, context.wrap(bytes([layer, 0, 255, 255]), False).message)
+        assert context.unwrap(hear()).message[0] == layer
+        say(5, b"")
+        for _ in range(2):
+            (length,) = struct.unpack(">I", stream.read(4))
+            said = stream.read(length)
+            if layer > 1:
+                opened = context.unwrap(said)
+                assert opened.encrypted == (layer == 4)
+                said = opened.message
+            heard.append(said)
+            answer = said[::-1]
+            if layer > 1:
+                answer = context.wrap(answer, layer == 4).message
+            wire.sendall(struct.pack(">I", len(answer)) + answer)
