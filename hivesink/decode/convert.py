@@ -18,7 +18,7 @@ from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import RowsUnfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.table import Column
@@ -40,7 +40,7 @@ def convert(array: pa.Array, kind: HiveType, times: TimeRules) -> Converted:  # 
             entries = _Entries(array)
             items, bad = convert(entries.of(array.values), kind.element, times)
             lists = pa.ListArray.from_arrays(entries.offsets, items).cast(wanted)
-            return lists, entries.rows(bad, lambda _, index: str(index))
+            return lists, entries.rows(bad)
         case Map():
             return _maps(array, kind, times)
         case Struct():
@@ -140,30 +140,21 @@ class _Entries:
     def of(self, child: pa.Array) -> pa.Array:
         return child.slice(self._start, self._size)
 
-    def rows(self, bad: dict[int, InvalidValue], step: Callable[[int, int], str]) -> dict[int, InvalidValue]:
-        """The first of the `bad` items of each row; `step` names an item by its number, here and in its row."""
+    def rows(self, bad: dict[int, InvalidValue]) -> dict[int, InvalidValue]:
+        """The first of the `bad` items of each row, named by its number there."""
         first: dict[int, InvalidValue] = {}
         for item, error in sorted(bad.items()):
             row = int(np.searchsorted(self._edges, item, side="right")) - 1
-            first.setdefault(row, error.within(step(item, item - int(self._edges[row]))))
+            first.setdefault(row, error.within(str(item - int(self._edges[row]))))
         return first
 
 
 def _maps(array: pa.Array, kind: Map, times: TimeRules) -> Converted:
     entries = _Entries(array)
-    given = entries.of(array.keys)
-
-    def name(item: int, _: int) -> str:
-        try:
-            return str(given[item])
-        except (OverflowError, ValueError):
-            # Not UTF-8, or a time beyond the years 1 to 9999.
-            return "key"
-
-    keys, bad_keys = convert(given, kind.key, times)
+    keys, bad_keys = convert(entries.of(array.keys), kind.key, times)
     values, bad = convert(entries.of(array.items), kind.value, times)
     maps = pa.MapArray.from_arrays(entries.offsets, keys, values).cast(arrow_type(kind))
-    return maps, entries.rows(bad | bad_keys, name)
+    return maps, entries.rows(bad | bad_keys)
 
 
 def _structs(array: pa.Array, kind: Struct, times: TimeRules) -> Converted:

@@ -160,15 +160,10 @@ class KeyedDecoder:
         doubt |= refused | (quotes != 0)
         fields: dict[str, Spans] = {}
         for field in {name.lower() for name in self._names} & self._columns.readers.keys():
-            places = np.array([place for place, name in enumerate(self._names) if name.lower() == field])
-            if len(places) == 1:
-                fields[field] = Spans.of(text, begins[:, places[0]], ends[:, places[0]])
-                continue
-            # The place of the spelling that each record has; with two it has the field twice.
-            has = present[:, places]
-            doubt |= has.sum(axis=1) > 1
-            spelled = np.arange(len(records)), places[np.argmax(has, axis=1)]
-            fields[field] = Spans.of(text, begins[spelled], ends[spelled])
+            first, *others = (place for place, name in enumerate(self._names) if name.lower() == field)
+            # A record that spells it otherwise than the first one did may have it twice.
+            doubt |= present[:, others].any(axis=1)
+            fields[field] = Spans.of(text, begins[:, first], ends[:, first])
         batch, unfit = self._columns.read(fields, len(records))
         return batch, doubt | unfit
 

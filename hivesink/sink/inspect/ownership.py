@@ -6,7 +6,7 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from hivesink import errors
 from hivesink.core.log import PROPERTY, Evidence, LogAddress, RootRecord, Verdict, same_table
@@ -108,10 +108,7 @@ class Ownership:
             # Another run of this writer may have decided an epoch meanwhile.
             if first is not None and not log.view().head:
                 raise errors.FilesUnknown(str(live.spec.name), writer, self.root.location, first.path, first.name.uid)
-        uid = log.uid(secrets.token_hex(6))
-        if uid is None:
-            message = f"the log {log.location} has no uid after one was stored"
-            raise AssertionError(message)
+        uid = cast("str", log.uid(secrets.token_hex(6)))
         # Each would take the other's files for its own.
         for other in self.root.logs().values():
             if other.location != log.location and other.uid(None) == uid:

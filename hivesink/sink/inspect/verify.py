@@ -134,7 +134,7 @@ def writer_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
 
 
 def find_leftovers(context: CommitContext, table: str) -> tuple[str, ...]:
-    """The staged files of a writer of `table` that nothing can commit any more. Changes nothing.
+    """The staged files of a writer of `table`, dead letters' too, that nothing can commit any more. Changes nothing.
 
     They are of epochs up to the head of its log, and in no unsettled manifest. A writer whose log has no uid has none.
     Raises LogDamaged, StoreUnavailable.
@@ -143,14 +143,7 @@ def find_leftovers(context: CommitContext, table: str) -> tuple[str, ...]:
     history = load(context)
     if uid is None or history.head is None:
         return ()
-    evidence = gather(context, table)
-    base = f"{evidence.canonical(context.table(table).location)}/"
-    # A partition may live, or have been written, outside the table's folder.
-    folders = {home for (name, _), home in evidence.homes.items() if name == table}
-    folders |= {evidence.canonical(part.folder) for _, part in evidence.log.parts if part.table == table}
-    staged = (part.path for part in evidence.staged)
-    mine = (path for path in staged if path.startswith(base) or path.rpartition("/")[0] in folders)
-    return tuple(sorted(leftovers(mine, uid, history)))
+    return tuple(sorted(leftovers((part.path for part in gather(context, table).staged), uid, history)))
 
 
 @dataclass(frozen=True, slots=True)

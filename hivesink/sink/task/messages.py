@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import msgspec
 
@@ -99,12 +99,9 @@ class TaskPlan:
 
     def dead_letters(self, partition: str, rows: pa.Table) -> Routed:
         """`rows` for the target of dead letters, in the columns that it has."""
-        if self.rejected is None:
-            message = "a dead letter without a table for it"
-            raise AssertionError(message)
-        return Routed(
-            self.rejected.name, partition, rows.select([column.name for column in self.rejected.spec.columns])
-        )
+        # Where there may be any, there is a table for them.
+        letters = cast("TablePlan", self.rejected)
+        return Routed(letters.name, partition, rows.select([column.name for column in letters.spec.columns]))
 
 
 @dataclass(frozen=True, slots=True)
