@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
 
 from hivesink import errors
 from hivesink.config.formats import FORMATS
@@ -19,7 +20,7 @@ from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.table import TableName, is_letters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.log import LogView
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from hivesink.ports.rows import Measure
 
 logger = logging.getLogger("hivesink")
+
+_Listed = TypeVar("_Listed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,6 @@ class CommitContext:
             return self.store.find(path)
         except errors.Unsupported:
             return None
-
-    def parts_in(self, folder: str) -> list[str]:
-        """The files in `folder`, staged ones too; none if this store can't look there. Raises StoreUnavailable."""
-        with suppress(errors.Unsupported):
-            return [*self.store.staged(folder), *(file.path for file in self.store.visible(folder))]
-        return []
 
     def lookup(self, places: Iterable[PartitionKey]) -> Mapping[PartitionKey, LivePartition]:
         """The registered ones of `places`, by a call per table.
@@ -160,6 +157,17 @@ class CommitContext:
         if view.head != epoch:
             raise errors.FencedOut(self.log.location, epoch, view.head)
         return view
+
+
+def listings(store: FileStore, look: Callable[[str], Collection[_Listed]], folders: Iterable[str]) -> Iterator[_Listed]:
+    """What `look` of the store lists in `folders`. It has written nothing on a file system that it can't reach."""
+
+    def listed(folder: str) -> Collection[_Listed]:
+        with suppress(errors.Unsupported):
+            return look(folder)
+        return ()
+
+    return chain.from_iterable(store.run_parallel(partial(listed, folder) for folder in folders))
 
 
 def announce(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -157,11 +156,6 @@ class EpochWriter:
         context = self.context
         try:
             live = context.lookup(part.key for part in parts)
-        except errors.UnknownTable:
-            # Best effort: an error here must not hide that the table is gone.
-            with suppress(errors.HiveSinkError):
-                context.store.discard(part.staged for part in parts)
-            raise
         except METASTORE_TROUBLE as error:
             self.tolerate(error)
             return None

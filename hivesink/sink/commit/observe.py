@@ -19,11 +19,10 @@ from hivesink.core.repair import rolled_buckets
 from hivesink.core.rolling import open_rows
 from hivesink.core.table import TableName, is_letters
 from hivesink.errors import LogDamaged, UnknownTable, Unsupported
+from hivesink.sink.commit.context import CommitContext, listings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from hivesink.sink.commit.context import CommitContext
 
 
 @contextmanager
@@ -162,16 +161,15 @@ def search(context: CommitContext, parts: Collection[PartEntry]) -> dict[str, bo
     RENAME PARTITION and EXCHANGE carry hidden files along. Raises StoreUnavailable, MetastoreUnreachable.
     """
     names = {name: name == part.name for part in parts for name in (part.name, part.hidden)}
-    canonical, files = context.store.canonical, dict[str, bool]()
+    store, canonical, files = context.store, context.store.canonical, dict[str, bool]()
     for table in map(context.table, sorted({part.table for part in parts})):
         homes = {canonical(home.location): home.location for home in context.registrar.lookup(table, None).values()}
-        folders = {**{canonical(folder): folder for folder in context.store.walk(table.location)}, **homes}
-        listed = context.store.run_parallel(partial(context.parts_in, folder) for folder in folders.values())
-        for folder, paths in zip(folders, listed, strict=True):
-            for path in paths:
-                name = path.rpartition("/")[2]
-                if name in names:
-                    files[path] = names[name] and folder in homes
+        folders = {**{canonical(folder): folder for folder in store.walk(table.location)}, **homes}.values()
+        visible = (file.path for file in listings(store, store.visible, folders))
+        for path in (*listings(store, store.staged, folders), *visible):
+            folder, _, name = path.rpartition("/")
+            if name in names:
+                files[path] = names[name] and canonical(folder) in homes
     return files
 
 

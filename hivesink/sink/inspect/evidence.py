@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
 from posixpath import dirname
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.core.partition import LivePartition, PartitionKey, is_aside, is_hidden
 from hivesink.core.table import is_letters
-from hivesink.errors import SegmentLost, UnknownTable, Unsupported
+from hivesink.errors import SegmentLost, UnknownTable
+from hivesink.sink.commit.context import CommitContext, listings
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.segments import lost_slices
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest, Opened, PartEntry
     from hivesink.ports import FileStore
     from hivesink.ports.rows import Measure
-    from hivesink.sink.commit.context import CommitContext
-
-_Listed = TypeVar("_Listed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +154,6 @@ def gather(
         replaced=replaced,
         rows=rows,
     )
-
-
-def listings(store: FileStore, look: Callable[[str], Collection[_Listed]], folders: Iterable[str]) -> Iterator[_Listed]:
-    """What `look` of the store lists in `folders`. It has written nothing on a file system that it can't reach."""
-
-    def listed(folder: str) -> Collection[_Listed]:
-        with suppress(Unsupported):
-            return look(folder)
-        return ()
-
-    return chain.from_iterable(store.run_parallel(partial(listed, folder) for folder in folders))
 
 
 def files_in(

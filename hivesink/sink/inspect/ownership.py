@@ -12,7 +12,8 @@ from hivesink import errors
 from hivesink.core.log import PROPERTY, Evidence, LogAddress, RootRecord, Verdict, same_table
 from hivesink.core.partition import normal
 from hivesink.core.table import TableName, is_letters
-from hivesink.sink.inspect.evidence import FoundPart, files_in, listings
+from hivesink.sink.commit.context import listings
+from hivesink.sink.inspect.evidence import FoundPart, files_in
 from hivesink.sink.inspect.facts import read_log
 
 if TYPE_CHECKING:
