@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -22,26 +21,9 @@ from hivesink.errors import LogDamaged, UnknownTable, Unsupported
 from hivesink.sink.commit.context import CommitContext, listings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """Pause the garbage collector, which would look at every part of a large epoch several times.
-
-    For work that makes objects for each part, and hardly any cycles. Never around a user's own code.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        # Where two threads overlap, only the first enables it again.
-        if was_enabled:
-            gc.enable()
-
-
-@gc_paused()
 def load(context: CommitContext, identity: Identity | None = None) -> History:
     """The log's history; `identity` is by default the head's. Raises LogDamaged."""
     while True:

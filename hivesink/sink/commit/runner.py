@@ -19,7 +19,7 @@ from hivesink.core.partfile import Finished, Pending, parse_staged
 from hivesink.core.partition import LivePartition, NewPartition, PartitionKey
 from hivesink.core.plan import Policy, fence, plan, sweep
 from hivesink.sink.commit.context import CommitContext, announce
-from hivesink.sink.commit.observe import gc_paused, load, look_at_staging, take_snapshot
+from hivesink.sink.commit.observe import load, look_at_staging, take_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -113,9 +113,8 @@ class PlanRunner:
         while self.history.open:
             snapshot, first = first or self.look(), None
             try:
-                with gc_paused():
-                    snapshot = replace(snapshot, refused=refused, taken=taken)
-                    planned = tuple(plan(self.history, snapshot, self.context.stamp(), self.policy))
+                snapshot = replace(snapshot, refused=refused, taken=taken)
+                planned = tuple(plan(self.history, snapshot, self.context.stamp(), self.policy))
                 self._carry_out(planned)
             except StaleError:
                 self.read_again()
@@ -131,7 +130,6 @@ class PlanRunner:
                 if refusal and all(isinstance(action, no_step) for action in planned):
                     raise refusal
 
-    @gc_paused()
     def look(self, live: Mapping[PartitionKey, LivePartition] | None = None) -> Snapshot:
         """What is there now; arguments and errors as for `take_snapshot`."""
         return take_snapshot(self.context, self.history, live)
@@ -140,8 +138,7 @@ class PlanRunner:
         independent = (actions.Publish, actions.AlreadyPublished)
         for is_independent, group in groupby(planned, key=lambda action: isinstance(action, independent)):
             if is_independent:
-                with gc_paused():
-                    self.context.store.run_parallel(partial(self._perform, action) for action in group)
+                self.context.store.run_parallel(partial(self._perform, action) for action in group)
             else:
                 for action in group:
                     self._perform(action)
@@ -217,7 +214,6 @@ class PlanRunner:
         if is_settled or is_published:
             raise StaleError(self.context.log.location, self.history.epoch, self.history.epoch)
 
-    @gc_paused()
     def _register(self, action: actions.Register) -> None:
         # An overtaken run would bring back what a user has dropped since.
         self._require_current()
