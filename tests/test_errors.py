@@ -76,7 +76,7 @@ INSTANCES: tuple[errors.HiveSinkError, ...] = (
     errors.RegistrationFailed("demo.t", "register", "no", "thrift://h:9083", ("dt=1",)),
     errors.FolderTaken("demo.t", {"dt=A": ("/t/dt=A", "dt=B")}, "thrift://h:9083"),
     errors.RegistrationUnknown("demo.t", "register", "timed out", "thrift://h:9083"),
-    errors.PartitionElsewhere("demo.t", "dt=1", "/x", "another file system", "h:9083", folder="/t/dt=1", staged=True),
+    errors.PartitionElsewhere("demo.t", "dt=1", "/x", "another file system", "h:9083", folder="/t/dt=1"),
     errors.TableReplaced("demo.t", "somebody has created it"),
     errors.TableReplaced("demo.t", "it names another log"),
     errors.QueryFailed("no such function"),

@@ -211,15 +211,13 @@ def _change(action: str, table: str) -> str:
 
 
 class PartitionElsewhere(HiveSinkError, code="HS086"):
-    """A partition lives where this table's parts can't go; `staged` if parts already wait for it."""
+    """A partition lives where this table's parts can't go that wait in `folder`."""
 
-    def __init__(
-        self, table: str, partition: str, location: str, reason: str, metastore: str, *, folder: str, staged: bool
-    ) -> None:
-        wait = f"; its new parts wait in {folder}: move them there under their last names, or" if staged else ";"
+    def __init__(self, table: str, partition: str, location: str, reason: str, metastore: str, *, folder: str) -> None:
         super().__init__(
             f"the metastore {metastore} has partition {partition} of {table} at {location}, where this table's parts "
-            f"can't go ({reason}){wait} alter the partition's location to {folder}, then start again"
+            f"can't go ({reason}); its new parts wait in {folder}: move them there under their last names, or alter "
+            f"the partition's location to {folder}, then start again"
         )
 
 

@@ -70,14 +70,6 @@ class CommitContext:
                 self._tables[name] = self.registrar.table(parsed)
         return self._tables[name]
 
-    def unreachable(self, location: str) -> str | None:
-        """Why this store can't look at a partition's location (another file system, say); None if it can."""
-        try:
-            self.store.staged(location)
-        except errors.Unsupported as error:
-            return str(error)
-        return None
-
     def find(self, path: str) -> Finished | None:
         """The file at `path`; None too if this store can't look there: then it has written nothing there."""
         try:

@@ -63,7 +63,7 @@ class EpochWriter:
     ) -> Written:
         """Run the tasks until their parts are whole and in the folders of their partitions; `late` as in `TaskPlan`.
 
-        Raises BadRecord, TaskFailed, EpochTaken, StoreUnavailable, PartitionElsewhere, and what `tolerate` raises.
+        Raises BadRecord, TaskFailed, EpochTaken, StoreUnavailable, and what `tolerate` raises.
         """
         tables, store = self.spec.tables, self.context.store
         for last in (False, False, True):
@@ -94,11 +94,7 @@ class EpochWriter:
                 left = tuple(piece for report in reports for piece in report.left)
                 return Written(attempt, None if elsewhere else live, reports, parts, replaces, opened, left)
             store.discard(part.staged for part in parts)
-            for (table, partition), home in elsewhere.items():
-                reason = self.context.unreachable(home)
-                if reason is not None:
-                    own, where = tables[table].folder(partition), self.context.registrar.address
-                    raise errors.PartitionElsewhere(table, partition, home, reason, where, folder=own, staged=False)
+            # Where the next try's tasks can't write there, they say so.
             self._moved.update(elsewhere)
         raise errors.StoreUnavailable(
             action="keep",

@@ -255,7 +255,7 @@ class PlanRunner:
             if folder == part.folder:
                 raise
             raise errors.PartitionElsewhere(
-                part.table, part.partition, part.folder, str(error), where, folder=folder, staged=True
+                part.table, part.partition, part.folder, str(error), where, folder=folder
             ) from error
 
     def _trim(self, upto: Epoch) -> None:
