@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import cases, flink
-from bench.contenders import BEFORE
+from bench.contenders import BEFORE, HDFS
 from bench.ground import Ground, prepare
 from bench.race import Place, race
 from bench.report import Run, Series, fingerprint, markdown, ratios
+from bench.workloads import S3
 from hivesink.jvm import archive
 from jobs.cluster import Cluster
 from jobs.cluster.kafka import EmbeddedKafka
@@ -39,9 +40,9 @@ def main() -> None:
     told = arguments()
     chosen = told.cases
     print(", ".join(f"{case.name}: {case.rows:,} records" for case in chosen), file=sys.stderr)
-    for peer in (flink.HIVE, flink.FILES):
-        if any(peer in case.contenders for case in chosen):
-            flink.build(peer, DATA / peer)
+    contenders = {name for case in chosen for name in case.contenders}
+    for program in sorted({flink.PROGRAMS[name] for name in contenders if name in flink.PROGRAMS}):
+        flink.build(program, DATA / program)
     if not archive.archive().is_file():
         # As on a machine where `hivesink prepare` was run. All contenders in Spark have it.
         subprocess.run([sys.executable, "-m", "hivesink.cli", "prepare"], check=True, stdout=sys.stderr)
@@ -52,7 +53,7 @@ def main() -> None:
     # What is compared is read back as JSON.
     series = Series(DATA / "unfinished.jsonl", json.loads(json.dumps({**told_to, "code": fingerprint(folders)})))
     with ExitStack() as stack:
-        place = on_a_cluster(stack, told.at) if told.cluster else on_this_machine(stack)
+        place = on_s3(stack) if told.s3 else on_a_cluster(stack, told.at) if told.cluster else on_this_machine(stack)
         prepare(place.ground)
         if told.against:
             place = replace(place, before=beside(DATA / BEFORE, told.against.absolute()))
@@ -81,6 +82,9 @@ def arguments() -> argparse.Namespace:
     if told.against and told.cluster:
         parser.error("--against needs a process for each contender: leave out --cluster and --at")
     told.cases = selected(told)
+    told.s3 = any(case.workload == S3 for case in told.cases)
+    if told.s3 and (told.cluster or told.against or len(told.cases) > 1):
+        parser.error(f"{S3} brings its own servers: leave out --cluster, --at, --against and other workloads")
     return told
 
 
@@ -117,6 +121,21 @@ def on_a_cluster(stack: ExitStack, at: Path | None) -> Place:
     ground = Ground(where.metastore_uri, f"{place}/tables", f"{place}/checkpoints", where.spark_master)
     # The topics are those of the cluster's own broker.
     return Place(ground, where.kafka, DATA / "on-cluster")
+
+
+def on_s3(stack: ExitStack) -> Place:
+    """An S3 server beside HDFS, and a process for each contender, as on this machine alone."""
+    where = stack.enter_context(Cluster(DATA / "cluster", only={"s3", "kafka"}))
+    os.environ.update({"HADOOP_CONF_DIR": str(where.conf), "HIVE_CONF_DIR": str(where.conf)})
+    s3, namenode = where.servers.s3, where.servers.namenode
+    ground, hdfs = (
+        Ground(where.metastore_uri, f"{place}/tables", f"{place}/checkpoints", counter=counter)
+        for place, counter in (
+            (s3.make_bucket("bench"), s3.counter),
+            (f"{where.filesystem}/bench", namenode.counter),
+        )
+    )
+    return Place(ground, where.kafka, DATA / "on-cluster", other={HDFS: hdfs})
 
 
 def beside(folder: Path, checkout: Path) -> Path:

@@ -5,9 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, ORC, OWN, SPARK_INSERT, SPARK_ORC, SPARK_SINK
-from bench.flink import FILES, HIVE
-from bench.workloads import WORKLOADS, Workload
+from bench.contenders import (
+    ARROW,
+    BEFORE,
+    CLEAN,
+    HDFS,
+    NOOP,
+    ON_EPOCH,
+    ORC,
+    OWN,
+    SPARK_INSERT,
+    SPARK_ORC,
+    SPARK_SINK,
+)
+from bench.flink import FILES, HIVE, HIVE_ORC
+from bench.workloads import S3, SMALL_EPOCHS, WORKLOADS, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,7 +29,7 @@ EPOCH_ROWS = 1_000
 EPOCHS = 40
 QUICK_ROWS = 10_000_000
 CLUSTER_ROWS, CLUSTER_EPOCHS = 5_000_000, 25
-REGISTERED = {OWN, ON_EPOCH, CLEAN, BEFORE, ORC, SPARK_INSERT, HIVE}
+REGISTERED = {OWN, HDFS, ON_EPOCH, CLEAN, BEFORE, ORC, SPARK_INSERT, HIVE, HIVE_ORC}
 """Whose partitions the metastore knows."""
 WRITERS = {*REGISTERED, SPARK_SINK, SPARK_ORC, FILES}
 ON_A_CLUSTER = (OWN, ON_EPOCH, SPARK_SINK, SPARK_INSERT, NOOP, ARROW)
@@ -36,7 +48,7 @@ class Case:
 
     @property
     def epochs(self) -> bool:
-        return self.workload == "small-epochs"
+        return self.workload in {SMALL_EPOCHS, S3}
 
     def workload_of(self, contender: str) -> Workload:
         return WORKLOADS[CLEAN if contender == CLEAN else self.workload]
@@ -49,7 +61,7 @@ class Case:
 
 IN_SPARK = (OWN, ON_EPOCH, SPARK_SINK, SPARK_INSERT)
 EVERY = (*IN_SPARK, HIVE, FILES, NOOP, ARROW)
-IN_ORC = (OWN, ORC, SPARK_SINK, SPARK_ORC)
+IN_ORC = (OWN, ORC, SPARK_SINK, SPARK_ORC, HIVE, HIVE_ORC)
 WARM = (*IN_SPARK, HIVE, NOOP, ARROW)
 
 
@@ -71,12 +83,13 @@ CASES: Mapping[str, Case] = {
         _case("skewed", IN_SPARK),
         _case("many-partitions", IN_SPARK),
         _case("dirty", (OWN, ON_EPOCH, CLEAN, SPARK_SINK, SPARK_INSERT)),
-        replace(_case("small-epochs", (*IN_SPARK, NOOP, ARROW)), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
+        replace(_case(SMALL_EPOCHS, (*IN_SPARK, NOOP, ARROW)), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
+        replace(_case(S3, (OWN, HDFS, SPARK_SINK)), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
     )
 }
-DEFAULT = ("narrow", "wide", "flights", "narrow-warm", "skewed", "many-partitions", "dirty", "small-epochs")
-QUICK = ("narrow", "small-epochs")
-ON_CLUSTER = ("narrow-warm", "small-epochs")
+DEFAULT = ("narrow", "wide", "flights", "narrow-warm", "skewed", "many-partitions", "dirty", SMALL_EPOCHS)
+QUICK = ("narrow", SMALL_EPOCHS)
+ON_CLUSTER = ("narrow-warm", SMALL_EPOCHS)
 QUICK_PEERS = (SPARK_SINK, HIVE)
 
 
@@ -89,7 +102,7 @@ def chosen(
     if unknown:
         message = f"no such workload: {', '.join(unknown)}; there are {', '.join(CASES)}"
         raise SystemExit(message)
-    known = {*EVERY, *IN_ORC, CLEAN}
+    known = {*EVERY, *IN_ORC, CLEAN, HDFS}
     wrong = sorted(set(peers or ()) - known)
     if wrong:
         message = f"no such peer: {', '.join(wrong)}; there are {', '.join(sorted(known - {OWN}))}"

@@ -17,6 +17,7 @@ from hivesink import HiveSink, sources
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
+from hivesink.spark import filemanager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -51,13 +52,16 @@ class Drain:
 class Drained:
     """`batch_ms` are Spark's own times for each micro-batch; `step_ms` are hivesink's for its parts, summed.
 
-    `rows` are those that a floor has read.
+    `rows` are those that a floor has read. `requests` are those that the store has answered. `roll` is what hivesink
+    spends after the last batch, when all that waits becomes files: milliseconds, CPU seconds, requests.
     """
 
     seconds: float
     batch_ms: list[int]
     step_ms: dict[str, int]
     rows: int | None = None
+    requests: int = 0
+    roll: tuple[float, float, int] | None = None
 
 
 NOTHING: Mapping[str, str] = {}
@@ -92,13 +96,20 @@ def decoded(spark: SparkSession, drain: Drain) -> DataFrame:
 
 
 def hivesink(
-    spark: SparkSession, drain: Drain, checkpoint: str, *, ground: Ground, more: Mapping[str, str] = NOTHING
+    spark: SparkSession,
+    drain: Drain,
+    checkpoint: str,
+    *,
+    ground: Ground,
+    on_commit: Callable[[Committed], None],
+    more: Mapping[str, str] = NOTHING,
 ) -> Query:
     properties = {**WORKLOADS[drain.workload].properties, **more}
     # As `hivesink ddl apply` does it: a job that only writes has no use for Spark's client of Hive.
-    spec = parse_ddl(ddl(drain, properties), drain.name)
+    location = f" LOCATION '{ground.tables}/{DATABASE}.db/{drain.name}'" if drain.contender == HDFS else ""
+    spec = parse_ddl(ddl(drain, properties, location), drain.name)
     apply([spec], catalog(ground.metastore, ground.site()))
-    sink = HiveSink.for_table(spark, f"{DATABASE}.{drain.name}", writer="bench", on_commit=EPOCHS.append)
+    sink = HiveSink.for_table(spark, f"{DATABASE}.{drain.name}", writer="bench", on_commit=on_commit)
     return sink.start(stream(spark, drain), checkpoint=checkpoint, trigger={"availableNow": True})
 
 
@@ -106,6 +117,8 @@ def file_sink(
     spark: SparkSession, drain: Drain, checkpoint: str, ground: Ground, form: str = "parquet"
 ) -> StreamingQuery:
     workload = WORKLOADS[drain.workload]
+    # As `HiveSink.start` does it.
+    filemanager.choose(spark, checkpoint)
     return (
         decoded(spark, drain)
         .writeStream.format(form)
@@ -147,25 +160,23 @@ def noop(spark: SparkSession, drain: Drain, checkpoint: str, *, python: bool = F
     return values.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 
 
-OWN, ON_EPOCH, CLEAN, ARROW, NOOP = "hivesink", "on-epoch", "clean", "arrow", "noop"
+OWN, HDFS, ON_EPOCH, CLEAN, ARROW, NOOP = "hivesink", "hdfs", "on-epoch", "clean", "arrow", "noop"
+"""`hdfs` is hivesink beside itself on S3."""
 BEFORE = "before"
 """The hivesink of another checkout, in a process that has this one's benchmark."""
 SPARK_SINK, SPARK_INSERT = "spark-sink", "spark-insert"
 ORC, SPARK_ORC = "orc", "spark-orc"
 """hivesink and Spark's sink, into ORC."""
-EPOCHS: list[Committed] = []
-"""hivesink's own timings of the epochs of this process."""
 
 
-def started(spark: SparkSession, drain: Drain, ground: Ground) -> Query:
-    """The contender's query, which ends once the whole topic is written."""
+def started(spark: SparkSession, drain: Drain, ground: Ground, on_commit: Callable[[Committed], None]) -> Query:
+    """The contender's query, which ends once the whole topic is written. `on_commit` gets hivesink's epochs."""
     checkpoint = f"{ground.checkpoints}/{drain.name}"
+    own = partial(hivesink, ground=ground, on_commit=on_commit)
     queries: Mapping[str, Callable[[SparkSession, Drain, str], Any]] = {
-        OWN: partial(hivesink, ground=ground),
-        ON_EPOCH: partial(hivesink, ground=ground, more={"sink.rolling-policy.on-epoch": "true"}),
-        ORC: partial(hivesink, ground=ground, more={"orc.compress": "snappy"}),
-        CLEAN: partial(hivesink, ground=ground),
-        BEFORE: partial(hivesink, ground=ground),
+        **dict.fromkeys((OWN, HDFS, CLEAN, BEFORE), own),
+        ON_EPOCH: partial(own, more={"sink.rolling-policy.on-epoch": "true"}),
+        ORC: partial(own, more={"orc.compress": "snappy"}),
         SPARK_SINK: partial(file_sink, ground=ground),
         SPARK_ORC: partial(file_sink, ground=ground, form="orc"),
         SPARK_INSERT: insert_into,
@@ -176,11 +187,12 @@ def started(spark: SparkSession, drain: Drain, ground: Ground) -> Query:
     return query
 
 
-def ddl(drain: Drain, properties: Mapping[str, str]) -> str:
+def ddl(drain: Drain, properties: Mapping[str, str], location: str = "") -> str:
     workload = WORKLOADS[drain.workload]
     columns = ", ".join(f"`{name}` {kind}" for name, kind in workload.columns.items())
     listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
     return (
         f"CREATE TABLE {DATABASE}.{drain.name} ({columns}) PARTITIONED BY (`{workload.partition.column}` STRING) "
-        f"STORED AS {'ORC' if drain.contender == ORC else 'PARQUET'}" + (f" TBLPROPERTIES ({listed})" if listed else "")
+        f"STORED AS {'ORC' if drain.contender == ORC else 'PARQUET'}{location}"
+        + (f" TBLPROPERTIES ({listed})" if listed else "")
     )

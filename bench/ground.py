@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 from hive_metastore.ttypes import AlreadyExistsException, Database, NoSuchObjectException
 
 from hivesink.config.site import NO_SITE, Site
+from hivesink.core.partition import scheme
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.spark.session import session
 from hivesink.spark.settings import LOCAL
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DATABASE = "bench"
+_COUNTS = re.compile(r'(?:^SeaweedFS_s3_request_total.* |"RpcProcessingTimeNumOps" : )([\d.e+]+)', re.MULTILINE)
+"""SeaweedFS's of each kind, and the NameNode's."""
 SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
@@ -36,22 +41,36 @@ ON_A_CLUSTER = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.exec
 class Ground:
     """What a contender's process makes its session and its tables from.
 
-    Without `master` it is local. `tables` and `checkpoints` are whole locations.
+    Without `master` Spark is local. `tables` and `checkpoints` are whole locations. `counter` is the page on which the
+    store counts its requests.
     """
 
     metastore: str
     tables: str
     checkpoints: str
     master: str | None = None
+    counter: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        return scheme(self.tables) == "file"
+
+    def requests(self) -> int:
+        """Those that the store has answered so far; 0 where nobody counts."""
+        if self.counter is None:
+            return 0
+        with urlopen(self.counter) as page:  # noqa: S310  on the loopback
+            return int(sum(map(float, _COUNTS.findall(page.read().decode()))))
 
     def site(self) -> Site:
         """Where its servers are, for clients without Spark."""
-        return NO_SITE if self.master is None else Site.load(os.environ)
+        return NO_SITE if self.is_local else Site.load(os.environ)
 
     def session(self, scratch: str) -> SparkSession:
         """On a cluster, HADOOP_CONF_DIR and HIVE_CONF_DIR say where everything is."""
         settings = {**SETTINGS, "spark.local.dir": scratch}
-        settings |= {"spark.sql.warehouse.dir": self.tables} if self.master is None else ON_A_CLUSTER
+        settings |= {"spark.sql.warehouse.dir": self.tables} if self.is_local else {}
+        settings |= ON_A_CLUSTER if self.master else {}
         master = self.master or LOCAL
         return session("hivesink bench", metastore=self.metastore, master=master, kafka=True, extra=settings)
 
@@ -76,7 +95,7 @@ def clear(ground: Ground, name: str) -> None:
 
     with closing(_connection(ground)) as connection:
         connection.read(drop)
-    if ground.master is None:
+    if ground.is_local:
         tables = Path(posix(ground.tables), f"{DATABASE}.db")
         logs = tables / ".hivesink" / f"{DATABASE}.{name}"
         for folder in (tables / name, tables / f"{name}__rejected", logs, Path(posix(ground.checkpoints), name)):

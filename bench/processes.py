@@ -21,7 +21,7 @@ from bench.contenders import Drain, Drained
 from bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -172,25 +172,32 @@ class Meter:
             self._process_peak = max([self._process_peak, *(size for size, _ in found)])
 
     def _cpu(self) -> float:
-        def own(process: psutil.Process) -> float:
-            times = process.cpu_times()
-            # A worker that has ended counts through the daemon that waited for it.
-            return times.user + times.system + times.children_user + times.children_system
-
-        return sum(self._each(own))
+        return sum(map(cpu_seconds, self._roots))
 
     def _each(self, measure: Callable[[psutil.Process], Value]) -> list[Value]:
-        found = []
-        for process in self._processes():
-            # One that ended between the listing and the look is passed over.
-            with contextlib.suppress(psutil.NoSuchProcess):
-                found.append(measure(process))
-        return found
+        return [value for root in self._roots for value in each(root, measure)]
 
-    def _processes(self) -> Iterator[psutil.Process]:
-        for root in self._roots:
+
+def each(root: psutil.Process, measure: Callable[[psutil.Process], Value]) -> list[Value]:
+    """Of a process and all below it."""
+    values = []
+    # One that ended between the listing and the look is passed over.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in (root, *root.children(recursive=True)):
             with contextlib.suppress(psutil.NoSuchProcess):
-                yield from (root, *root.children(recursive=True))
+                values.append(measure(process))
+    return values
+
+
+def cpu_seconds(root: psutil.Process) -> float:
+    """What a process and all below it have used so far."""
+
+    def own(process: psutil.Process) -> float:
+        times = process.cpu_times()
+        # A worker that has ended counts through the daemon that waited for it.
+        return times.user + times.system + times.children_user + times.children_system
+
+    return sum(each(root, own))
 
 
 def executors(application: str) -> list[int]:

@@ -12,7 +12,20 @@ from uuid import uuid4
 from bench import flink
 from bench.cases import REGISTERED as REGISTERS
 from bench.cases import WRITERS, Case
-from bench.contenders import ARROW, BEFORE, CLEAN, NOOP, ON_EPOCH, ORC, OWN, SPARK_ORC, SPARK_SINK, Drain, Drained
+from bench.contenders import (
+    ARROW,
+    BEFORE,
+    CLEAN,
+    HDFS,
+    NOOP,
+    ON_EPOCH,
+    ORC,
+    OWN,
+    SPARK_ORC,
+    SPARK_SINK,
+    Drain,
+    Drained,
+)
 from bench.ground import Ground, clear
 from bench.processes import Flink, Meter, Process, Python, executors
 from bench.records import Landed, Topic, differences, land, topic
@@ -30,21 +43,28 @@ SHARED = {ON_EPOCH: OWN, CLEAN: OWN, NOOP: OWN, ARROW: OWN, ORC: OWN, SPARK_ORC:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the contenders run: `data` holds what the benchmark makes, `before` another commit's checkout."""
+    """Where the contenders run: `data` holds what the benchmark makes, `before` another commit's checkout.
+
+    `other` are the grounds of contenders that don't run on `ground`.
+    """
 
     ground: Ground
     servers: str
     data: Path
     before: Path | None = None
+    other: Mapping[str, Ground] = field(default_factory=dict)
 
     @property
     def log(self) -> Path:
         return self.data / "contenders.log"
 
     def process(self, contender: str) -> Process:
-        if contender in {flink.HIVE, flink.FILES}:
-            return Flink(self.ground, self.log, self.data / contender)
-        return Python(self.ground, self.log, self.before if contender == BEFORE else None)
+        if program := flink.PROGRAMS.get(contender):
+            return Flink(self.ground, self.log, self.data / program)
+        return Python(self.ground_of(contender), self.log, self.before if contender == BEFORE else None)
+
+    def ground_of(self, contender: str) -> Ground:
+        return self.other.get(contender, self.ground)
 
     def topic(self, case: Case, contender: str, rows: int) -> Topic:
         return topic(self.servers, self.data / "topics", case.workload_of(contender), rows)
@@ -122,6 +142,8 @@ class Race:
             task_peak=meter.task_peak,
             files=landed.files,
             bytes=landed.bytes,
+            requests=drained.requests,
+            roll=drained.roll,
         )
 
     def _cold(self, drain: Drain) -> tuple[Drained, Meter]:
@@ -146,14 +168,14 @@ def checked(case: Case, place: Place, drain: Drain, drained: Drained, topic: Top
         landed = Landed(0, 0, {})
     else:
         workload = case.workload_of(drain.contender)
-        landed = land(place.ground, drain.name, workload, registered=drain.contender in REGISTERS)
+        landed = land(place.ground_of(drain.contender), drain.name, workload, registered=drain.contender in REGISTERS)
         wrong = differences(landed.figures, topic.figures)
-        if drain.contender in {OWN, ON_EPOCH, BEFORE, ORC} and landed.rejected != topic.rejected():
+        if drain.contender in {OWN, HDFS, ON_EPOCH, BEFORE, ORC} and landed.rejected != topic.rejected():
             wrong.append(f"{landed.rejected} dead letters where {topic.rejected()} are due")
     if wrong:
         message = f"{drain.contender} in {case.name}, table {drain.name}: {'; '.join(wrong)}"
         raise SystemExit(message)
-    clear(place.ground, drain.name)
+    clear(place.ground_of(drain.contender), drain.name)
     return landed
 
 

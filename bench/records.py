@@ -23,6 +23,7 @@ import pyarrow.dataset as ds
 
 from bench.ground import DATABASE, Ground
 from bench.workloads import ALL_FLIGHTS, FLIGHTS, SEED, Workload, duckdb_type
+from hivesink.core.partition import scheme
 from hivesink.core.table import TableName
 from hivesink.core.typetext import parse_type
 from hivesink.errors import UnknownTable
@@ -254,6 +255,12 @@ def _below(store: FileStore, location: str) -> list[Finished]:
     return [file for folder in folders for file in store.visible(folder)]
 
 
+def _is_orc(path: str) -> bool:
+    """By its first bytes: Flink's names don't tell."""
+    with Path(path).open("rb") as file:
+        return file.read(3) == b"ORC"
+
+
 @contextmanager
 def _connection(store: FileStore, files: Sequence[Finished]) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
     """DuckDB, and the relation that has the rows of `files`; those that aren't on this machine are copied to it."""
@@ -262,13 +269,13 @@ def _connection(store: FileStore, files: Sequence[Finished]) -> Iterator[tuple[d
         paths = []
         for file in files:
             path = file.path
-            if path.startswith("hdfs:"):
+            if scheme(path) != "file":
                 path = f"{scratch}/{urlsplit(path).path}"
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
                 with store.open(file.path) as source, Path(path).open("wb") as target:
                     copyfileobj(source, target)
             paths.append(posix(path))
-        if any(path.endswith(".orc") for path in paths):
+        if any(map(_is_orc, paths[:1])):
             folders = [folder.partition("=") for folder in paths[0].split("/")]
             schema = pa.schema([(name, pa.string()) for name, is_key, _ in folders if is_key])
             keys = ds.partitioning(schema, flavor="hive")

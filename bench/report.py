@@ -33,13 +33,23 @@ def settled(run: Run) -> list[int]:
     return run.batch_ms[SETTLING:] or run.batch_ms
 
 
+def epoch_requests(run: Run) -> float:
+    """Of a run without its roll at the end, but with its start."""
+    return (run.requests - (run.roll[2] if run.roll else 0)) / len(run.batch_ms)
+
+
 DRAINS: Mapping[str, Callable[[Run], float]] = {
     "rows_per_s": rows_per_s,
     "cpu_s_per_mrow": lambda run: 1e6 * run.cpu / run.rows,
     "bytes": lambda run: run.bytes,
     "task_rss_mb": lambda run: run.task_peak / 1e6,
 }
-EPOCHS: Mapping[str, Callable[[Run], float]] = {"epoch_ms": epoch_ms, "cpu_s_per_mrow": DRAINS["cpu_s_per_mrow"]}
+EPOCHS: Mapping[str, Callable[[Run], float]] = {
+    "epoch_ms": epoch_ms,
+    "cpu_s_per_mrow": DRAINS["cpu_s_per_mrow"],
+    "requests": epoch_requests,
+    "roll_ms": lambda run: run.roll[0] if run.roll else 0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +140,16 @@ _EPOCH_COLUMNS: Mapping[str, Callable[[Sequence[Run]], str]] = {
     "CPU ms": lambda own: f"{median(1000 * run.cpu / len(run.batch_ms) for run in own):.0f}",
     "the machine's": lambda own: f"{median(1000 * run.machine / len(run.batch_ms) for run in own):.0f}",
     "epochs": lambda own: str(sum(len(settled(run)) for run in own)),
+    "requests": lambda own: f"{median(map(epoch_requests, own)):.0f}" if own[0].requests else "",
+    "the roll's ms": lambda own: _of_rolls(own, 0, "{:.0f}"),
+    "CPU s": lambda own: _of_rolls(own, 1, "{:.2f}"),
+    "requests of it": lambda own: _of_rolls(own, 2, "{:.0f}"),
 }
+
+
+def _of_rolls(own: Sequence[Run], place: int, form: str) -> str:
+    rolls = [run.roll[place] for run in own if run.roll]
+    return form.format(median(rolls)) if rolls else ""
 
 
 def _steps(runs: Sequence[Run]) -> str:
@@ -150,6 +169,7 @@ class Run:
 
     `batch_ms` are its micro-batches, `step_ms` hivesink's own times, summed. CPU in seconds (`cpu`: the contender's own
     processes; `machine`: everything). Memory in bytes: of all processes at once, and of the largest that runs tasks.
+    `requests` and `roll` as in `Drained`.
     """
 
     case: str
@@ -165,6 +185,8 @@ class Run:
     task_peak: int
     files: int
     bytes: int
+    requests: int = 0
+    roll: tuple[float, float, int] | None = None
 
     @property
     def key(self) -> tuple[str, int, str]:

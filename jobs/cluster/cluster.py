@@ -33,7 +33,7 @@ PARTS: Mapping[str, frozenset[str]] = {
     "hiveserver2": frozenset({"hdfs", "metastore", "hiveserver2"}),
     "kafka": frozenset({"kafka"}),
     "spark": frozenset({"spark"}),
-    "s3": frozenset({"s3", "hdfs", "metastore", "hiveserver2"}),
+    "s3": frozenset({"s3", "hdfs", "metastore"}),
 }
 """Each part that can be started, with what it needs."""
 

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from jobs.cluster.kdc import Kdc
 
 REPORT_SECONDS = 120
-# Only what the daemons log when they are ready.
+# Only what the daemons log when they are ready, and where.
 LOGGERS = {
     "BlockStateChange": "INFO",
     "org.apache.hadoop.hdfs.server.datanode.DataNode": "INFO",
     "org.apache.hadoop.hdfs.server.namenode.NameNode": "INFO",
     "org.apache.hadoop.hdfs.StateChange": "INFO",
+    "org.apache.hadoop.http.HttpServer2": "INFO",
     # It only complains of the missing native library.
     "org.apache.hadoop.util.NativeCodeLoader": "ERROR",
 }
@@ -55,6 +56,12 @@ class NameNode(EmbeddedServer):
     def filesystem(self) -> str:
         """The `hdfs://` address."""
         return f"hdfs://{self.address}"
+
+    @property
+    def counter(self) -> str:
+        """The page of its counters, as JSON, while it runs."""
+        port = re.findall(r"Jetty bound to port (\d+)", (self.folder / "namenode.log").read_text(errors="replace"))[-1]
+        return f"http://{HOST}:{port}/jmx?qry=Hadoop:service=NameNode,name=RpcActivityForPort{self.port}"
 
     def start(self) -> None:
         """Start the NameNode, and return when it serves what its DataNodes hold."""

@@ -31,7 +31,8 @@ IDENTITIES = {
     ]
 }
 _OTHERS = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc")
-_S3 = ("s3.port.grpc",)
+_NUMBERS = (*_OTHERS, "s3.port.grpc", "metricsPort")
+_PORTS = "ports.json"
 SOCKETS = Path("/tmp")  # noqa: S108  not ours to choose
 WAIT = 60.0
 """Seconds until it can store objects, once it listens."""
@@ -49,6 +50,11 @@ class S3Server(EmbeddedServer):
     @property
     def endpoint(self) -> str:
         return f"http://{self.address}"
+
+    @property
+    def counter(self) -> str:
+        """The page of its counters, for Prometheus."""
+        return f"http://{HOST}:{_kept(self.folder)['metricsPort']}/metrics"
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -109,7 +115,7 @@ class S3Server(EmbeddedServer):
     def stop(self) -> None:
         """Stop it, and remove the sockets that it leaves."""
         super().stop()
-        numbers = [self.port, *_ports(self.folder).values()] if self.folder.exists() else ()
+        numbers = [self.port, *_kept(self.folder).values()]
         for socket in (path for number in numbers for path in SOCKETS.glob(f"seaweedfs-*-{number}.sock")):
             socket.unlink(missing_ok=True)
 
@@ -121,7 +127,7 @@ class S3Server(EmbeddedServer):
             shutil.rmtree(state)
         write_atomically(keys, json.dumps(IDENTITIES))
         options: dict[str, object] = {
-            **{name: value for name, value in _ports(self.folder).items() if name in {*_OTHERS, *_S3}},
+            **_ports(self.folder),
             "dir": data,
             "ip": HOST,
             "ip.bind": HOST,
@@ -161,10 +167,13 @@ def site(endpoint: str) -> dict[str, str]:
 
 def _ports(folder: Path) -> Mapping[str, int]:
     """Those of its parts, which know each other by them across restarts; others where one is taken."""
-    file = folder / "ports.json"
+    ports = {name: port if port and port_is_free(port) else free_port() for name, port in _kept(folder).items()}
+    write_atomically(folder / _PORTS, json.dumps(ports))
+    return ports
+
+
+def _kept(folder: Path) -> Mapping[str, int]:
+    """Those of its newest start; 0 for what it didn't have."""
+    file = folder / _PORTS
     kept: dict[str, int] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    if not kept:
-        kept = dict.fromkeys((*_OTHERS, *_S3), 0)
-    kept = {name: port if port and port_is_free(port) else free_port() for name, port in kept.items()}
-    write_atomically(file, json.dumps(kept))
-    return kept
+    return {name: kept.get(name, 0) for name in _NUMBERS}
