@@ -17,10 +17,12 @@ from hivesink.hive import connect
 from hivesink.logs import table_root
 from hivesink.metastore import connect as registrar
 from hivesink.spark.settings import KEYTAB, PRINCIPAL
+from jobs.cluster.hdfs import make_folders
+from jobs.cluster.kdc import SERVICES
 from jobs.cluster.settings import TEMPORARY
 from jobs.demo.flights import Flights
 from tests.cluster.gates import LONGEST, REPOSITORY, Kills, Stage, kill_all, local
-from tests.cluster.target import Feed, Target, own
+from tests.cluster.target import DATABASE, Feed, Target, own
 from tests.secure.site import kdc_of, site_of
 
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ def keys_of(cluster: Cluster) -> dict[str, str]:
 @pytest.mark.parametrize("login", ["ticket", "keytab"])
 def test_kills_of_a_job(alice: Cluster, tmp_path: Path, login: str) -> None:
     alice.servers.broker.start()
+    keys = kdc_of(alice)
+    with keys.logged_in(SERVICES[0]):
+        make_folders(alice.filesystem, {f"/{DATABASE}": 0o1777}, keys)
     name = own("secured")
     feed, target = Feed(alice.kafka, name, pad=400), Target.create(alice, name)
     feed.put((len(STEPS) + 3) * BATCH)
