@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -119,8 +120,8 @@ def test_flights(alice: Cluster, tmp_path: Path) -> None:
             kill_all(job)
     assert command(*run, TRIGGER="availableNow", **no_ticket).wait(LONGEST) == 0, said()
     assert command("verify", "demo.flights").wait(LONGEST) == 0, said()
-    table = flights.table
     with connect(alice.hiveserver2, site.hive) as hive:
-        rows = hive.query("SELECT month, count(*), sum(flight) FROM demo.flights GROUP BY month ORDER BY month").rows
-    by_month = {month: table[table["month"] == month]["flight"] for month in months}
-    assert [tuple(row) for row in rows] == [(month, len(each), int(each.sum())) for month, each in by_month.items()]
+        # Without a reduce, which Hadoop refuses to run in a secured process that lacks its native library.
+        rows = Counter(map(tuple, hive.query("SELECT month, flight FROM demo.flights").rows))
+    wanted = flights.table[flights.table["month"].isin(months)]
+    assert rows == Counter(zip(wanted["month"], wanted["flight"], strict=True))
