@@ -125,8 +125,8 @@ def test_duckdb_answers_the_readmes_statement(ingest: Ingest, capsys: Capsys) ->
             65,
             "duckdb doesn't answer this: it isn't a SELECT; use --engine spark",
         ),
-        (["SELECT 1", "--engine", "hiveserver2"], 2, "--hiveserver2 HOST:PORT go together"),
-        (["SELECT 1", "--engine", "spark", "--hiveserver2", "x:1"], 2, "go together: add or leave out one"),
+        (["SELECT 1", "--engine", "hiveserver2"], 65, "--hiveserver2 HOST:PORT go together"),
+        (["SELECT 1", "--engine", "spark", "--hiveserver2", "x:1"], 65, "go together: add or leave out one"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(

@@ -79,9 +79,9 @@ def test_what_fails_says_so_in_a_line_and_the_session_goes_on(
     with pytest.raises(QueryFailed, match=told) as caught:
         server[1].query(sql)
     assert "\n" not in str(caught.value)
-    assert server[1].query("SELECT 1 AS one").rows == ((1,),)
+    assert server[1].query("SELECT 1 AS one").rows == [(1,)]
 
 
 def test_most_rows(server: tuple[str, hive.Hive]) -> None:
     found = server[1].query("SELECT explode(array(1, 2, 3)) AS n", most=2)
-    assert found.rows == ((1,), (2,))
+    assert found.rows == [(1,), (2,)]
