@@ -138,7 +138,7 @@ def test_a_partition_that_can_not_be_altered_stops_no_other(metastore: EmbeddedM
 
 def test_a_location_on_a_file_system_that_nobody_knows(over: OverThrift, tmp_path: Path) -> None:
     spec = replace(declared(tmp_path, DT), location="hdfs://nosuchservice/t")
-    with pytest.raises(Unsupported, match=r"hdfs://nosuchservice/t: .*correct the location") as told:
+    with pytest.raises(Unsupported, match=r"hdfs://nosuchservice/t is not supported: .*correct the location") as told:
         over.create(spec)
     assert "\n" not in str(told.value)
     assert not told.value.retryable
