@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.core.partfile import Pending
-from hivesink.core.partition import PartitionKey, aside, folder, same_location
+from hivesink.core.partition import PartitionKey, aside, folder, normal, same_location
 from hivesink.sink.task.messages import InputShape, LeftSlice, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
@@ -152,6 +154,18 @@ class EpochWriter:
         context = self.context
         try:
             live = context.lookup(part.key for part in parts)
+        except errors.UnknownTable as error:
+            # Best effort: an error here must not hide that the table is gone.
+            with suppress(errors.HiveSinkError):
+                context.store.discard(part.staged for part in parts)
+                gone = self.spec.tables[error.table]
+                # RENAME has moved a managed table's folder, and can't move it back to where there is a folder again.
+                # It moves only folders of the table's name. Another folder is somebody's.
+                if normal(gone.location).endswith(f"/{gone.spec.name.table}"):
+                    names = [part.partition.split("/") for part in parts if part.table == gone.name]
+                    paths = {path for own in names for path in accumulate(own, "{}/{}".format)}
+                    context.store.prune(folder(gone.location, path) for path in {"", *paths})
+            raise
         except METASTORE_TROUBLE as error:
             self.tolerate(error)
             return None

@@ -30,7 +30,7 @@ from hivesink.sink.commit.committer import Committer
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.verify import writer_status
 from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskFailure, TaskPlan, TaskReport
-from tests.crash.site import DEAD, LOG, Site, SiteJob
+from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
 from tests.sink.recoveries import ALL, by_hand
 
@@ -538,3 +538,37 @@ def test_recovery_beside_a_run_that_goes_on_to_its_next_epoch_is_no_damage(site:
         patch.setattr(job.log, "view", view)
         job.committer.recover()
     assert done
+
+
+@pytest.mark.parametrize("partitioned", [True, False])
+@pytest.mark.parametrize("on_epoch", ["true", "false"])
+def test_nothing_is_in_the_way_of_a_managed_table_that_is_renamed_back(on_epoch: str, partitioned: bool) -> None:
+    site = Site(Source(list(EVENTS)), SPEC if partitioned else PLAIN, options={"sink.rolling-policy.on-epoch": "true"})
+    site.job().run(4, 1)
+    site.options["sink.rolling-policy.on-epoch"] = on_epoch
+    job, new, moved = site.job(), replace(TABLE, table="renamed"), f"{LOCATION}_renamed"
+    job.committer.recover()
+    if on_epoch == "false":
+        job.step()
+    site.metastore.rename_table(TABLE, new, moved)
+    site.fs.rename_folder(LOCATION, moved)
+    # While its rows wait, each end of the query rolls them.
+    for ends in [job.step] if on_epoch == "true" else [job.committer.finish] * 2:
+        with pytest.raises(UnknownTable):
+            ends()
+    assert not site.fs.is_folder(LOCATION)
+    site.metastore.rename_table(new, TABLE, LOCATION)
+    site.fs.rename_folder(moved, LOCATION)
+    site.job().run()
+    site.check(IDS)
+
+
+def test_the_folder_of_another_name_stays_when_a_table_is_gone() -> None:
+    """Somebody may have made it for the table, with rights of its own; RENAME doesn't move it."""
+    site = Site(Source(list(EVENTS)), replace(SPEC, location="/elsewhere/own"))
+    job = site.job()
+    job.committer.recover()
+    site.metastore.drop_table(TABLE)
+    with pytest.raises(UnknownTable):
+        job.step()
+    assert (site.fs.is_folder("/elsewhere/own"), site.staged()) == (True, set())
