@@ -145,7 +145,8 @@ def reset(
     elif lines:
         if not yes:
             confirm(out, lines, "Are the jobs stopped, and do you want this?", "; ".join(lines))
-        checks.reset(owner, live, [logs[planned.writer] for planned in resets], uids, datetime.now(timezone.utc))
+        ended = {planned.writer: logs[planned.writer] for planned in resets}
+        checks.reset(owner, live, ended, uids, datetime.now(timezone.utc), discard=discard)
         text = "done; with a new checkpoint a job reads its source from the beginning; with the old one and append=0"
         end = Line(f"{opened.name}: {text} it reads on where that stands", "bold green")
     writers = [asdict(planned) for planned in resets]

@@ -61,7 +61,9 @@ class RowsReader:
         self._schema = arrow_schema(columns)
         self._sources = {name: source for name, source in config.sources.items() if not isinstance(source, JsonPath)}
         self._given = [column for column in columns if column.name not in self._sources]
-        self._decoder = None if value is None else DECODERS[form](self._given, config)
+        # A table may have nothing but what surrounds the records. Arrow has no rows without columns.
+        decoded = self._given or [Column("\0", Primitive.STRING)]
+        self._decoder = None if value is None else DECODERS[form](decoded, config)
         self._unfit = unfit
         self._checked: pa.Schema | None = None
         self._arrival = pa.scalar(arrival, pa.timestamp("us", "UTC"))

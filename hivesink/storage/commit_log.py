@@ -128,7 +128,9 @@ class FileCommitLog:
         if view.head > epoch:
             raise errors.FencedOut(self.location, epoch, view.head)
         # A floor is there before what it covers is deleted, so only a second listing shows that none covers the gap.
-        if view.is_over or (_lacks(view, epoch - 1) and _lacks(self.view(), epoch - 1)):
+        is_deleted = _lacks(view, epoch - 1) and _lacks(self.view(), epoch - 1)
+        is_deleted = is_deleted or (epoch == 1 and self._files.length(self._uid) is None)
+        if view.is_over or is_deleted:
             drop(self._files, path)
             raise errors.LogMissing.gone(self.location)
 

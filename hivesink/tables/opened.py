@@ -145,9 +145,9 @@ def replaced_letters(logs: Mapping[str, LogFacts]) -> dict[str, PartEntry]:
     What a log that was reset had decided and not begun to publish was given up.
     """
     replaced: dict[str, PartEntry] = {}
-    for log in logs.values():
+    for name, log in logs.items():
         begun = [m for m in log.manifests if log.is_published(m.epoch) or log.view.has(m.epoch, Mark.PUBLISHING)]
-        replaced |= replaced_parts(log.floor, begun if log.view.is_over else log.manifests)
+        replaced |= replaced_parts(log.floor, begun if "/" in name else log.manifests)
     return replaced
 
 

@@ -280,6 +280,14 @@ def test_a_log_that_was_deleted_is_not_begun_anew_by_a_run_that_had_it(fs: Files
     assert log.view().head == 0
 
 
+def test_a_first_epoch_is_not_decided_in_a_log_that_was_deleted(fs: Files, log: CommitLog, folder: str) -> None:
+    """Its rows may wait in a segment that went with the log."""
+    fs.delete(f"{folder}/uid")
+    with pytest.raises(LogMissing, match="deleted"):
+        log.create(small(1))
+    assert log.view().head == 0
+
+
 def test_a_torn_touched_list_names_no_folder(fs: Files, log: CommitLog) -> None:
     torn = StagingIntent(Epoch(1), "aaaabbbb", 0, 0, 0, ("/w/t/dt=1",))
     fs.create(f"{log.location}/touched/1-aaaabbbbt0-0-0", b'["/w/t/d')

@@ -349,7 +349,7 @@ def test_a_table_made_again_is_refused_until_its_log_is_reset(world: World, opti
         with pytest.raises(errors.InvalidOption, match=f"--discard {waits}"):
             require_free(owner, live, [planned], 0)
     require_free(owner, live, [planned], waits)
-    reset(owner, live, [owner.root.log("w")], (), NOW)
+    reset(owner, live, owner.root.logs(), (), NOW, discard=waits)
     world.batches = 0
     world.run(2)
     world.check()
@@ -364,7 +364,7 @@ def test_a_reset_that_fails_at_any_step_is_completed_by_another_one(kind: Any, m
 
     def begin_anew(world: World, faulty: Faulty | None = None) -> None:
         owner = split(world, faulty) if faulty else world.owner()
-        reset(owner, owner.registrar.table(TABLE), owner.root.logs().values(), (), NOW)
+        reset(owner, owner.registrar.table(TABLE), owner.root.logs(), (), NOW, discard=0)
 
     for world, faulty, case in faults(make, kind, begin_anew):
         begin_anew(world)
@@ -406,7 +406,7 @@ def test_what_a_dead_run_sends_late_is_in_no_log_that_begins_after_a_reset(
     for world, faulty, case in faults(lambda: World(monkeypatch, options=dict(options)), on_files, run, late):
         memory = world.fs = cast("MemoryFileSystem", faulty.inner)
         owner, live = world.owner(), world.metastore.table(TABLE)
-        reset(owner, live, owner.root.logs().values(), (), NOW)
+        reset(owner, live, owner.root.logs(), (), NOW, discard=2)
         world.empty()
         world.query, world.batches, dying = "a new checkpoint", 0, Unpublished(world.fs)
         dying.published = published
@@ -457,7 +457,7 @@ def test_a_writer_without_history_wants_to_know_whose_files_are_there(world: Wor
         world.start()
     owner, live = world.owner(), world.metastore.table(TABLE)
     assert unknown_uids(owner, live) == (told.value.uid,)
-    reset(owner, live, (), unknown_uids(owner, live), NOW)
+    reset(owner, live, {}, unknown_uids(owner, live), NOW, discard=0)
     assert unknown_uids(owner, live) == ()
     world.open()
     # Another writer of the same table has files of its own.
@@ -467,12 +467,82 @@ def test_a_writer_without_history_wants_to_know_whose_files_are_there(world: Wor
 def test_a_batch_that_spark_runs_again_after_a_reset_is_passed_over(world: World) -> None:
     world.run(2)
     owner, live = world.owner(), world.metastore.table(TABLE)
-    reset(owner, live, [owner.root.log("w")], (), NOW)
+    reset(owner, live, owner.root.logs(), (), NOW, discard=0)
     again = BatchRef("q", BatchId(1), (KafkaOffset.of({"t": {"0": 1}}),), (KafkaOffset.of({"t": {"0": 2}}),))
     opened = world.open()
     assert opened.spec.was_written(again)
     assert not opened.spec.was_written(replace(again, batch=BatchId(2)))
     assert not world.open(writer="other").spec.was_written(again)
+
+
+class Deciding(FaultyFileSystem):
+    """A reset comes while the manifest is being created; then the run dies before it has looked at the log."""
+
+    meanwhile: Callable[[], None]
+
+    def rename(self, source: str, target: str) -> None:
+        is_manifest = target.endswith(".json") and "/manifests/" in target
+        if is_manifest:
+            self.meanwhile()
+        super().rename(source, target)
+        if is_manifest:
+            raise Kill
+
+
+@pytest.mark.parametrize("options", [WAIT, ON_EPOCH])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_batch_that_was_decided_in_a_log_that_is_over_is_written_again(
+    options: dict[str, str], before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(monkeypatch, options=dict(options))
+    world.run(before)
+    memory, faulty = world.fs, Deciding(world.fs)
+
+    def put_aside() -> None:
+        world.fs = memory
+        owner = world.owner()
+        reset(owner, world.metastore.table(TABLE), owner.root.logs(), (), NOW, discard=0)
+
+    world.fs, faulty.meanwhile = cast("Any", faulty), put_aside
+    with contextlib.suppress(Kill):
+        world.run(1)
+    world.fs = memory
+    start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (before, before + 1))
+    batch = BatchRef("q", BatchId(before), (start,), (end,))
+    assert not world.open().spec.was_written(batch)
+
+
+def test_rows_that_were_given_up_are_written_where_spark_runs_their_batch_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, options=dict(WAIT))
+    world.run(2)
+    _, step = world.start()
+    step()
+    owner, live = world.owner(), world.metastore.table(TABLE)
+    with pytest.raises(errors.InvalidOption, match="has decided 1 rows meanwhile"):
+        reset(owner, live, owner.root.logs(), (), NOW, discard=0)
+    batch = BatchRef("q", BatchId(2), (KafkaOffset.of({"t": {"0": 2}}),), (KafkaOffset.of({"t": {"0": 3}}),))
+    assert not world.open().spec.was_written(batch)
+
+
+@pytest.mark.parametrize("left", [".published", "floor-"])
+def test_what_a_deletion_leaves_of_a_log_is_put_aside(world: World, left: str) -> None:
+    world.options["sink.log.retained-epochs"] = "1"
+    world.run(4)
+    files = FileLogRoot(world.fs, ROOT).log("w").location
+    for folder in ("", "/manifests", "/touched", "/commits"):
+        for entry in world.fs.list(f"{files}{folder}"):
+            if left not in entry.name:
+                world.fs.delete(f"{files}{folder}/{entry.name}")
+    with pytest.raises(errors.LogDamaged):
+        world.start()
+    owner, live = world.owner(), world.metastore.table(TABLE)
+    reset(owner, live, owner.root.logs(), unknown_uids(owner, live), NOW, discard=0)
+    world.query, world.batches = "a new checkpoint", 4
+    committer, _ = world.start()
+    assert committer.head == 0
+    assert world.rows() == [0, 1, 2, 3]
 
 
 def test_of_two_logs_with_one_uid_one_is_a_copy(world: World) -> None:

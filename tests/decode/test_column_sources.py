@@ -45,6 +45,13 @@ def bad(rows: DecodedRows) -> list[tuple[int, str | None, str]]:
     return [(row.index, row.field, row.reason) for row in rows.bad]
 
 
+def test_a_table_of_nothing_but_what_surrounds_the_records() -> None:
+    records = [b'{"a":1}', b"bad", b"{}", None, b'{"b":2}']
+    columns = {"value": pa.array(records, pa.binary()), "key": pa.array([b"%d" % n for n in range(5)])}
+    rows = read({"k": "kafka.key"}, {"k": "STRING"}, columns)
+    assert (rows.table.to_pydict(), [row.index for row in rows.bad]) == ({"k": ["0", "2", "4"]}, [1])
+
+
 @pytest.mark.parametrize(
     ("text", "steps"),
     [

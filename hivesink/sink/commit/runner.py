@@ -107,6 +107,7 @@ class PlanRunner:
         refused: frozenset[PartitionKey] = frozenset()
         taken: frozenset[PartitionKey] = frozenset()
         refusal: errors.RegistrationFailed | None = None
+        failed: set[str] = set()
         if first and any(epoch.may_go_back and not epoch.is_published for epoch in self.history.open):
             # A statement since the decision may have taken parts. Their rows go back only before the mark.
             first = self.look(first.partitions)
@@ -118,6 +119,11 @@ class PlanRunner:
                 self._carry_out(planned)
             except StaleError:
                 self.read_again()
+            except errors.PartLost as error:
+                # A dead run's rename may have arrived between the looks at its two names: another look tells.
+                if str(error) in failed:
+                    raise
+                failed.add(str(error))
             except errors.RegistrationFailed as error:
                 # Everything that the metastore doesn't refuse is settled first.
                 refusal, keys = error, frozenset((error.table, name) for name in error.partitions)

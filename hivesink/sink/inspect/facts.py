@@ -15,7 +15,7 @@ from hivesink.core.log import LogView, require_whole
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts, newest, recorded, replaced_parts
 from hivesink.core.partfile import PartName
 from hivesink.core.progress import Policies, why_open
-from hivesink.core.rolling import OpenRows, open_rows
+from hivesink.core.rolling import OpenRows, open_rows, segment_epoch
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import HiveSinkError, LogDamaged, StoreUnavailable
 
@@ -58,6 +58,11 @@ class LogFacts:
     def is_published(self, epoch: Epoch) -> bool:
         """Whether all parts of `epoch` were made visible. From then on they are the users' own."""
         return epoch <= self.settled or self.view.has(epoch, Mark.PUBLISHED)
+
+    def is_readable(self, epoch: Epoch) -> bool:
+        """Whether all rows of `epoch` are in published parts: none waits."""
+        slices = (part for bucket in self.open_rows.buckets.values() for part in bucket.slices)
+        return self.is_published(epoch) and all(segment_epoch(part.segment) != epoch for part in slices)
 
     @property
     def open(self) -> tuple[Manifest, ...]:

@@ -158,7 +158,7 @@ class Ownership:
         parts = [*FoundPart.among(visible), *staged]
         # Asked after the look at the parts: a writer may have begun meanwhile.
         logs: Mapping[str, CommitLog] = {**self.root.logs(), **self.root.ended()} if parts else {}
-        known = ({log.uid(None) for log in logs.values()} | set(self.root.accepted())) - {besides}
+        known = (set(map(_uid_of, logs.values())) | set(self.root.accepted())) - {besides}
         unknown: dict[str, list[FoundPart]] = {}
         for part in (part for part in parts if part.name.uid not in known):
             unknown.setdefault(part.name.uid, []).append(part)
@@ -170,7 +170,9 @@ class Ownership:
             if name.startswith(f"{writer}/"):
                 facts = read_log(log)
                 newest = facts.manifests[-1].last_batch if facts.manifests else None
-                if newest and newest.ref == batch and self._has(live, facts.newest_parts):
+                # A dead run may decide it after the reset, in the old log, where nobody publishes it.
+                is_readable = newest and facts.is_readable(newest.epoch)
+                if newest and newest.ref == batch and is_readable and self._has(live, facts.newest_parts):
                     return True
         return False
 
@@ -232,3 +234,13 @@ class Ownership:
             return any((file := self.store.find(path)) is not None and file.length == part.length for path in paths)
 
         return all(self.store.run_parallel(partial(is_here, part) for part in parts))
+
+
+def _uid_of(log: CommitLog) -> str | None:
+    """None for what a deletion has left of a log: a reset puts it aside. Raises LogDamaged."""
+    try:
+        return log.uid(None)
+    except errors.LogDamaged:
+        if log.view().manifests:
+            raise
+        return None

@@ -196,14 +196,23 @@ def is_made_again(owner: Ownership, live: LiveTable) -> bool:
     return False
 
 
-def reset(owner: Ownership, live: LiveTable, logs: Iterable[CommitLog], uids: Iterable[str], at: datetime) -> None:
-    """Put `logs` of the root aside, and accept the files of `uids`.
+def reset(
+    owner: Ownership, live: LiveTable, logs: Mapping[str, CommitLog], uids: Iterable[str], at: datetime, *, discard: int
+) -> None:
+    """Put `logs` of the root, by writer, aside, and accept the files of `uids`.
 
-    An interruption anywhere leaves what another call completes. Raises StoreUnavailable, NotWritable.
+    An interruption anywhere leaves what another call completes. Raises StoreUnavailable, NotWritable; InvalidOption if
+    a job that still runs has decided rows meanwhile, more than the `discard` that are given up.
     """
     is_other = is_made_again(owner, live)
-    for log in logs:
+    for log in logs.values():
         log.end(at)
+    # Nothing is decided any more.
+    ended = [plan_reset(writer, log) for writer, log in logs.items()]
+    if (more := sum(plan.unpublished for plan in ended) - discard) > 0:
+        folders = ", ".join(plan.log for plan in ended if plan.unpublished)
+        problem = f"a job that runs has decided {more} rows meanwhile, which nobody publishes now. To keep them stop it"
+        raise InvalidOption((f"{problem}, delete manifests/over in {folders}, and run `hivesink recover`",))
     for uid in uids:
         owner.root.accept(uid)
     if is_other:

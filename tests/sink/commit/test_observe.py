@@ -12,7 +12,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, floor_over
 from hivesink.core.plan import Policy
-from hivesink.errors import LogDamaged, PartitionElsewhere, StoreUnavailable, Unsupported
+from hivesink.errors import LogDamaged, PartitionElsewhere, PartLost, StoreUnavailable, Unsupported
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.inspect.facts import read_log
@@ -28,6 +28,7 @@ from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Job, Source, events, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hivesink.core.partfile import Finished, Pending
     from hivesink.errors import HiveSinkError
     from hivesink.sink.commit.context import CommitContext
     from hivesink.storage.fs import Entry, FileSystem
@@ -232,6 +233,32 @@ def test_a_part_that_cannot_go_where_its_partition_lives_says_so(staged: str, er
     if error is PartitionElsewhere:
         assert f"the metastore {job.context.registrar.address} has partition dt=1" in str(told.value)
         assert "its new parts wait in /here: move them there under their last names, or alter" in str(told.value)
+
+
+class Blinking(RenameFileStore):
+    """Doesn't find a part the first few times that it is to be published."""
+
+    misses = 0
+
+    def publish(self, part: Pending) -> Finished:
+        if self.misses:
+            self.misses -= 1
+            raise PartLost.missing(part.staged, part.target)
+        return super().publish(part)
+
+
+def test_a_part_that_is_there_again_is_published() -> None:
+    """A part that is missing whenever it is published isn't tried for ever."""
+    fs = MemoryFileSystem()
+    store = Blinking(fs)
+    metastore = MemoryMetastore(SPEC)
+    job = Job(FileCommitLog(fs, "/log"), store, metastore, Source(events(2)))
+    store.misses = 1
+    assert job.step(1)
+    assert [file.length > 0 for file in store.visible(metastore.partitions(TABLE)["dt=2024-01-01"])] == [True]
+    store.misses = 2
+    with pytest.raises(PartLost):
+        job.step(1)
 
 
 # One folder under two spellings: a cluster that got a second NameNode has partitions at both of its names.
