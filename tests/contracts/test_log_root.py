@@ -83,6 +83,8 @@ def test_logs_are_put_aside_whole_and_uids_accepted(root: LogRoot) -> None:
     for _ in range(2):
         root.accept("00ab")
     assert (root.accepted(), list(root.logs())) == (["00ab"], ["two"])
+    # What a run of a deleted log still sends is in no later log.
+    assert root.log("three").location == f"{root.location}/three/2"
     assert root.records() == (RECORD,)
 
 
