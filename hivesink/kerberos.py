@@ -36,6 +36,7 @@ class Trouble(Enum):
 
 _BASE = -1765328384
 _BY_MINOR: Mapping[int, Trouble] = {
+    _BASE + 29: Trouble.NO_KDC,  # KRB5KDC_ERR_SVC_UNAVAILABLE
     _BASE + 32: Trouble.TICKET_ENDED,  # KRB5KRB_AP_ERR_TKT_EXPIRED
     _BASE + 156: Trouble.NO_KDC,  # KRB5_KDC_UNREACH
     _BASE + 220: Trouble.NO_KDC,  # KRB5_REALM_CANT_RESOLVE
@@ -59,6 +60,10 @@ def log_in(principal: str, keytab: str) -> None:
     Raises LoginFailed, InvalidOption without the package for it.
     """
     gssapi, keytab = _gssapi("spark.kerberos.keytab"), str(Path(keytab).absolute())
+    if others := {user for user, _ in _logins} - {principal}:
+        # Open connections and the JVM would stay who they were.
+        problem = f"this process is logged in as {others.pop()}: run the job of {principal} in a process of its own"
+        raise InvalidOption((problem,))
     if (principal, keytab) not in _logins:
         if not os.access(keytab, os.R_OK):
             raise failure(_KDC, f"the keytab {keytab} can't be read", Trouble.REFUSED, principal)

@@ -213,7 +213,7 @@ def call(arguments: list[str]) -> int:
             where = context.command_path if context is not None else "hivesink"
             message = error.format_message() if hasattr(error, "format_message") else str(error)
             text = " ".join(message.replace(": Value error, ", ": ").split()).rstrip(".")
-            wrong = InvalidOption((f"{text}; see `{where} --help`",))
+            wrong = InvalidOption((f"{text or 'name a command'}; see `{where} --help`",))
         Output("--json" in arguments).fail(wrong)
         return ExitCode.USAGE
     return code if isinstance(code, int) else ExitCode.DONE

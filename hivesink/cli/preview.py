@@ -48,7 +48,7 @@ def preview(
     --from FILE|FOLDER|kafka://HOST:PORT/TOPIC: JSON lines in files, or a topic of JSON records.
     --table TABLE: A table of the metastore, as database.table.
     --ddl FILE.sql: Instead of --table: a DDL file, applied or not.
-    --limit N: How many records to read at most.
+    --limit N: About how many records to read, from all files.
     """
     from hivesink.hiveql.render import declared
     from hivesink.sample.tables import preview as decoded

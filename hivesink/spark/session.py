@@ -73,6 +73,12 @@ def session(
     login = {st.PRINCIPAL: principal, st.KEYTAB: keytab}
     own = {name: value for name, value in login.items() if value is not None}
     given = {**st.given_settings(os.environ), **(extra or {}), **own}
+    from pyspark import SparkContext
+
+    running = SparkContext._active_spark_context  # noqa: SLF001  PySpark offers no other way
+    if running is not None and given.get(st.PRINCIPAL) not in {None, running.getConf().get(st.PRINCIPAL)}:
+        problem = f"this process has a Spark session of another user: run the job of {given[st.PRINCIPAL]} in its own"
+        raise InvalidOption((problem,))
     st.log_in(given)
     settings = st.choose(os.environ, given, metastore=metastore, master=master, kafka=kafka, hive=metastore_version)
     place = settings[st.MASTER]

@@ -122,6 +122,7 @@ def test_a_client_of_hdfs_without_a_login(alice: Cluster) -> None:
 def test_a_keytab(ask: Callable[[], Any], alice: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The library takes tickets by it for hdfs-native, too."""
     keytab = str(kdc_of(alice).keytab)
+    monkeypatch.setattr(kerberos, "_logins", {})
     for name in kerberos.VARIABLES:
         monkeypatch.setenv(name, f"FILE:{tmp_path}/none")
     for principal, file, words in (
@@ -137,6 +138,8 @@ def test_a_keytab(ask: Callable[[], Any], alice: Cluster, monkeypatch: pytest.Mo
         assert told.value.retryable
     assert log_in({PRINCIPAL: f"bob{REALM}", KEYTAB: keytab})
     ask()
+    with pytest.raises(errors.InvalidOption, match=rf"is logged in as bob{REALM}: .* of alice{REALM} in a process"):
+        kerberos.log_in(f"alice{REALM}", keytab)
 
 
 def test_a_table_belongs_to_the_ticket(alice: Cluster, tmp_path: Path) -> None:
