@@ -177,6 +177,9 @@ def test_a_job_outlives_every_server(
         for trouble in rounds:
             trouble(at)
             at.wait()
+        # A job that was started again publishes before its first batch, and until then SIGTERM is a kill.
+        feed.put(ROWS)
+        at.wait()
         assert stage.end(process) == 0, stage.output[-4000:]
     stage.check(feed.sent)
 
