@@ -9,15 +9,16 @@ import sys
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 
+from hivesink.errors import InvalidOption
 from hivesink.jvm import archive
 from hivesink.spark import daemon
-from hivesink.spark.session import LATE_COMPILING
+from hivesink.spark.session import LATE_COMPILING, session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pytest
     from pyspark.sql import SparkSession
 
 
@@ -42,6 +43,13 @@ def test_a_worker_has_all_that_a_task_needs(spark: SparkSession) -> None:
         "pyspark.worker",
     }
     assert needed <= set(modules)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_session_that_runs_stays_whose_it_is() -> None:
+    with pytest.raises(InvalidOption, match=r"session of another user: run the job of bob@EXAMPLE\.COM"):
+        session("demo", principal="bob@EXAMPLE.COM", keytab="/none")
+    assert "KRB5_CLIENT_KTNAME" not in os.environ
 
 
 def test_the_drivers_jvm_is_told_to_start_fast(spark: SparkSession) -> None:

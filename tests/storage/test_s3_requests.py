@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from hivesink.storage.s3_checks import check
 from tests.crash.ons3 import s3_site
-from tests.inmemory.s3 import MemoryS3
+from tests.inmemory.s3 import MemoryS3, objects_of
 from tests.sink.harness import Source, events
 
 WAITS = {"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.rollover-interval": "100h"}
@@ -33,6 +34,10 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         self.requests[name] += 1
         return getattr(self._inner, name)
+
+    def get_bucket_lifecycle_configuration(self, **_: Any) -> dict[str, Any]:
+        self.requests["get_bucket_lifecycle_configuration"] += 1
+        return {}
 
     def since(self) -> Counter[str]:
         """What was asked since the last call."""
@@ -61,3 +66,10 @@ def test_an_epoch_and_a_roll(buckets: int) -> None:
     # A part's, each of its slices and its new partition's two; for the estimates at the query's end, three more.
     a_bucket = sum(A_PART.values()) - A_PART["get_object"] + 5 + 2 + 3
     assert client.since().total() == 25 + a_bucket * buckets
+
+
+def test_the_check_of_a_start() -> None:
+    client = Counting()
+    objects = objects_of(client)
+    check(objects, "s3a://bucket/w/.hivesink/t", "s3a://bucket/w/t")
+    assert client.since().total() == 73
