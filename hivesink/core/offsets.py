@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BEGINNING = -2
-"""Kafka's number for the first record of a partition."""
 Partition = tuple[str, int]
 TopicIds = tuple["Mapping[str, str]", ...]
 """For each source, the ids of Kafka's topics by their names; a topic is left out where nobody knows its id."""
