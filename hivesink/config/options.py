@@ -168,7 +168,7 @@ OPTIONS: Mapping[str, Option] = {
     "sink.on-tombstone": Option("skip", one_of(OnTombstone)),
     "sink.on-unknown-field": Option("ignore", one_of(OnUnknownField)),
     "sink.on-missing-file": Option("fail", one_of(OnMissingFile)),
-    "sink.record-format": Option("json", matching("[a-z-]+", "write the name of a format, such as json")),
+    "sink.value.format": Option("json", matching("[a-z-]+", "write the name of a format, such as json")),
     "sink.timestamp-zone": Option("UTC", zone),
     "sink.timestamp-format": Option("text", parse_formats),
     "sink.json.timestamp-precision": Option("truncate", one_of(Precision)),

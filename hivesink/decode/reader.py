@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 DECODERS: Mapping[str, Callable[[Sequence[Column], SinkConfig], Decoder]] = {"json": JsonDecoder}
-"""By the values of `sink.record-format`: each makes a decoder for columns, by their table's settings."""
+"""By the values of `sink.value.format`: each makes a decoder for columns, by their table's settings."""
 
 
 class RowsReader:
@@ -51,9 +51,9 @@ class RowsReader:
         *,
         unfit: Callable[[pa.Table], Iterable[BadRow]] = lambda _: (),
     ) -> None:
-        form = config["sink.record-format"]
+        form = config["sink.value.format"]
         if value is not None and form not in DECODERS:
-            message = f"sink.record-format = {form!r}: write one of {', '.join(DECODERS)}"
+            message = f"sink.value.format = {form!r}: write one of {', '.join(DECODERS)}"
             raise InvalidOption((message,))
         self._value = value
         self._config = config

@@ -66,7 +66,7 @@ def format_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 def read(format_name: str, records: Any, **settings: str) -> DecodedRows:
-    config = SinkConfig.parse({"sink.record-format": format_name, **settings})
+    config = SinkConfig.parse({"sink.value.format": format_name, **settings})
     reader = RowsReader(COLUMNS, "value", config)
     return reader.read(pa.RecordBatch.from_arrays([records], ["value"]))
 
@@ -121,5 +121,5 @@ def test_what_it_learns_changes_no_row(format_name: str) -> None:
 
 
 def test_a_format_without_a_decoder_is_refused() -> None:
-    with pytest.raises(InvalidOption, match=r"sink.record-format = 'morse': write one of json"):
+    with pytest.raises(InvalidOption, match=r"sink.value.format = 'morse': write one of json"):
         read("morse", pa.array([b"x"]))

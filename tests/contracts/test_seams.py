@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 DDL = """CREATE TABLE db.t (id INT NOT NULL, name STRING) STORED AS {format} LOCATION '{location}'
-TBLPROPERTIES ('sink.record-format'='tabs', 'sink.rolling-policy.on-epoch'='true', 'sink.on-bad-record'='drop')"""
+TBLPROPERTIES ('sink.value.format'='tabs', 'sink.rolling-policy.on-epoch'='true', 'sink.on-bad-record'='drop')"""
 
 
 class StreamFormat:
