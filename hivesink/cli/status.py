@@ -12,7 +12,7 @@ import typer
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, Table, command
 from hivesink.cli.output import Grid, Line, Output, tell
-from hivesink.config.options import interval
+from hivesink.config.parsers import interval
 from hivesink.core.manifest_json import last_batch_fields
 from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.sink.inspect.facts import read_log

@@ -5,19 +5,38 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING, Any
 
+from hivesink.config.parsers import (
+    Option,
+    Policies,
+    assigner,
+    column,
+    columns,
+    duration,
+    file_name,
+    flag,
+    interval,
+    location,
+    matching,
+    one_of,
+    permission,
+    plugin,
+    positive,
+    share,
+    size,
+    sort_keys,
+    stride,
+    stripe,
+    zone,
+)
 from hivesink.core.column_source import ColumnSource, parse_source
-from hivesink.core.partition_commit import PolicyKind
-from hivesink.core.table import SortKey
 from hivesink.core.time_format import TimePattern, parse_formats
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 # What each value means is in docs/options.md.
@@ -40,122 +59,6 @@ OrcCompression = Enum(
 )
 # How TIMESTAMPs are stored: Hive before 4.0 reads INT96 alone (HIVE-21215); Iceberg and others read INT64.
 ParquetTimestamp = Enum("ParquetTimestamp", {"INT96": "int96", "MICROS": "micros"})
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One setting: its default as text (None: no default), and the parser of its text, which raises ValueError."""
-
-    default: str | None
-    parse: Callable[[str], Any]
-
-
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
-_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
-_TIMES = {"ms": _SECOND / 1000, "s": _SECOND, "sec": _SECOND, "m": _MINUTE, "min": _MINUTE}
-_TIMES |= {"h": timedelta(hours=1), "d": timedelta(days=1)}
-_LONGEST = timedelta(days=36_500)
-"""From any time now, a century is still within what Python and Spark can tell as a time."""
-_QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
-
-
-def size(text: str) -> int:
-    """Bytes of `128MB`, `64 kb`, `1000`; ValueError otherwise."""
-    quantity = _QUANTITY.fullmatch(text.strip().lower())
-    if quantity is None or quantity[2] not in _UNITS or int(quantity[1]) == 0:
-        message = "write a size such as 128MB"
-        raise ValueError(message)
-    return int(quantity[1]) * _UNITS[quantity[2]]
-
-
-def duration(text: str) -> timedelta:
-    """The duration of `30min`, `5 s`, `1h`; ValueError otherwise."""
-    quantity = _QUANTITY.fullmatch(text.strip().lower())
-    if quantity is None or quantity[2] not in _TIMES:
-        message = "write a duration such as 30min, 10s or 1h"
-        raise ValueError(message)
-    # First, since a timedelta may overflow.
-    if int(quantity[1]) > _LONGEST / _TIMES[quantity[2]]:
-        message = f"write a shorter duration: {_LONGEST.days}d at most"
-        raise ValueError(message)
-    return int(quantity[1]) * _TIMES[quantity[2]]
-
-
-def zone(text: str) -> ZoneInfo:
-    """A zone of the IANA database; ValueError otherwise."""
-    try:
-        return ZoneInfo(text)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        message = "write a zone of the IANA database such as Europe/Berlin or UTC"
-        raise ValueError(message) from error
-
-
-def matching(pattern: str | re.Pattern[str], problem: str, made: Callable[[str], Any] = str) -> Callable[[str], Any]:
-    """A parser that returns what is `made` of a text that matches as a whole; `problem` says what to write instead."""
-
-    def parse(text: str) -> Any:
-        if re.fullmatch(pattern, text) is None:
-            raise ValueError(problem)
-        return made(text)
-
-    return parse
-
-
-def one_of(kind: type[Enum]) -> Callable[[str], Any]:
-    """A parser of `kind`'s values."""
-    values = [str(member.value) for member in kind]
-    pattern = rf"(?i)\s*({'|'.join(values)})\s*"
-    return matching(pattern, f"write {' or '.join(values)}", lambda text: kind(text.strip().lower()))
-
-
-interval = matching(r".*[1-9].*", "write a duration above 0, such as 30s", duration)
-flag = matching(r"(?i)\s*(true|false)\s*", "write true or false", lambda text: text.strip().lower() == "true")
-
-
-def sort_keys(text: str) -> tuple[SortKey, ...]:
-    """`a, b desc`; ValueError otherwise."""
-    items = [re.fullmatch(r"\s*(.*?)(?:\s+(asc|desc))?\s*", item.lower()) for item in text.split(",")]
-    keys = tuple(SortKey(item[1], item[2] == "desc") for item in items if item and item[1])
-    if len({key.column for key in keys}) < len(items):
-        message = "write columns, separated by commas, each once: a, b desc"
-        raise ValueError(message)
-    return keys
-
-
-class Policies(NamedTuple):
-    """How a commit is made known, in this order; `plugin` is the class that CUSTOM calls."""
-
-    kinds: tuple[PolicyKind, ...]
-    plugin: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Policies:
-        """Commit policies and at most a single `module:Class`, separated by commas; ValueError otherwise."""
-        parts = list(dict.fromkeys(part.strip() for part in text.split(",")))
-        plugins = [part for part in parts if re.fullmatch(r"[\w.]+:\w+", part)]
-        named = {kind.value: kind for kind in PolicyKind if kind is not PolicyKind.CUSTOM}
-        others = [part for part in parts if part not in plugins and part.lower() not in named]
-        if others or len(plugins) > 1 or PolicyKind.METASTORE.value not in map(str.lower, parts):
-            message = f"write metastore, and what else of {', '.join(named)}, and a single module:Class"
-            raise ValueError(message)
-        kinds = tuple(PolicyKind.CUSTOM if part in plugins else named[part.lower()] for part in parts)
-        return cls(kinds, next(iter(plugins), None))
-
-
-assigner = matching(r"partition-columns|date-time|[\w.]+:\w+", "write partition-columns, date-time, or module:Class")
-plugin = matching(r"none|[\w.]+:\w+", "write module:Class, or none", lambda text: None if text == "none" else text)
-# Readers pass over it.
-file_name = matching(r"(?!\.\.?$)[._][\w.-]*", "write a file name that begins with _ or ., but not . or ..")
-positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
-stride = matching(r"\s*[1-9]\d{0,8}\s*", "write a whole number from 1 to 999999999", int)
-stripe = matching(r"(?i)\s*0*[1-9](\d{6,}|\d{3,} *k|\d* *[mg])b?\s*", "write a size of at least 1MB", size)
-permission = matching(r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode, such as 640", lambda text: int(text, 8))
-share = matching(r"\s*0?\.\d*[1-9]\d*\s*", "write a number between 0 and 1, such as 0.05", float)
-columns = matching(
-    r".*\w.*", "write columns, separated by commas", lambda text: tuple(map(str.strip, text.lower().split(",")))
-)
-location = matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write a path that isn't relative, hdfs://… or file:/…")
-column = matching(r"\s*\S.*", "write the name of a column", lambda text: text.strip().lower())
 
 
 OPTIONS: Mapping[str, Option] = {
