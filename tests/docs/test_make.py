@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.cluster import Cluster
 from tests.docs.pages import PAGES, ROOT, block, blocks_run_by, copy_to, make_commands, shell
 
 if TYPE_CHECKING:
@@ -86,11 +87,7 @@ def says(*patterns: str) -> Callable[[Path, str], None]:
 
 def names_every_server(checkout: Path, said: str) -> None:
     assert (checkout / ".hivesink-cluster" / "conf" / "hive-site.xml").exists()
-    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`.*?) \| (?:\d+|any) \|", page, re.MULTILINE)
-    servers = [name for row in rows for name in re.findall(r"`([\w-]+)`", row)]
-    assert len(servers) == 9
-    says(*(f"^{name} " for name in servers))(checkout, said)
+    says(*(f"^{name} " for name in Cluster(checkout.parent / "named").servers.by_name()))(checkout, said)
 
 
 def serves_clients(checkout: Path, said: str) -> None:
