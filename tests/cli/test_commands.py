@@ -16,7 +16,7 @@ import typer.main
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import app, reporting
 from hivesink.cli.output import Output
-from tests.cli.site import Capsys, Ingest, hive_site, hivesink
+from tests.cli.site import Capsys, Ingest, hivesink
 from tests.contracts.manifests import edited
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -196,18 +196,6 @@ def test_a_password_in_the_address_is_not_shown(uri: str, capsys: Capsys) -> Non
         assert "hush" not in said.out + said.err
 
 
-def test_an_address_that_is_none_is_refused(
-    uri: str, capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert uri
-    said = hivesink(capsys, "status", "a.b", "--metastore", "localhost:9083")
-    assert (said.code, "HIVESINK_METASTORE, or hive.metastore.uris" in said.error) == (65, True)
-    monkeypatch.setenv("HIVE_CONF_DIR", str(hive_site(tmp_path, "hive.metastore.uris", "nowhere")))
-    monkeypatch.delenv("HIVESINK_METASTORE")
-    said = hivesink(capsys, "status", "a.b")
-    assert (said.code, "it as thrift://host:port" in said.error) == (65, True)
-
-
 def test_what_a_user_may_not_look_into_is_named(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     (closed / "metastore").mkdir(parents=True)
@@ -233,14 +221,3 @@ def test_debug_has_spark_log_in_this_process_and_in_a_jobs(monkeypatch: pytest.M
     monkeypatch.setenv("HIVESINK_DEBUG", "")
     with reporting(Output(), debug=True):
         assert os.environ["HIVESINK_DEBUG"] == "1"
-
-
-def test_a_password_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys) -> None:
-    ldap = ["query", "SELECT 1", "--hiveserver2", "127.0.0.1:1"]
-    monkeypatch.setenv("HIVE_CONF_DIR", str(hive_site(tmp_path, "hive.server2.authentication", "LDAP")))
-    said = hivesink(capsys, *ldap)
-    assert said.code == 65
-    assert "hive.server2.authentication = LDAP: set $HIVESINK_HIVESERVER2_PASSWORD" in said.error
-    monkeypatch.setenv("HIVESINK_HIVESERVER2_PASSWORD", "hush-hush")
-    said = hivesink(capsys, *ldap)
-    assert (said.code, "hush" in said.error) == (75, False)

@@ -22,9 +22,8 @@ from hivesink.cli.output import Grid, Line, Output, error_lines, plain, redact, 
 from hivesink.cli.query import _report
 from hivesink.core.table import HiveType, Primitive
 from hivesink.core.typetext import parse_type
-from hivesink.errors import DdlInvalid, ServerFailed, UnknownTable
+from hivesink.errors import ServerFailed, UnknownTable
 from hivesink.hive import Answer
-from hivesink.hiveql.ddltext import DdlProblem
 from tests.cli.site import Capsys, Ingest, hivesink
 
 if TYPE_CHECKING:
@@ -54,11 +53,6 @@ def test_an_error_is_one_line_with_its_notes() -> None:
     assert "one two; epoch 7" in line
     # A path is shown as it is.
     assert "/logs/a  b.log" in line
-
-
-def test_ddl_problems_are_a_line_each() -> None:
-    error = DdlInvalid((DdlProblem("a.sql", 1, "one"), DdlProblem("b.sql", 2, "two")))
-    assert error_lines(error) == ["a.sql:1: one", "b.sql:2: two"]
 
 
 def test_text_is_not_taken_for_markup_and_a_long_path_stays_in_one_piece(capsys: Capsys) -> None:

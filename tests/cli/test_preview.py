@@ -73,16 +73,6 @@ def test_rows_partitions_bad_records_and_unknown_fields(tmp_path: Path, capsys: 
     assert "2 of 5 records fit\n" in text.out
 
 
-def test_the_tables_settings_count(tmp_path: Path, capsys: Capsys) -> None:
-    events = _events(tmp_path, '{"id": 1, "more": 1}', '{"id": 2}', '{"id": 3, "ts": 1704150000000}')
-    strict = f"{BY_DAY},'sink.on-unknown-field'='bad-record','sink.bucket.on-null'='bad-record'"
-    ddl = _ddl(tmp_path, f"{strict},'sink.timestamp-format'='ts=epoch-millis','sink.on-bad-record'='dead-letter'")
-    said = hivesink(capsys, "preview", "--ddl", ddl, "--from", events, "--json")
-    bad = [(row["line"], row["field"], row["reason"]) for row in said.data["bad_records"]]
-    assert bad == [(1, "more", "unknown field"), (2, "dt", "the partition value is null or empty")]
-    assert said.data["partitions"] == {"dt=2024-01-02": 1}
-
-
 def test_only_the_first_of_many_are_printed(tmp_path: Path, capsys: Capsys) -> None:
     good = [f'{{"id": {day}, "ts": "2024-01-{day:02} 12:00:00", "f{day}": 0}}' for day in range(1, 31)]
     events = _events(tmp_path, *good, *["no"] * 25, *["{}"] * 1000)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,7 @@ from hive_metastore.ttypes import FieldSchema
 from hivesink.cli import verify
 from hivesink.core.epoch import Epoch
 from hivesink.core.table import TableName
-from hivesink.errors import InvalidOption, Unsupported
-from hivesink.logs import root_folder
-from hivesink.tables.opened import open_table
+from hivesink.errors import Unsupported
 from tests.cli.site import Capsys, Ingest, changed, hivesink
 
 if TYPE_CHECKING:
@@ -210,14 +207,3 @@ class Answer:
 
     def isatty(self) -> bool:
         return True
-
-
-def test_a_log_is_on_hdfs_only_beside_a_table_on_hdfs(table: str, uri: str) -> None:
-    with open_table(table, uri) as opened:
-        live = replace(opened.live, spec=replace(opened.live.spec, properties=()))
-    moved = replace(live, location="hdfs://nn/t")
-    for there, place, at in ((live, "hdfs://nn/logs", "hdfs://nn/logs"), (moved, "file:/logs", "/logs")):
-        with pytest.raises(InvalidOption) as refused:
-            root_folder(there, place)
-        told = f"sink.log-location = '{place}': the log {at} and the table at {there.location} are on different file"
-        assert told in str(refused.value)

@@ -7,24 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.embedded import metastore as detached
-from hivesink.embedded.metastore import EmbeddedMetastore
-from hivesink.errors import NotWritable, ServerFailed
+from hivesink.errors import NotWritable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.main_path
-
-
-# test_server.py has the same of a small server.
-@pytest.mark.long
-def test_a_damaged_database_is_an_error_that_names_the_log(tmp_path: Path) -> None:
-    (tmp_path / "server").mkdir()
-    (tmp_path / "server" / "db").write_text("no database")
-    with pytest.raises(ServerFailed, match="the embedded Hive Metastore ended before it was ready") as e:
-        EmbeddedMetastore(tmp_path / "server", tmp_path / "warehouse").start()
-    assert e.value.log == str(tmp_path / "server" / "metastore.log")
-    assert "\n" not in str(e.value)
 
 
 def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:

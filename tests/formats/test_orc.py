@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import zlib
 from datetime import date, datetime, timedelta
 from decimal import Decimal as Number
 from typing import Any
@@ -145,23 +144,6 @@ def test_each_row_keeps_its_own_nested_values(kind: str) -> None:
             with pa.ipc.new_stream(segment, schema) as ipc:
                 ipc.write_table(table)
             assert pa.ipc.open_stream(segment.getvalue()).read_all()["n"].to_pylist() == table["n"].to_pylist()
-
-
-@pytest.mark.parametrize("compression", [OrcCompression.ZLIB, OrcCompression.NONE])
-def test_the_footer_says_which_calendar(compression: OrcCompression) -> None:
-    """Field 11, `calendar`, is 2: PROLEPTIC_GREGORIAN."""
-    stream = written(rows(ROW), form=OrcFormat(SCHEMA, compression))
-    file, content = orc.ORCFile(stream), stream.getvalue()
-    end = len(content) - 1 - file.file_postscript_length
-    footer = content[end - file.file_footer_length : end]
-    if compression is OrcCompression.ZLIB:
-        plain = b""
-        while footer:
-            header = int.from_bytes(footer[:3], "little")
-            chunk, footer = footer[3 : 3 + (header >> 1)], footer[3 + (header >> 1) :]
-            plain += chunk if header & 1 else zlib.decompress(chunk, -15)
-        footer = plain
-    assert footer.endswith(b"\x58\x02")
 
 
 def test_rows_with_lists_share_stripes() -> None:

@@ -147,7 +147,8 @@ def test_addresses() -> None:
 
 @pytest.mark.parametrize("uri", ["", "a:1", "http://me:secret@a:1", "thrift://", "thrift://me:secret@a:x"])
 def test_a_wrong_address_is_refused_without_its_text(uri: str) -> None:
-    with pytest.raises(InvalidOption, match="thrift://host:port") as caught:
+    told = r"HIVESINK_METASTORE, or hive\.metastore\.uris .*write it as thrift://host:port"
+    with pytest.raises(InvalidOption, match=told) as caught:
         connect("thrift", uri)
     assert "secret" not in str(caught.value)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hdfs_native import AclEntry, Client
 
@@ -124,20 +122,6 @@ def test_files_of_several_blocks_are_whole(place: Place) -> None:
         assert fs.read(f"{place.url}/{size}") == data
         found = place.client.get_file_info(f"{place.path}/{size}")
         assert (found.replication, found.blocksize) == (1, 1 << 20)
-
-
-def test_parquet_is_written_and_read_where_it_lies(place: Place) -> None:
-    fs = HdfsFileSystem({})
-    table = pa.table({"id": list(range(100_000)), "name": ["x" * (n % 50) for n in range(100_000)]})
-    stream = fs.open_new(f"{place.url}/f.parquet")
-    pq.write_table(table, stream, row_group_size=20_000)
-    fs.sync_close(stream, f"{place.url}/f.parquet")
-    with fs.open(f"{place.url}/f.parquet") as found:
-        assert found.seekable()
-        assert pq.ParquetFile(found).metadata.num_rows == 100_000
-        assert pq.read_table(found).equals(table)
-    with pytest.raises(FileNotFoundError):
-        fs.open(f"{place.url}/none")
 
 
 def test_a_stream_that_is_closed_without_its_end_is_no_file_of_that_length(place: Place) -> None:

@@ -570,12 +570,18 @@ def test_a_partition_in_another_store_is_told_before_anything_goes_there(elsewhe
 
 
 def test_a_log_in_another_store_than_its_table_is_refused_at_the_start() -> None:
-    live = LiveTable(TableSpec(TableName("d", "t"), (), (), location="s3a://b/t"), "s3a://b/t")
-    for log in ("hdfs://nn/logs", "file:/logs", "s3://b/logs"):
-        with pytest.raises(InvalidOption, match="are on different file systems"):
-            root_folder(live, log)
-    assert root_folder(live, "s3a://other/logs") == "s3a://other/logs"
-    assert root_folder(live, "/logs") == "s3a://b/logs"
+    def live(location: str) -> LiveTable:
+        return LiveTable(TableSpec(TableName("d", "t"), (), (), location=location), location)
+
+    logs = {"s3a://b/t": ("hdfs://nn/logs", "file:/logs", "s3://b/logs"), "file:/t": ("hdfs://nn/logs",)}
+    logs["hdfs://nn/t"] = ("file:/logs",)
+    for table, others in logs.items():
+        for log in others:
+            told = f"sink.log-location = '{log}': the log .* and the table at {table} are on different file systems"
+            with pytest.raises(InvalidOption, match=told):
+                root_folder(live(table), log)
+    assert root_folder(live("s3a://b/t"), "s3a://other/logs") == "s3a://other/logs"
+    assert root_folder(live("s3a://b/t"), "/logs") == "s3a://b/logs"
 
 
 def test_what_stands_for_folders_is_no_file() -> None:

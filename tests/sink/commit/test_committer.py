@@ -123,16 +123,6 @@ def test_a_deleted_log_is_noticed(site: Site) -> None:
     assert site.rows() == IDS
 
 
-def test_a_missing_manifest_is_noticed(site: Site) -> None:
-    site.metastore.go_down()
-    with pytest.raises(MetastoreUnreachable):
-        unwatched(site).run()
-    site.fs.delete(f"{LOG}/manifests/0000000002.json")
-    site.metastore.come_up()
-    with pytest.raises(LogDamaged, match="epoch 2 is missing"):
-        site.job().run()
-
-
 @pytest.mark.parametrize("gone", [1, 2])
 def test_a_missing_manifest_by_which_rows_wait_is_noticed(gone: int) -> None:
     site = Site(Source(events(16)), options={"sink.rolling-policy.on-epoch": "false"})
@@ -148,16 +138,6 @@ def test_a_missing_manifest_by_which_rows_wait_is_noticed(gone: int) -> None:
     site.fs.write_new(path, data)
     site.job().run()
     assert site.rows() == list(range(16))
-
-
-def test_an_epoch_without_rows_is_an_epoch(site: Site) -> None:
-    job = site.job()
-    offset = KafkaOffset.of({"t": {"0": 0}})
-    for number in range(3):
-        job.committer.commit(BatchRef("q", BatchId(number), (offset,), (offset,)), InputShape(), lambda _: [])
-    job.committer.finish()
-    assert [site.log.manifest(Epoch(epoch)).rows for epoch in (1, 2, 3)] == [Rows()] * 3
-    assert site.job().run(batches=0) == []
 
 
 # Tries at an epoch: each is a step that the tasks of its first tries take once they have written their parts.
@@ -272,16 +252,6 @@ def test_records_come_with_their_places_where_one_has_to_be_told_and_for_some_ep
 
 
 # The metastore.
-
-
-def unwatched(site: Site, **more: Any) -> SiteJob:
-    """A job that is set up while the metastore answers, whatever it does now."""
-    down = site.metastore._down
-    site.metastore.come_up()
-    job = site.job(**more)
-    if down:
-        site.metastore.go_down()
-    return job
 
 
 def test_epochs_are_decided_while_the_metastore_is_down_and_finish_when_it_is_back(

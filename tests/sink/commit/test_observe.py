@@ -18,7 +18,7 @@ from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.inspect.facts import read_log
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
-from tests.contracts.manifests import edited, small
+from tests.contracts.manifests import small
 from tests.crash.faults import DiesBefore, Kill
 from tests.crash.site import Site
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -174,14 +174,6 @@ def test_a_log_that_never_stands_still_is_not_called_damaged() -> None:
         read_log(Trimming(writer.fs, LOG))
 
 
-def test_a_lost_head_whose_marks_are_there_is_damage(context: CommitContext) -> None:
-    writer = Writer()
-    writer.fs.delete(f"{LOG}/manifests/0000000008.json")
-    assert read_log(writer.log).view.missing == (8,)
-    with pytest.raises(LogDamaged, match="epoch 8 is missing, while marks of epoch 8 are there"):
-        load(replace(context, log=writer.log))
-
-
 @pytest.mark.parametrize("batches", [1, 3])
 def test_a_batch_is_not_written_again_where_the_head_was_lost(batches: int) -> None:
     fs = MemoryFileSystem()
@@ -192,18 +184,6 @@ def test_a_batch_is_not_written_again_where_the_head_was_lost(batches: int) -> N
     source.committed -= 1
     with pytest.raises(LogDamaged, match=f"epoch {batches} is missing"):
         Job(log, store, metastore, source).run(batches=1)
-
-
-def test_a_manifest_that_was_copied_from_another_log_is_damage(context: CommitContext) -> None:
-    """A table of the same name elsewhere: its writer, too, goes by `w`."""
-    writer, path = Writer(), f"{LOG}/manifests/0000000009.json"
-    own = writer.fs.read(f"{LOG}/manifests/0000000008.json")
-    assert own is not None
-    writer.fs.write_new(path, edited(edited(own, UID.encode(), b"ffffffff"), b'"epoch": 8', b'"epoch": 9'))
-    with pytest.raises(LogDamaged, match=rf"{path} .*uid is ffffffff, this log's is {UID}"):
-        load(replace(context, log=writer.log))
-    facts = read_log(writer.log)
-    assert "uid is ffffffff" in str(facts.unreadable[Epoch(9)])
 
 
 class OneDevice(MemoryFileSystem):

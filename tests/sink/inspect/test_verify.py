@@ -158,6 +158,10 @@ DAMAGE: dict[str, tuple[Callable[[Written, PartEntry], object], tuple[str, ...]]
         lambda site, _: site.fs.delete(f"{LOG}/manifests/0000000002.json"),
         ("the manifest of epoch 2 is missing",),
     ),
+    "a missing head whose mark is there": (
+        lambda site, _: site.fs.delete(f"{LOG}/manifests/0000000003.json"),
+        (f"the manifest of epoch 3 is missing in {LOG}, while its mark is there", "where this log ends: it is too old"),
+    ),
     "a damaged manifest, while the others are still checked": (
         lambda site, _: site.put(site.part(3).target, b"").put(f"{LOG}/manifests/0000000002.json", b"{"),
         ("0000000002.json is damaged", "has 0 bytes"),
@@ -308,13 +312,6 @@ def test_a_part_that_cannot_be_read_is_an_error(site: Written) -> None:
     assert verdict.findings[0].text.endswith("can't be read: no footer")
 
 
-def test_a_lost_head_whose_marks_are_there_is_an_error(site: Written) -> None:
-    site.fs.delete(f"{LOG}/manifests/0000000003.json")
-    error, *others = site.errors()
-    assert f"the manifest of epoch 3 is missing in {LOG}, while its mark is there" in error
-    assert all(LOG not in other for other in others)
-
-
 def test_a_lost_uid_makes_no_strangers(site: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     site.fs.delete(f"{LOG}/uid")
     site.require([], [])
@@ -333,16 +330,6 @@ def test_strangers_are_found_in_partitions_elsewhere_and_staged(site: Written) -
     found = site.owner.unknown_parts(site.metastore.table(TABLE))
     paths = {uid: [(part.path, part.stage) for part in parts] for uid, parts in found.items()}
     assert paths == {"00deadbeef00": [(far, None)], "00deadbeef01": [(staged, Stage.PENDING)]}
-
-
-def test_a_leftover_is_found_until_it_is_removed(site: Written) -> None:
-    path = f"{NEAR}/.{site.part().name}.inprogress"
-    site.put(path, b"half")
-    found = find_leftovers(site.context, NAME)
-    assert found == (path,)
-    site.context.store.discard(found)
-    site.require([], [])
-    assert find_leftovers(site.context, NAME) == ()
 
 
 def test_clean_looks_into_a_partition_that_was_moved_away(site: Written) -> None:

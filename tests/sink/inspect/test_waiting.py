@@ -14,7 +14,7 @@ from hivesink.core.rolling import OpenRows, segment_name
 from hivesink.errors import LogDamaged, RowsHeldBack
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import Verdict, Waiting, plan_reset, verify
+from hivesink.sink.inspect.verify import Verdict, Waiting, verify
 from hivesink.storage.commit_log import FileLogRoot
 from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site
@@ -70,27 +70,18 @@ def test_rows_that_wait_are_counted_and_no_error(site: Site) -> None:
     assert site.status().waiting == Waiting(0, 0, 0, None)
 
 
-@pytest.mark.parametrize("rest", [None, b"torn"])
-def test_a_segment_that_is_lost_is_an_error_and_holds_its_rows_back(site: Site, rest: bytes | None) -> None:
+@pytest.mark.parametrize(
+    ("harm", "state"),
+    [("gone", "is missing"), ("torn", "has 4 bytes of "), ("zeros", "is damaged (the checksum")],
+)
+def test_a_segment_that_is_lost_is_an_error(site: Site, harm: str, state: str) -> None:
     path = segment(site)
-    before = put(site, path, rest)
+    length = site.log.segments.lengths()[path.rpartition("/")[2]]
+    put(site, path, {"gone": None, "torn": b"torn", "zeros": bytes(length)}[harm])
     (error,) = site.errors()
-    state = "is missing" if rest is None else "has 4 bytes of "
     assert error.startswith(f"{path} holds committed rows that aren't in the table yet, but it {state}")
-    with pytest.raises(RowsHeldBack, match=f"^{path} holds committed rows"):
-        site.job().run()
-    site.fs.delete(path)
-    site.fs.write_new(path, before)
-    site.job().run()
-    site.check(range(12))
-
-
-def test_a_segment_that_is_damaged_is_found_by_reading_it(site: Site) -> None:
-    path = segment(site)
-    put(site, path, bytes(site.log.segments.lengths()[path.rpartition("/")[2]]))
-    (error,) = site.errors()
-    assert f"{path} holds committed rows that aren't in the table yet, but it is damaged (the checksum" in error
-    assert verify(site.job().context, "w", NAME, None).findings == ()
+    # `--quick` reads none.
+    assert bool(verify(site.job().context, "w", NAME, None).findings) == (harm != "zeros")
 
 
 def harmed(site: Site) -> int:
@@ -124,18 +115,6 @@ def test_a_person_forgets_what_is_lost(site: Site) -> None:
     assert forget_rows(context) == []
 
 
-def test_the_floor_counts_rows_that_were_forgotten(site: Site) -> None:
-    site.options = {**WAIT, "sink.log.retained-epochs": "1"}
-    rows = harmed(site)
-    forget_rows(rolled_but_for_losses(site))
-    site.source.events += events(40)
-    site.job().run()
-    floor = site.log.floor()
-    assert floor is not None
-    assert floor.epoch >= 5
-    assert floor.forgotten == site.status().lost_rows == rows
-
-
 def test_a_person_forgets_one_partition(site: Site) -> None:
     harmed(site)
     losses = forget_rows(rolled_but_for_losses(site), "dt=2024-01-01")
@@ -149,16 +128,6 @@ def test_parts_that_hold_other_rows_than_waited_are_an_error(site: Site) -> None
     put(site, path, edited(site.fs.read(path) or b"", b'"rows": 1,', b'"rows": 2,', 1))
     assert "4 rows written, but its files hold 5" in site.errors()
     assert "13 rows waited for it, but its parts hold 12" in site.errors()
-
-
-def test_recovery_and_reset_say_what_waits(site: Site) -> None:
-    for dry_run in (True, False):
-        recovered = site.by_hand(dry_run=dry_run)
-        assert recovered.lines == []
-        waiting = {key[1]: bucket.rows for key, bucket in recovered.runner.history.rows.buckets.items()}
-        assert waiting == {"dt=2024-01-01": 4, "dt=2024-01-02": 3, "dt=2024-01-03": 5}
-    planned = plan_reset("w", site.log)
-    assert (planned.rows, planned.unpublished) == (12, 12)
 
 
 @pytest.mark.parametrize("earlier", [False, True])

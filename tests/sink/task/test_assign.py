@@ -2,9 +2,7 @@ from __future__ import annotations
 
 # ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
 # ruff: noqa: E501  a case a line
-import sys
 from datetime import date, datetime, timezone
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -314,33 +312,6 @@ def test_patterns_that_name_no_partition_column_are_refused(pattern: str | None,
     given = {} if pattern is None else {"time_pattern": pattern}
     with pytest.raises(InvalidOption, match=f"sink.bucket.time-pattern {told}"):
         paths(table, pa.table({"id": [1]}), assigner="date-time", **given)
-
-
-class ByLength:
-    def __init__(self, table: TableSpec, config: SinkConfig) -> None:
-        self.names = [column.name for column in table.columns]
-        self.config = config
-
-    def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
-        texts = rows.column(self.names[0]).to_pylist()
-        return [pa.array([f"{moment.arrival:%Y}-{len(text)}" for text in texts])]
-
-
-def test_ones_own_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("my_assigners")
-    module.ByLength = ByLength  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "my_assigners", module)
-    rows = pa.table({"s": ["a", "bcd"]})
-    table = spec([Column("s", P.STRING)])
-    monkeypatch.syspath_prepend("/somewhere")
-    assert paths(table, rows, assigner="my_assigners:ByLength") == ["dt=2026-1", "dt=2026-3"]
-    for missing in ("my_assigners:Other", "no_such_module:ByLength"):
-        with pytest.raises(
-            InvalidOption, match=f"sink.bucket.assigner = '{missing}': .*; write module:Class.* PYTHONPATH"
-        ) as told:
-            paths(table, rows, assigner=missing)
-        # The module of the first is there.
-        assert (f"; looked for in {sys.path[0]}, " in str(told.value)) == missing.startswith("no_such")
 
 
 def test_only_partition_columns_need_columns_of_the_stream() -> None:

@@ -282,14 +282,6 @@ def test_dead_letters_are_not_laid_out_as_the_tables_rows_are() -> None:
     assert orders == {"db.t": 1, "db.t__rejected": 0}
 
 
-def test_an_unpartitioned_table() -> None:
-    made = make()
-    made.partitions = ()
-    report = made(raw([GOOD]), raw([GOOD]))
-    (part,) = report.parts
-    assert (part.partition, part.rows, part.target.rpartition("/")[0]) == ("", 2, "/w/t")
-
-
 def test_no_rows_no_files() -> None:
     made = make()
     report = made(raw([]), raw([TOMBSTONE]))

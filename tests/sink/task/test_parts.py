@@ -155,14 +155,6 @@ def test_a_full_row_group_is_written_while_there_is_memory_left(store: FileStore
     assert parts._held == 0
 
 
-def test_rows_that_are_to_be_sorted_stay_in_memory(store: FileStore) -> None:
-    parts, _ = parts_of(store)
-    spy = Spy(SCHEMA, row_group=20_000)
-    parts.add(replace(target("/t", spy), order=(SortKey("id"),)), "dt=1", rows(0, 500))
-    assert spy.notes == []
-    assert ids_of(store, parts.finish()) == list(range(500))
-
-
 def test_row_groups_have_the_declared_size(store: FileStore) -> None:
     parts, _ = parts_of(store)
     spy = Spy(SCHEMA, row_group=50_000)
@@ -349,12 +341,6 @@ def test_a_part_that_can_not_be_closed_is_aborted_with_the_others(
     assert len(staged(tmp_path)) == 2
     parts.abort()
     assert staged(tmp_path) == []
-
-
-def test_without_rows_there_are_no_files(store: FileStore) -> None:
-    parts, touched = parts_of(store)
-    assert parts.finish() == ()
-    assert touched == []
 
 
 KEY = ("db.t", "")
