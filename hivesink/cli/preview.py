@@ -160,7 +160,9 @@ def _sampled(text: str, most: int) -> tuple[FilesSource | TopicSource, Sample]:
 
 def _checked(sample: Sample, made: Preview) -> tuple[dict[str, Any], list[Line | Grid]]:
     bad = [{**sample.place(row.index), "field": row.field, "reason": row.reason} for row in made.bad]
-    records, fit = sample.batch.num_rows, made.rows.num_rows
+    fit = made.rows.num_rows
+    # Where records hold many, their elements.
+    records = fit + len(made.bad) + made.skipped
     skipped = f", {count(made.skipped, 'tombstone')} skipped" if made.skipped else ""
     fits = Line(f"{fit:,} of {records:,} records fit{skipped}", "yellow" if made.bad else "bold green")
     data = {"records": records, "fit": fit, "skipped": made.skipped, "bad_records": bad}

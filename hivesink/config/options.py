@@ -31,7 +31,7 @@ from hivesink.config.parsers import (
     stripe,
     zone,
 )
-from hivesink.core.column_source import ColumnSource, parse_source
+from hivesink.core.column_source import ColumnSource, parse_list, parse_source
 from hivesink.core.time_format import TimePattern, parse_formats
 from hivesink.errors import InvalidOption
 
@@ -74,6 +74,7 @@ OPTIONS: Mapping[str, Option] = {
     "sink.value.format": Option("json", matching("[a-z-]+", "write the name of a format, such as json")),
     "sink.timestamp-zone": Option("UTC", zone),
     "sink.timestamp-format": Option("text", parse_formats),
+    "sink.json.explode": Option(None, parse_list),
     "sink.json.timestamp-precision": Option("truncate", one_of(Precision)),
     "sink.file.permission": Option(None, permission),
     "sink.sort-by": Option(None, sort_keys),

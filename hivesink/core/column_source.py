@@ -55,6 +55,8 @@ BLOCK = "_block"
 """The stream's column of the byte at which the part of that file begins which Spark has read the row in."""
 ROW = "hivesink row"
 """The number of a row in its block, in a column of the sink's own: no stream has that name."""
+RECORD, ELEMENT = "hivesink record", "hivesink element"
+"""Where records hold many: a row's record in its batch, and its element in the record, from 0, null for all of it."""
 _STREAM_COLUMNS = {
     Metadata.KEY: ("key", ("binary", "string")),
     Metadata.TOPIC: ("topic", ("string",)),
@@ -79,6 +81,22 @@ def parse_source(text: str) -> ColumnSource:
             return names[text]
         message = f"write a JSON path such as $.user.id, {_HEADER}<name>, or one of {', '.join(names)}"
         raise ValueError(message)
+    steps = _steps(text)
+    if not steps or isinstance(steps[0], int):
+        message = f"a record is an object, so a path begins with a name: {_PATHS}"
+        raise ValueError(message)
+    return JsonPath(steps)
+
+
+def parse_list(text: str) -> JsonPath:
+    """The path to a record's list; `$`: the record is one. Raises ValueError with what to write instead."""
+    if not text.strip().startswith("$"):
+        message = "write the path to a list, such as $.Records, or $ where the record is a list"
+        raise ValueError(message)
+    return JsonPath(_steps(text.strip()))
+
+
+def _steps(text: str) -> tuple[str | int, ...]:
     steps: list[str | int] = []
     at = 1
     while at < len(text):
@@ -90,10 +108,7 @@ def parse_source(text: str) -> ColumnSource:
         name = match["name"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
         steps.append(int(match["index"]) if match["index"] else name.lower())
         at = match.end()
-    if not steps or isinstance(steps[0], int):
-        message = f"a record is an object, so a path begins with a name: {_PATHS}"
-        raise ValueError(message)
-    return JsonPath(tuple(steps))
+    return tuple(steps)
 
 
 def json_path(field: str) -> str:

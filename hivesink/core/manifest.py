@@ -26,7 +26,10 @@ REPLAYS = "rejects-replay"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Row counts of an epoch, or running totals; `read` is the sum of the others."""
+    """Row counts of an epoch, or running totals; `read` is the sum of the others but `extra`.
+
+    `extra` is how many more rows than records there are, where records hold many.
+    """
 
     read: int = 0
     written: int = 0
@@ -34,6 +37,12 @@ class Rows:
     dropped: int = 0
     late: int = 0
     skipped: int = 0
+    extra: int = 0
+
+    @property
+    def records(self) -> int:
+        """How many the source had."""
+        return self.read - self.extra
 
     def __add__(self, other: Rows) -> Rows:
         return Rows(*map(add, astuple(self), astuple(other)))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
 
 FORMAT = 1
-_SILENT: dict[str, Any] = {"quiet": {}, "clock": None}
-"""Fields of a watermark that files have only where they say something else."""
+_SILENT: dict[str, Any] = {"quiet": {}, "clock": None, "extra": 0}
+"""Fields of a watermark and of row counts that files have only where they say something else."""
 _SEAL = re.compile(rb'\{\n "crc32": (\d+),')
 
 
@@ -93,6 +93,10 @@ def _bucket(bucket: OpenBucket) -> dict[str, Any]:
     return {**times, "published": bucket.published, "files": bucket.files, "slices": slices}
 
 
+def _rows(rows: Rows) -> dict[str, Any]:
+    return {name: count for name, count in _fields(rows).items() if count != _SILENT.get(name)}
+
+
 def _watermark(mark: Watermark) -> dict[str, Any]:
     fields = _fields(mark) | {"newest": dict(mark.newest), "quiet": dict(mark.quiet)}
     return {name: said for name, said in fields.items() if name in {"at", "newest"} or said != _SILENT[name]}
@@ -102,7 +106,7 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
     PartEntry: _fields,
     datetime: lambda at: at.astimezone(timezone.utc).isoformat(timespec="microseconds"),
     Commit: _fields,
-    Rows: _fields,
+    Rows: _rows,
     LastBatch: last_batch_fields,
     Watermark: _watermark,
 }
@@ -222,9 +226,10 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
 
 _to_slice = _reader(Slice)
 _to_ref = _reader(BatchRef)
+_to_rows = _reader(Rows)
 _to_watermark = _reader(Watermark)
 _to_commit = _reader(Commit)
-_READ["Rows"] = _reader(Rows)
+_READ["Rows"] = lambda fields: _to_rows(_SILENT | fields)
 _READ["tuple[PartEntry, ...]"] = _list(_reader(PartEntry))
 _READ["tuple[Commit, ...]"] = _list(_to_commit)
 _READ["Watermark | None"] = _or_none(lambda fields: _to_watermark(_SILENT | fields))

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from hivesink.core.column_source import ColumnSource, Header, JsonPath, Metadata, stream_column
+from hivesink.core.column_source import ELEMENT, RECORD, ColumnSource, Header, JsonPath, Metadata, stream_column
 from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_schema, arrow_type, check_types
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Converted, convert
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ValueParser
+from hivesink.decode.json.explode import ExplodedDecoder
 from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows, Decoder
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
 
 
-DECODERS: Mapping[str, Callable[[Sequence[Column], SinkConfig], Decoder]] = {"json": JsonDecoder}
+def _json(columns: Sequence[Column], config: SinkConfig) -> Decoder:
+    return JsonDecoder(columns, config) if config["sink.json.explode"] is None else ExplodedDecoder(columns, config)
+
+
+DECODERS: Mapping[str, Callable[[Sequence[Column], SinkConfig], Decoder]] = {"json": _json}
 """By the values of `sink.value.format`: each makes a decoder for columns, by their table's settings."""
 
 
@@ -55,6 +60,9 @@ class RowsReader:
         if value is not None and form not in DECODERS:
             message = f"sink.value.format = {form!r}: write one of {', '.join(DECODERS)}"
             raise InvalidOption((message,))
+        if value is not None and form != "json" and config["sink.json.explode"] is not None:
+            message = f"sink.json.explode is of JSON records: remove it, or sink.value.format = {form!r}"
+            raise InvalidOption((message,))
         self._value = value
         self._config = config
         self._columns = tuple(columns)
@@ -78,6 +86,9 @@ class RowsReader:
         arrays: dict[str, pa.Array | pa.ChunkedArray] = {}
         if self._decoder is not None:
             rows = self._decoder.decode(batch.column(batch.schema.get_field_index(self._value)))
+            if rows.parts is not None:
+                batch = _beside(rows.parts, batch, self._value)
+                rows = replace(rows, parts=batch)
             if not self._sources:
                 return rows
             arrays = dict(zip(rows.table.column_names, rows.table.columns, strict=True))
@@ -123,6 +134,15 @@ class RowsReader:
         return convert(given, kind, times)
 
 
+def _beside(parts: pa.RecordBatch, batch: pa.RecordBatch, value: str | None) -> pa.RecordBatch:
+    """`parts` of the records in the column `value`, with the other columns of the batch."""
+    values, records, _ = parts.columns
+    others = {
+        name: column.take(records) for name, column in zip(batch.schema.names, batch, strict=True) if name != value
+    }
+    return pa.RecordBatch.from_pydict({**others, value: values, RECORD: records, ELEMENT: parts.column(ELEMENT)})
+
+
 def _without(rows: DecodedRows, bad: Iterable[BadRow]) -> DecodedRows:
     """`rows` without those of its table that are `bad`, by their places there."""
     unfit = {row.index: row for row in bad}
@@ -133,7 +153,7 @@ def _without(rows: DecodedRows, bad: Iterable[BadRow]) -> DecodedRows:
     bad_rows = [*rows.bad, *(replace(row, index=int(good[place])) for place, row in unfit.items())]
     kept = np.delete(places, list(unfit))
     in_order = tuple(sorted(bad_rows, key=lambda row: row.index))
-    return DecodedRows(rows.table.take(pa.array(kept)), pa.array(good[kept], pa.int32()), in_order, rows.skipped)
+    return replace(rows, table=rows.table.take(pa.array(kept)), good=pa.array(good[kept], pa.int32()), bad=in_order)
 
 
 def _text(octets: pa.BinaryArray, kind: HiveType, times: TimeRules) -> Converted:

@@ -31,13 +31,16 @@ class BadRow:
 class DecodedRows:
     """`table` holds the good rows in input order; `good` their input rows (int32), None if that is all of them.
 
-    Every input row is in `table`, in `bad` (sorted by row), or counted in `skipped`.
+    Every input row is in `table`, in `bad` (sorted by row), or counted in `skipped`. Where records hold many, `parts`
+    are the input rows instead: the batch with a row for each element, whose value is the record with that one alone,
+    as a struct of what is `before` it, its `text`, and what is `after` it; and with the columns RECORD and ELEMENT.
     """
 
     table: pa.Table
     good: pa.Array | None
     bad: tuple[BadRow, ...]
     skipped: int
+    parts: pa.RecordBatch | None = None
 
 
 class Decoder(Protocol):

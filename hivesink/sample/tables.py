@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from hivesink import wiring
 from hivesink.config.options import SinkConfig
+from hivesink.core.column_source import RECORD as ROWS_RECORD
 from hivesink.core.column_source import JsonPath, stream_column
 from hivesink.core.epoch import Epoch
 from hivesink.core.partition import with_scheme
@@ -30,7 +31,7 @@ from hivesink.sink.task.route import assign
 from hivesink.spark.input import columns_to_drop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from hivesink.ports.rows import BadRow
@@ -80,9 +81,14 @@ def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
     fit = np.flatnonzero(assigned.codes >= 0)
     paths = (source for source in config.sources.values() if isinstance(source, JsonPath))
     columns = {column.name for column in row_columns(spec, config)} - config.sources.keys()
-    taken = columns | {str(path.steps[0]) for path in paths}
+    records, top, parts = sample.records(), (), decoded.parts
+    if parts is not None:
+        # Rows are elements of records.
+        records, top = parts.column("value").field("text").to_pylist(), config["sink.json.explode"].steps
+        bad = [replace(row, index=parts.column(ROWS_RECORD)[row.index].as_py()) for row in bad]
+    taken = columns | {str(path.steps[len(top)]) for path in paths if path.steps[: len(top)] == top}
     # A lone surrogate can't be printed: it is shown as the record has it.
-    fields = (name.lower().encode("utf-8", "backslashreplace").decode() for item in objects(sample) for name in item)
+    fields = (name.lower().encode("utf-8", "backslashreplace").decode() for item in objects(records) for name in item)
     return Preview(
         rows=decoded.table.select([column.name for column in spec.columns]).take(pa.array(fit)),
         partitions=tuple(assigned.paths[code] for code in assigned.codes[fit].tolist()),
@@ -92,9 +98,9 @@ def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
     )
 
 
-def objects(sample: Sample) -> Iterator[dict[str, Any]]:
+def objects(records: Iterable[bytes | None]) -> Iterator[dict[str, Any]]:
     """The records that are JSON objects; not those that are nested too deeply for Python's own reader."""
-    for record in sample.records():
+    for record in records:
         with suppress(ValueError, RecursionError):
             value = json.loads((record or b"").decode())
             if isinstance(value, dict):
@@ -127,7 +133,7 @@ def propose(
 
     Raises InvalidOption if the sample has nothing to make a table of, and for a `time` that can't decide the partition.
     """
-    columns, properties = infer(objects(sample))
+    columns, properties = infer(objects(sample.records()))
     if not columns:
         first = repr((sample.records()[0] or b"")[:40]) if len(sample.batch) else "none"
         problem = f"--from {source}: no JSON object with a field that can be a column; the first record is {first}"

@@ -133,7 +133,7 @@ class DeadLetters:
         """
         by_reason: dict[tuple[str, str | None], dict[str, Any]] = {}
         unsettled = 0
-        names = ("reason", "field", "arrived_at", "topic", "partition_id", "record_offset", "source", "line")
+        names = ("reason", "field", "arrived_at", "topic", "partition_id", "record_offset", "source", "line", "element")
         for file, rows in self.wanted(wanted):
             unsettled += 0 if file.is_settled else rows.num_rows
             # Rows of users may have no time.
@@ -173,7 +173,8 @@ def not_dead_letters(opened: OpenedTable) -> Unsupported | None:
 
 def place(row: Mapping[str, Any]) -> str:
     """Where a record came from, in words."""
+    element = "" if row["element"] is None else f" element {row['element']}"
     if row["partition_id"] is not None:
-        return f"{row['topic']} partition {row['partition_id']} offset {row['record_offset']}"
+        return f"{row['topic']} partition {row['partition_id']} offset {row['record_offset']}{element}"
     file = named_file(row["source"]) if row["source"] else "the stream"
-    return file if row["line"] is None else f"{file} line {row['line']}"
+    return f"{file}{element}" if row["line"] is None else f"{file} line {row['line']}{element}"

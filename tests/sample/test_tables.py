@@ -160,7 +160,7 @@ _json = st.recursive(
 @given(st.lists(st.dictionaries(_names, _json, max_size=4), max_size=6))
 def test_the_columns_decode_whatever_they_were_inferred_from(records: list[dict[str, object]]) -> None:
     sample = _of_lines([json.dumps(record).encode() for record in records])
-    columns, properties = infer(objects(sample))
+    columns, properties = infer(objects(sample.records()))
     if columns:
         spec = TableSpec(NAME, columns, properties=tuple(sorted(properties.items())))
         assert parse_ddl(render(spec), "t.sql") == spec

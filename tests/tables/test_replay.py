@@ -14,6 +14,7 @@ from hivesink.core.table import Array, Column, Decimal, Map, Primitive, Struct, 
 from hivesink.formats import measure
 from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.messages import InputShape
+from hivesink.tables.opened import replaced_letters
 from tests.sink.harness import SPEC, TABLE
 from tests.tables.replays import World
 
@@ -127,6 +128,37 @@ def test_a_record_without_what_the_table_needs_now_is_not_replayed(monkeypatch: 
     world.alter({})
     assert world.replay() == 1
     assert world.census.lacking == 0
+
+
+def test_an_element_comes_back_without_its_neighbours_and_a_whole_record_whole_or_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(table(sink_json_explode="$.r"))
+    world.patch(monkeypatch)
+    one = '{{"id": {}, "dt": "a"}}'.format
+    records = [f'{{"r": [{one(1)}, {one(BIG)}, {one(2)}]}}', '{"r": [', f'{{"r": [{one(BIG + 1)}]}}']
+    for text in records:
+        world.ingest(pa.RecordBatch.from_pydict({"value": [text.encode()]}), InputShape(value="value"))
+    assert sorted(row["id"] for row in world.rows(TABLE)) == [1, 2]
+    widen(world)
+    assert world.replay() == 2
+    assert sorted(row["id"] for row in world.rows(TABLE)) == [1, 2, BIG, BIG + 1]
+    (broken,) = world.ids()
+    world.mended = {broken: f'{{"r": [{one(3)}, {one(2**70)}]}}'.encode()}
+    assert world.replay() == 0
+    assert len(world.rows(TABLE)) == 4
+    world.mended = {broken: f'{{"r": [{one(3)}, {one(4)}]}}'.encode()}
+    assert world.replay() == 1
+    assert sorted(row["id"] for row in world.rows(TABLE)) == [1, 2, 3, 4, BIG, BIG + 1]
+    assert world.ids() == []
+    with world.opened() as opened:
+        gone = replaced_letters(opened.logs())
+        verdicts = [
+            verify(context, name, str(TABLE), measure, replaced=gone) for name, context in opened.writers.items()
+        ]
+    assert [verdict.findings for verdict in verdicts] == [(), ()]
+    # An offset for each record.
+    assert {verdict.writer: (verdict.totals.records, verdict.totals.read) for verdict in verdicts}["job"] == (3, 5)
 
 
 class ByArrival:

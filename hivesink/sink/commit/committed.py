@@ -30,7 +30,8 @@ class Committed:
     """One epoch's outcome.
 
     `epoch` counts from 1. `replayed`: Spark ran a batch again that the log had already, and nothing was written.
-    `rows` has the counts `read`, `written`, `rejected`, `dropped`, `late` and `skipped`, of which the first is the sum.
+    `rows` has the counts `read`, `written`, `rejected`, `dropped`, `late` and `skipped`, of which the first is the sum,
+    and `extra`, how many more rows than records were read.
     `files` and `partitions` count what it has published, `committed` the partitions that it commits; neither counts
     partitions of dead letters. `kind` is `batch`, or why there is an epoch without a batch. `open_rows` wait after it:
     `hivesink partitions` says for what. `milliseconds` are by step. `waiting` says why epochs wait to be finished, None

@@ -66,8 +66,8 @@ def offsets(evidence: Evidence) -> Iterator[Finding]:
         epoch, carried = manifest.epoch, manifest.last_batch
         last = carried if carried is not None and carried.epoch == epoch else None
         kafka = span(last.ref.start, last.ref.end) if last else None
-        if kafka is not None and kafka != manifest.rows.read:
-            text = f"its batch spans {kafka} Kafka offsets and {manifest.rows.read} rows came out of it"
+        if kafka is not None and kafka != manifest.rows.records:
+            text = f"its batch spans {kafka} Kafka offsets and {manifest.rows.records} rows came out of it"
             why = "the job filters or adds rows, or the topic is compacted, transactional or had lost records"
             yield note(epoch, f"{text}: {why}")
         if before is None or before.epoch + 1 != epoch or (old := before.last_batch) is None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from hivesink.core.column_source import RECORD
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Opened, PartEntry, Rows
 from hivesink.core.partfile import PartName
@@ -76,7 +77,9 @@ def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -
     for unfollowed in batches:
         batch, decoded, assigned, _ = router.assign(unfollowed)
         codes = np.full(batch.num_rows, -1)
-        codes[slice(None) if decoded.good is None else decoded.good.to_numpy()] = assigned.codes
+        good = slice(None) if decoded.good is None else decoded.good.to_numpy()
+        # A record that holds many goes where the last of its rows goes.
+        codes[good if decoded.parts is None else np.asarray(decoded.parts.column(RECORD))[good]] = assigned.codes
         paths = pa.array(assigned.paths, pa.string()).take(pa.array(codes, mask=codes < 0))
         yield pa.RecordBatch.from_arrays([*batch.columns, paths], names=[*batch.schema.names, ROUTE])
 
@@ -167,12 +170,17 @@ class ReplayRouter:
             some = letters.rows.take(pa.array(places))
             then = replace(self.plan, arrival=arrival.replace(tzinfo=timezone.utc))
             decoded, assigned, bad = assign(as_stream(some, self.mended), then, self.reader(then), assigner)
-            for row in bad:
+            of_row = np.arange(len(places)) if decoded.parts is None else np.asarray(decoded.parts.column(RECORD))
+            good = of_row if decoded.good is None else of_row[decoded.good.to_numpy()]
+            # A record that holds many comes back whole, or not at all.
+            failing = {int(of_row[row.index]): row for row in reversed(bad)}
+            codes = np.where(np.isin(good, [*failing]), -1, assigned.codes)
+            for record, row in failing.items():
                 why = row.field, row.reason
                 replayed.failing[why] += 1
-                replayed.examples.setdefault(why, some.column("id")[row.index].as_py())
-            good = places if decoded.good is None else places[decoded.good.to_numpy()]
-            is_left[good[assigned.codes >= 0]] = False
+                replayed.examples.setdefault(why, some.column("id")[record].as_py())
+            is_left[places[good[codes >= 0]]] = False
+            assigned = replace(assigned, codes=codes)
             replayed.skipped += decoded.skipped
             yield from by_partition(self.plan.target, decoded.table, assigned)
         left = pa.Table.from_batches([letters.rows.filter(pa.array(is_left))])

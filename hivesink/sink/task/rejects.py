@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import types
 
-from hivesink.core.column_source import PATH, ROW, named_file, stream_column
+from hivesink.core.column_source import ELEMENT, PATH, ROW, named_file, stream_column
 from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
 from hivesink.errors import Unsupported
 from hivesink.sink.task.assign import row_columns
@@ -30,6 +30,7 @@ _SHOWN = 80
 _POSITION = ("topic", "partition", "offset")
 _HEADERS = Array(Struct((("key", Primitive.STRING), ("value", Primitive.BINARY))))
 _HEADERS_IN_ARROW = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_ELEMENT = "element"
 _COLUMNS = (
     ("value", Primitive.BINARY, pa.binary(), "the record as it came"),
     ("field", Primitive.STRING, pa.string(), "the column that it doesn't fit, null for the whole record"),
@@ -44,6 +45,12 @@ _COLUMNS = (
     ("record_time", Primitive.TIMESTAMP, pa.timestamp("us"), "Kafka's timestamp, UTC, where the table needs it"),
     ("headers", _HEADERS, _HEADERS_IN_ARROW, "Kafka's headers, where the table has a column of them"),
     ("line", Primitive.BIGINT, pa.int64(), "its line in the file, from 1, where that is known"),
+    (
+        _ELEMENT,
+        Primitive.BIGINT,
+        pa.int64(),
+        "its place in its record, from 0, where that holds many: value has it alone",
+    ),
 )
 STREAM = InputShape("value", "timestamp", "topic", "partition", "offset", PATH)
 """What `as_stream` makes of dead letters."""
@@ -75,25 +82,31 @@ def rejected_spec(table: TableName, location: str | None, *, external: bool) -> 
 
 
 def columns_of(table: TableSpec) -> tuple[Column, ...]:
-    """The columns of dead letters. Raises Unsupported for a table that has not all of them, so is none."""
+    """The columns of dead letters. Raises Unsupported for a table that has not all of them, so is none.
+
+    Only `element` may be missing: tables had none before records could hold many.
+    """
     own = rejected_spec(table.name, None, external=False)
     there = {(column.name, column.type) for column in table.columns}
-    missing = [f"{column.name} {column.type}" for column in own.columns if (column.name, column.type) not in there]
+    columns = [column for column in own.columns if column.name != _ELEMENT or (column.name, column.type) in there]
+    missing = [f"{column.name} {column.type}" for column in columns if (column.name, column.type) not in there]
     if missing or [(column.name, column.type) for column in table.partition_columns] != [("dt", Primitive.STRING)]:
         why = f"it lacks {', '.join(missing)}" if missing else "it isn't partitioned by dt alone"
         what = f"{table.name}, which exists and is no dead-letter table of hivesink's ({why}),"
         way = "rename it (ALTER TABLE … RENAME TO …): the job's start, or `hivesink recover`, creates it again and "
         raise Unsupported(what, "bad records are written there", f"{way}publishes what waits for it")
-    return own.columns
+    return tuple(columns)
 
 
 def position(row: pa.RecordBatch, shape: InputShape, line: int | None) -> str:
     """Where a record came from, for error messages; `line` is that of its file."""
     topics, partitions, offsets, paths = _places(row, shape)
+    element = _elements(row)[0]
+    part = f" element {element}" if element.is_valid else ""
     if partitions[0].is_valid:
-        return f"topic {topics[0]} partition {partitions[0]} offset {offsets[0]}"
+        return f"topic {topics[0]} partition {partitions[0]} offset {offsets[0]}{part}"
     where = named_file(paths[0]) if paths[0] else "the stream"
-    where = where if line is None else f"{where} line {line}"
+    where = f"{where}{part}" if line is None else f"{where} line {line}{part}"
     value: bytes | None = _values(row, shape)[0].as_py()
     if value is None:
         return f"{where}: null"
@@ -131,6 +144,7 @@ def letters(
         "record_time": time.cast(pa.timestamp("us")) if getattr(time.type, "tz", None) else pa.nulls(len(bad)),
         "headers": headers,
         "line": list(lines),
+        _ELEMENT: _elements(rows),
     }
     return pa.Table.from_pydict(cells, schema=SCHEMA)
 
@@ -164,6 +178,11 @@ def _cells(rows: pa.RecordBatch, name: str | None) -> pa.Array:
     return cells.view(pa.binary()) if types.is_string(cells.type) else cells
 
 
+def _elements(rows: pa.RecordBatch) -> pa.Array:
+    """Where in its record each row is; null for all of the record."""
+    return rows.column(ELEMENT) if ELEMENT in rows.schema.names else pa.nulls(rows.num_rows, pa.int64())
+
+
 def _places(rows: pa.RecordBatch, shape: InputShape) -> tuple[list[str | None], pa.Array, pa.Array, list[str | None]]:
     """Topic, partition, offset and file of each record."""
     topics, paths = (
@@ -178,7 +197,12 @@ def _places(rows: pa.RecordBatch, shape: InputShape) -> tuple[list[str | None], 
 def _values(rows: pa.RecordBatch, shape: InputShape) -> pa.Array:
     """The raw records; for decoded ones their columns as JSON, where each text keeps the bytes it came with."""
     if shape.value is not None:
-        return _cells(rows, shape.value)
+        cells = _cells(rows, shape.value)
+        if types.is_struct(cells.type):
+            # None of a record without a value.
+            given = ([text for text in cell.values() if text is not None] for cell in cells.to_pylist())
+            return pa.array([b"".join(some) if some else None for some in given], pa.binary())
+        return cells
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     for name in (shape.block, ROW):
         columns.pop(name, None)

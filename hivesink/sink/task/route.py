@@ -59,7 +59,8 @@ class TableRouter:
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
         """Raises InvalidOption, StopError."""
-        batch, decoded, assigned, bad = self.assign(batch)
+        records, decoded, assigned, bad = self.assign(batch)
+        batch = records if decoded.parts is None else decoded.parts
         config, shape = self.plan.config, self.plan.shape
         self.events.take(batch, decoded.table, decoded.good)
         if bad:
@@ -81,9 +82,10 @@ class TableRouter:
                 self.counts["late"] += len(late)
         yield from by_partition(self.plan.target, decoded.table, assigned)
         self.counts["read"] += batch.num_rows
+        self.counts["extra"] += batch.num_rows - records.num_rows
         self.counts["skipped"] += decoded.skipped
         if shape.value is not None:
-            lengths = pc.binary_length(batch.column(batch.schema.get_field_index(shape.value)))
+            lengths = pc.binary_length(records.column(records.schema.get_field_index(shape.value)))
             self.largest = max(self.largest, pc.max(lengths).as_py() or 0)
 
     def assign(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, DecodedRows, Buckets, list[BadRow]]:
@@ -106,13 +108,13 @@ class TableRouter:
 def assign(
     batch: pa.RecordBatch, plan: TaskPlan, reader: RowReader, assigner: Assign
 ) -> tuple[DecodedRows, Buckets, list[BadRow]]:
-    """`batch` as rows of the table, the partition of each good row, and the bad rows by their place in `batch`.
+    """`batch` as rows of the table, the partition of each good row, and the bad rows by their input row.
 
     Raises InvalidOption.
     """
     decoded = reader.read(batch)
     time = plan.config["sink.bucket.time-column"] or plan.shape.timestamp
-    moment = Moment(column_of(batch, time, decoded.good), plan.arrival)
+    moment = Moment(column_of(batch if decoded.parts is None else decoded.parts, time, decoded.good), plan.arrival)
     values, bad = assigner(decoded.table, moment)
     columns, on_null = plan.target.spec.partition_columns, plan.config["sink.bucket.on-null"]
     assigned = buckets(columns, values, decoded.table.num_rows, on_null, bad)

@@ -37,6 +37,7 @@ DT = (Column("dt", Primitive.STRING),)
 KAFKA = InputShape(value="value", timestamp="timestamp", partition="partition", offset="offset", topic_name="users")
 ASIDES = (aside("/w/t", "00ff00ff00"), aside("/w/t__rejected", "00ff00ff00"))
 GOOD, BAD, TOMBSTONE = b'{"ID": 1, "dt": "a"}', b'{"id": "x", "dt": "a"}', None
+EXPLODED: dict[str, Any] = {"json.explode": "$.r"}
 UNFIT = b'{"id": 1, "dt": "' + b"y" * 300 + b'"}'
 
 
@@ -138,6 +139,48 @@ def test_dead_letters_keep_the_bytes_the_reason_and_the_place() -> None:
         ("users", 3, datetime(2026, 11, 21, 23, 30))
     }
     assert all(row["reason"] for row in found)
+
+
+def test_a_record_that_holds_many_is_many_rows_and_one_record() -> None:
+    """A broken element is a dead letter of its own: also one that no partition can hold."""
+    made = make(on_bad_record="dead-letter", **EXPLODED)
+    made.shape = KAFKA
+    listed: list[Any] = [
+        b'{"n": 1, "r": [%b, %b, %b]}' % (GOOD, UNFIT, BAD),
+        b'{"r": []}',
+        b'{"r": 5}',
+        b'{"r": [%b]}' % GOOD,
+    ]
+    report = made(kafka(listed, [datetime(2026, 1, 1, tzinfo=timezone.utc)] * 4))
+    assert balanced(report)
+    rows = report.rows
+    assert (rows.read, rows.written, rows.rejected, rows.skipped, rows.records) == (6, 2, 3, 1, 4)
+    letters = [
+        (letter["record_offset"], letter["element"], letter["value"], letter["field"])
+        for letter in rows_of(made, report, "db.t__rejected")
+    ]
+    assert letters == [
+        (100, 1, b'{"n": 1, "r": [%b]}' % UNFIT, "dt"),
+        (100, 2, b'{"n": 1, "r": [%b]}' % BAD, "id"),
+        (102, None, b'{"r": 5}', "r"),
+    ]
+    assert report.largest == max(map(len, listed))
+
+
+def test_the_first_broken_element_stops_the_task_with_its_place() -> None:
+    made = make(on_bad_record="fail", **EXPLODED)
+    report = made(raw([b'{"r": [%b, %b]}' % (GOOD, BAD)]))
+    assert report.bad is not None
+    shown = '{"r": [{"id": "x", "dt": "a"}]}'
+    assert (report.bad.position, report.bad.field) == (f"the stream element 1: {shown}", "id")
+
+
+def test_a_record_that_holds_many_is_routed_whole() -> None:
+    made = make(**EXPLODED)
+    given = raw([b'{"r": [%b, {"id": 2, "dt": "b"}]}' % GOOD, b"{", b'{"r": []}', b'{"r": [%b]}' % GOOD])
+    (routed,) = route([given], made.plan, made.tools(made.plan))
+    assert routed.column(ROUTE).to_pylist() == ["dt=b", None, None, "dt=a"]
+    assert routed.column("value").equals(given.column("value"))
 
 
 def test_a_dead_letter_of_a_decoded_row_is_its_columns_as_json() -> None:
