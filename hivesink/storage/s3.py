@@ -13,22 +13,19 @@ from functools import partial
 from hashlib import sha256
 from itertools import chain
 from posixpath import basename
+from secrets import token_hex
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from hivesink import errors
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending, PublishStep, decide_publish
 from hivesink.core.partition import normal
-from hivesink.storage.fs import TRIES, Storage, join, retry_unknown
+from hivesink.storage.fs import DOUBTS, TRIES, Entry, Storage, join, retry_unknown
 from hivesink.storage.rename_store import run_parallel
 from hivesink.storage.s3_checks import check
-from hivesink.storage.s3_client import Failed
-from hivesink.storage.s3_files import DOUBTS, S3Files
-from hivesink.storage.s3_objects import MOVED, PART, Object, Objects, Place, SentPart, Upload
-from hivesink.storage.s3_streams import NewObject, stored
+from hivesink.storage.s3_objects import MOVED, PART, NewObject, Object, Objects, Place, SentPart, Upload, stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-
 
 _T = TypeVar("_T")
 _REMEMBERED = 10_000
@@ -168,7 +165,7 @@ class S3FileStore:
 
     def mark(self, path: str) -> None:
         def create() -> None:
-            with suppress(Failed):
+            with suppress(FileExistsError):
                 self._objects.at(path).put(b"", anew=True)
 
         retry_unknown("create", path, create)
@@ -207,3 +204,68 @@ def storage(properties: Mapping[str, str]) -> Storage:
     """S3 by the site's `properties`. Files have no modes. Raises Unsupported without boto3."""
     objects = Objects(frozenset(entry for entry in properties.items() if entry[0].startswith("fs.s3a.")))
     return Storage(lambda _: S3FileStore(objects), lambda: S3Files(objects), partial(check, objects))
+
+
+class S3Files:
+    """Implements `storage.fs.Files`. Bytes and names that can be read are durable."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def create(self, path: str, data: bytes) -> None:
+        place = self._objects.at(path)
+        try:
+            place.put(data, anew=True)
+        except DOUBTS as doubt:
+            try:
+                there = place.get()
+            except (errors.StoreUnavailable, errors.NotWritable) as error:
+                raise errors.OutcomeUnknown(action="create", path=path, reason=str(error)) from doubt
+            if there is None and isinstance(doubt, errors.OutcomeUnknown):
+                raise
+            if there != data:
+                # Something else was there, and may have gone since.
+                raise (FileNotFoundError if there is None else FileExistsError)(path) from doubt
+
+    def put(self, path: str, data: bytes) -> None:
+        self._objects.at(path).put(data)
+
+    def open_new(self, path: str) -> BinaryIO:
+        """Whether the name is taken shows only as the file is closed."""
+        return cast("BinaryIO", NewObject(self._objects.at(path), token_hex(8)))
+
+    def sync_close(self, stream: BinaryIO, path: str) -> None:
+        new = cast("NewObject", stream)
+        try:
+            if new.upload is None:
+                new.rest.seek(0)
+                new.place.put(new.rest.read(), "close", anew=True, Metadata={PART: new.name})
+            else:
+                new.send()
+                new.upload.complete(new.sent)
+        except DOUBTS as doubt:
+            stored = new.place.head()
+            if stored is None or stored.metadata.get(PART) != new.name:
+                raise errors.StoreUnavailable(action="close", path=path, reason=str(doubt)) from doubt
+        new.finish()
+
+    def make_durable(self, path: str) -> None:
+        """Nothing to do."""
+
+    def delete(self, path: str) -> bool:
+        self._objects.at(path).delete()
+        return True
+
+    def length(self, path: str) -> int | None:
+        stored = self._objects.at(path).head()
+        return stored.length if stored else None
+
+    def list(self, folder: str) -> Sequence[Entry]:
+        return sorted((Entry(*entry) for entry in self._objects.listed(folder)), key=lambda entry: entry.name)
+
+    def read(self, path: str) -> bytes | None:
+        return self._objects.at(path).get()
+
+    def open(self, path: str) -> BinaryIO:
+        """Without a look first: FileNotFoundError comes from the first read."""
+        return stored(self._objects.at(path))

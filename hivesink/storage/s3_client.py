@@ -12,14 +12,14 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from hivesink.errors import InvalidOption, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Mapping
 
 TRIES = 10
 """With growing pauses: some 20 seconds of throttling, or of a server that is away."""
@@ -44,29 +44,17 @@ _SIGNS = {
     "list_parts": "IsTruncated",
 }
 """What S3's own answers have. A proxy's page, or one that was cut, would be read as a success with nothing in it."""
-
-
-class Kind(Enum):
-    """What an answer says: nothing there, something there, not now, perhaps, not yet, or never."""
-
-    ABSENT = auto()
-    TAKEN = auto()
-    BUSY = auto()
-    UNKNOWN = auto()
-    LATER = auto()
-    REFUSED = auto()
-
-
-_PASSES = frozenset({Kind.BUSY, Kind.UNKNOWN})
-_NEVER = frozenset({Kind.ABSENT, Kind.REFUSED})
-
-
-class Failed(Exception):
-    """An answer other than success."""
-
-    def __init__(self, kind: Kind, reason: str) -> None:
-        self.kind, self.reason = kind, reason
-        super().__init__(reason)
+_DELETES = frozenset({"delete_object", "abort_multipart_upload"})
+"""Whose answer is 204, and has nothing in it."""
+_KINDS: Mapping[int, type[Exception]] = {
+    404: FileNotFoundError,
+    409: OutcomeUnknown,
+    412: FileExistsError,
+    416: FileNotFoundError,
+    429: OutcomeUnknown,
+    501: NotWritable,
+}
+"""What a refusal's status means; of others, those from 500 on may pass."""
 
 
 @dataclass(frozen=True)
@@ -170,39 +158,40 @@ def _assume(core: Any, role: str, settings: Settings) -> None:
     )
 
 
-def answer(error: Exception) -> Failed:
-    """What an error of boto3 means. Its text holds no secret: headers and signatures are not in it."""
+def meaning(error: Exception) -> tuple[type[Exception], str]:
+    """What an error of boto3 says, by the errors of `storage.fs`, and its text.
+
+    OutcomeUnknown is what may pass in a moment; StoreUnavailable passes later, with other keys. The text holds no
+    secret: headers and signatures are not in it.
+    """
     from botocore import exceptions
 
     text = str(error).partition("\n")[0]
-    if not isinstance(error, exceptions.ClientError):
-        unsent = (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyConnectionError)
-        if isinstance(error, unsent):
-            return Failed(Kind.BUSY, text)
-        keyless = (exceptions.MetadataRetrievalError, exceptions.CredentialRetrievalError)
-        # A metadata service that is silent, or hands out what has expired.
-        if isinstance(error, keyless) or "still expired" in text:
-            return Failed(Kind.LATER, text)
-        transport = (exceptions.HTTPClientError, exceptions.IncompleteReadError, exceptions.ConnectionError)
-        cut = isinstance(error, transport) and "CERTIFICATE_VERIFY_FAILED" not in text
-        # While a body was read; boto3 follows a redirection to itself without end.
-        cut = cut or not isinstance(error, exceptions.BotoCoreError)
-        return Failed(Kind.UNKNOWN if cut else Kind.REFUSED, text)
-    code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"]["HTTPStatusCode"]
-    reason = f"{code}: {error.response['Error'].get('Message') or text}".partition("\n")[0]
-    kinds = {404: Kind.ABSENT, 409: Kind.UNKNOWN, 412: Kind.TAKEN, 416: Kind.ABSENT, 429: Kind.BUSY}
-    kind = kinds.get(status, Kind.UNKNOWN if status >= 500 and status != 501 else Kind.REFUSED)  # noqa: PLR2004  HTTP's
-    numbered = error.response["ResponseMetadata"].get("RequestId")
-    if kind in _NEVER and not code.strip("0123456789") and not (numbered and kind is Kind.ABSENT):
-        # S3 says what it lacks or refuses. A HEAD's error has no body for that: a 404 has the request's number.
-        kind = Kind.UNKNOWN
-    elif code == "NoSuchBucket":
-        kind = Kind.REFUSED
-    elif _BUSY.search(code):
-        kind = Kind.BUSY
+    if isinstance(error, exceptions.ClientError):
+        return _refusal(error.response, text)
+    # A metadata service that is silent, or hands out what has expired.
+    keyless = (exceptions.MetadataRetrievalError, exceptions.CredentialRetrievalError)
+    if isinstance(error, keyless) or "still expired" in text:
+        return StoreUnavailable, text
+    transport = (exceptions.HTTPClientError, exceptions.IncompleteReadError, exceptions.ConnectionError)
+    passes = isinstance(error, transport) and "CERTIFICATE_VERIFY_FAILED" not in text
+    # While a body was read; boto3 follows a redirection to itself without end.
+    passes = passes or not isinstance(error, exceptions.BotoCoreError)
+    return OutcomeUnknown if passes else NotWritable, text
+
+
+def _refusal(response: Any, text: str) -> tuple[type[Exception], str]:
+    code, said = response["Error"].get("Code", ""), response["ResponseMetadata"]
+    status = said["HTTPStatusCode"]
+    kind = _KINDS.get(status, OutcomeUnknown if status >= HTTPStatus.INTERNAL_SERVER_ERROR else NotWritable)
+    if code == "NoSuchBucket":
+        kind = NotWritable
     elif _LATER.search(code):
-        kind = Kind.LATER
-    return Failed(kind, reason)
+        kind = StoreUnavailable
+    # S3 says what it lacks or refuses. A HEAD's error has no body for that: a 404 has the request's number.
+    elif _BUSY.search(code) or not (code.strip("0123456789") or (said.get("RequestId") and kind is FileNotFoundError)):
+        kind = kind if kind is FileExistsError else OutcomeUnknown
+    return kind, f"{code}: {response['Error'].get('Message') or text}".partition("\n")[0]
 
 
 @dataclass(frozen=True)
@@ -217,51 +206,49 @@ class Bucket:
     def name(self) -> str:
         return self.settings.bucket
 
-    def ask(
-        self, action: str, path: str, method: str, may: Container[Kind] = (), *, changing: bool = False, **given: Any
-    ) -> Any:
+    def ask(self, action: str, path: str, method: str, *, changing: bool = False, **given: Any) -> Any:
         """The answer of a method of the client, a request that may be repeated, tried again while it isn't answered.
 
-        Raises Failed for the kinds in `may`, NotWritable, StoreUnavailable; OutcomeUnknown instead of these two if it
-        is `changing` and a try may yet take effect.
+        Raises FileNotFoundError, FileExistsError, NotWritable, StoreUnavailable; OutcomeUnknown instead of the last
+        two if it is `changing` and a try may yet take effect.
         """
+        from botocore.exceptions import BotoCoreError, ClientError
+        from urllib3.exceptions import HTTPError
+
         doubtful, end, asked = False, time.monotonic() + _PATIENCE, method
         for number in range(self.tries):
             try:
                 return self._once(asked, given, whole=method == "get_object")
-            except Failed as error:
-                failed = error
-            doubtful |= failed.kind is Kind.UNKNOWN
-            if failed.kind not in _PASSES or number + 1 == self.tries or time.monotonic() > end:
+            except (ClientError, BotoCoreError, OSError, HTTPError, RuntimeError) as error:
+                (kind, reason), cause = meaning(error), error
+            doubtful |= kind is OutcomeUnknown
+            if kind is not OutcomeUnknown or number + 1 == self.tries or time.monotonic() > end:
                 break
-            if method == "head_object" and failed.kind is Kind.UNKNOWN:
+            if method == "head_object":
                 # An error of HEAD has no body, which alone tells expired keys from wrong ones; one of GET has.
                 asked = "get_object"
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.1 * 2**number)))  # noqa: S311  no secret
-        if failed.kind in may:
-            raise failed
+        if issubclass(kind, OSError):
+            raise kind(path) from cause
         if changing and doubtful:
-            raise OutcomeUnknown(action, path, failed.reason) from failed
-        if failed.kind is Kind.REFUSED:
-            raise NotWritable(path, failed.reason) from failed
-        raise StoreUnavailable(action, path, failed.reason) from failed
+            raise OutcomeUnknown(action, path, reason) from cause
+        if kind is NotWritable:
+            raise NotWritable(path, reason) from cause
+        raise StoreUnavailable(action, path, reason) from cause
 
     def _once(self, method: str, given: Mapping[str, Any], *, whole: bool) -> Any:
-        """The answer to a request, its body read if `whole`. Raises Failed."""
-        from botocore.exceptions import BotoCoreError, ClientError
-        from urllib3.exceptions import HTTPError
-
+        """The answer to a request, its body read if `whole`. Raises as boto3; RuntimeError for half an answer."""
         if rewind := getattr(given.get("Body"), "seek", None):
             rewind(0)
-        try:
-            said = getattr(self.client, method)(Bucket=self.name, **given)
-            if "Body" in said:
-                with closing(said["Body"]) as body:
-                    said["Body"] = body.read() if whole else b""
-        except (ClientError, BotoCoreError, OSError, HTTPError, RuntimeError) as error:
-            raise answer(error) from error
-        if any(said.get(sign) in ({}, None) for sign in _SIGNS.get(method, "").split()):
-            raise Failed(Kind.UNKNOWN, f"half an answer, without {_SIGNS[method]}")
+        said = getattr(self.client, method)(Bucket=self.name, **given)
+        if "Body" in said:
+            with closing(said["Body"]) as body:
+                said["Body"] = body.read() if whole else b""
+        status = said.get("ResponseMetadata", {}).get("HTTPStatusCode", HTTPStatus.NO_CONTENT)
+        is_deleted = method not in _DELETES or status == HTTPStatus.NO_CONTENT
+        if not is_deleted or any(said.get(sign) in ({}, None) for sign in _SIGNS.get(method, "").split()):
+            message = f"an answer that is not S3's, {status} without {_SIGNS.get(method)}"
+            raise RuntimeError(message)
         return said
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import re
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import quote, unquote
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
-from hivesink.errors import HiveSinkError, NotWritable, StoreUnavailable, Unsupported
-from hivesink.storage.s3_client import Bucket, Failed, Kind, shared
+from hivesink.errors import HiveSinkError, StoreUnavailable, Unsupported
+from hivesink.storage.hdfs_address import quantity
+from hivesink.storage.ranged import RangedFile
+from hivesink.storage.s3_client import Bucket, shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _LOCATION = re.compile(r"s3a://([^/@]+)(/.*)?", re.DOTALL)
 _UPLOAD = re.compile(
@@ -22,9 +25,6 @@ _UPLOAD = re.compile(
 )
 COPIED = 5 << 30
 """The most bytes that one request copies."""
-ANSWERS = frozenset({Kind.ABSENT, Kind.TAKEN})
-"""What a conditional request may be answered with."""
-_ABSENT = frozenset({Kind.ABSENT})
 SentPart = tuple[int, str, int]
 """Number, tag and length of a part of an upload."""
 PART, MOVED = "hivesink-part", "hivesink-moved-from"
@@ -46,18 +46,15 @@ class Place:
     key: str
     path: str
 
-    def ask(
-        self, action: str, method: str, may: Container[Kind] = (), /, *, changing: bool = False, **given: Any
-    ) -> Any:
-        """The answer of a method of the client, for this key. Raises as `Bucket.ask`."""
-        return self.bucket.ask(action, self.path, method, may, changing=changing, Key=self.key, **given)
+    def ask(self, action: str, method: str, **given: Any) -> Any:
+        """The answer of a method of the client, for this key. Takes and raises what `Bucket.ask` does."""
+        return self.bucket.ask(action, self.path, method, Key=self.key, **given)
 
     def find(self, action: str, method: str, **given: Any) -> Any:
         """As `ask`; None where there is nothing."""
-        try:
-            return self.ask(action, method, _ABSENT, **given)
-        except Failed:
-            return None
+        with suppress(FileNotFoundError):
+            return self.ask(action, method, **given)
+        return None
 
     def head(self) -> Object | None:
         answer = self.find("look at", "head_object")
@@ -73,21 +70,13 @@ class Place:
         return data
 
     def put(self, data: bytes, action: str = "create", *, anew: bool = False, **given: Any) -> None:
-        """`anew`: only where nothing is, which may raise Failed and OutcomeUnknown."""
+        """`anew`: only where nothing is, which may raise `storage.fs.DOUBTS`."""
         only = {"IfNoneMatch": "*"} if anew else {}
         only |= self.bucket.settings.encryption
-        self.ask(action, "put_object", ANSWERS if anew else (), Body=data, changing=anew, **only, **given)
+        self.ask(action, "put_object", Body=data, changing=anew, **only, **given)
 
     def delete(self) -> None:
-        self.end("delete_object", self.head)
-
-    def end(self, method: str, look: Callable[[], object], **given: Any) -> None:
-        """Delete what `look` shows. Raises StoreUnavailable if it is still there after another success than S3's."""
-        said = self.find("delete", method, **given) or {}
-        status = said.get("ResponseMetadata", {}).get("HTTPStatusCode", HTTPStatus.NO_CONTENT)
-        if status != HTTPStatus.NO_CONTENT and look() is not None:
-            reason = f"it is still there after the answer {status}"
-            raise StoreUnavailable(action="delete", path=self.path, reason=reason)
+        self.find("delete", "delete_object")
 
     def begin(self, metadata: Mapping[str, str], **given: str) -> Upload:
         """Begin an upload to this key."""
@@ -95,17 +84,17 @@ class Place:
         return Upload(self, self.ask("create", "create_multipart_upload", Metadata=metadata, **more)["UploadId"])
 
     def copy_to(self, target: Place, length: int, metadata: Mapping[str, str], **given: str) -> None:
-        """Copy to where nothing is, on the server: an upload whose parts are copied. Raises Failed, OutcomeUnknown."""
+        """Copy to where nothing is, on the server: an upload whose parts are copied. May raise `storage.fs.DOUBTS`."""
         upload, parts = target.begin(metadata, **given), list[SentPart]()
         source = {"Bucket": self.bucket.name, "Key": self.key}
         try:
             for number, start in enumerate(range(0, length, COPIED), 1):
                 span = f"bytes={start}-{min(start + COPIED, length) - 1}"
                 more: dict[str, Any] = {"PartNumber": number, "UploadId": upload.id, "CopySourceRange": span}
-                part = target.ask("copy", "upload_part_copy", ANSWERS, CopySource=source, **more)
+                part = target.ask("copy", "upload_part_copy", CopySource=source, **more)
                 parts.append((number, part["CopyPartResult"]["ETag"], 0))
             upload.complete(parts)
-        except (HiveSinkError, Failed):
+        except Exception:
             with suppress(HiveSinkError):
                 upload.abort()
             raise
@@ -123,9 +112,9 @@ class Upload:
         return f"{self.place.path.rpartition('/')[0]}/.upload-{quote(self.id, safe='')}/{name.staged(Stage.PENDING)}"
 
     def send(self, number: int, body: Any) -> str:
-        """Send a part, whose tag is returned. Raises Failed (ABSENT) if something has aborted the upload."""
+        """Send a part, whose tag is returned. Raises FileNotFoundError if something has aborted the upload."""
         given: dict[str, Any] = {"UploadId": self.id, "PartNumber": number, "Body": body}
-        tag: str = self.place.ask("write", "upload_part", _ABSENT, **given)["ETag"]
+        tag: str = self.place.ask("write", "upload_part", **given)["ETag"]
         return tag
 
     def parts(self) -> list[SentPart] | None:
@@ -141,13 +130,13 @@ class Upload:
         return parts
 
     def complete(self, parts: Sequence[SentPart]) -> None:
-        """Ask for the object. Only a look shows whether it is there then: Failed and OutcomeUnknown don't say."""
+        """Ask for the object. Only a look shows whether it is there then: `storage.fs.DOUBTS` don't say."""
         named = {"Parts": [{"PartNumber": number, "ETag": tag} for number, tag, _ in parts]}
         given: dict[str, Any] = {"UploadId": self.id, "MultipartUpload": named, "IfNoneMatch": "*"}
-        self.place.ask("publish", "complete_multipart_upload", ANSWERS, changing=True, **given)
+        self.place.ask("publish", "complete_multipart_upload", changing=True, **given)
 
     def abort(self) -> None:
-        self.place.end("abort_multipart_upload", self.parts, UploadId=self.id)
+        self.place.find("delete", "abort_multipart_upload", UploadId=self.id)
 
 
 @dataclass(frozen=True)
@@ -189,7 +178,8 @@ class Objects:
 
     def uploads(self, folder: str, *, deep: bool = False) -> Iterator[tuple[str, str]]:
         """The uploads that were begun for keys below `folder`: the key's name relative to it, and the upload's id."""
-        markers = {"NextKeyMarker": "KeyMarker", "NextUploadIdMarker": "UploadIdMarker"}
+        # By keys alone: a part's key has no other upload, but one that got no answer, and holds nothing.
+        markers = {"NextKeyMarker": "KeyMarker"}
         for page in self._pages(folder, "list_multipart_uploads", markers, deep=deep):
             base = len(page["Prefix"])
             yield from ((entry["Key"][base:], entry["UploadId"]) for entry in page.get("Uploads", ()))
@@ -199,14 +189,101 @@ class Objects:
         prefix = f"{place.key}/" if place.key else ""
         given: dict[str, Any] = {"Prefix": prefix, **({} if deep else {"Delimiter": "/"})}
         while True:
-            try:
-                page = place.bucket.ask("list", place.path, method, **given)
-            except NotWritable:
-                # versitygw refuses the one that it gave. A part's key has no other upload, but one that got no answer.
-                if given.pop("UploadIdMarker", None) is None:
-                    raise
-                continue
+            page = place.bucket.ask("list", place.path, method, **given)
             yield {**page, "Prefix": prefix}
             if not page.get("IsTruncated"):
                 return
             given |= {argument: page[name] for name, argument in markers.items() if page.get(name)}
+
+
+_LEAST, _USUAL = 5 << 20, "64m"
+"""Bytes of an upload's parts: S3's least, and s3a's default."""
+_IN_MEMORY = 1 << 20
+"""Bytes of a file that is being written; more of them wait on the local disk, as with s3a."""
+
+
+class NewObject(io.RawIOBase):
+    """The bytes of an object that is being written: an upload, begun when a part of it is full, if not before.
+
+    `name` is what its metadata will say. Closing it without `finish` gives it up; if that fails, an upload is left.
+    """
+
+    def __init__(self, place: Place, name: str) -> None:
+        super().__init__()
+        self.place, self.name = place, name
+        self.upload: Upload | None = None
+        self.sent: list[SentPart] = []
+        self._size = max(_LEAST, quantity(place.bucket.settings.get("multipart.size") or _USUAL))
+        self._length = 0
+        self.rest = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  closed with this
+
+    def begin(self, **given: str) -> Upload:
+        """The upload, begun if it wasn't yet."""
+        if self.upload is None:
+            self.upload = self.place.begin({PART: self.name}, **given)
+        return self.upload
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._length
+
+    def write(self, data: Any, /) -> int:
+        piece = memoryview(data).cast("B")
+        try:
+            self.rest.write(piece)
+        except OSError as error:
+            raise StoreUnavailable(
+                action="write", path=self.place.path, reason=f"the local disk: {error.strerror}"
+            ) from error
+        self._length += len(piece)
+        if self.rest.tell() >= self._size:
+            self.send()
+        return len(piece)
+
+    def send(self) -> None:
+        """Send what is left as a part; an upload has at least one. Raises StoreUnavailable, NotWritable."""
+        if self.sent and not self.rest.tell():
+            return
+        upload, number, size = self.begin(), len(self.sent) + 1, self.rest.tell()
+        try:
+            self.sent.append((number, upload.send(number, self.rest), size))
+        except FileNotFoundError as error:
+            reason = "something has aborted its upload; nothing was committed: start the job again"
+            raise StoreUnavailable(action="write", path=self.place.path, reason=reason) from error
+        self.rest.seek(0)
+        self.rest.truncate()
+
+    def finish(self) -> None:
+        """All has been sent: close it, and keep the upload."""
+        self.upload = None
+        self.close()
+
+    def close(self) -> None:
+        self.rest.close()
+        super().close()
+        upload, self.upload = self.upload, None
+        if upload is not None:
+            with suppress(HiveSinkError):
+                upload.abort()
+
+
+def stored(place: Place, length: int | None = None, lost: Exception | None = None) -> BinaryIO:
+    """An object to read by ranges, each read a request. Its length is asked for where it is needed.
+
+    A read raises `lost` where nothing is any more; FileNotFoundError without it.
+    """
+
+    def read(start: int, size: int) -> bytes:
+        data = place.get(f"bytes={start}-{start + size - 1}")
+        # There are no bytes behind the end, either.
+        if data is None and place.head() is None:
+            raise lost or FileNotFoundError(place.path)
+        return data or b""
+
+    def measure() -> int:
+        there = place.head()
+        return there.length if there else 0
+
+    return cast("BinaryIO", RangedFile(read, measure if length is None else length))

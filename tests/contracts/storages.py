@@ -11,8 +11,7 @@ from hivesink.logs import STORAGES, StorageKind
 from hivesink.storage import hdfs
 from hivesink.storage.fs import Storage
 from hivesink.storage.rename_store import RenameFileStore
-from hivesink.storage.s3 import S3FileStore
-from hivesink.storage.s3_files import S3Files
+from hivesink.storage.s3 import S3Files, S3FileStore
 from jobs.cluster import settings
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.s3 import MemoryS3, objects_of

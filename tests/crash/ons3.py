@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hivesink.storage.s3 import S3FileStore
-from hivesink.storage.s3_files import S3Files
+from hivesink.storage.s3 import S3Files, S3FileStore
 from tests.crash.site import Site
 from tests.inmemory.s3 import MemoryS3, objects_of
 
