@@ -133,7 +133,7 @@ def test_a_segment_that_was_cut_short_is_lost(segments: SegmentStore) -> None:
 def test_a_name_is_used_once(segments: SegmentStore) -> None:
     write(segments, NAME, b"one")
     with pytest.raises(StoreUnavailable):
-        segments.create(NAME)
+        write(segments, NAME, b"two")
     assert segments.read(NAME, 0, 3) == b"one"
 
 
