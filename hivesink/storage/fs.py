@@ -60,7 +60,7 @@ class Files(Protocol):
         """
 
     def open_new(self, path: str) -> BinaryIO:
-        """A new file to write; its folders are made durably. If the name is taken: FileExistsError, or `sync_close` fails."""
+        """A new file to write; its folders are made durably. If its name is taken, FileExistsError here or later."""
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         """Close what `open_new` gave, its bytes durable."""
