@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.core import manifest_json
+from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import EpochState, Mark
 from hivesink.core.log import LogView, RootRecord, StagingIntent, require_own, require_whole
 from hivesink.storage import log_layout
 from hivesink.storage.fs import Files, delete, drop, join, put_once, read_listed, retry_unknown
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from hivesink.core.epoch import Epoch
-    from hivesink.core.lifecycle import Mark
     from hivesink.core.manifest import Floor, Manifest, Recorded
     from hivesink.ports import CommitLog
 
@@ -70,7 +70,8 @@ class FileCommitLog:
         return uid
 
     def view(self) -> LogView:
-        return log_layout.parse_view(entry.name for entry in self._files.list(self._manifests))
+        entries = self._files.list(self._manifests)
+        return log_layout.parse_view(entry.name for entry in entries if not log_layout.is_refusal(entry))
 
     def floor(self) -> Floor | None:
         def highest() -> Floor | None:
@@ -135,7 +136,16 @@ class FileCommitLog:
             raise errors.LogMissing.gone(self.location)
 
     def mark(self, epoch: Epoch, mark: Mark) -> None:
-        self._files.put(self._slot(epoch, mark.value), b"")
+        path = self._slot(epoch, mark.value)
+        if mark is not Mark.PUBLISHING:
+            self._files.put(path, b"")
+            return
+        # Whichever comes first counts, this mark or a reset's refusal (`end`).
+        while put_once(self._files, path, b""):
+            if self.view().is_over:
+                raise errors.LogMissing.gone(self.location)
+            # A person has taken the reset back.
+            delete(self._files, path)
 
     def touch(self, touched: StagingIntent) -> None:
         self._files.put(self._list(touched), (json.dumps(sorted(touched.folders), indent=0) + "\n").encode())
@@ -176,7 +186,13 @@ class FileCommitLog:
                 delete(self._files, join(self._manifests, name))
 
     def end(self, at: datetime) -> None:
-        put_once(self._files, join(self._manifests, log_layout.OVER), f"{at.isoformat()}\n".encode())
+        over = f"{at.isoformat()}\n".encode()
+        put_once(self._files, join(self._manifests, log_layout.OVER), over)
+        # The mark of a dead run may yet arrive, and would hide dead letters that its replay never published.
+        view = self.view()
+        for epoch in view.manifests:
+            if epoch > view.settled(Epoch(0)) and view.state(epoch) is EpochState.DECIDED:
+                put_once(self._files, self._slot(epoch, Mark.PUBLISHING.value), over)
 
     def _slot(self, epoch: Epoch, ending: str = "json") -> str:
         return join(self._manifests, log_layout.epoch_name(epoch, ending))

@@ -167,11 +167,13 @@ class Storage(NamedTuple):
     """A kind of storage, by a site's properties: the store of part files with a mode (None: the site's), and logs.
 
     `check` is asked at the start of a job, with the log's root and the table's location: whether a log can be there.
+    `posix` gives a location's path on this machine; None for a storage elsewhere.
     """
 
     tables: Callable[[int | None], FileStore]
     logs: Callable[[], Files]
     check: Callable[[str, str], None] = lambda *_: None
+    posix: Callable[[str], str] | None = None
 
 
 def folder_permission(file: int) -> int:

@@ -281,4 +281,4 @@ def _sync(path: str) -> None:
 
 def storage(_properties: Mapping[str, str]) -> Storage:
     """This machine's disks, for which a site has no properties."""
-    return Storage(lambda permission: RenameFileStore(LocalFileSystem(permission)), LocalFileSystem)
+    return Storage(lambda permission: RenameFileStore(LocalFileSystem(permission)), LocalFileSystem, posix=posix)

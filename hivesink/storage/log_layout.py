@@ -24,7 +24,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import LogView, StagingIntent
 from hivesink.core.manifest import Recorded, newest
-from hivesink.storage.fs import Files, abandon, begin, delete, join, put_once, read_listed, retry_unknown
+from hivesink.storage.fs import Entry, Files, abandon, begin, delete, join, put_once, read_listed, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,6 +60,11 @@ def parse_touched(name: str) -> StagingIntent | None:
         return None
     epoch, attempt, task_attempt, task, chunk = parts.groups()
     return StagingIntent(Epoch(int(epoch)), attempt, int(task_attempt), int(task), int(chunk))
+
+
+def is_refusal(entry: Entry) -> bool:
+    """Whether a reset holds the place of a mark: no parts of that epoch may be published. Marks are empty."""
+    return bool(entry.length) and entry.name.endswith(f".{Mark.PUBLISHING.value}")
 
 
 def parse_view(names: Iterable[str]) -> LogView:

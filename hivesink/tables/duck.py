@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import sqlglot
 from fsspec import AbstractFileSystem
 from pyarrow import types
-from pyarrow.fs import FSSpecHandler, PyFileSystem
+from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
 from sqlglot import ErrorLevel, TokenType, exp
 from sqlglot.errors import SqlglotError
 
@@ -27,7 +27,7 @@ from hivesink.core.typetext import known_type
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.errors import InvalidOption, NotCovered, Unsupported
 from hivesink.formats import adapter
-from hivesink.logs import file_store
+from hivesink.logs import storage_of
 from hivesink.metastore import connect
 
 if TYPE_CHECKING:
@@ -109,10 +109,14 @@ def _register(
     live = registrar.table(TableName((table.db or "default").lower(), table.name.lower()))
     if _SPARKS_OWN in live.spec.options:
         raise NotCovered(reason=f"Spark keeps another schema of {live.spec.name}")
-    store = file_store(live.location, site)
+    storage = storage_of(live.location, site)
+    store = storage.tables(None)
+    if storage.posix is None:
+        # Python reads the files for DuckDB's scan: several threads in both can wait for each other (xarray-sql#241).
+        connection.execute("SET threads = 1")
     partitions = registrar.lookup(live, _needed_partitions(connection, table, live, registrar))
     files = live_files(live, partitions, store)
-    connection.register(view, table_dataset(live.spec, _used(table.root(), live.spec), files, store))
+    connection.register(view, table_dataset(live.spec, _used(table.root(), live.spec), files, store, storage.posix))
     alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
     table.replace(exp.Table(**{**table.args, "this": exp.to_identifier(view), "db": None, "alias": alias}))
 
@@ -192,9 +196,12 @@ def live_files(table: LiveTable, partitions: Mapping[str, LivePartition], store:
     return [file for files in lists for file in files]
 
 
-def table_dataset(spec: TableSpec, used: Collection[str], files: Files, store: FileStore) -> ds.Dataset:
+def table_dataset(
+    spec: TableSpec, used: Collection[str], files: Files, store: FileStore, posix: Callable[[str], str] | None = None
+) -> ds.Dataset:
     """The `used` columns of `files` with the types that the table declares; null what a file lacks.
 
+    With `posix`, a file's path on this machine, Arrow opens them itself.
     Reads all footers. Raises NotCovered for a file with another type than the declared one, or with no declared column,
     and for CHAR, which Spark pads; ArrowInvalid, StoreUnavailable, FileNotFoundError.
     """
@@ -207,7 +214,8 @@ def table_dataset(spec: TableSpec, used: Collection[str], files: Files, store: F
     schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
     keys = [column for column in columns if column in spec.partition_columns]
     kind, declared = adapter(spec.format).dataset(), {column.name for column in spec.columns}
-    system = PyFileSystem(FSSpecHandler(_Stored(store, {file.path: file.length for _, file in files})))
+    lengths = {file.path: file.length for _, file in files}
+    system = LocalFileSystem() if posix else PyFileSystem(FSSpecHandler(_Stored(store, lengths)))
 
     def fragment(name: str, file: Finished) -> ds.FileFragment:
         # What holds for each row of the partition.
@@ -216,7 +224,9 @@ def table_dataset(spec: TableSpec, used: Collection[str], files: Files, store: F
             value, column = pa.scalar(texts[key.name], pa.string()).cast(arrow_type(key.type)), ds.field(key.name)
             own = column == value if value.is_valid else column.is_null()
             holds = own if holds is None else holds & own
-        made = kind.make_fragment(file.path, filesystem=system, partition_expression=holds)
+        made = kind.make_fragment(
+            posix(file.path) if posix else file.path, filesystem=system, partition_expression=holds
+        )
         if declared.isdisjoint(map(str.lower, made.physical_schema.names)):
             # Spark takes ORC's columns by their places if they are called `_col0`, as by Hive 1.
             raise NotCovered(reason=f"the file {file.path} has no column of {spec.name}")

@@ -271,6 +271,22 @@ def test_a_run_decides_nothing_in_a_log_that_was_put_aside(log: CommitLog) -> No
     assert (log.view().floor, log.view().manifests, log.view().is_over) == (1, (2,), True)
 
 
+def test_a_reset_and_the_mark_of_an_epoch_exclude_each_other(fs: Files, log: CommitLog) -> None:
+    filled(log, 3)
+    log.mark(Epoch(1), Mark.SETTLED)
+    log.mark(Epoch(2), Mark.PUBLISHING)
+    for _ in range(2):
+        log.end(AT)
+        assert [log.view().has(Epoch(epoch), Mark.PUBLISHING) for epoch in (1, 2, 3)] == [False, True, False]
+        log.mark(Epoch(2), Mark.PUBLISHING)
+        with pytest.raises(LogMissing, match="reset"):
+            log.mark(Epoch(3), Mark.PUBLISHING)
+    # A person takes the reset back.
+    fs.delete(f"{log.location}/manifests/over")
+    log.mark(Epoch(3), Mark.PUBLISHING)
+    assert log.view().has(Epoch(3), Mark.PUBLISHING)
+
+
 def test_a_log_that_was_deleted_is_not_begun_anew_by_a_run_that_had_it(fs: Files, log: CommitLog) -> None:
     filled(log, 2)
     for epoch in (1, 2):

@@ -12,7 +12,7 @@ import pytest
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.manifest import REPLAYS, PartEntry
-from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, ReplayOvertaken, StoreUnavailable
+from hivesink.errors import HiveSinkError, LogMissing, PartLost, RegistrationFailed, ReplayOvertaken, StoreUnavailable
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.messages import InputShape
@@ -201,7 +201,12 @@ def test_a_replay_that_was_reset_before_a_reader_saw_it_has_replaced_nothing(wor
     _dies(made, UNPUBLISHED)
     assert made.ids() == []
     with made.process() as opened:
-        opened.opened.owner.root.log(REPLAYS).end(datetime(2026, 1, 1, tzinfo=timezone.utc))
+        log = opened.opened.owner.root.log(REPLAYS)
+        head = log.view().head
+        log.end(datetime(2026, 1, 1, tzinfo=timezone.utc))
+        # The dead run's call arrives now.
+        with pytest.raises(LogMissing):
+            log.mark(head, Mark.PUBLISHING)
     assert made.ids() == letters
     assert made.replay() == len(_DAYS)
     assert (len(made.rows(TABLE)), made.ids()) == (len(_DAYS), letters[-1:])

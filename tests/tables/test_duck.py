@@ -13,7 +13,7 @@ from hivesink.core.table import Column, TableName, TableSpec
 from hivesink.core.typetext import parse_type
 from hivesink.errors import NotCovered
 from hivesink.formats import adapter
-from hivesink.storage.local import LocalFileSystem
+from hivesink.storage.local import LocalFileSystem, posix
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.duck import table_dataset
 
@@ -32,8 +32,11 @@ def read(folder: Path, form: str, kinds: dict[str, str], rows: dict[str, list[An
         TableName("d", "t"), tuple(Column(name, parse_type(kind)) for name, kind in kinds.items()), format=form
     )
     store, file = RenameFileStore(LocalFileSystem()), Finished(str(path), path.stat().st_size)
-    rows_read: list[dict[str, Any]] = table_dataset(spec, {"text"}, [("", file)], store).to_table().to_pylist()
-    return rows_read
+    by_store, by_arrow = (
+        table_dataset(spec, {"text"}, [("", file)], store, path_of).to_table().to_pylist() for path_of in (None, posix)
+    )
+    assert by_store == by_arrow
+    return list(by_store)
 
 
 @pytest.mark.parametrize("form", ["ORC", "PARQUET"])
