@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -13,7 +14,6 @@ from hivesink.core.table import SortKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,21 @@ def sort_keys(text: str) -> tuple[SortKey, ...]:
         message = "write columns, separated by commas, each once: a, b desc"
         raise ValueError(message)
     return keys
+
+
+NullText = Enum("NullText", {"EMPTY": "empty", "ZERO_DATE": "zero-date"})
+
+
+def null_texts(text: str) -> dict[str, frozenset[NullText]]:
+    """Which texts are null, in every column (key `""`) or in some: `empty, born=zero-date`; ValueError otherwise."""
+    kinds, named = {kind.value: kind for kind in NullText}, dict[str, frozenset[NullText]]()
+    for item in text.lower().split(",") if text.strip() != "none" else ():
+        name, _, kind = item.strip().rpartition("=")
+        if kind.strip() not in kinds:
+            message = f"write none, {', '.join(kinds)}, or column={next(iter(kinds))},…"
+            raise ValueError(message)
+        named[name.strip()] = named.get(name.strip(), frozenset()) | {kinds[kind.strip()]}
+    return named
 
 
 class Policies(NamedTuple):

@@ -19,14 +19,23 @@ _STEP = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _PATHS = "write names and indexes, such as $.user.id, $['odd name'] or $.items[0].sku"
+_ANOTHER = re.compile(r"\s*,\s*(?=\$)")
 _HEADER = "kafka.headers."
 
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """Steps from a record to a value in it: names of fields in lower case, and indexes of arrays."""
+    """Steps from a record to a value in it: names of fields in lower case, and indexes of arrays.
+
+    `others` are tried in turn while there is nothing but null.
+    """
 
     steps: tuple[str | int, ...]
+    others: tuple[tuple[str | int, ...], ...] = ()
+
+    @property
+    def every(self) -> tuple[tuple[str | int, ...], ...]:
+        return self.steps, *self.others
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,34 +90,45 @@ def parse_source(text: str) -> ColumnSource:
             return names[text]
         message = f"write a JSON path such as $.user.id, {_HEADER}<name>, or one of {', '.join(names)}"
         raise ValueError(message)
-    steps = _steps(text)
-    if not steps or isinstance(steps[0], int):
-        message = f"a record is an object, so a path begins with a name: {_PATHS}"
-        raise ValueError(message)
-    return JsonPath(steps)
+    paths, at = list[tuple[str | int, ...]](), 0
+    while at < len(text):
+        steps, at = _steps(text, at + 1)
+        another = _ANOTHER.match(text, at)
+        if at < len(text) and another is None:
+            raise _no_path(text, at)
+        if not steps or isinstance(steps[0], int):
+            message = f"a record is an object, so a path begins with a name: {_PATHS}"
+            raise ValueError(message)
+        paths.append(steps)
+        at = another.end() if another else at
+    return JsonPath(paths[0], tuple(paths[1:]))
 
 
 def parse_list(text: str) -> JsonPath:
     """The path to a record's list; `$`: the record is one. Raises ValueError with what to write instead."""
-    if not text.strip().startswith("$"):
+    text = text.strip()
+    if not text.startswith("$"):
         message = "write the path to a list, such as $.Records, or $ where the record is a list"
         raise ValueError(message)
-    return JsonPath(_steps(text.strip()))
+    steps, at = _steps(text, 1)
+    if at < len(text):
+        raise _no_path(text, at)
+    return JsonPath(steps)
 
 
-def _steps(text: str) -> tuple[str | int, ...]:
+def _steps(text: str, at: int) -> tuple[tuple[str | int, ...], int]:
+    """The steps from `at` on, and where they end."""
     steps: list[str | int] = []
-    at = 1
-    while at < len(text):
-        match = _STEP.match(text, at)
-        if match is None:
-            message = f"not a path from {text[at:]!r} on: {_PATHS}"
-            raise ValueError(message)
+    while match := _STEP.match(text, at):
         quoted = match["single"] if match["double"] is None else match["double"]
         name = match["name"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
         steps.append(int(match["index"]) if match["index"] else name.lower())
         at = match.end()
-    return tuple(steps)
+    return tuple(steps), at
+
+
+def _no_path(text: str, at: int) -> ValueError:
+    return ValueError(f"not a path from {text[at:]!r} on: {_PATHS}")
 
 
 def json_path(field: str) -> str:

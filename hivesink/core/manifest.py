@@ -28,7 +28,7 @@ REPLAYS = "rejects-replay"
 class Rows:
     """Row counts of an epoch, or running totals; `read` is the sum of the others but `extra`.
 
-    `extra` is how many more rows than records there are, where records hold many.
+    Where records hold many, `extra` is how many more rows than records there are.
     """
 
     read: int = 0

@@ -86,7 +86,8 @@ def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
         # Rows are elements of records.
         records, top = parts.column("value").field("text").to_pylist(), config["sink.json.explode"].steps
         bad = [replace(row, index=parts.column(ROWS_RECORD)[row.index].as_py()) for row in bad]
-    taken = columns | {str(path.steps[len(top)]) for path in paths if path.steps[: len(top)] == top}
+    every = [steps for path in paths for steps in path.every]
+    taken = columns | {str(steps[len(top)]) for steps in every if steps[: len(top)] == top}
     # A lone surrogate can't be printed: it is shown as the record has it.
     fields = (name.lower().encode("utf-8", "backslashreplace").decode() for item in objects(records) for name in item)
     return Preview(

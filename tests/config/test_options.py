@@ -32,6 +32,7 @@ SPEC = TableSpec(
         ("sink.sort-by", ["", "a,", "a,a desc", "desc desc,desc"], "columns, separated by commas, each once"),
         ("orc.row.index.stride", ["1000000000", f"{2**32}", "0", "-1", "many"], "a whole number"),
         ("orc.stripe.size", ["0", "1", "999999", "999KB", "0MB", "00GB", "1TB"], "a size of at least 1MB"),
+        ("sink.json.null-text", ["", "zero", "a=", "empty,,"], "none, empty, zero-date, or column=empty"),
         (POLICIES, ["success-file", "metastore,custom", "metastore,own:A,own:B"], "metastore, and what else of"),
     ],
 )
@@ -92,7 +93,11 @@ def test_what_is_no_name_of_a_table(name: Any) -> None:
 
 def test_columns_of_all_settings_are_checked_at_once() -> None:
     config = SinkConfig.parse(
-        {"sink.sort-by": "flag, nope, tags desc, dt", "sink.timestamp-format": "gone=epoch-millis,dt=text"}
+        {
+            "sink.sort-by": "flag, nope, tags desc, dt",
+            "sink.timestamp-format": "gone=epoch-millis,dt=text",
+            "sink.json.null-text": "empty, FLAG=zero-date, nil=empty",
+        }
     )
     with pytest.raises(InvalidOption) as refused:
         require_columns(SPEC, config)
@@ -101,6 +106,7 @@ def test_columns_of_all_settings_are_checked_at_once() -> None:
         "sink.sort-by names 'tags', which is array<string>: write columns that are not nested",
         "sink.sort-by names 'dt', a partition column: it has the same value for all rows of a file",
         "sink.timestamp-format names 'gone', which is no column of db.t",
+        "sink.json.null-text names 'nil', which is no column of db.t",
     )
     assert str(refused.value) == str(InvalidOption(problems))
     bloom = SinkConfig.parse({"orc.bloom.filter.columns": "ID,tags,no,tiny"})

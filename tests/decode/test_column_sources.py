@@ -53,7 +53,7 @@ def test_a_table_of_nothing_but_what_surrounds_the_records() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "steps"),
+    "case",
     [
         ("$.user.id", ("user", "id")),
         ("$.userId", ("userid",)),
@@ -64,10 +64,12 @@ def test_a_table_of_nothing_but_what_surrounds_the_records() -> None:
         ("$.items[0].sku", ("items", 0, "sku")),
         ("$.a-b[10]['[0]']", ("a-b", 10, "[0]")),
         ("$.größe", ("größe",)),
+        ("$.after.id , $.before['i,d'],$.id", ("after", "id"), ("before", "i,d"), ("id",)),
     ],
 )
-def test_a_path(text: str, steps: tuple[str | int, ...]) -> None:
-    assert parse_source(text) == JsonPath(steps)
+def test_a_path(case: tuple[Any, ...]) -> None:
+    text, steps, *others = case
+    assert parse_source(text) == JsonPath(steps, tuple(others))
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,10 @@ def test_a_path(text: str, steps: tuple[str | int, ...]) -> None:
         ("kafka.headers.", "write a JSON path such as"),
         ("kafka.kye", "or one of kafka.key, kafka.topic"),
         ("", "write a JSON path"),
+        ("$.a,", r"not a path from ',' on"),
+        ("$.a, b", r"not a path from ', b' on"),
+        ("$.a $.b", r"not a path from ' \$\.b' on"),
+        ("$.a, $", "a path begins with a name"),
     ],
 )
 def test_what_is_no_source(text: str, told: str) -> None:

@@ -33,6 +33,7 @@ OPTIONS = st.builds(
     zone=st.sampled_from([ZoneInfo(zone) for zone in ZONES]),
     formats=st.sampled_from([{}, *({"": form} for form in FORMS)]),
     unknown=st.sampled_from([*OnUnknownField, OnUnknownField.IGNORE]),
+    nulls=st.sampled_from(["none", "none", "empty", "a=empty,zero-date", "empty,zero-date"]),
 )
 NAMES = ["a", "A", "b", "B", "\\u0061", "c", "C", "x", "X", 'y\\"', "z\\u0022", "\\ud800", "ä", "Ä"]
 
@@ -72,6 +73,7 @@ times = st.one_of(
         st.sampled_from(["", "", "", "Z", "z", "+02:00", "-0800", "+14", "+23:59", "+24:00", " Z", "-00:00"]),
     ),
     st.dates().map(str),
+    st.sampled_from(["", "0000-00-00", "0000-00-00 00:00:00", "0000-00-00T00:00:00Z", "0000\\u002d00-00"]),
     st.sampled_from(["2024-01-02T03Z", "2024-01-02T03", "0000-01-01", "2024-3-1", "2024-03-31T02:30:00"]),
 )
 ESCAPES = r"a ä 😀 \n \" \\ \u0000 \u0022 \ud83d\ude00 \ud800 \q { } , :"
@@ -151,12 +153,15 @@ HOSTILE = (
 PATHS = [("a",), ("a", "b"), ("a", "b", 1), ("a", 0), ("a", 1, "a"), ("c",), ("c", "x"), ('y"',), ("ä", "b")]
 
 
-@given(*HOSTILE, st.none() | st.lists(st.sampled_from(PATHS), min_size=3, max_size=3))
+LISTS = st.lists(st.sampled_from(PATHS), min_size=1, max_size=3).map(lambda steps: JsonPath(steps[0], tuple(steps[1:])))
+
+
+@given(*HOSTILE, st.none() | st.lists(LISTS, min_size=3, max_size=3))
 def test_agrees_on_hostile_records(
-    kinds: Kinds, options: SinkConfig, batches: list[list[bytes]], paths: list[tuple[str | int, ...]] | None
+    kinds: Kinds, options: SinkConfig, batches: list[list[bytes]], paths: list[JsonPath] | None
 ) -> None:
     columns = [Column(name, kind, nullable=free) for name, (kind, free) in zip("abc", kinds, strict=False)]
-    sources = {f"sink.column.{name}.from": JsonPath(steps) for name, steps in zip("abc", paths or (), strict=False)}
+    sources = {f"sink.column.{name}.from": path for name, path in zip("abc", paths or (), strict=False)}
     assert_same(columns, SinkConfig({**options.values, **sources}), batches)
 
 
@@ -171,6 +176,23 @@ def test_agrees_on_each_odd_value_below_a_field(kind: HiveType) -> None:
     for r in (("a", "b"), ("c", "x")):
         sources = {name: JsonPath(steps) for name, steps in (paths | {"r": r}).items()}
         assert_same(columns, decoding(sources=sources), [found[:3], found])
+
+
+EITHER = (
+    '{"a":{"b":%s},"c":{"x":1}}',
+    '{"a":{"b":null},"c":{"x":%s}}',
+    '{"a":null,"c":{"x":%s}}',
+    '{"c":{"x":%s},"a":1}',
+)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("nulls", ["none", "empty"])
+def test_agrees_on_the_first_that_is_not_null(kind: HiveType, nulls: str) -> None:
+    batch = [record.replace("%s", value).encode() for value in ODD for record in EITHER]
+    columns = [Column("p", kind), Column("q", kind, nullable=False), Column("a", P.STRING)]
+    sources = {"p": JsonPath(("a", "b"), (("c", "x"),)), "q": JsonPath(("c", "x"), (("a", "b"), ("d",)))}
+    assert_same(columns, decoding(sources=sources, nulls=nulls), [batch[:3], batch])
 
 
 @pytest.mark.parametrize("form", ["%s", '"%s"', "[%s]", '["%s"]', '{"k":%s}'])
@@ -227,6 +249,7 @@ ODD = [
     *("null", "true", "false", "{}", "[]", "1.5", "1.239", "1.230", "1e2", "3.4028235677973366e38", "1e38"),
     *['"7"', '"-0"', '"1.0"', '"1_0"', '"x"', '""', '"NaN"', '"true"', '"aGk="', '"aGl="', '"aGk"', '"abcd"'],
     *('" 7"', '"abc "'),
+    *('"0000-00-00"', '"0000-00-00 00:00:00"', '"0000-00-00T00:00:00.00Z"', '"0000-00-00 00:00:01"'),
     *('"2024-01-02"', '"0000-01-01"', '"2024-02-30"', '"9999-12-31"', '"2024-01-02T03:04"', '"2024-01-02T03"'),
     *('"2024-01-02T03Z"', '"2024-01-02T03+02:00"', '"0000-12-31T23:59:59"', '"9999-12-31T23:59:59Z"'),
     *('"0000-12-31T23:59:59-02:00"', '"9999-12-31T23:59:59-02:00"', '"2024-01-02 03:04:05.1234567"'),
@@ -237,6 +260,7 @@ ODD = [
 
 
 TIMES = [decoding(zone=ZoneInfo(zone), formats=form) for zone in ZONES for form in ({}, {"a": EpochUnit.MILLIS})]
+TIMES += [decoding(nulls="zero-date,empty"), decoding(nulls="a=zero-date")]
 TIMES += [decoding(zone=ZoneInfo("Europe/Berlin"), formats={"a": form}, exact=True) for form in FORMS]
 
 
@@ -247,7 +271,7 @@ def test_agrees_on_each_odd_value(kind: HiveType) -> None:
     columns = [Column("a", kind)]
     for record in found:
         assert_same(columns, PLAIN, [[record, b"{}"] + [b'{"a":null}'] * 64])
-    ways = TIMES if kind in {P.TIMESTAMP, P.DATE} else [PLAIN]
+    ways = TIMES if kind in {P.TIMESTAMP, P.DATE} else [PLAIN, decoding(nulls="empty,zero-date")]
     step = min(4, len(ways))
     for place, options in enumerate(ways):
         for record in found[place % step :: step]:

@@ -45,6 +45,7 @@ SAMPLES = {
     "IANA zone": ("UTC", "Europe/Berlin"),
     "a column, several with commas": ("a", "a,B"),
     "a share, such as 0.01": ("0.01", "0.5", ".05"),
+    "none, empty, zero-date, column=empty,…": ("none", "empty", "zero-date", "a=empty,zero-date"),
     "a path to a list": ("$", "$.Records", "$.detail[0].items"),
     "absolute path": ("/log",),
     "bytes, KB, MB, GB": ("1000", "64KB", "64MB", "1GB"),

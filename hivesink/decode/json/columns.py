@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 from msgspec import Meta
 
@@ -37,16 +38,18 @@ _Nested: TypeAlias = "Callable[[Spans], tuple[pa.Array, Mask] | None]"
 
 
 class ColumnReader:
-    """A field that is the value of one column."""
+    """A field that is the value of one slot. `is_required`: it may not be null."""
 
-    def __init__(self, index: int, column: Column, parser: ValueParser) -> None:
-        self.indexes = (index,)
-        self.is_required = not column.nullable
+    def __init__(self, slot: int, column: Column, parser: ValueParser, *, is_required: bool) -> None:
+        self.slots = (slot,)
+        self.is_required = is_required
         self._kind = column.type
         self._arrow = arrow_type(column.type)
         self._parser = parser
         self._nested: _Nested = lambda _: None
         match column.type:
+            case _ if parser.nulls:
+                """Only the parser knows them within a value."""
             case Array() | Struct() if _is_plain(column.type):
                 self._nested = _ArrowReader(column.type).read
             case Map(Primitive.STRING, Primitive() as value) if value in _SCALARS:
@@ -54,6 +57,8 @@ class ColumnReader:
 
     def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
         """The column, and the rows in doubt, whose values mean nothing: `spans` may be no JSON."""
+        if self._parser.nulls:
+            spans = spans.without(self._parser.null_texts(self._kind))
         array, doubt = self._read(spans)
         return [array], doubt | nulls(array) if self.is_required and array.null_count else doubt
 
@@ -198,10 +203,11 @@ class PathsReader:
     """A field that several columns read, or that a path leads into: its JSON text is looked through once."""
 
     def __init__(self, branch: Branch, exact: ExactDecoder) -> None:
-        self.indexes = branch.all_columns()
+        self.slots = branch.all_columns()
         self._branch = branch
         self._exact = exact
-        self.is_required = not all(exact.columns[index].nullable for index in self.indexes)
+        self._required = [exact.is_required(slot) for slot in self.slots]
+        self.is_required = any(self._required)
 
     def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
         """As `ColumnReader.read`."""
@@ -210,12 +216,17 @@ class PathsReader:
         def row(raw: bytes) -> list[Any]:
             texts: dict[int, str] = {}
             self._branch.pick(raw.decode(), texts)
-            return [self._exact.value(index, texts.get(index)) for index in self.indexes]
+            return [self._exact.value(slot, texts.get(slot)) for slot in self.slots]
 
         rows, unfit = each([raw or b"null" for raw in raws], row)
-        kinds = [arrow_type(self._exact.columns[index].type) for index in self.indexes]
-        cells = enumerate(kinds)
-        return [pa.array([row and row[place] for row in rows], kind) for place, kind in cells], doubt | unfit
+        doubt |= unfit
+        arrays = []
+        for place, (slot, is_required) in enumerate(zip(self.slots, self._required, strict=True)):
+            kind = arrow_type(self._exact.columns[self._exact.slots[slot]].type)
+            arrays.append(pa.array([row and row[place] for row in rows], kind))
+            if is_required:
+                doubt |= nulls(arrays[-1])
+        return arrays, doubt
 
 
 class JsonColumns:
@@ -223,6 +234,8 @@ class JsonColumns:
 
     def __init__(self, exact: ExactDecoder) -> None:
         self.schema = arrow_schema(exact.columns)
+        self._exact = exact
+        self._kinds = [self.schema.types[index] for index in exact.slots]
         self.ignore_unknown = exact.ignore_unknown
         self.readers: dict[str, ColumnReader | PathsReader] = {}
         """By the field's name in lower case."""
@@ -230,19 +243,24 @@ class JsonColumns:
             if branch.below or len(branch.columns) > 1:
                 self.readers[str(name)] = PathsReader(branch, exact)
             else:
-                (index,) = branch.columns
-                self.readers[str(name)] = ColumnReader(index, exact.columns[index], exact.parsers[index])
+                (slot,) = branch.columns
+                column, parser = exact.columns[exact.slots[slot]], exact.parsers[exact.slots[slot]]
+                self.readers[str(name)] = ColumnReader(slot, column, parser, is_required=exact.is_required(slot))
 
     def read(self, fields: Mapping[str, Spans], rows: int) -> tuple[pa.RecordBatch, Mask]:
         """The columns of `rows` records that have the same `fields`, by their names, and the records in doubt."""
         doubt = np.zeros(rows, dtype=np.bool_)
-        arrays: list[pa.Array] = [pa.nulls(rows, kind) for kind in self.schema.types]
+        arrays: list[pa.Array] = [pa.nulls(rows, kind) for kind in self._kinds]
         for name, reader in self.readers.items():
             if name not in fields:
                 doubt |= reader.is_required
                 continue
             columns, unfit = reader.read(fields[name])
             doubt |= unfit
-            for index, column in zip(reader.indexes, columns, strict=True):
-                arrays[index] = column
+            for slot, column in zip(reader.slots, columns, strict=True):
+                arrays[slot] = column
+        if len(arrays) > len(self.schema):
+            arrays = [pc.coalesce(*(arrays[slot] for slot in slots)) for slots in self._exact.slots_of]
+            for column, array in zip(self._exact.columns, arrays, strict=True):
+                doubt |= False if column.nullable else nulls(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), doubt

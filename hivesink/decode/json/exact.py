@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hivesink.config.options import OnUnknownField, SinkConfig
+from hivesink.config.parsers import NullText
 from hivesink.core.column_source import JsonPath
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode import values
@@ -18,10 +19,12 @@ from hivesink.decode.json.scan import NotJson, document, members, unquote
 from hivesink.decode.values import NUMBER, InvalidValue, TimeRules
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import date, datetime
 
 _NUMBER = re.compile(NUMBER)
+_CLOCKS = frozenset({Primitive.DATE, Primitive.TIMESTAMP})
+_ZERO_DATE = re.compile(r"0000-00-00([T ]00:00(:00(\.0+)?)?Z?)?")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _KINDS = {'"': "text", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
 
@@ -45,7 +48,7 @@ def _shown(name: str) -> str:
 
 @dataclass(slots=True)
 class Branch:
-    """What is read of one JSON value: `columns` (by number) take the value itself, others what is below it."""
+    """What is read of one JSON value: `columns` (of slots) take the value itself, others what is below it."""
 
     columns: list[int] = field(default_factory=list)
     below: dict[str | int, Branch] = field(default_factory=dict)
@@ -119,11 +122,26 @@ class ValueParser:
 
     times: TimeRules
     ignore_unknown: bool
+    nulls: frozenset[NullText] = frozenset()
+    """Texts that are null."""
 
-    def parse(self, raw: str, kind: HiveType) -> Any:  # noqa: PLR0911 -- one for each kind of type
+    def parse(self, raw: str, kind: HiveType) -> Any:
         """`raw` is one JSON value without white space around it. Raises InvalidValue."""
-        if raw == "null":
+        if raw == "null" or (self.nulls and raw[0] == '"' and self._is_null(unquote(raw), kind)):
             return None
+        return self._value(raw, kind)
+
+    def null_texts(self, kind: HiveType) -> list[bytes]:
+        """The likeliest of those that are null in a column of `kind`, as JSON."""
+        texts = [b'""', b'"0000-00-00"', b'"0000-00-00 00:00:00"']
+        return [text for text in texts if self._is_null(text[1:-1].decode(), kind)]
+
+    def _is_null(self, text: str, kind: HiveType) -> bool:
+        if not text:
+            return NullText.EMPTY in self.nulls
+        return NullText.ZERO_DATE in self.nulls and kind in _CLOCKS and _ZERO_DATE.fullmatch(text) is not None
+
+    def _value(self, raw: str, kind: HiveType) -> Any:
         match kind:
             case Primitive():
                 return self._primitive(raw, kind)
@@ -190,7 +208,7 @@ class ValueParser:
         """A JSON string, such as the key of a map, which stands for any type. Raises InvalidValue."""
         text = unquote(quoted)
         is_boolean = kind is Primitive.BOOLEAN and text in {"true", "false"}
-        return text == "true" if is_boolean else self.parse(quoted, kind)
+        return text == "true" if is_boolean else self._value(quoted, kind)
 
 
 class ExactDecoder:
@@ -200,10 +218,25 @@ class ExactDecoder:
         self.columns = tuple(columns)
         self.names = [column.name.lower() for column in columns]
         self.ignore_unknown = config["sink.on-unknown-field"] is OnUnknownField.IGNORE
-        paths = zip(self.names, map(config.sources.get, self.names), strict=True)
-        self.read = Branch.of(source.steps if isinstance(source, JsonPath) else (name,) for name, source in paths)
-        """What the columns read of a record."""
-        self.parsers = [ValueParser(TimeRules.of(config, name), self.ignore_unknown) for name in self.names]
+        sources = map(config.sources.get, self.names)
+        paths = [
+            source.every if isinstance(source, JsonPath) else ((name,),)
+            for name, source in zip(self.names, sources, strict=True)
+        ]
+        self.slots = [index for index, some in enumerate(paths) for _ in some]
+        """The column of each path. What is read of a record is a text for each slot."""
+        self.slots_of = [[slot for slot, of in enumerate(self.slots) if of == index] for index in range(len(paths))]
+        self.read = Branch.of(path for some in paths for path in some)
+        """What the slots read of a record."""
+        every: Mapping[str, frozenset[NullText]] = config["sink.json.null-text"]
+        self.parsers = [
+            ValueParser(
+                TimeRules.of(config, name),
+                self.ignore_unknown,
+                every.get("", frozenset()) | every.get(name, frozenset()),
+            )
+            for name in self.names
+        ]
 
     def row(self, record: bytes) -> list[Any]:
         """The record's values in column order. Raises InvalidValue with the field's path."""
@@ -217,11 +250,24 @@ class ExactDecoder:
             raise InvalidValue(reason="not a JSON object")
         texts: dict[int, str] = {}
         self.read.pick(raw, texts, ignore_unknown=self.ignore_unknown)
-        return [self.value(index, texts.get(index)) for index in range(len(self.columns))]
+        return [self._column(index, texts) for index in range(len(self.columns))]
 
-    def value(self, index: int, raw: str | None) -> Any:
-        """What the column of that number makes of its JSON text, or of None. Raises InvalidValue."""
-        column = self.columns[index]
-        if not column.nullable and raw in {None, "null"}:
-            raise InvalidValue("missing" if raw is None else "null").within(self.names[index])
-        return self.parsers[index].at(self.names[index], raw or "null", column.type)
+    def _column(self, index: int, texts: Mapping[int, str]) -> Any:
+        slots = self.slots_of[index]
+        for slot in slots:
+            if (value := self.value(slot, texts.get(slot))) is not None:
+                return value
+        if not self.columns[index].nullable:
+            reason = "null" if any(slot in texts for slot in slots) else "missing"
+            raise InvalidValue(reason).within(self.names[index])
+        return None
+
+    def is_required(self, slot: int) -> bool:
+        """Whether its text may not be null: its column may not, and has no other."""
+        index = self.slots[slot]
+        return not self.columns[index].nullable and len(self.slots_of[index]) == 1
+
+    def value(self, slot: int, raw: str | None) -> Any:
+        """What a slot's column makes of its JSON text, or of None. Raises InvalidValue."""
+        index = self.slots[slot]
+        return self.parsers[index].at(self.names[index], raw or "null", self.columns[index].type)

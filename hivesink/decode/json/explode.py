@@ -138,13 +138,15 @@ class ExplodedDecoder:
         depth, sources = len(self._steps), config.sources
         inner, outer, below = list[Column](), list[Column](), dict[str, JsonPath]()
         for column in columns:
-            source = sources.get(column.name)
-            steps = source.steps if isinstance(source, JsonPath) else (*self._steps, column.name)
-            (inner if steps[:depth] == self._steps else outer).append(column)
-            below[f"sink.column.{column.name}.from"] = JsonPath(steps[depth:] if column in inner else steps)
-            if steps == self._steps:
-                message = f"sink.column.{column.name}.from leads to the list that sink.json.explode takes apart"
-                raise InvalidOption((f"{message}: write a path to what is in it, or beside it",))
+            source, option = sources.get(column.name), f"sink.column.{column.name}.from"
+            every = source.every if isinstance(source, JsonPath) else ((*self._steps, column.name),)
+            within = {steps[:depth] == self._steps for steps in every}
+            if self._steps in every or len(within) > 1:
+                message = f"{option} leads to the list that sink.json.explode takes apart, or into it and past it"
+                raise InvalidOption((f"{message}: write paths to what is in the list, or beside it",))
+            (inner if True in within else outer).append(column)
+            first, *others = (steps[depth:] if True in within else steps for steps in every)
+            below[option] = JsonPath(first, tuple(others))
         # Of a record that is a list itself, no path leads beside it.
         kind = Array(Primitive.STRING) if depth else Primitive.STRING
         outer.append(Column(_LIST, kind, nullable=not depth))

@@ -6,7 +6,7 @@ never in doubt.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ from hivesink.decode.clocks import REFUSED, Mask, each, mask_of, parse_each
 from hivesink.decode.values import InvalidValue, decimal_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hivesink.core.table import Decimal
 
 Places = NDArray[np.int64]
@@ -163,6 +165,13 @@ class Spans:
             same &= self.ends - self.begins == len(word)
             same &= self.text.has(word, self.begins)
         return same
+
+    def without(self, words: Iterable[bytes]) -> Spans:
+        """The same, absent also where they are just one of `words`."""
+        absent = np.logical_or.reduce([self.are(word) for word in (b"null", *words)])
+        spans = replace(self)
+        spans.__dict__["absent"] = absent if absent.any() else None
+        return spans
 
     def raw(self) -> list[bytes | None]:
         """Their bytes; None for null."""

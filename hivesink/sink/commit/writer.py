@@ -164,8 +164,9 @@ def require_columns(spec: TableSpec, config: SinkConfig) -> None:
         else:
             continue
         problems.append(f"{setting} names {column!r}, {problem}")
-    times = config["sink.timestamp-format"].keys() - kinds.keys() - partitions - {""}
-    problems += [f"sink.timestamp-format names {name!r}, which is no column of {spec.name}" for name in sorted(times)]
+    for setting in ("sink.timestamp-format", "sink.json.null-text"):
+        strange = config[setting].keys() - kinds.keys() - partitions - {""}
+        problems += [f"{setting} names {name!r}, which is no column of {spec.name}" for name in sorted(strange)]
     if problems:
         raise InvalidOption(tuple(problems))
 
