@@ -196,24 +196,6 @@ def test_a_password_in_the_address_is_not_shown(uri: str, capsys: Capsys) -> Non
         assert "hush" not in said.out + said.err
 
 
-def test_what_a_user_may_not_look_into_is_named(tmp_path: Path) -> None:
-    closed = tmp_path / "closed"
-    (closed / "metastore").mkdir(parents=True)
-    closed.chmod(0)
-    # The superuser may look everywhere.
-    lowered = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-    words = [*lowered, sys.executable, "-m", "hivesink.cli", "status", "demo.events"]
-    environment = {
-        key: value for key, value in os.environ.items() if key not in {"HIVESINK_METASTORE", "HIVE_CONF_DIR"}
-    }
-    environment |= {"HIVESINK_HOME": str(closed), "PYTHONPATH": str(Path(__file__).parents[2])}
-    said = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    closed.chmod(0o700)
-    assert said.returncode == 65, said.stderr
-    (line,) = said.stderr.splitlines()
-    assert f"{closed}/metastore/server.json can't be used (Permission denied; HIVESINK_HO" in line
-
-
 def test_debug_has_spark_log_in_this_process_and_in_a_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HIVESINK_DEBUG", raising=False)
     with reporting(Output(), debug=False):

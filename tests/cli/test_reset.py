@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.core.log import PROPERTY, LogAddress
+from hivesink.core.log import LogAddress
 from hivesink.core.table import TableName
 from hivesink.errors import TableMadeAgain
 from hivesink.metastore import connect
@@ -33,21 +33,6 @@ def drop_table(ingest: Ingest) -> None:
 def stated(table: str, uri: str) -> LogAddress | None:
     with closing(connect("thrift", uri)) as registrar:
         return LogAddress.parse(registrar.table(TableName.parse(table)).log)
-
-
-def test_apply_lets_a_table_name_its_log_and_plan_does_not_see_it(
-    table: str, uri: str, ddl: Path, capsys: Capsys
-) -> None:
-    before = stated(table, uri)
-    assert before is not None
-    assert "nothing to do" in hivesink(capsys, "ddl", "plan", ddl).out
-    with closing(Ingest(table, uri)) as ingest:
-        assert ingest.log.parent.parent.as_posix() == before.root
-    assert hivesink(capsys, "ddl", "apply", ddl).code == 0
-    assert stated(table, uri) == before
-    ddl.write_text(ddl.read_text().replace("TBLPROPERTIES (", f"TBLPROPERTIES ('{PROPERTY}'='{before}', "))
-    refused = hivesink(capsys, "ddl", "apply", ddl)
-    assert (refused.code, f"property {PROPERTY}: it names the log of the table that" in refused.error) == (65, True)
 
 
 def test_a_writer_is_reset_after_a_question_and_its_log_kept(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, PartLost, StoreUnavailable
-from tests.crash.faults import Call, FaultyS3, Kill, Mode, Plan, StallingS3, calls_of, sampled
+from tests.crash.faults import Call, FaultyS3, Mode, Plan, StallingS3, calls_of, sampled
 from tests.crash.ons3 import s3_site
-from tests.crash.site import BATCH, ROLLING, Site, dies, wakes
+from tests.crash.site import BATCH, ROLLING, Site, wakes
 from tests.crash.test_every_step import check
 from tests.crash.test_metastore_faults import EVENTS
 from tests.crash.test_two_runs import STOPPED, Other
@@ -143,14 +143,3 @@ def test_one_run_stalls_at_any_request_while_the_other_goes_on(every: int) -> No
         site.source = other.source
         site.job().run()
         check(site, call)
-
-
-def test_a_dead_job_leaves_uploads_that_the_next_start_or_clean_aborts() -> None:
-    sent = next(call for call in calls({}) if call.name == "upload_part")
-    site = site_of({})
-    with contextlib.suppress(Kill):
-        dies(lambda: site.job(FaultyS3(site.files(), Plan(sent.number, Mode.AFTER))))
-    assert site.staged()
-    site.job().run()
-    check(site)
-    assert not site.files().uploads

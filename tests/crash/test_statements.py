@@ -344,41 +344,6 @@ def test_what_a_killed_attempt_left_is_swept_wherever_its_partition_lives(home: 
     site.check(range(100))
 
 
-NO_OTHER = {"sink.rolling-policy.on-epoch": "false"}
-
-
-def started(site: Site, **options: str) -> SiteJob:
-    site.options = dict(options)
-    job = site.job()
-    job.committer.recover()
-    return job
-
-
-@pytest.mark.parametrize("by_timer", [False, True])
-def test_back_on_epoch_the_next_batch_or_the_timer_publishes_whatever_waits(*, by_timer: bool) -> None:
-    site = Site(Source(events(12)))
-    job = started(site, **NO_OTHER)
-    job.step()
-    job.step()
-    assert site.rows() == []
-    job = started(site)
-    if by_timer:
-        job.committer.keep_up()
-    else:
-        job.step()
-    site.check(range(8 if by_timer else 12))
-    assert site.log.segments.lengths() == {}
-
-
-def test_from_the_change_on_rows_wait() -> None:
-    site = Site(Source(events(12)))
-    started(site).step(10)
-    started(site, **NO_OTHER).step(2)
-    site.check(range(10))
-    site.job().run()
-    site.check(range(12))
-
-
 @sampled(6)
 @pytest.mark.parametrize("first", WAYS)
 def test_a_death_at_any_call_and_a_start_with_the_other_setting(first: str, every: int) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import TopicPartition
 
 from hivesink.embedded.server import HOST, free_port
 from hivesink.errors import SourceUnreachable
-from jobs.cluster.kafka import EmbeddedKafka, create_topic, end_offsets
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from jobs.cluster.kafka import create_topic, end_offsets
 
 pytestmark = pytest.mark.kafka
 
@@ -24,13 +19,6 @@ def asked_once(servers: str, topic: str, partitions: int) -> list[int]:
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
     wanted = {TopicPartition(topic, number): latest for number in range(partitions)}
     return [answer.result().offset for answer in admin.list_offsets(wanted).values()]
-
-
-@pytest.mark.long
-def test_the_first_topic_of_an_empty_broker_can_be_used_at_once(tmp_path: Path) -> None:
-    with EmbeddedKafka(tmp_path) as broker:
-        assert create_topic(broker.bootstrap, "first", 2)
-        assert asked_once(broker.bootstrap, "first", 2) == [0, 0]
 
 
 def test_each_new_topic_can_be_used_at_once(kafka: str) -> None:

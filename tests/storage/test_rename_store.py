@@ -90,17 +90,6 @@ def test_a_part_that_a_truncate_takes_while_it_is_written_was_not_committed() ->
         file.close_for_commit()
 
 
-@pytest.mark.parametrize("kind", FILE_SYSTEMS)
-def test_a_link_without_its_unlink_is_finished(kind: str, tmp_path: Path) -> None:
-    fs = FILE_SYSTEMS[kind]()
-    part = stage(fs, str(tmp_path))
-    assert isinstance(fs, (LocalFileSystem, MemoryFileSystem))
-    fs.link(part.staged, part.target)
-    RenameFileStore(fs).publish(part)
-    assert fs.length(part.staged) is None
-    assert fs.read(part.target) == b"rows"
-
-
 class Silent(FaultyFileSystem):
     """No rename is ever answered or done."""
 

@@ -16,9 +16,7 @@ from hivesink.core.offsets import KafkaOffset, TopicIds
 from hivesink.errors import (
     BadRecord,
     EpochTaken,
-    ForeignHistory,
     LogDamaged,
-    LogMissing,
     MetastoreUnreachable,
     StoreUnavailable,
     TaskFailed,
@@ -72,16 +70,6 @@ def test_a_batch_that_spark_runs_again_is_recognised(site: Site) -> None:
     assert site.log.view().head == 3
 
 
-def test_append_writes_a_new_history_once(site: Site) -> None:
-    """Left in the job file, it must not double everything when the checkpoint is deleted a second time."""
-    site.job().run()
-    again_from(site, 0, append=Epoch(3)).run()
-    site.check(IDS + IDS)
-    with pytest.raises(ForeignHistory, match="append=6"):
-        again_from(site, 0, "query-3", append=Epoch(3)).run()
-    site.check(IDS + IDS)
-
-
 def test_append_holds_across_the_fence_that_its_first_try_left(site: Site) -> None:
     site.job().run()
     head = site.log.view().head
@@ -110,17 +98,6 @@ def test_a_manifest_has_the_ids_that_the_topics_have_once_the_batch_was_read(sit
     assert last.ref.end == (end,)
     assert isinstance(last.ref.end[0], KafkaOffset)
     assert last.ref.end[0].ids == {"t": "1"}
-
-
-def test_a_deleted_log_is_noticed(site: Site) -> None:
-    site.job().run(batches=2)
-    for path in [path for path in site.fs._files if path.startswith(f"{LOG}/")]:
-        site.fs.delete(path)
-    with pytest.raises(LogMissing, match="append=0"):
-        site.job(fresh_uid="00c0ffee0002").run()
-    assert site.rows() == IDS[:8]
-    site.job(append=Epoch(0)).run()
-    assert site.rows() == IDS
 
 
 @pytest.mark.parametrize("gone", [1, 2])

@@ -86,15 +86,6 @@ def test_the_others_are_published_and_the_query_fails_in_the_end(site: Site) -> 
     site.check(range(9))
 
 
-def test_the_end_of_a_run_raises_once_all_else_is_readable(site: Site) -> None:
-    run = picky(site)
-    with pytest.raises(RowsHeldBack, match=r"change it back, run `hivesink recover demo\.events`"):
-        run.committer.finish()
-    assert site.rows() == [0, 2, 3, 5, 6, 8]
-    site.job().run()
-    site.check(range(9))
-
-
 def test_a_partition_that_the_table_can_not_have_any_more_is_held_back(site: Site) -> None:
     """As after ALTER TABLE … PARTITION COLUMN: to register it would make the table unreadable."""
     run = picky(site)
