@@ -24,7 +24,6 @@ from jobs.cluster.cluster import PARTS
 from jobs.cluster.kafka import EmbeddedKafka
 from jobs.cluster.s3 import S3Server
 from jobs.cluster.server import OwnMetastore
-from tests.embedded.thriftserver import EmbeddedThriftServer
 from tests.secure.site import login_of
 
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
@@ -51,7 +50,6 @@ def _collected() -> Iterator[None]:
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
@@ -64,17 +62,17 @@ SHARED = {
     "cluster": re.compile(
         # Some of its own tests start another one.
         r"^tests/cluster/(?!test_cluster\.py::test_(a_reader|the_detached))"
-        r"|^tests/(metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
+        r"|^tests/(hive/|metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
         r"|::test_(on_hdfs|hive_4_makes)_|[-\[](hdfs|4\.0\.1)[-\]]"
     ),
-    "thrift server": re.compile(r"^tests/(cli/test_run_spark|metastore/test_hiveserver2)|[-\[]spark[-\]]"),
     "s3": re.compile(r"^tests/storage/test_s3|::test_on_s3_|[-\[]s3[-\]]"),
 }
 
 
-SERVERS = {"cluster", "kafka", "metastore", "s3", "secured", "spark", "thrift_server"}
+SERVERS = {"cluster", "kafka", "metastore", "s3", "secured", "spark"}
 SLOWEST = (
-    *("cluster", "secured", "tests/integration/test_s3.py", "tests/integration/test_kills.py", "thrift server"),
+    *("cluster", "secured", "tests/integration/test_s3.py", "tests/integration/test_kills.py"),
+    "tests/cli/test_run_spark.py",
     *("tests/jobs/", "tests/docs/test_as_printed.py", "tests/cluster/"),
 )
 """What takes minutes begins first, then what needs a server; the rest fills the gaps at the end."""
@@ -162,15 +160,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap address of a real Kafka broker."""
     with EmbeddedKafka(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker.bootstrap
-
-
-@pytest.fixture(scope="session")
-def thrift_server(metastore: EmbeddedMetastore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    """Host and port of a Spark Thrift Server (HiveServer2's protocol, NOSASL) on that metastore."""
-    folder: Path = tmp_path_factory.mktemp("thriftserver")
-    with EmbeddedThriftServer(folder, metastore.uri, metastore.warehouse) as server:
-        assert server.port is not None
-        yield server.host, server.port
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.site import Capsys, Said, hive_site, hivesink
+from tests.cli.site import Capsys, hivesink
 
 pytestmark = pytest.mark.spark
 
@@ -192,25 +192,3 @@ def test_query_by_spark(table: str, tmp_path: Path, java_home: str) -> None:
         assert cause in line, failed
     # Hive's client makes one for each session.
     assert not [*tmp_path.glob("*_resources")]
-
-
-def test_query_through_hiveserver2(
-    table: str, thrift_server: tuple[str, int], capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HIVE_CONF_DIR", str(hive_site(tmp_path, "hive.server2.authentication", "NOSASL")))
-
-    def ask(sql: str, *options: str) -> Said:
-        where = ("--hiveserver2", f"{thrift_server[0]}:{thrift_server[1]}")
-        return hivesink(capsys, "query", sql, *where, *options)
-
-    said = ask(f"SELECT count(*) AS n FROM {table}", "--json")
-    assert said.data == {"columns": ["n"], "rows": [[0]], "more": False, "engine": "hiveserver2"}
-    dates = ask("SELECT map(1, array(DATE '2024-01-02')) AS m").out
-    assert ("datetime" in dates, "2024-01-02" in dates) == (False, True)
-    cells = "CAST(0 AS DECIMAL(10, 8)), CAST(1.4E-45 AS FLOAT), named_struct('a', 1)"
-    said = ask(f"SELECT inline(array(struct({cells}))) AS (zero, f, s)")
-    assert '0.00000000 │ 1e-45 │ {"a":1}' in said.out
-    assert "only the first 2 rows" in ask("SELECT explode(sequence(1, 5)) AS n", "--limit", "2").out
-    for sql, told in (("SELEC 1", "SELEC"), ("SELECT nothing FROM nowhere.at_all", "nowhere")):
-        said = ask(sql)
-        assert (said.code, told in said.error) == (65, True)

@@ -98,6 +98,7 @@ def test_many_at_once_and_again(server: LiveMetastore, live: LiveTable) -> None:
     registrar = server.connect()
     wanted = [new(live, dt(day)) for day in range(1, 13)]
     registrar.add(live, wanted)
+    registrar.close()  # The next call opens it again.
     registrar.add(live, wanted[:5])
     found = registrar.lookup(live, [*(want.partition for want in wanted), "dt=never"])
     assert sorted(found) == sorted(want.partition for want in wanted)

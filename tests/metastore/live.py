@@ -7,7 +7,7 @@ import secrets
 import threading
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hive_metastore import ThriftHiveMetastore, ttypes
 
@@ -36,23 +36,6 @@ _NUMBERS = itertools.count()
 DATABASE = "contracts"
 DT = Column("dt", Primitive.STRING)
 ACCURATE = '{"BASIC_STATS":"true","COLUMN_STATS":{"id":"true"}}'
-
-
-class LiveMetastore(Protocol):
-    """One kind of metastore. `connect` gives a new registrar, as another process would have."""
-
-    kind: str
-
-    def connect(self) -> Metastore: ...
-    def create(self, spec: TableSpec) -> None: ...
-    def register(self, table: LiveTable, partition: str, location: str) -> None: ...
-    def analyze(self, table: LiveTable, partition: str) -> None: ...
-    def add_column(self, table: LiveTable, column: Column) -> None: ...
-    def change_partition_column(self, table: LiveTable, column: Column) -> None: ...
-    def set_format(self, table: LiveTable, partition: str, source: str) -> None: ...
-    def drop(self, table: LiveTable, partition: str) -> None: ...
-    def drop_table(self, table: LiveTable) -> None: ...
-    def parameters(self, table: LiveTable, partition: str) -> dict[str, str]: ...
 
 
 def declared(folder: Path, *partition_columns: Column) -> TableSpec:
@@ -208,6 +191,8 @@ class OverThrift:
         )
 
 
+LiveMetastore: TypeAlias = InMemory | OverThrift
+"""One kind of metastore. `connect` gives a new registrar, as another process would have."""
 KINDS = ["memory", "thrift-2.3", "thrift-4.0.1", "thrift-secured", "hiveserver2-4.0.1"]
 NOSASL = {"hive.server2.authentication": "NOSASL"}
 
@@ -243,16 +228,12 @@ def metastore_of(version: str, request: pytest.FixtureRequest) -> str:
 
 
 def hiveserver2_of(version: str, request: pytest.FixtureRequest) -> tuple[str, int]:
-    """Host and port of HiveServer2 4.0.1, plain or `secured`, or of Spark's Thrift Server for any other `version`."""
-    if version in {"4.0.1", "secured"}:
-        cluster = request.getfixturevalue("cluster" if version == "4.0.1" else "alice")
-        # The secured cluster is started without one.
-        cluster.servers.hiveserver2.start()
-        address = str(cluster.hiveserver2)
-        host, _, port = address.rpartition(":")
-        return host, int(port)
-    host, port = request.getfixturevalue("thrift_server")
-    return str(host), int(port)
+    """Host and port of HiveServer2 4.0.1, plain or `secured`."""
+    cluster = request.getfixturevalue("alice" if version == "secured" else "cluster")
+    # The secured cluster is started without one.
+    cluster.servers.hiveserver2.start()
+    host, _, port = str(cluster.hiveserver2).rpartition(":")
+    return host, int(port)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, thread: int | None = None) -> Counter[str]:
