@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, replace
 from functools import partial
+from posixpath import dirname
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from hivesink.config.options import SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.lifecycle import Identity
 from hivesink.core.log import PROPERTY, require_writer_name
+from hivesink.core.partition import file_system_of
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.table import TableName, as_properties, field_ids, is_letters
 from hivesink.decode import convert
@@ -21,7 +23,8 @@ from hivesink.decode.reader import RowsReader
 from hivesink.errors import InvalidOption, RegistrationFailed, RowsUnfit, TableReplaced
 from hivesink.formats import adapter, measure
 from hivesink.hiveql.render import declared, stored
-from hivesink.logs import commit_log, file_store, root_folder, storage_of, table_root
+from hivesink.logs import commit_log, file_store, log_root, root_folder, storage_of, table_root
+from hivesink.registry import KeptSchemas, Passing
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
@@ -40,17 +43,33 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
     from hivesink.core.table import TableSpec
     from hivesink.ports import FileStore, LiveTable, LogRoot, Metastore
-    from hivesink.ports.rows import RowReader
+    from hivesink.ports.rows import RowReader, Schemas
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.waiting import Encode
 
 
-def row_reader(plan: TaskPlan) -> RowReader:
-    """What turns the stream's records into rows of the plan's table, by the table's settings."""
+def schemas(plan: TaskPlan, root: LogRoot | None, site: Site = NO_SITE, *, compares: bool = True) -> KeptSchemas:
+    """The schemas of the plan's records, kept in `root`, if any; `compares` as in `KeptSchemas`."""
+
+    def read(path: str) -> bytes | None:
+        # As everywhere in Hadoop, a bare path is on the default file system, here the table's.
+        path = f"{file_system_of(plan.target.location)}{path}" if path.startswith("/") else path
+        return storage_of(path, site).logs().read(path)
+
+    return KeptSchemas(plan.config, Passing() if root is None else root.schemas, read, compares)
+
+
+def row_reader(plan: TaskPlan, known: Schemas | None = None) -> RowReader:
+    """What turns the stream's records into rows of the plan's table, by the table's settings, and by `known`.
+
+    Without these, schemas are those of today, and nothing is kept.
+    """
     config, spec = plan.config, plan.target.spec
     form = adapter(spec.format).of(arrow_schema(spec.columns), config)
     columns = [column for column in row_columns(spec, config) if column.name not in plan.shape.absent]
-    return RowsReader(columns, plan.shape.value, config, plan.arrival, unfit=form.unfit)
+    return RowsReader(
+        columns, plan.shape.value, config, plan.arrival, unfit=form.unfit, schemas=known or schemas(plan, None)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +84,8 @@ class ToolsSpec:
         log = commit_log(self.log, self.site)
         return TaskTools(
             store=file_store(plan.target.location, self.site, config["sink.file.permission"]),
-            reader=row_reader(plan),
+            # A log is in a folder of its writer's.
+            reader=row_reader(plan, schemas(plan, log_root(dirname(dirname(self.log)), self.site), self.site)),
             format=lambda table: adapter(table.spec.format).of(
                 arrow_schema(table.spec.columns),
                 config,

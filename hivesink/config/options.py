@@ -15,6 +15,7 @@ from hivesink.config.parsers import (
     column,
     columns,
     duration,
+    file,
     file_name,
     flag,
     interval,
@@ -25,6 +26,8 @@ from hivesink.config.parsers import (
     permission,
     plugin,
     positive,
+    registry,
+    secret,
     share,
     size,
     sort_keys,
@@ -73,6 +76,14 @@ OPTIONS: Mapping[str, Option] = {
     "sink.on-unknown-field": Option("ignore", one_of(OnUnknownField)),
     "sink.on-missing-file": Option("fail", one_of(OnMissingFile)),
     "sink.value.format": Option("json", matching("[a-z-]+", "write the name of a format, such as json")),
+    "sink.value.avro.schema-file": Option(None, location),
+    "sink.value.avro-confluent.url": Option(None, registry),
+    "sink.value.avro-confluent.basic-auth.user-info": Option(None, secret),
+    "sink.value.avro-confluent.bearer-auth.token": Option(None, secret),
+    "sink.value.avro-confluent.ssl.truststore.location": Option(None, file),
+    "sink.value.avro-confluent.ssl.keystore.location": Option(None, file),
+    "sink.value.avro-confluent.timeout": Option("10s", interval),
+    "sink.value.avro-confluent.unknown-id-timeout": Option("5min", duration),
     "sink.timestamp-zone": Option("UTC", zone),
     "sink.timestamp-format": Option("text", parse_formats),
     "sink.json.explode": Option(None, parse_list),
@@ -188,7 +199,9 @@ def _parsed(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[Sink
         try:
             parsed[name] = None if text is None else option.parse(text)
         except ValueError as error:
-            problems.append(f"{name} = {text!r}: {error}")
+            # What was to be a place may be the secret itself.
+            shown = name if option.parse in {secret, registry} else f"{name} = {text!r}"
+            problems.append(f"{shown}: {error}")
     own_texts = {name: text for name, text in given.items() if name in parsed and parsed[name] != _DEFAULTS.get(name)}
     return SinkConfig(parsed, own_texts), tuple(problems)
 

@@ -144,4 +144,7 @@ columns = matching(
     r".*\w.*", "write columns, separated by commas", lambda text: tuple(map(str.strip, text.lower().split(",")))
 )
 location = matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write a path that isn't relative, hdfs://… or file:/…")
+file = matching(r"/.+", "write an absolute path")
+registry = matching(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", "write http://host:port or https://host, without a user")
+secret = matching(r"env:\w+|/.+", "write env:NAME, or the path of a file that has it: many can read a table's settings")
 column = matching(r"\s*\S.*", "write the name of a column", lambda text: text.strip().lower())

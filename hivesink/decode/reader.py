@@ -14,6 +14,7 @@ from pyarrow import types
 from hivesink.core.column_source import ELEMENT, RECORD, ColumnSource, Header, JsonPath, Metadata, stream_column
 from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_schema, arrow_type, check_types
+from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Converted, convert
 from hivesink.decode.json.decoder import JsonDecoder
@@ -21,7 +22,7 @@ from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.json.explode import ExplodedDecoder
 from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import InvalidOption
-from hivesink.ports.rows import BadRow, DecodedRows, Decoder
+from hivesink.ports.rows import BadRow, DecodedRows, Decoder, Schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,11 @@ def _json(columns: Sequence[Column], config: SinkConfig) -> Decoder:
 
 DECODERS: Mapping[str, Callable[[Sequence[Column], SinkConfig], Decoder]] = {"json": _json}
 """By the values of `sink.value.format`: each makes a decoder for columns, by their table's settings."""
+BY_SCHEMA: Mapping[str, Callable[[Sequence[Column], SinkConfig, Schemas], Decoder]] = {
+    "avro": AvroDecoder,
+    "avro-confluent": ConfluentDecoder,
+}
+"""Further values: formats whose records need their writer's schema."""
 
 
 class RowsReader:
@@ -44,7 +50,7 @@ class RowsReader:
     Such columns are matched by name without regard to case, and a value that doesn't fit makes a bad row. Timestamps
     with a zone are instants and become wall clocks in the table's; TIMESTAMP_NTZ is a wall clock already. The table's
     settings say which columns are read from what a record comes with: Kafka's key, headers and position, its file,
-    `arrival` (UTC). `unfit` is the file format's, which says which rows it can't hold.
+    `arrival` (UTC). `unfit` is the file format's, which says which rows it can't hold. `schemas` are for `BY_SCHEMA`.
     """
 
     def __init__(
@@ -55,10 +61,11 @@ class RowsReader:
         arrival: datetime | None = None,
         *,
         unfit: Callable[[pa.Table], Iterable[BadRow]] = lambda _: (),
+        schemas: Schemas | None = None,
     ) -> None:
         form = config["sink.value.format"]
-        if value is not None and form not in DECODERS:
-            message = f"sink.value.format = {form!r}: write one of {', '.join(DECODERS)}"
+        if value is not None and form not in {**DECODERS, **BY_SCHEMA}:
+            message = f"sink.value.format = {form!r}: write one of {', '.join({**DECODERS, **BY_SCHEMA})}"
             raise InvalidOption((message,))
         if value is not None and form != "json" and config["sink.json.explode"] is not None:
             message = f"sink.json.explode is of JSON records: remove it, or sink.value.format = {form!r}"
@@ -71,7 +78,11 @@ class RowsReader:
         self._given = [column for column in columns if column.name not in self._sources]
         # A table may have nothing but what surrounds the records. Arrow has no rows without columns.
         decoded = self._given or [Column("\0", Primitive.STRING)]
-        self._decoder = None if value is None else DECODERS[form](decoded, config)
+        self._decoder: Decoder | None = None
+        if value is not None and schemas is not None and form in BY_SCHEMA:
+            self._decoder = BY_SCHEMA[form](decoded, config, schemas)
+        elif value is not None:
+            self._decoder = DECODERS[form](decoded, config)
         self._unfit = unfit
         self._checked: pa.Schema | None = None
         self._arrival = pa.scalar(arrival, pa.timestamp("us", "UTC"))

@@ -123,6 +123,19 @@ class SegmentStore(Protocol):
         """Delete segments. A missing one is no error."""
 
 
+class SchemaStore(Protocol):
+    """The schemas of a table's records in the folder `location`, each stored once, for good."""
+
+    @property
+    def location(self) -> str: ...
+
+    def get(self, name: str) -> bytes | None:
+        """Raises StoreUnavailable."""
+
+    def put(self, name: str, data: bytes) -> bytes:
+        """Store `data`, durably, unless something is stored. Returns what is. Raises StoreUnavailable, NotWritable."""
+
+
 class CommitLog(Protocol):
     """A writer's log in the folder `location`. Mutual exclusion: at most one run can create an epoch's manifest.
 
@@ -210,6 +223,10 @@ class LogRoot(Protocol):
 
     def accept(self, uid: str) -> None:
         """Add to `accepted`, durably."""
+
+    @property
+    def schemas(self) -> SchemaStore:
+        """Of the records that any log's rows were read from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -48,6 +48,20 @@ class Decoder(Protocol):
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """`records` are bytes or text, of any Arrow type for them; null is a record without a value."""
+
+
+class Schemas(Protocol):
+    """Schemas of writers of records, each as texts: what it refers to, and itself last."""
+
+    def file(self) -> Sequence[str]:
+        """The schema in the file that the table's settings name. Raises InvalidOption, StoreUnavailable."""
+
+    def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
+        """Those of these numbers in the registry; the others are bad, since it has not had them for too long.
+
+        What is returned is kept, durably, in the table's log. Raises SourceUnreachable, LoginFailed, and what storages
+        raise.
+        """
 
 
 class RowReader(Protocol):

@@ -18,7 +18,7 @@ from hivesink.core.lifecycle import EpochState, Mark
 from hivesink.core.log import LogView, RootRecord, StagingIntent, require_own, require_whole
 from hivesink.storage import log_layout
 from hivesink.storage.fs import Files, delete, drop, join, put_once, read_listed, retry_unknown
-from hivesink.storage.log_layout import Ledger, LogSegments
+from hivesink.storage.log_layout import Ledger, LogSchemas, LogSegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -256,6 +256,10 @@ class FileLogRoot:
 
     def accept(self, uid: str) -> None:
         self.files.put(join(self.location, f"{_ACCEPTED}/{uid}"), b"")
+
+    @property
+    def schemas(self) -> LogSchemas:
+        return LogSchemas(self.files, join(self.location, ".schemas"))
 
     def _log(self, writer: str, number: int) -> CommitLog:
         return FileCommitLog(self.files, join(self.location, f"{writer}/{number}"))

@@ -1,6 +1,8 @@
 """A log's files: their names, formatted and parsed here and nowhere else, its segments, its partition commits.
 
 <log> is <root>/<writer>/<number>; the next number is begun after a reset.
+<root>/.schemas/<number>.json                         a registry's schema, by which records were read (`registry`)
+<root>/.schemas/<number>.unknown                      since when the registry hasn't known it
 <log>/uid
 <log>/manifests/0000000012.json, and beside it 0000000012.publishing, .published, .verified, .settled
 <log>/manifests/floor-0000000007
@@ -146,6 +148,20 @@ class _NewSegment:
 
     def abort(self) -> None:
         abandon(self.log.files, self.path, self.stream)
+
+
+@dataclass(frozen=True, slots=True)
+class LogSchemas:
+    """Implements `ports.SchemaStore` in the folder `location`."""
+
+    files: Files
+    location: str
+
+    def get(self, name: str) -> bytes | None:
+        return self.files.read(join(self.location, name))
+
+    def put(self, name: str, data: bytes) -> bytes:
+        return put_once(self.files, join(self.location, name), data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from hivesink.ports import CommitLog
+    from hivesink.ports.rows import RowReader
     from hivesink.tables.rejects import DeadLetters, Wanted
 
 _QUERY = "hivesink rejects replay"
@@ -92,7 +93,7 @@ class Replay:
         config = SinkConfig.parse(self._spec.options, self._options())
         target, now = TablePlan(self._spec, self._opened.live.location), datetime.now(timezone.utc)
         plan = TaskPlan(target, self.letters.plan, config, STREAM, "", Epoch(0), "", now)
-        router, census = ReplayRouter(plan, wiring.row_reader, wanted.mended or {}), Census()
+        router, census = ReplayRouter(plan, self._reader, wanted.mended or {}), Census()
         for letters in self._letters(wanted, config, census):
             for _ in router.route(letters):
                 pass
@@ -109,7 +110,7 @@ class Replay:
         def write(plan: TaskPlan) -> Iterator[TaskReport]:
             # The committer has finished all that the log had decided, and this epoch is decided only if nobody has
             # gone on from there: no letter is replayed that an earlier epoch has replaced.
-            router = ReplayRouter(plan, wiring.row_reader, wanted.mended or {})
+            router = ReplayRouter(plan, self._reader, wanted.mended or {})
             done.append(router.replayed)
             letters = self._letters(wanted, plan.config, Census(), parts)
             yield run_replay(letters, plan, setup.tools().open(plan), router)
@@ -130,6 +131,11 @@ class Replay:
             reason = "something deletes the replay's files before they can be read; nothing was replayed"
             raise StoreUnavailable(action="publish", path=opened.live.location, reason=reason)
         return done[-1]
+
+    def _reader(self, plan: TaskPlan) -> RowReader:
+        """By the schemas of then, whatever the registry has today."""
+        opened = self._opened
+        return wiring.row_reader(plan, wiring.schemas(plan, opened.owner.root, opened.site, compares=False))
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:

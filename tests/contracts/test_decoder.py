@@ -12,12 +12,14 @@ import pytest
 from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, Primitive
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.decode.reader import DECODERS, RowsReader
+from hivesink.decode.reader import BY_SCHEMA, DECODERS, RowsReader
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hivesink.ports.rows import Decoder
 
 COLUMNS = [Column("id", Primitive.INT, nullable=False), Column("name", Primitive.STRING)]
 
@@ -55,20 +57,66 @@ def _tabs(number: int | None, name: str | None) -> bytes:
     return f"{'' if number is None else number}\t{name or ''}".encode()
 
 
-WRITTEN: dict[str, Callable[[int | None, str | None], bytes]] = {"json": _json, "tabs": _tabs}
+def _avro(number: int | None, name: str | None) -> bytes:
+    zigzag = b"\0" if number is None else b"\2" + varint(number << 1)
+    text = b"\0" if name is None else b"\2" + varint(2 * len(name.encode())) + name.encode()
+    return zigzag + text
+
+
+def varint(number: int) -> bytes:
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
+def _confluent(number: int | None, name: str | None) -> bytes:
+    return b"\0\0\0\0\7" + _avro(number, name)
+
+
+class Both:
+    """The schema of `_avro`, from wherever."""
+
+    texts = (
+        json.dumps(
+            {
+                "type": "record",
+                "name": "R",
+                "fields": [{"name": "id", "type": ["null", "int"]}, {"name": "name", "type": ["null", "string"]}],
+            }
+        ),
+    )
+
+    def file(self) -> Sequence[str]:
+        return self.texts
+
+    def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
+        return {number: self.texts for number in numbers if number == 7}
+
+
+WRITTEN: dict[str, Callable[[int | None, str | None], bytes]] = {
+    "json": _json,
+    "tabs": _tabs,
+    "avro": _avro,
+    "avro-confluent": _confluent,
+}
 
 
 @pytest.fixture(params=WRITTEN)
 def format_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setitem(DECODERS, "tabs", TabsDecoder)
-    assert set(WRITTEN) == set(DECODERS)
+    assert set(WRITTEN) == {*DECODERS, *BY_SCHEMA}
     return str(request.param)
 
 
 def read(format_name: str, records: Any, **settings: str) -> DecodedRows:
     config = SinkConfig.parse({"sink.value.format": format_name, **settings})
-    reader = RowsReader(COLUMNS, "value", config)
+    reader = RowsReader(COLUMNS, "value", config, schemas=Both())
     return reader.read(pa.RecordBatch.from_arrays([records], ["value"]))
+
+
+def decoder_of(format_name: str) -> Decoder:
+    config = SinkConfig.parse({})
+    by_schema = BY_SCHEMA.get(format_name)
+    return by_schema(COLUMNS, config, Both()) if by_schema else DECODERS[format_name](COLUMNS, config)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
@@ -110,8 +158,8 @@ def test_what_it_learns_changes_no_row(format_name: str) -> None:
     random = np.random.default_rng(7)
     numbers = [int(number) for number in random.integers(0, 1000, 400)]
     records = [write(n, f"n{n}") if n % 7 else b"odd" if n % 2 else write(None, None) for n in numbers]
-    alone = [DECODERS[format_name](COLUMNS, SinkConfig.parse({})).decode(pa.array([record])) for record in records]
-    decoder = DECODERS[format_name](COLUMNS, SinkConfig.parse({}))
+    alone = [decoder_of(format_name).decode(pa.array([record])) for record in records]
+    decoder = decoder_of(format_name)
     whole = pa.array(records)
     for given in (whole.slice(0, 10), whole, whole.slice(0, 0)):
         decoded = decoder.decode(given)

@@ -145,3 +145,12 @@ def test_what_is_aborted_or_dropped_is_gone(segments: SegmentStore) -> None:
     assert set(segments.lengths()) == {NAME}
     segments.drop([NAME, OTHER])
     assert segments.lengths() == {}
+
+
+def test_a_schema_is_stored_once_for_good(root: LogRoot) -> None:
+    schemas = root.schemas
+    assert schemas.get("7.json") is None
+    assert schemas.put("7.json", b"first") == b"first"
+    assert schemas.put("7.json", b"second") == b"first"
+    assert schemas.get("7.json") == b"first"
+    assert dict(root.logs()) == {}

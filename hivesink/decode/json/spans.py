@@ -76,7 +76,7 @@ class Text:
         return np.flatnonzero(odd)
 
     @cached_property
-    def _words(self) -> NDArray[np.uint64]:
+    def words(self) -> NDArray[np.uint64]:
         """The eight bytes from each place on, the first in the lowest bits."""
         return np.ndarray((self.length + LONGEST + 1,), "<u8", self.octets, strides=(1,))
 
@@ -90,7 +90,7 @@ class Text:
             # The last word may overlap the one before it.
             start = max(0, min(start, len(literal) - _WORD))  # noqa: PLW2901
             part = literal[start : start + _WORD]
-            words = self._words[at + start]
+            words = self.words[at + start]
             if len(part) < _WORD:
                 words = words & np.uint64((1 << 8 * len(part)) - 1)
             same &= words == np.uint64(int.from_bytes(part, "little"))

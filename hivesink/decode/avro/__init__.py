@@ -1,0 +1,1 @@
+"""The decoder of Avro: all records of a schema at once, each with the proof of its end."""

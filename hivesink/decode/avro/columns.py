@@ -1,0 +1,251 @@
+"""Avro's bytes to the columns of a Hive table, all records of a schema at once.
+
+Each step reads the same part of every record, which begins where the record's last part ended: no
+record depends on another one. A record is `odd` unless each part is what the schema allows, and the
+last one ends where the record does.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from hivesink.core.table import Array, Map
+from hivesink.decode.arrowtypes import arrow_type
+from hivesink.decode.avro.schema import DIGITS, Type
+from hivesink.decode.avro.wants import Lists, Numbers, Want, converted
+from hivesink.decode.convert import Converted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hivesink.decode.json.spans import Text
+    from hivesink.decode.values import InvalidValue
+
+_MORE = 0x80
+"""The bit of a number's byte that says that another one follows."""
+_BITS = {"int": 32, "long": 64}
+_WIDTH = {"float": 4, "double": 8}
+_WORD = 8
+_FREE = 100
+"""Items that an array may have beyond the number of its bytes: nulls take none."""
+_DEEPEST = 100
+_STRING, _NULL = Type("string"), Type("null")
+
+
+Read: TypeAlias = "tuple[list[Converted], Numbers]"
+"""For each want the column, and where each value ends."""
+Leaf: TypeAlias = "tuple[Callable[[], pa.Array], Numbers]"
+"""What makes the values, and where each ends."""
+
+
+class Columns:
+    """Reads the records of `text` between `begins` and `ends`; what is made of an odd one means nothing.
+
+    Within, `rows` are the records in which the values are, in order.
+    """
+
+    def __init__(self, text: Text, begins: Numbers, ends: Numbers) -> None:
+        self._text, self._begins, self._ends = text, begins, ends
+        self.odd = np.zeros(len(begins), np.bool_)
+        self._depth = 0
+
+    def read(self, kind: Type, wants: Sequence[Want]) -> list[Converted]:
+        """A column for each of `wants`; a field that the schema lacks is null."""
+        made, at = self._read(kind, self._begins, np.arange(len(self._begins)), wants)
+        self.odd |= at != self._ends
+        return made
+
+    def _read(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
+        if not len(rows) or self._depth > _DEEPEST:
+            self.odd[rows] = True
+            return [(pa.nulls(len(rows), arrow_type(want.type)), {}) for want in wants], at
+        self._depth += 1
+        try:
+            match kind.name:
+                case "record":
+                    return self._record(kind, at, rows, wants)
+                case "union":
+                    return self._union(kind, at, rows, wants)
+                case "array" | "map":
+                    return self._lists(kind, at, rows, wants)
+            values, at = self._leaf(kind, at, rows)
+            return [converted(kind, values, len(rows), want) for want in wants], at
+        finally:
+            self._depth -= 1
+
+    def _within(self, at: Numbers, rows: Numbers) -> Numbers:
+        """`at`, or the end of its record where that comes before."""
+        ends = self._ends[rows]
+        beyond = at > ends
+        if not beyond.any():
+            return at
+        self.odd[rows[beyond]] = True
+        return np.minimum(at, ends)
+
+    def _below(self, numbers: Numbers, limit: int | Numbers, rows: Numbers) -> Numbers:
+        """Those from 0 to below `limit`, 0 for others."""
+        odd = (numbers < 0) | (numbers >= limit)
+        if odd.any():
+            self.odd[rows[odd]] = True
+            numbers = np.where(odd, 0, numbers)
+        return numbers
+
+    def _number(self, at: Numbers, rows: Numbers, name: str = "long") -> tuple[Numbers, Numbers]:
+        """Ints or longs: seven bits a byte, the lowest first, and the sign in the lowest bit."""
+        first = self._text.octets[at]
+        at = at + 1
+        numbers = (first & 0x7F).astype(np.uint64)
+        more, shift = np.flatnonzero(first >= _MORE), 7
+        while more.size and shift < _BITS[name]:
+            octets = self._text.octets[at[more]]
+            at[more] += 1
+            low = (octets & 0x7F).astype(np.uint64)
+            if shift + 7 > _BITS[name]:
+                self.odd[rows[more[low >> np.uint64(_BITS[name] - shift) > 0]]] = True
+            numbers[more] |= low << np.uint64(shift)
+            more, shift = more[octets >= _MORE], shift + 7
+        self.odd[rows[more]] = True
+        signs = -(numbers & np.uint64(1)).view(np.int64)
+        return (numbers >> np.uint64(1)).view(np.int64) ^ signs, self._within(at, rows)
+
+    def _leaf(self, kind: Type, at: Numbers, rows: Numbers) -> Leaf:  # noqa: PLR0911 -- one a kind
+        """Values without parts, made when a column needs them."""
+        match kind.name:
+            case "null":
+                return partial(pa.nulls, len(rows)), at
+            case "boolean":
+                flags = self._below(self._text.octets[at].astype(np.int64), 2, rows)
+                return lambda: pa.array(flags == 1), self._within(at + 1, rows)
+            case "int" | "long" | "enum" as name:
+                numbers, at = self._number(at, rows, "long" if name == "long" else "int")
+                if name == "enum":
+                    numbers = self._below(numbers, len(kind.symbols), rows)
+                    # An odd record may have one of none.
+                    symbols = pa.array(kind.symbols or [""], pa.string())
+                    return lambda: symbols.take(pa.array(numbers)), at
+                width = f"i{_BITS[name] // 8}"
+                return lambda: pa.array(numbers.astype(width)).view(kind.arrow), at
+            case "float" | "double" as name:
+                size = _WIDTH[name]
+                octets = self._text.octets[at[:, None] + np.arange(size)]
+                return lambda: pa.array(octets.view(f"<f{size}")[:, 0]), self._within(at + size, rows)
+        sizes = np.full(len(rows), kind.size)
+        if kind.name != "fixed":
+            sizes, at = self._number(at, rows)
+            sizes = self._below(sizes, self._ends[rows] - at + 1, rows)
+        ends = self._within(at + sizes, rows)
+        if kind.logical == "decimal":
+            self.odd[rows[sizes == 0]] = True
+            return partial(self._decimals, kind, at, ends), ends
+        return lambda: self._text.cut(at, ends).view(kind.arrow), ends
+
+    def _decimals(self, kind: Type, begins: Numbers, ends: Numbers) -> pa.Array:
+        """Two's complements, the highest byte first; null for one of more digits than a column has."""
+        sizes = np.clip(ends - begins, 1, _WORD)
+        heads = self._text.words[begins].byteswap().view(np.int64) >> (8 * (_WORD - sizes))
+        halves = np.stack([heads, heads >> 63], axis=1)
+        beyond = np.zeros(len(begins), np.bool_)
+        for row in np.flatnonzero(ends - begins > _WORD).tolist():
+            octets = self._text.octets[begins[row] : ends[row]].tobytes()
+            number = int.from_bytes(octets, "big", signed=True)
+            beyond[row] = abs(number) >= 10**DIGITS
+            number = 0 if beyond[row] else number
+            halves[row] = np.frombuffer(number.to_bytes(16, "little", signed=True), np.int64)
+        valid = np.packbits(~beyond, bitorder="little").tobytes()
+        buffers = [pa.py_buffer(valid), pa.py_buffer(halves.tobytes())]
+        return pa.Array.from_buffers(kind.arrow, len(begins), buffers)
+
+    def _record(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
+        below = [part for want in wants for part in want.parts()]
+        made: list[Converted] = [(pa.nulls(len(rows), arrow_type(want.type)), {}) for want in below]
+        for place, part in enumerate(kind.parts):
+            takers = [n for n, want in enumerate(below) if place in kind.names.get(want.name, ())]
+            inner = [below[n]._replace(steps=below[n].steps[1:]) for n in takers]
+            columns, at = self._read(part, at, rows, inner)
+            for n, (column, bad) in zip(takers, columns, strict=True):
+                name, unfit = below[n].name, bad
+                if len(kind.names[name]) > 1:
+                    _, unfit = below[n].none_fit(len(rows), "duplicate field")
+                made[n] = column, {row: error.within(name) for row, error in unfit.items()}
+        fields, columns = iter(made), []
+        for want in wants:
+            its = [next(fields) for _ in want.parts()]
+            if want.steps:
+                columns += its
+            elif its:
+                types = list(arrow_type(want.type))
+                struct = pa.StructArray.from_arrays([column for column, _ in its], fields=types)
+                # The first field that is wrong counts.
+                bad = {row: error for _, some in reversed(its) for row, error in some.items()}
+                columns.append((struct, bad))
+            else:
+                columns.append(want.wrong(kind, len(rows)))
+        return columns, at
+
+    def _union(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
+        numbers, at = self._number(at, rows, "int")
+        numbers = self._below(numbers, len(kind.parts), rows)
+        ends, order = at.copy(), np.zeros(len(rows), np.int64)
+        branches, count = list[tuple[Numbers, list[Converted]]](), 0
+        for number, part in enumerate(kind.parts):
+            places = np.flatnonzero(numbers == number)
+            columns, ends[places] = self._read(part, at[places], rows[places], wants)
+            branches.append((places, columns))
+            order[places] = count + np.arange(len(places))
+            count += len(places)
+        merged: list[Converted] = []
+        for n in range(len(wants)):
+            every = pa.concat_arrays([columns[n][0] for _, columns in branches])
+            bad: dict[int, InvalidValue] = {}
+            for places, columns in branches:
+                bad |= {int(places[row]): error for row, error in columns[n][1].items()}
+            merged.append((every.take(pa.array(order)), bad))
+        return merged, ends
+
+    def _lists(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
+        owners, begins, at = self._items(kind, at, rows)
+        lists, rows_of_items = Lists(owners, len(rows)), rows[owners]
+        keys, begins = self._key(kind, begins, rows_of_items)
+        columns = []
+        for want in wants:
+            match kind.name, want.type:
+                case "array", Array() as wanted if not want.steps:
+                    item = want._replace(type=wanted.element)
+                    items, _ = self._read(kind.parts[0], begins, rows_of_items, [item])
+                    columns.append(lists.arrays(items[0], wanted))
+                case "map", Map() as wanted if not want.steps:
+                    item, key = (want._replace(type=part) for part in (wanted.value, wanted.key))
+                    items, _ = self._read(kind.parts[0], begins, rows_of_items, [item])
+                    names = converted(_STRING, keys, len(owners), key)
+                    columns.append(lists.maps(names, items[0], wanted))
+                case _:
+                    columns.append(want.wrong(kind, len(rows)))
+        return columns, at
+
+    def _items(self, kind: Type, at: Numbers, rows: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """Of which list each item is, in order, and where it begins; and where each list ends."""
+        at, left, active = at.copy(), np.zeros(len(rows), np.int64), np.arange(len(rows))
+        owners, begins = [active[:0]], [active[:0]]
+        while active.size:
+            empty = active[left[active] == 0]
+            counts, at[empty] = self._number(at[empty], rows[empty])
+            sized = empty[counts < 0]
+            # The block's bytes follow, for who passes over it.
+            at[sized] = self._number(at[sized], rows[sized])[1]
+            left[empty] = self._below(abs(counts), self._ends[rows[empty]] - at[empty] + _FREE, rows[empty])
+            active = active[(left[active] > 0) & ~self.odd[rows[active]]]
+            owners.append(active)
+            begins.append(at[active])
+            begun = self._key(kind, at[active], rows[active])[1]
+            at[active] = self._read(kind.parts[0], begun, rows[active], ())[1]
+            left[active] -= 1
+        owner = np.concatenate(owners)
+        order = np.argsort(owner, kind="stable")
+        return owner[order], np.concatenate(begins)[order], at
+
+    def _key(self, kind: Type, at: Numbers, rows: Numbers) -> Leaf:
+        return self._leaf(_STRING if kind.name == "map" else _NULL, at, rows)

@@ -1,0 +1,114 @@
+"""What a table wants of Avro's values: their columns, by the rules for a stream's decoded columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
+from hivesink.decode.arrowtypes import arrow_type, mismatches
+from hivesink.decode.clocks import nulls
+from hivesink.decode.convert import Converted, convert
+from hivesink.decode.values import InvalidValue, TimeRules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hivesink.decode.avro.schema import Type
+
+Numbers = NDArray[np.int64]
+
+
+class Want(NamedTuple):
+    """What is below `steps` in a value, names of fields in lower case, as a Hive type."""
+
+    steps: Sequence[str | int]
+    type: HiveType
+    times: TimeRules
+
+    @property
+    def name(self) -> str:
+        return str(self.steps[0])
+
+    def none_fit(self, count: int, reason: str) -> Converted:
+        bad = {row: InvalidValue(reason) for row in range(count)}
+        return pa.nulls(count, arrow_type(self.type)), bad
+
+    def wrong(self, kind: Type, count: int) -> Converted:
+        """No value of that type fits."""
+        into = ", not a record" if self.steps else f" into {self.type}"
+        return self.none_fit(count, f"wrong type: {kind}{into}")
+
+    def parts(self) -> list[Want]:
+        """What it wants of a record: itself, or all fields of a STRUCT."""
+        if self.steps or not isinstance(self.type, Struct):
+            return [self] if self.steps else []
+        fields = self.type.fields
+        return [self._replace(steps=(name.lower(),), type=kind) for name, kind in fields]
+
+
+def converted(kind: Type, values: Callable[[], pa.Array], count: int, want: Want) -> Converted:
+    """By the rules for a stream's columns, and timestamp-millis as a number."""
+    wanted = want.type
+    if kind.name == "null":
+        return pa.nulls(count, arrow_type(wanted)), {}
+    is_text = kind.logical == "uuid" and kind.name == "fixed" and wanted is not Primitive.BINARY
+    given = pa.string() if is_text else kind.arrow
+    is_number = kind.logical == "timestamp-millis" and wanted is Primitive.BIGINT
+    given = pa.int64() if is_number else given
+    epoch = want.times.unit is not None
+    if want.steps or mismatches("", given, wanted, epoch=epoch):
+        return want.wrong(kind, count)
+    array = values()
+    if is_text:
+        # An odd record may have a shorter one.
+        texts = (str(UUID(bytes=octets.ljust(16))) for octets in array.to_pylist())
+        array = pa.array(texts, given)
+    made, bad = convert(array.view(given) if is_number else array, wanted, want.times)
+    beyond = np.flatnonzero(nulls(array)).tolist() if array.null_count else ()
+    return made, bad | {row: InvalidValue(f"out of range for {wanted}") for row in beyond}
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Which of some lists each item is of, in order."""
+
+    owners: Numbers
+    count: int
+
+    @property
+    def edges(self) -> Numbers:
+        return np.concatenate([[0], np.cumsum(np.bincount(self.owners, minlength=self.count))])
+
+    def arrays(self, items: Converted, kind: Array) -> Converted:
+        """Items in order as lists."""
+        made = pa.ListArray.from_arrays(pa.array(self.edges, pa.int32()), items[0])
+        return made.cast(arrow_type(kind)), self._named(items[1])
+
+    def maps(self, keys: Converted, items: Converted, kind: Map) -> Converted:
+        """Keys and values in order as maps."""
+        (names, bad_names), (values, bad) = keys, items
+        offsets, owners = pa.array(self.edges, pa.int32()), self.owners
+        if names.null_count:
+            # Keys of a wrong type: only maps without any fit.
+            names, values, owners = names[:0], values[:0], owners[:0]
+            offsets = pa.array([0] * len(offsets), pa.int32())
+        made = pa.MapArray.from_arrays(offsets, names, values).cast(arrow_type(kind))
+        places = owners * (len(names) + 1) + names.dictionary_encode().indices.to_numpy()
+        first = np.unique(places, return_index=True)[1]
+        twice = np.setdiff1d(np.arange(len(places)), first).tolist()
+        again = {place: InvalidValue("duplicate key") for place in twice}
+        return made, self._named(again | bad | bad_names)
+
+    def _named(self, bad: dict[int, InvalidValue]) -> dict[int, InvalidValue]:
+        """The first of the `bad` items of each list, named by its number there."""
+        rows, edges = dict[int, InvalidValue](), self.edges
+        for item in sorted(bad):
+            row = int(self.owners[item])
+            rows.setdefault(row, bad[item].within(str(item - int(edges[row]))))
+        return rows

@@ -1,0 +1,424 @@
+"""Avro's records against fastavro, which reads each by itself, and against the vectors of Avro's project."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from decimal import Decimal as Number
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hivesink.config.options import SinkConfig
+from hivesink.core.table import Array, Column, Map, Primitive, Struct
+from hivesink.core.typetext import parse_type
+from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hivesink.core.table import HiveType
+    from hivesink.ports.rows import DecodedRows
+
+UTC = dt.timezone.utc
+
+
+class Given:
+    """Schemas that a test gives, as JSON."""
+
+    def __init__(self, *schemas: Any) -> None:
+        self.texts = [json.dumps(schema) for schema in schemas]
+
+    def file(self) -> Sequence[str]:
+        return self.texts[:1]
+
+    def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
+        return {number: [self.texts[number]] for number in numbers if number < len(self.texts)}
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
+
+
+def logical(name: str, kind: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+def written(schema: Any, value: Any) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+    return stream.getvalue()
+
+
+def columns(text: str) -> list[Column]:
+    """Of `a int, b string not null`."""
+    kind = parse_type(f"struct<{text.replace(' not null', '').replace(', ', ',').replace(' ', ':')}>")
+    assert isinstance(kind, Struct)
+    nullable = [not part.endswith("not null") for part in text.split(", ")]
+    return [Column(name, kind, nullable=can) for (name, kind), can in zip(kind.fields, nullable, strict=True)]
+
+
+def decoded(schema: Any, wanted: str | list[Column], records: list[bytes | None], **options: str) -> DecodedRows:
+    wanted = columns(wanted) if isinstance(wanted, str) else wanted
+    decoder = AvroDecoder(wanted, SinkConfig.parse(options), Given(schema))
+    return decoder.decode(pa.array(records, pa.binary()))
+
+
+def column_of(kind: Any, value: Any, wanted: str, **options: str) -> Any:
+    """What a column of a type becomes, or why it doesn't."""
+    schema = record(a=kind)
+    rows = decoded(schema, f"a {wanted}", [written(schema, {"a": value})], **options)
+    return rows.table["a"][0].as_py() if rows.good is None else (rows.bad[0].field, rows.bad[0].reason)
+
+
+def wrong(kind: str, wanted: str) -> tuple[str, str]:
+    return "a", f"wrong type: {kind} into {wanted}"
+
+
+INSTANT = dt.datetime(2026, 7, 1, 12, 30, 0, 123456, tzinfo=UTC)
+MILLIS = INSTANT.replace(microsecond=123000)
+WALL = INSTANT.replace(tzinfo=None)
+FIXED = {"type": "fixed", "name": "F", "size": 3}
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+BYTES_9_2 = logical("decimal", "bytes", precision=9, scale=2)
+FIXED_38 = {**logical("decimal", "fixed", precision=38, scale=10), "name": "D", "size": 16}
+MANY = ["null", "long", "string", ENUM]
+
+CONVERSIONS: list[tuple[Any, Any, str, Any]] = [
+    ("null", None, "int", None),
+    ("boolean", True, "boolean", True),
+    ("boolean", True, "int", wrong("boolean", "int")),
+    ("int", -(2**31), "int", -(2**31)),
+    ("int", 7, "bigint", 7),
+    ("int", 128, "tinyint", ("a", "out of range for tinyint")),
+    ("int", 7, "double", 7.0),
+    ("int", 7, "decimal(5,2)", Number("7.00")),
+    ("int", 7, "string", wrong("int", "string")),
+    ("long", 2**63 - 1, "bigint", 2**63 - 1),
+    ("long", 2**31, "int", ("a", "out of range for int")),
+    ("long", 7, "double", wrong("long", "double")),
+    ("float", 0.5, "double", 0.5),
+    ("double", -0.0, "double", -0.0),
+    ("double", float("inf"), "double", float("inf")),
+    ("double", 0.5, "float", wrong("double", "float")),
+    ("string", "ä", "string", "ä"),
+    ("string", "abcd", "varchar(3)", ("a", "longer than varchar(3)")),
+    ("string", "7", "int", wrong("string", "int")),
+    ("bytes", b"\xff", "binary", b"\xff"),
+    ("bytes", b"a", "string", wrong("bytes", "string")),
+    (FIXED, b"abc", "binary", b"abc"),
+    (ENUM, "B", "string", "B"),
+    (BYTES_9_2, Number("-1.25"), "decimal(9,2)", Number("-1.25")),
+    (BYTES_9_2, Number("1.20"), "decimal(9,1)", Number("1.2")),
+    (BYTES_9_2, Number("1.25"), "decimal(9,1)", ("a", "more decimal places than decimal(9,1)")),
+    (BYTES_9_2, Number("7.00"), "int", 7),
+    (BYTES_9_2, Number(7), "binary", wrong("decimal", "binary")),
+    (FIXED_38, Number("-1234567890123456789012345678.9"), "decimal(38,10)", Number("-1234567890123456789012345678.9")),
+    (
+        logical("decimal", "bytes", precision=50),
+        Number(10**38),
+        "decimal(38,0)",
+        ("a", "out of range for decimal(38,0)"),
+    ),
+    (logical("date", "int"), dt.date(9999, 12, 31), "date", dt.date(9999, 12, 31)),
+    (logical("date", "int"), dt.date(2026, 1, 1), "int", wrong("date", "int")),
+    (logical("timestamp-micros", "long"), INSTANT, "timestamp", WALL.replace(hour=14)),
+    (logical("timestamp-millis", "long"), MILLIS, "timestamp", MILLIS.replace(hour=14, tzinfo=None)),
+    (logical("timestamp-millis", "long"), MILLIS, "bigint", 1782909000123),
+    (logical("timestamp-micros", "long"), INSTANT, "bigint", wrong("timestamp-micros", "bigint")),
+    (logical("timestamp-micros", "long"), INSTANT, "date", wrong("timestamp-micros", "date")),
+    (logical("timestamp-nanos", "long"), 1782909000123456789, "timestamp", WALL.replace(hour=14)),
+    (logical("local-timestamp-micros", "long"), WALL, "timestamp", WALL),
+    (logical("time-micros", "long"), dt.time(0, 0, 1), "bigint", 1_000_000),
+    (logical("time-millis", "int"), dt.time(0, 0, 1), "int", 1000),
+    (logical("uuid", "string"), UUID(int=5), "string", str(UUID(int=5))),
+    (logical("unheard-of", "long"), 5, "bigint", 5),
+    (logical("date", "long"), 5, "bigint", 5),
+    (MANY, None, "string", None),
+    (MANY, "x", "string", "x"),
+    (MANY, 5, "string", wrong("long", "string")),
+    (MANY, 5, "bigint", 5),
+    ({"type": "array", "items": ["null", "int"]}, [1, None, 3], "array<int>", [1, None, 3]),
+    ({"type": "array", "items": "int"}, [], "array<bigint>", []),
+    ({"type": "array", "items": "int"}, [1, 200], "array<tinyint>", ("a.1", "out of range for tinyint")),
+    ({"type": "array", "items": "null"}, [None] * 50, "array<int>", [None] * 50),
+    ({"type": "map", "values": "long"}, {"k": 1, "ä": 2}, "map<string,bigint>", [("k", 1), ("ä", 2)]),
+    ({"type": "map", "values": "long"}, {}, "map<int,bigint>", []),
+    ({"type": "map", "values": "long"}, {"k": 1}, "map<int,bigint>", ("a.0", "wrong type: string into int")),
+    ({"type": "map", "values": "long"}, {"k": 1}, "array<bigint>", wrong("map", "array<bigint>")),
+    (["null", record(x="int", y="string")], None, "struct<x:int>", None),
+    (
+        ["null", record(X="int", y="string")],
+        {"X": 1, "y": "z"},
+        "struct<y:string,x:int,gone:int>",
+        {"y": "z", "x": 1, "gone": None},
+    ),
+    (record(x="int"), {"x": 300}, "struct<x:tinyint>", ("a.x", "out of range for tinyint")),
+    (record(x="int"), {"x": 1}, "string", wrong("record", "string")),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "wanted", "expected"), CONVERSIONS)
+def test_each_conversion_is_exact_or_a_bad_record(kind: Any, value: Any, wanted: str, expected: Any) -> None:
+    if isinstance(kind, dict) and kind["type"] == "record":
+        kind = {**kind, "name": "Inner"}
+    kind = (
+        [{**branch, "name": "Inner"} if "fields" in branch else branch for branch in kind]
+        if isinstance(kind, list)
+        else kind
+    )
+    result = column_of(kind, value, wanted, **{"sink.timestamp-zone": "Europe/Berlin"})
+    assert (result, type(result)) == (expected, type(expected))
+
+
+def test_an_uuid_of_sixteen_bytes_is_its_text_or_its_bytes() -> None:
+    schema = record(a={**logical("uuid", "fixed"), "name": "U", "size": 16})
+    octets = UUID(int=5).bytes
+    assert decoded(schema, "a string", [octets]).table.to_pylist() == [{"a": str(UUID(int=5))}]
+    assert decoded(schema, "a binary", [octets]).table.to_pylist() == [{"a": octets}]
+
+
+def test_fields_are_taken_by_name_by_former_name_and_by_path() -> None:
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "UserId", "type": "int", "aliases": ["uid", "name"]},
+            {"name": "name", "type": "string"},
+            {"name": "after", "type": ["null", {**record(id="long", name="string"), "name": "Row"}]},
+            {"name": "before", "type": ["null", "Row"]},
+            {"name": "X", "type": "int"},
+            {"name": "x", "type": "int"},
+        ],
+    }
+    value = {"UserId": 1, "name": "n", "after": {"id": 7, "name": "z"}, "before": None, "X": 1, "x": 2}
+    records: list[bytes | None] = [written(schema, value)]
+    options = {
+        "sink.column.new.from": "$.after.id",
+        "sink.column.old.from": "$.before.id",
+        "sink.column.key.from": "$.before.id, $.gone, $.after.id, $.name",
+    }
+    wanted = "uid bigint, userid int, name string, "
+    wanted += "new bigint, old bigint, after struct<name:string>, missing int, key bigint"
+    assert decoded(schema, wanted, records, **options).table.to_pylist() == [
+        {"uid": 1, "userid": 1, "name": "n", "new": 7, "old": None, "after": {"name": "z"}, "missing": None, "key": 7}
+    ]
+    for text, why in (("x int", ("x", "duplicate field")), ("missing int not null", ("missing", "missing"))):
+        assert [(bad.field, bad.reason) for bad in decoded(schema, text, records).bad] == [why]
+    beyond = decoded(schema, "a int", records, **{"sink.column.a.from": "$.name.first"}).bad
+    assert [(bad.field, bad.reason) for bad in beyond] == [("name", "wrong type: string, not a record")]
+
+
+VECTORS = [
+    ('"long"', "80808080808080808080"),
+    ('"int"', "8080808080"),
+    ('{"type":"array","items":"int"}', "ffffffffffffffffff0102"),
+    ('"bytes"', "01"),
+    ('"string"', "01"),
+    ('["null","int"]', "01"),
+    ('["null","int"]', "0a"),
+    ('{"type":"enum","name":"E","symbols":["A","B"]}', "01"),
+    ('{"type":"enum","name":"E","symbols":["A","B"]}', "0a"),
+]
+"""Avro's share/test/data/binary-rejections.json (AVRO-4304): a schema and bytes that every reader must refuse."""
+
+
+@pytest.mark.parametrize(("kind", "octets"), VECTORS)
+def test_what_every_reader_must_refuse_is_a_bad_record(kind: str, octets: str) -> None:
+    schema = record(a=json.loads(kind), b="int")
+    for rest in ("", "00", "02"):
+        rows = decoded(schema, "b int", [bytes.fromhex(octets + rest)])
+        assert [(bad.field, bad.reason) for bad in rows.bad] == [(None, "not of its schema")]
+
+
+def test_records_of_avros_own_project() -> None:
+    """Its share/test/data/messageV1, without the header, and weather.avro, without the container."""
+    message = record(id="long", name="string", tags={"type": "array", "items": "string"})
+    octets = bytes.fromhex("540842696c6c0412646f675f6c6f766572126361745f686174657200")
+    assert decoded(message, "tags array<string>, id bigint, name string", [octets]).table.to_pylist() == [
+        {"tags": ["dog_lover", "cat_hater"], "id": 42, "name": "Bill"}
+    ]
+    weather = record(station="string", time="long", temp="int")
+    stations = ("183031313939302d3939393939", "183031323635302d3939393939")
+    ends = ("ffa390e8872400", "ff81fbd687242c", "ffa5aec2872415", "ffb7a28b9426de01", "ffdbd5f693269c01")
+    octets_of = [bytes.fromhex(stations[n > 2] + end) for n, end in enumerate(ends)]
+    rows = decoded(weather, "station string, time bigint, temp int", list(octets_of)).table.to_pylist()
+    assert [row["temp"] for row in rows] == [0, 22, -11, 111, 78]
+    assert [row["time"] for row in rows] == [-619524000000, -619506000000, -619484400000, -655531200000, -655509600000]
+    assert {row["station"] for row in rows} == {"011990-99999", "012650-99999"}
+
+
+def test_records_of_two_schemas_keep_their_order() -> None:
+    """A mixed rollout, with one of an unknown schema and one without a frame."""
+    old, new = record(id="int", name="string"), record(name=["null", "string"], extra="double", id="long")
+    frames = [
+        b"\0\0\0\0\0" + written(old, {"id": 1, "name": "a"}),
+        b"\0\0\0\0\1" + written(new, {"id": 2, "name": None, "extra": 0.5}),
+        None,
+        b"\0\0\0\0\7junk",
+        b"{}",
+        b"\0\0\0\0\0" + written(old, {"id": 3, "name": "c"}) + b"\0",
+        b"\0\0\0\0\0" + written(old, {"id": 4, "name": "d"}),
+    ]
+    decoder = ConfluentDecoder(columns("id bigint, name string"), SinkConfig.parse({}), Given(old, new))
+    rows = decoder.decode(pa.array(frames, pa.binary()))
+    assert rows.table.to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 4, "name": "d"}]
+    assert rows.good is not None
+    assert rows.good.to_pylist() == [0, 1, 6]
+    assert rows.skipped == 1
+    assert [(bad.index, bad.reason) for bad in rows.bad] == [
+        (3, "its schema is not in the registry"),
+        (4, "no schema number: not of Confluent's format"),
+        (5, "not of its schema"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["{", "7", '"unheard"', '{"type": "record"}', '{"type": "enum", "name": "E"}'])
+def test_a_schema_that_is_none_makes_bad_records(text: str) -> None:
+    schemas = Given()
+    schemas.texts = [text]
+    rows = ConfluentDecoder(columns("a int"), SinkConfig.parse({}), schemas).decode(pa.array([b"\0\0\0\0\0\2"]))
+    assert [bad.reason.partition(":")[0] for bad in rows.bad] == ["not an Avro schema"]
+
+
+def test_a_record_may_hold_its_own_kind_as_deep_as_no_table_is() -> None:
+    schema = record(id="int", next=["null", "R"])
+    value: dict[str, Any] = {"id": 0, "next": None}
+    for depth in range(1, 200):
+        value = {"id": depth, "next": value if depth != 150 else None}
+    octets = written(schema, value)
+    assert decoded(schema, "id int, next struct<id:int>", [octets]).table.to_pylist() == [
+        {"id": 199, "next": {"id": 198}}
+    ]
+    deep = decoded(schema, "id int", [b"\2\2" * 200 + b"\2\0", b"\2\0"])
+    assert ([bad.reason for bad in deep.bad], deep.table.num_rows) == (["not of its schema"], 1)
+
+
+SIMPLE: dict[str, tuple[Any, str, st.SearchStrategy[Any]]] = {
+    "boolean": ("boolean", "boolean", st.booleans()),
+    "int": ("int", "int", st.integers(-(2**31), 2**31 - 1)),
+    "long": ("long", "bigint", st.integers(-(2**63), 2**63 - 1)),
+    "float": ("float", "float", st.floats(width=32, allow_nan=False)),
+    "double": ("double", "double", st.floats(allow_nan=False)),
+    "string": ("string", "string", st.text(st.characters(exclude_categories=["Cs"]), max_size=20)),
+    "bytes": ("bytes", "binary", st.binary(max_size=20)),
+    "decimal": (
+        logical("decimal", "bytes", precision=38, scale=2),
+        "decimal(38,2)",
+        st.integers(-(10**38) + 1, 10**38 - 1).map(lambda n: Number(f"{n}e-2")),
+    ),
+    "date": (logical("date", "int"), "date", st.dates()),
+    "timestamp": (
+        logical("timestamp-micros", "long"),
+        "timestamp",
+        st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30), timezones=st.just(UTC)),  # noqa: DTZ001
+    ),
+}
+
+
+def _deeper(inner: st.SearchStrategy[tuple[Any, HiveType, Any]]) -> st.SearchStrategy[tuple[Any, HiveType, Any]]:
+    """A schema, the type of its column, and values."""
+
+    def array(of: tuple[Any, HiveType, Any]) -> tuple[Any, HiveType, Any]:
+        return {"type": "array", "items": of[0]}, Array(of[1]), st.lists(of[2], max_size=4)
+
+    def mapped(of: tuple[Any, HiveType, Any]) -> tuple[Any, HiveType, Any]:
+        keys = st.text("abäz", max_size=3)
+        return {"type": "map", "values": of[0]}, Map(Primitive.STRING, of[1]), st.dictionaries(keys, of[2], max_size=4)
+
+    def fields(of: list[tuple[Any, HiveType, Any]]) -> tuple[Any, HiveType, Any]:
+        named = {f"f{n}": part for n, part in enumerate(of)}
+        schema = {**record(**{name: part[0] for name, part in named.items()}), "name": "N"}
+        kind = Struct(tuple((name, part[1]) for name, part in named.items()))
+        return schema, kind, st.fixed_dictionaries({name: part[2] for name, part in named.items()})
+
+    def nullable(of: tuple[Any, HiveType, Any]) -> tuple[Any, HiveType, Any]:
+        return of if isinstance(of[0], list) else (["null", of[0]], of[1], st.none() | of[2])
+
+    return st.one_of(
+        inner.map(array), inner.map(mapped), st.lists(inner, min_size=1, max_size=3).map(fields), inner.map(nullable)
+    )
+
+
+KINDS = st.recursive(
+    st.sampled_from([(kind, parse_type(text), values) for kind, text, values in SIMPLE.values()]), _deeper, max_leaves=5
+)
+
+
+def _named_apart(schema: Any, count: list[int]) -> Any:
+    """With another name for each record."""
+    if isinstance(schema, list):
+        return [_named_apart(branch, count) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {
+        key: _named_apart(value, count) if key in {"items", "values", "type"} else value
+        for key, value in schema.items()
+    }
+    if "fields" in schema:
+        count[0] += 1
+        schema["name"] = f"R{count[0]}"
+        schema["fields"] = [{**field, "type": _named_apart(field["type"], count)} for field in schema["fields"]]
+    return schema
+
+
+def as_column(value: Any, kind: HiveType) -> Any:
+    """Fastavro's value as Arrow gives it back."""
+    match kind, value:
+        case _, None:
+            return None
+        case Array(), _:
+            return [as_column(item, kind.element) for item in value]
+        case Map(), _:
+            return [(key, as_column(item, kind.value)) for key, item in value.items()]
+        case Struct(), _:
+            return {name: as_column(value[name], part) for name, part in kind.fields}
+        case Primitive.TIMESTAMP, _:
+            return value.replace(tzinfo=None)
+    return value
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(KINDS, min_size=1, max_size=4), st.data())
+def test_every_row_is_fastavros_beside_damaged_ones(
+    kinds: list[tuple[Any, HiveType, Any]], data: st.DataObject
+) -> None:
+    """A damaged record changes no other, and is a row only where fastavro reads all of it to that very row."""
+    schema = _named_apart(record(**{f"c{n}": kind for n, (kind, _, _) in enumerate(kinds)}), [0])
+    wanted = [Column(f"c{n}", kind) for n, (_, kind, _) in enumerate(kinds)]
+    values = [
+        {f"c{n}": data.draw(strategy) for n, (_, _, strategy) in enumerate(kinds)}
+        for _ in range(data.draw(st.integers(1, 6)))
+    ]
+    records = [written(schema, value) for value in values]
+    expected = [{column.name: as_column(value[column.name], column.type) for column in wanted} for value in values]
+    assert decoded(schema, wanted, list(records)).table.to_pylist() == expected
+    place = data.draw(st.integers(0, len(records) - 1))
+    octets = bytearray(records[place])
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(octets)))
+        octets[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
+    rows = decoded(schema, wanted, [*records[:place], bytes(octets), *records[place + 1 :]])
+    others = [*expected[:place], *expected[place + 1 :]]
+    if rows.bad:
+        assert ([bad.index for bad in rows.bad], rows.table.to_pylist()) == ([place], others)
+        return
+    stream = io.BytesIO(octets)
+    value: Any = fastavro.schemaless_reader(stream, fastavro.parse_schema(schema), None)
+    assert stream.tell() == len(octets)
+    own = {column.name: as_column(value[column.name], column.type) for column in wanted}
+    assert rows.table.to_pylist() == [*expected[:place], own, *expected[place + 1 :]]
+
+
+@example(b"\0")
+@given(st.binary(max_size=40))
+def test_any_bytes_are_a_row_or_a_bad_record(octets: bytes) -> None:
+    schema = record(a=["null", {"type": "array", "items": {"type": "map", "values": MANY}}], b="double")
+    rows = decoded(schema, "a array<map<string,string>>, b double", [octets])
+    assert rows.table.num_rows + len(rows.bad) == 1
