@@ -62,7 +62,7 @@ SHARED = {
     "cluster": re.compile(
         # Some of its own tests start another one.
         r"^tests/cluster/(?!test_cluster\.py::test_(a_reader|the_detached))"
-        r"|^tests/(hive/|metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
+        r"|^tests/(metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
         r"|::test_(on_hdfs|hive_4_makes)_|[-\[](hdfs|4\.0\.1)[-\]]"
     ),
     "s3": re.compile(r"^tests/storage/test_s3|::test_on_s3_|[-\[]s3[-\]]"),

@@ -39,16 +39,6 @@ def test_a_topic_with_headers(spark: SparkSession, kafka: str) -> None:
     assert events.isStreaming
     assert "headers" in events.columns
 
-    producer = Producer({"bootstrap.servers": kafka})
-    producer.produce(
-        "orders", b'{"user": {"id": 1}}', key=b"phone", headers={"trace-id": b"a1"}, timestamp=1_704_240_000_000
-    )
-    assert producer.flush(60) == 0
-    options = {"kafka.bootstrap.servers": kafka, "subscribe": "orders", "includeHeaders": "true"}
-    (got,) = spark.read.format("kafka").options(**options).load().collect()
-    assert (bytes(got.key), got.timestamp.timestamp()) == (b"phone", 1_704_240_000)
-    assert [(one.key, bytes(one.value)) for one in got.headers] == [("trace-id", b"a1")]
-
 
 @pytest.fixture
 def declared(

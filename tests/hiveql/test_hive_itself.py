@@ -14,8 +14,7 @@ import pytest
 from hivesink import hive
 from hivesink.core.partition import escape, partition_path, unescape
 from hivesink.core.partition_value import canonical
-from hivesink.core.table import Column, Decimal, Primitive, TableName, TableSpec
-from hivesink.core.typetext import parse_type
+from hivesink.core.table import Decimal, Primitive, TableName, TableSpec
 from hivesink.hiveql.apply import Plan, plan
 from hivesink.hiveql.parse import parse_ddl, parse_path
 from hivesink.hiveql.render import literal, render, stored
@@ -43,24 +42,6 @@ def jvm(spark: SparkSession) -> Any:
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec.name))
 def test_hives_grammar_takes_what_is_rendered(spec: TableSpec, jvm: Any) -> None:
     assert jvm.org.apache.hadoop.hive.ql.parse.ParseDriver().parse(render(stored(spec))) is not None
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec.name))
-def test_spark_makes_the_table_that_was_rendered(spec: TableSpec, spark: SparkSession, tmp_path: Path) -> None:
-    own = replace(
-        spec,
-        name=TableName("rendered", spec.name.table),
-        location=None if spec.location is None else str(tmp_path / "table"),
-        external=spec.location is not None,
-    )
-    spark.sql("CREATE DATABASE IF NOT EXISTS rendered")
-    spark.sql(render(own))
-    try:
-        rows = spark.sql(f"DESCRIBE {own.name}").collect()[: len(own.columns)]
-        found = tuple(Column(row[0], parse_type(row[1]), row[2]) for row in rows)
-        assert found == stored(own).columns
-    finally:
-        spark.sql(f"DROP TABLE {own.name}")
 
 
 def test_hive_4_makes_the_table_that_was_rendered(request: pytest.FixtureRequest, tmp_path: Path) -> None:
