@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.embedded import metastore as detached
 from hivesink.embedded.server import HOST, RECORD, Launch, identity_of, port_is_free, wait_until
 from hivesink.errors import NotWritable, ServerFailed
 from jobs.cluster.server import EmbeddedServer
@@ -194,3 +195,13 @@ def test_the_remains_of_a_process_are_not_alive() -> None:
         # Nobody has taken its exit code yet, so it stays in the table of processes.
         assert wait_until(lambda: identity_of(child.pid) is None, 60)
         assert child.returncode is None
+
+
+def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    home = tmp_path / "file" / "home"
+    with pytest.raises(NotWritable, match=f"^{home} can't be used .*HIVESINK_HOME"):
+        detached.start(home)
+    # What every command asks that needs a metastore. A user who may not look gets another OSError.
+    with pytest.raises(NotWritable, match=f"^{home}/metastore/server.json can't be used .*HIVESINK_HOME"):
+        detached.status(home)
