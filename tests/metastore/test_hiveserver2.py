@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 
 import pytest
 from hypothesis import given
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from hivesink import hive
 from hivesink.config.site import Site
 from hivesink.core.table import Column, Primitive, TableName, TableSpec, quoted
+from hivesink.embedded.server import free_port
 from hivesink.errors import InvalidOption, MetastoreUnreachable, PartitionInvalid, Unsupported
 from hivesink.metastore import connect
 from hivesink.metastore.hiveserver2 import HiveServer2Metastore, description, literal, partition_clause
@@ -19,9 +19,7 @@ from hivesink.metastore.hiveserver2 import HiveServer2Metastore, description, li
 
 @pytest.mark.parametrize("auth", ["NOSASL", "NONE", "LDAP"])
 def test_nobody_there_is_one_line_without_secrets(auth: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     monkeypatch.setenv("HIVESINK_HIVESERVER2_PASSWORD", "hush-hush")
     registrar = connect("hiveserver2", f"127.0.0.1:{port}", Site(hive={"hive.server2.authentication": auth}))
     with pytest.raises(MetastoreUnreachable, match=r"hiveserver2://127\.0\.0\.1") as caught:

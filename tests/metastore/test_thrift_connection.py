@@ -18,6 +18,7 @@ from thrift.transport.TSocket import TServerSocket
 from thrift.transport.TTransport import TBufferedTransportFactory
 
 from hivesink.config.site import Site
+from hivesink.embedded.server import free_port
 from hivesink.errors import (
     InvalidOption,
     MetastoreNotUnderstood,
@@ -36,12 +37,6 @@ if TYPE_CHECKING:
 
     from hivesink.embedded.metastore import EmbeddedMetastore
     from hivesink.ports import LiveTable, Metastore
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Listening:
