@@ -34,9 +34,10 @@ STORAGES = {
 
 def storage_of(location: str, site: Site) -> Storage:
     """The storage that holds `location`. Raises InvalidOption if there is no adapter for it."""
-    if problems := store_problems(location):
-        raise InvalidOption(problems)
-    module, _, name = STORAGES[scheme(location)].adapter.partition(":")
+    kind = STORAGES.get(scheme(location))
+    if kind is None:
+        raise InvalidOption(store_problems(location))
+    module, _, name = kind.adapter.partition(":")
     opened: Storage = getattr(import_module(module), name)(site.hadoop)
     return opened
 

@@ -7,6 +7,7 @@ counts in, so readers take it for the Julian one before 1582: `Tail` says that i
 from __future__ import annotations
 
 import io
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -20,7 +21,6 @@ from pyarrow import orc
 
 from hivesink.config.options import OrcCompression, SinkConfig
 from hivesink.formats import fitted
-from hivesink.formats.orc_tail import RAW_BYTES, Tail
 from hivesink.ports.rows import BadRow, FileContent
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ _LEAF_BYTES = 900 << 10
 _CELL_BYTES = 17
 """The most that a value weighs in the batch that ORC's writer is given, but for the text itself."""
 _FEW_ROWS = 10_000
+_LISTS = (pa.ListType, pa.MapType)
 _LISTS_ROWS, _LISTS_BYTES, _LISTS_STRIPE = 1_024, 256 << 10, 4 << 20
 """The most rows, and their bytes, of a batch with lists or maps; the bytes of its stripes."""
 _EARLY = "before 1970, with a fraction of a second, which ORC can't hold"
 _LEFT_OUT = "between 1582-10-05 and 1582-10-14, days that readers of ORC don't have"
 _FIRST, _LAST = (date(1582, 10, day).toordinal() - date(1970, 1, 1).toordinal() for day in (5, 14))
-_DAY, _SECOND = 86_400_000_000, 1_000_000
-"""In microseconds."""
+_DAY, _SECOND = 86_400_000_000, 1_000_000  # microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,7 @@ class OrcFormat:
 
     @property
     def has_lists(self) -> bool:
-        return any(
-            _has(lambda kind: pa.types.is_list(kind) or pa.types.is_map(kind), kind) for kind in self.schema.types
-        )
+        return any(_has(lambda kind: isinstance(kind, _LISTS), kind) for kind in self.schema.types)
 
     def open(self, stream: BinaryIO) -> OrcRecords:
         return OrcRecords(self, stream)
@@ -103,8 +101,7 @@ class OrcFormat:
         timed = (field.name for field in self.schema if _has(pa.types.is_temporal, field.type))
         for name in (name for name in timed if name in rows.column_names):
             values = rows.column(name).combine_chunks()
-            bad = {row.index: row for row in _unfit(name, values, np.arange(rows.num_rows))}
-            yield from bad.values()
+            yield from {row.index: row for row in _unfit(name, values, np.arange(rows.num_rows))}.values()
 
     @staticmethod
     def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
@@ -220,8 +217,7 @@ class OrcRecords:
 
     def close(self) -> None:
         if self._writer is None:
-            none = self._form.schema.empty_table()
-            self._writer = self._begin(none)
+            self._writer = self._begin(none := self._form.schema.empty_table())
             self._writer.write(none)
         self._tail.held = io.BytesIO()
         self._writer.close()
@@ -250,3 +246,55 @@ class OrcRecords:
             bloom_filter_columns=[numbers[name] for name in form.bloom],
             bloom_filter_fpp=form.bloom_fpp,
         )
+
+
+RAW_BYTES = "hivesink.raw-bytes"
+"""In a file's user metadata: its rows' bytes in memory. ORC's own footer has only what they weigh compressed."""
+
+
+class Tail:
+    """The stream that ORC's writer writes to. Where it is `held`, that keeps what comes: the file's tail."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.held: io.BytesIO | None = None
+
+    def write(self, content: bytes) -> int:
+        return (self.held or self._stream).write(content)
+
+    def finish(self, raw_bytes: int, *, packed: bool) -> None:
+        """Write the tail with more fields in the footer; in a `packed` file it consists of chunks.
+
+        A Protobuf message may be continued by its other fields, and one chunk, not packed, may follow others.
+        """
+        held = self.held.getvalue() if self.held else b""
+        postscript = held[-1 - held[-1] : -1]
+        digits = _FOOTER_LENGTH.match(postscript)
+        if digits is None:
+            message = "pyarrow's ORC writer ended a file in an unknown way"
+            raise ValueError(message)
+        length = sum(byte % _MORE << 7 * place for place, byte in enumerate(digits[1]))
+        item = _message(0x0A, RAW_BYTES.encode()) + _message(0x12, str(raw_bytes).encode())
+        more = _message(0x2A, item) + _PROLEPTIC
+        more = ((len(more) << 1 | 1).to_bytes(3, "little") if packed else b"") + more
+        changed = b"\x08" + _varint(length + len(more)) + postscript[digits.end() :]
+        self._stream.write(held[: -1 - len(postscript)] + more + changed + bytes([len(changed)]))
+
+
+_MORE = 0x80  # set in each byte of a number but the last
+_FOOTER_LENGTH = re.compile(rb"\x08([\x80-\xff]*[\x00-\x7f])", re.DOTALL)
+"""The first field of the postscript."""
+_PROLEPTIC = b"\x58\x02"
+"""The footer's field `calendar`."""
+
+
+def _message(tag: int, content: bytes) -> bytes:
+    return bytes([tag]) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    """In Protobuf's coding: seven bits a byte, the lowest first."""
+    more = number >> 7
+    return bytes([number % _MORE | (_MORE if more else 0)]) + (_varint(more) if more else b"")

@@ -9,8 +9,8 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.errors import HiveSinkError, StoreUnavailable
+from hivesink.storage.fs import RangedFile
 from hivesink.storage.hdfs_calls import ABSENT, Failed, HdfsCalls, Kind
-from hivesink.storage.ranged import RangedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

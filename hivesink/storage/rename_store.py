@@ -67,11 +67,7 @@ class RenameFileStore:
     keeps_staged = True
 
     def __init__(self, fs: FileSystem) -> None:
-        self._fs = fs
-
-    @property
-    def parallelism(self) -> int:
-        return self._fs.parallel
+        self._fs, self.parallelism = fs, fs.parallel
 
     def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
         return run_parallel(calls, self.parallelism)

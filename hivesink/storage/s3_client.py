@@ -12,7 +12,6 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -117,12 +116,13 @@ def client(settings: Settings) -> Any:
         others = "those that boto3 finds: environment, profile, the machine's role"
         hint = f"set fs.s3a.access.key and fs.s3a.secret.key, or {others}"
         raise InvalidOption((f"s3a://{settings.bucket}: there are no keys; {hint}",))
+    region = region or core.get_config_variable("region") or "us-east-1"
     if role := settings.get("assumed.role.arn"):
-        _assume(core, role, settings)
+        _assume(core, role, region, settings)
     return boto3.session.Session(botocore_session=core).client(
         "s3",
         endpoint_url=endpoint,
-        region_name=region or core.get_config_variable("region") or "us-east-1",
+        region_name=region,
         config=Config(
             retries={"total_max_attempts": 1},
             max_pool_connections=CONNECTIONS,
@@ -136,26 +136,24 @@ def client(settings: Settings) -> Any:
     )
 
 
-def _assume(core: Any, role: str, settings: Settings) -> None:
+def _assume(core: Any, role: str, region: str, settings: Settings) -> None:
     """Let the session's credentials be those of a role, renewed when they expire."""
-    from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+    from botocore.credentials import DeferredRefreshableCredentials, create_assume_role_refresher
 
     endpoint = settings.get("assumed.role.sts.endpoint")
-    region = settings.get("assumed.role.sts.endpoint.region") or settings.get("endpoint.region")
-    url = endpoint if not endpoint or "://" in endpoint else f"https://{endpoint}"
-    given = {"Policy": settings.get("assumed.role.policy"), "ExternalId": settings.get("assumed.role.external.id")}
-    fetcher = AssumeRoleCredentialFetcher(
-        client_creator=partial(core.create_client, endpoint_url=url, region_name=region),
-        source_credentials=core.get_credentials(),
-        role_arn=role,
-        extra_args={
-            "RoleSessionName": settings.get("assumed.role.session.name") or "hivesink",
-            **{name: value for name, value in given.items() if value},
-        },
+    given = {
+        "RoleArn": role,
+        "RoleSessionName": settings.get("assumed.role.session.name") or "hivesink",
+        "Policy": settings.get("assumed.role.policy"),
+        "ExternalId": settings.get("assumed.role.external.id"),
+    }
+    sts = core.create_client(
+        "sts",
+        endpoint_url=endpoint if not endpoint or "://" in endpoint else f"https://{endpoint}",
+        region_name=settings.get("assumed.role.sts.endpoint.region") or region,
     )
-    core._credentials = DeferredRefreshableCredentials(  # noqa: SLF001  its only place
-        method="assume-role", refresh_using=fetcher.fetch_credentials
-    )
+    renew = create_assume_role_refresher(sts, {name: value for name, value in given.items() if value})
+    core._credentials = DeferredRefreshableCredentials(renew, "assume-role")  # noqa: SLF001  its only place
 
 
 def meaning(error: Exception) -> tuple[type[Exception], str]:

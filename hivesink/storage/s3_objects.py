@@ -12,8 +12,8 @@ from urllib.parse import quote, unquote
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.errors import HiveSinkError, StoreUnavailable, Unsupported
+from hivesink.storage.fs import RangedFile
 from hivesink.storage.hdfs_address import quantity
-from hivesink.storage.ranged import RangedFile
 from hivesink.storage.s3_client import Bucket, shared
 
 if TYPE_CHECKING:

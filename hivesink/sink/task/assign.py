@@ -58,7 +58,7 @@ Assign = Callable[[pa.Table, Moment], tuple[Sequence[pa.Array], list[BadRow]]]
 
 @dataclass(frozen=True, slots=True)
 class ByTime:
-    """The rows' own values of the partition columns `names`, or for those in `patterns` a time's.
+    """A time's values for the partition columns in `patterns`, for the others of `names` the rows' own.
 
     As Flink's DateTimeBucketAssigner: a time's wall clock in `zone`, formatted by the column's pattern.
     """
@@ -75,10 +75,10 @@ class ByTime:
         """A null time gives null, and so does a time outside the years 1 to 9999."""
         bad: list[BadRow] = []
         made: dict[str, pa.Array] = {}
-        if self.patterns and self.column is None:
+        if self.column is None:
             local = moment.arrival.astimezone(self.zone)
             made = {name: pa.repeat(pattern.format(local), rows.num_rows) for name, pattern in self.patterns.items()}
-        elif self.patterns:
+        else:
             times = rows.column(self.column) if self.column in rows.column_names else moment.record_times
             if times is None:
                 problem = f"sink.bucket.time-column = {self.column!r} is a column neither of the table nor of the "
@@ -172,10 +172,11 @@ def assigner_for(spec: TableSpec, config: SinkConfig) -> Assign:
         own = partial(_own, made, f"sink.bucket.assigner = {kind!r}", len(names))
         return lambda rows, moment: (own(rows, moment), [])
     patterns, time = time_patterns(spec, config), config["sink.bucket.time-column"]
-    if patterns:
-        for column in row_columns(spec, config):
-            if column.name == time and column.type not in TIMES:
-                raise InvalidOption((_no_time(time, str(column.type)),))
+    if not patterns:
+        return lambda rows, _: ([rows.column(name) for name in names], [])
+    for column in row_columns(spec, config):
+        if column.name == time and column.type not in TIMES:
+            raise InvalidOption((_no_time(time, str(column.type)),))
     unit = unit_of(config["sink.timestamp-format"], time or "")
     return ByTime(names, patterns, time, unit, config["sink.timestamp-zone"], config["sink.bucket.time-zone"])
 
