@@ -50,6 +50,9 @@ OnNull = Enum("OnNull", {"DEFAULT_PARTITION": "default-partition", "BAD_RECORD":
 OnTombstone = Enum("OnTombstone", {"SKIP": "skip", "BAD_RECORD": "bad-record"})
 OnUnknownField = Enum("OnUnknownField", {"IGNORE": "ignore", "BAD_RECORD": "bad-record"})
 Precision = Enum("Precision", {"TRUNCATE": "truncate", "EXACT": "exact"})
+# Debezium's own names: its `decimal.handling.mode`.
+DecimalHandling = Enum("DecimalHandling", {"DOUBLE": "double", "PRECISE": "precise", "STRING": "string"})
+Image = Enum("Image", {"AFTER": "after", "BEFORE": "before", "BOTH": "both"})
 OnStop = Enum("OnStop", {"PUBLISH": "publish", "KEEP": "keep"})
 CommitTrigger = Enum("CommitTrigger", {"PROCESS_TIME": "process-time", "PARTITION_TIME": "partition-time"})
 OnLate = Enum("OnLate", {"APPEND": "append", "DEAD_LETTER": "dead-letter", "DROP": "drop"})
@@ -84,6 +87,8 @@ OPTIONS: Mapping[str, Option] = {
     "sink.value.avro-confluent.ssl.keystore.location": Option(None, file),
     "sink.value.avro-confluent.timeout": Option("10s", interval),
     "sink.value.avro-confluent.unknown-id-timeout": Option("5min", duration),
+    "sink.value.debezium.image": Option("after", one_of(Image)),
+    "sink.value.debezium.decimal-handling-mode": Option("double", one_of(DecimalHandling)),
     "sink.timestamp-zone": Option("UTC", zone),
     "sink.timestamp-format": Option("text", parse_formats),
     "sink.json.explode": Option(None, parse_list),

@@ -26,10 +26,7 @@ REPLAYS = "rejects-replay"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Row counts of an epoch, or running totals; `read` is the sum of the others but `extra`.
-
-    Where records hold many, `extra` is how many more rows than records there are.
-    """
+    """Row counts of an epoch, or running totals; `read` is the sum of the others but `extra`, rows above records."""
 
     read: int = 0
     written: int = 0

@@ -175,7 +175,7 @@ def counted(
     """
     absent = nulls(counts)
     numbers = counts.fill_null(0).to_numpy(zero_copy_only=False)
-    unfit = unit.unfit(numbers)
+    unfit = unit.unfit(numbers)[1 if rules.is_sure else 0 :]
     numbers = np.where(unfit[-1][0], 0, numbers)
     finer = np.zeros(len(numbers), dtype=np.bool_)
     if unit is EpochUnit.DAYS:

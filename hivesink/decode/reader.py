@@ -17,6 +17,7 @@ from hivesink.decode.arrowtypes import arrow_schema, arrow_type, check_types
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Converted, convert
+from hivesink.decode.json.debezium import DebeziumDecoder
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.json.explode import ExplodedDecoder
@@ -35,7 +36,10 @@ def _json(columns: Sequence[Column], config: SinkConfig) -> Decoder:
     return JsonDecoder(columns, config) if config["sink.json.explode"] is None else ExplodedDecoder(columns, config)
 
 
-DECODERS: Mapping[str, Callable[[Sequence[Column], SinkConfig], Decoder]] = {"json": _json}
+DECODERS: Mapping[str, Callable[[Sequence[Column], SinkConfig], Decoder]] = {
+    "json": _json,
+    "debezium-json": DebeziumDecoder,
+}
 """By the values of `sink.value.format`: each makes a decoder for columns, by their table's settings."""
 BY_SCHEMA: Mapping[str, Callable[[Sequence[Column], SinkConfig, Schemas], Decoder]] = {
     "avro": AvroDecoder,

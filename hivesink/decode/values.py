@@ -55,6 +55,8 @@ class TimeRules:
     format: TimeFormat = None
     exact: bool = False
     """Whether a time finer than microseconds is bad, rather than cut."""
+    is_sure: bool = False
+    """Whether the unit of a number is known rather than declared: then it may lie close to 1970."""
 
     @classmethod
     def of(cls, config: SinkConfig, column: str) -> TimeRules:
@@ -209,7 +211,7 @@ def _counted(number: str, unit: EpochUnit, kind: Primitive, rules: TimeRules) ->
             raise InvalidValue(reason=unit.too_far)
         day = date(1970, 1, 1) + timedelta(days=value)
         return day if kind is Primitive.DATE else datetime.combine(day, time())
-    if (value or not is_whole) and abs(value) < unit.near_micros:
+    if not rules.is_sure and (value or not is_whole) and abs(value) < unit.near_micros:
         raise InvalidValue(reason=unit.too_near)
     count = value - (number[0] == "-" and not is_whole)
     if not FIRST_MICROS <= count <= LAST_MICROS:

@@ -53,6 +53,10 @@ def _json(number: int | None, name: str | None) -> bytes:
     return json.dumps({"id": number, "name": name}, ensure_ascii=False).encode()
 
 
+def _debezium(number: int | None, name: str | None) -> bytes:
+    return b'{"op":"c","after":%b}' % _json(number, name)
+
+
 def _tabs(number: int | None, name: str | None) -> bytes:
     return f"{'' if number is None else number}\t{name or ''}".encode()
 
@@ -97,6 +101,7 @@ WRITTEN: dict[str, Callable[[int | None, str | None], bytes]] = {
     "tabs": _tabs,
     "avro": _avro,
     "avro-confluent": _confluent,
+    "debezium-json": _debezium,
 }
 
 

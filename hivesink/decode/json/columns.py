@@ -18,6 +18,7 @@ from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Pri
 from hivesink.decode import clocks
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type
 from hivesink.decode.clocks import REFUSED, Mask, each, nulls, parse_each
+from hivesink.decode.json.exact import number_of
 from hivesink.decode.json.spans import NUMBER, Spans, decimals, integers, joined, raw_values, texts_of
 from hivesink.decode.values import InvalidValue, binary_of
 
@@ -48,7 +49,7 @@ class ColumnReader:
         self._parser = parser
         self._nested: _Nested = lambda _: None
         match column.type:
-            case _ if parser.nulls:
+            case _ if parser.nulls or parser.number is not number_of:
                 """Only the parser knows them within a value."""
             case Array() | Struct() if _is_plain(column.type):
                 self._nested = _ArrowReader(column.type).read
@@ -64,6 +65,8 @@ class ColumnReader:
 
     def _read(self, spans: Spans) -> tuple[pa.Array, Mask]:  # noqa: PLR0911 -- one for each kind of type
         kind, times = self._kind, self._parser.times
+        if self._parser.number is not number_of and spans.quoted.any():
+            return self._parsed(spans)
         match kind:
             case Decimal():
                 return decimals(spans, kind, self._arrow)
@@ -88,10 +91,12 @@ class ColumnReader:
                 texts, doubt = texts_of(spans, any_value=not isinstance(kind, Primitive))
                 array, unfit = self._of_texts(texts)
                 return array, doubt | unfit
-        if (column := self._nested(spans)) is not None:
-            return column
+        column = self._nested(spans)
+        return self._parsed(spans) if column is None else column
+
+    def _parsed(self, spans: Spans) -> tuple[pa.Array, Mask]:
         raws, doubt = raw_values(spans)
-        array, unfit = parse_each(raws, lambda raw: self._parser.parse(raw.decode(), kind), self._arrow)
+        array, unfit = parse_each(raws, lambda raw: self._parser.parse(raw.decode(), self._kind), self._arrow)
         return array, doubt | unfit
 
     def _of_texts(self, texts: pa.StringArray) -> tuple[pa.Array, Mask]:

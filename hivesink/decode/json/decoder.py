@@ -15,14 +15,14 @@ from pyarrow import types
 from hivesink.config.options import OnTombstone, SinkConfig
 from hivesink.decode.clocks import REFUSED, Mask, each, mask_of, not_utf8, nulls
 from hivesink.decode.json.columns import JsonColumns
-from hivesink.decode.json.exact import ExactDecoder
+from hivesink.decode.json.exact import ExactDecoder, Refine
 from hivesink.decode.json.shaped import Piece, ShapedDecoder
 from hivesink.decode.json.spans import QUOTE, SPACE, Places, Spans, Text, joined
 from hivesink.decode.values import InvalidValue
 from hivesink.ports.rows import BadRow, DecodedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hivesink.core.table import Column
 
@@ -46,9 +46,11 @@ class JsonDecoder:
     It learns from the stream, so keep one for a whole task.
     """
 
-    def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
+    def __init__(
+        self, columns: Sequence[Column], config: SinkConfig, refine: Refine = lambda _, parser: parser
+    ) -> None:
         self._skips = config["sink.on-tombstone"] is OnTombstone.SKIP
-        self._exact = ExactDecoder(columns, config)
+        self._exact = ExactDecoder(columns, config, refine)
         self._columns = JsonColumns(self._exact)
         self._shaped, self._keyed = ShapedDecoder(self._columns), KeyedDecoder(self._columns)
         self._mostly_bad = False
@@ -73,14 +75,7 @@ class JsonDecoder:
                 chunk = chunk.cast(pa.binary() if types.is_large_binary(chunk.type) else pa.string())
             # Text that may still hold any bytes.
             pieces += self._pieces(chunk.view(pa.string()), rows, bad) if len(rows) else ()
-        table = pa.Table.from_batches([batch for _, batch in pieces], self._columns.schema)
-        good = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
-        if (good[1:] < good[:-1]).any():
-            order = np.argsort(good, kind="stable")
-            table, good = table.take(pa.array(order)), good[order]
-        good_rows = None if len(good) == len(records) else pa.array(good, pa.int32())
-        in_order = tuple(sorted(bad, key=lambda row: row.index))
-        return DecodedRows(table, good_rows, in_order, len(absent) if self._skips else 0)
+        return in_order(pieces, bad, len(absent) if self._skips else 0, len(records), self._columns.schema)
 
     def _pieces(self, records: pa.StringArray, rows: Places, bad: list[BadRow]) -> Iterator[Piece]:
         """The good rows of `records`, whose input rows are `rows`; the others go to `bad`."""
@@ -108,6 +103,19 @@ class JsonDecoder:
         self._mostly_bad = 2 * (len(doubtful) - len(fitting)) > len(records)
         if exact:
             yield np.array(fitting, np.int64), exact_batch(exact, self._columns.schema)
+
+
+def in_order(
+    pieces: Sequence[Piece], bad: Iterable[BadRow], skipped: int, count: int, schema: pa.Schema
+) -> DecodedRows:
+    """Pieces of `count` input rows, and those that are bad, in the order of these rows."""
+    table = pa.Table.from_batches([batch for _, batch in pieces], schema)
+    good = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
+    if (good[1:] < good[:-1]).any():
+        order = np.argsort(good, kind="stable")
+        table, good = table.take(pa.array(order)), good[order]
+    good_rows = None if len(good) == count else pa.array(good, pa.int32())
+    return DecodedRows(table, good_rows, tuple(sorted(bad, key=lambda row: row.index)), skipped)
 
 
 def exact_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:

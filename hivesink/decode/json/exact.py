@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hivesink.config.options import OnUnknownField, SinkConfig
 from hivesink.config.parsers import NullText
@@ -19,7 +19,7 @@ from hivesink.decode.json.scan import NotJson, document, members, unquote
 from hivesink.decode.values import NUMBER, InvalidValue, TimeRules
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from datetime import date, datetime
 
 _NUMBER = re.compile(NUMBER)
@@ -80,11 +80,11 @@ class Branch:
         below: dict[str | int, str] = {}
         if names := [step for step in self.below if isinstance(step, str)]:
             if raw[0] != "{":
-                raise _wrong_type(raw, ", not an object")
+                raise wrong_type(raw, ", not an object")
             below.update(_fields(raw, names, ignore_unknown=ignore_unknown))
         if len(names) < len(self.below):
             if raw[0] != "[":
-                raise _wrong_type(raw, ", not an array")
+                raise wrong_type(raw, ", not an array")
             below.update(enumerate(value for _, value in members(raw)))
         for step, branch in self.below.items():
             if step in below:
@@ -94,15 +94,16 @@ class Branch:
                     raise error.within(str(step)) from None
 
 
-def _wrong_type(raw: str, why: str) -> InvalidValue:
+def wrong_type(raw: str, why: str) -> InvalidValue:
+    """`raw` is JSON; `why` says what it isn't."""
     return InvalidValue(reason=f"wrong type: {_KINDS.get(raw[0], 'number')}{why}")
 
 
-def _number(raw: str, kind: HiveType) -> str:
-    """A number's text, from a number or a string that holds exactly one."""
+def number_of(raw: str, kind: HiveType) -> str:
+    """A number's text, from a number or a string that holds exactly one. Raises InvalidValue."""
     text = unquote(raw) if raw[0] == '"' else raw
     if _NUMBER.fullmatch(text) is None:
-        raise _wrong_type(raw, f" into {kind}")
+        raise wrong_type(raw, f" into {kind}")
     return text
 
 
@@ -124,29 +125,18 @@ class ValueParser:
     ignore_unknown: bool
     nulls: frozenset[NullText] = frozenset()
     """Texts that are null."""
+    number: Callable[[str, HiveType], str] = number_of
+    """A number's text from a JSON value, for a column of a type. Raises InvalidValue."""
 
-    def parse(self, raw: str, kind: HiveType) -> Any:
+    def parse(self, raw: str, kind: HiveType) -> Any:  # noqa: PLR0911 -- one for each kind of type
         """`raw` is one JSON value without white space around it. Raises InvalidValue."""
         if raw == "null" or (self.nulls and raw[0] == '"' and self._is_null(unquote(raw), kind)):
             return None
-        return self._value(raw, kind)
-
-    def null_texts(self, kind: HiveType) -> list[bytes]:
-        """The likeliest of those that are null in a column of `kind`, as JSON."""
-        texts = [b'""', b'"0000-00-00"', b'"0000-00-00 00:00:00"']
-        return [text for text in texts if self._is_null(text[1:-1].decode(), kind)]
-
-    def _is_null(self, text: str, kind: HiveType) -> bool:
-        if not text:
-            return NullText.EMPTY in self.nulls
-        return NullText.ZERO_DATE in self.nulls and kind in _CLOCKS and _ZERO_DATE.fullmatch(text) is not None
-
-    def _value(self, raw: str, kind: HiveType) -> Any:
         match kind:
             case Primitive():
                 return self._primitive(raw, kind)
             case Decimal():
-                return values.decimal_of(_number(raw, kind), kind)
+                return values.decimal_of(self.number(raw, kind), kind)
             case Varchar() | Char():
                 return values.bounded(_text_of(raw), kind)
             case Array() if raw[0] == "[":
@@ -158,18 +148,28 @@ class ValueParser:
                 texts = _fields(raw, kinds, ignore_unknown=self.ignore_unknown)
                 return {name: self.at(name, texts.get(name, "null"), field) for name, field in kinds.items()}
             case _:
-                raise _wrong_type(raw, f" into {kind}")
+                raise wrong_type(raw, f" into {kind}")
+
+    def null_texts(self, kind: HiveType) -> list[bytes]:
+        """The likeliest of those that are null in a column of `kind`, as JSON."""
+        texts = [b'""', b'"0000-00-00"', b'"0000-00-00 00:00:00"']
+        return [text for text in texts if self._is_null(text[1:-1].decode(), kind)]
+
+    def _is_null(self, text: str, kind: HiveType) -> bool:
+        if not text:
+            return NullText.EMPTY in self.nulls
+        return NullText.ZERO_DATE in self.nulls and kind in _CLOCKS and _ZERO_DATE.fullmatch(text) is not None
 
     def _primitive(self, raw: str, kind: Primitive) -> Any:  # noqa: PLR0911 -- one for each type
         if kind in INTEGER_BITS:
-            return values.integer(_number(raw, kind), INTEGER_BITS[kind], str(kind))
+            return values.integer(self.number(raw, kind), INTEGER_BITS[kind], str(kind))
         match kind:
             case Primitive.STRING:
                 return _text_of(raw)
             case Primitive.DOUBLE:
-                return values.double(_number(raw, kind))
+                return values.double(self.number(raw, kind))
             case Primitive.FLOAT:
-                return values.single(_number(raw, kind))
+                return values.single(self.number(raw, kind))
             case Primitive.TIMESTAMP | Primitive.DATE:
                 return self._time(raw, kind)
             case Primitive.BOOLEAN if raw in {"true", "false"}:
@@ -177,12 +177,12 @@ class ValueParser:
             case Primitive.BINARY if raw[0] == '"':
                 return values.binary_of(unquote(raw))
             case _:
-                raise _wrong_type(raw, f" into {kind}")
+                raise wrong_type(raw, f" into {kind}")
 
     def _time(self, raw: str, kind: Primitive) -> date | datetime:
         is_number = self.times.format is not None and _NUMBER.fullmatch(raw)
         if raw[0] != '"' and not is_number:
-            raise _wrong_type(raw, f" into {kind}")
+            raise wrong_type(raw, f" into {kind}")
         return values.clock_of(raw if is_number else unquote(raw), kind, self.times)
 
     def at(self, step: str, raw: str, kind: HiveType) -> Any:
@@ -208,13 +208,21 @@ class ValueParser:
         """A JSON string, such as the key of a map, which stands for any type. Raises InvalidValue."""
         text = unquote(quoted)
         is_boolean = kind is Primitive.BOOLEAN and text in {"true", "false"}
-        return text == "true" if is_boolean else self._value(quoted, kind)
+        # However values are written, a key is a text, and not null.
+        is_plain = not self.nulls and self.number is number_of
+        parser = self if is_plain else replace(self, nulls=frozenset(), number=number_of)
+        return text == "true" if is_boolean else parser.parse(quoted, kind)
+
+
+Refine: TypeAlias = "Callable[[Column, ValueParser], ValueParser]"
 
 
 class ExactDecoder:
-    """Records of a table's `columns`, one at a time."""
+    """Records of a table's `columns`, one at a time. `refine` changes how a column's values are read."""
 
-    def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
+    def __init__(
+        self, columns: Sequence[Column], config: SinkConfig, refine: Refine = lambda _, parser: parser
+    ) -> None:
         self.columns = tuple(columns)
         self.names = [column.name.lower() for column in columns]
         self.ignore_unknown = config["sink.on-unknown-field"] is OnUnknownField.IGNORE
@@ -229,14 +237,11 @@ class ExactDecoder:
         self.read = Branch.of(path for some in paths for path in some)
         """What the slots read of a record."""
         every: Mapping[str, frozenset[NullText]] = config["sink.json.null-text"]
-        self.parsers = [
-            ValueParser(
-                TimeRules.of(config, name),
-                self.ignore_unknown,
-                every.get("", frozenset()) | every.get(name, frozenset()),
-            )
-            for name in self.names
-        ]
+        self.parsers = []
+        for column, name in zip(self.columns, self.names, strict=True):
+            nulls = every.get("", frozenset()) | every.get(name, frozenset())
+            parser = ValueParser(TimeRules.of(config, name), self.ignore_unknown, nulls)
+            self.parsers.append(refine(column, parser))
 
     def row(self, record: bytes) -> list[Any]:
         """The record's values in column order. Raises InvalidValue with the field's path."""

@@ -1,0 +1,233 @@
+"""Debezium's change events in JSON as rows: an append of the change log, with the types that Debezium's schema names.
+
+https://debezium.io/documentation/reference/stable/connectors/mysql.html has the events and the logical types.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hivesink.config.options import DecimalHandling, Image, OnUnknownField, SinkConfig
+from hivesink.core.column_source import JsonPath
+from hivesink.core.table import Array, Column, Decimal, HiveType, Map, Primitive, Struct
+from hivesink.core.time_format import EpochUnit
+from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema
+from hivesink.decode.clocks import mask_of
+from hivesink.decode.json.decoder import JsonDecoder, in_order
+from hivesink.decode.json.exact import ValueParser, number_of, wrong_type
+from hivesink.decode.json.scan import members, unquote
+from hivesink.decode.values import InvalidValue, binary_of, integer
+from hivesink.ports.rows import BadRow, DecodedRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hivesink.decode.json.shaped import Piece
+    from hivesink.decode.json.spans import Places
+
+_CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
+_UNITS = {
+    f"{_TIME}Date": EpochUnit.DAYS,
+    f"{_CONNECT}Date": EpochUnit.DAYS,
+    f"{_TIME}Timestamp": EpochUnit.MILLIS,
+    f"{_CONNECT}Timestamp": EpochUnit.MILLIS,
+    f"{_TIME}MicroTimestamp": EpochUnit.MICROS,
+    f"{_TIME}NanoTimestamp": EpochUnit.NANOS,
+}
+"""What the numbers of these types count: wall clocks without a zone, as if in UTC."""
+_DECIMAL, _VARIABLE = f"{_CONNECT}Decimal", "io.debezium.data.VariableScaleDecimal"
+_NUMBERS = frozenset({*INTEGER_BITS, Primitive.DOUBLE, Primitive.FLOAT})
+_ENVELOPE = tuple(Column(name, Primitive.STRING) for name in ("op", "before", "after", "schema", "payload"))
+_NO_EVENT, _NO_IMAGE = BadRow(0, "op", "missing"), BadRow(0, "after", "null, and so is before")
+_BEFORE = "before_"
+_MOST_SCHEMAS = 100
+
+
+def _from_octets(raw: str, kind: HiveType, scale: int | None = None) -> str:
+    """A number from base64 of its unscaled value, or from an object of scale and value; `scale` None: the column's."""
+    if raw[0] == "{":
+        fields = {unquote(key): value for key, value in members(raw)}
+        if fields.keys() != {"scale", "value"} or fields["value"][0] != '"':
+            raise wrong_type(raw, f" into {kind}")
+        return _from_octets(fields["value"], kind, integer(fields["scale"], 32, "a scale"))
+    if raw[0] != '"':
+        return number_of(raw, kind)
+    if scale is None:
+        if kind in {Primitive.DOUBLE, Primitive.FLOAT}:
+            raise wrong_type(raw, f" of unknown scale into {kind}")
+        scale = kind.scale if isinstance(kind, Decimal) else 0
+    octets = binary_of(unquote(raw))
+    if not octets:
+        raise InvalidValue(reason="not a number: no bytes")
+    return f"{int.from_bytes(octets, 'big', signed=True)}e{-scale}"
+
+
+def _no_text(raw: str, kind: HiveType) -> str:
+    """A number; a text may be base64, which may look like a number."""
+    if raw[0] == '"':
+        raise wrong_type(raw, f" into {kind}")
+    return number_of(raw, kind)
+
+
+_HANDLING = {
+    DecimalHandling.DOUBLE: _no_text,
+    DecimalHandling.PRECISE: _from_octets,
+    DecimalHandling.STRING: number_of,
+}
+
+
+def _node(schema: Any, steps: Iterable[str | int]) -> Mapping[str, Any] | None:
+    """The schema of what is at `steps`; None if it says nothing of that."""
+    for step in steps:
+        if not isinstance(schema, dict):
+            return None
+        if isinstance(step, int):
+            schema = schema.get("items")
+            continue
+        some = schema.get("fields")
+        fields = [field for field in some if isinstance(field, dict)] if isinstance(some, list) else []
+        schema = next((field for field in fields if str(field.get("field")).lower() == step), None)
+    return schema if isinstance(schema, dict) else None
+
+
+def _typed(
+    parser: ValueParser, kind: HiveType, node: Mapping[str, Any] | None, handling: DecimalHandling
+) -> ValueParser:
+    """A column's parser by what the schema says of it, or, where it says nothing, by the declared `handling`."""
+    name = node and node.get("name")
+    if kind in {Primitive.DATE, Primitive.TIMESTAMP}:
+        unit = _UNITS.get(str(name))
+        times = replace(parser.times, format=unit, zone=ZoneInfo("UTC"), is_sure=True) if unit else parser.times
+        return replace(parser, times=times)
+    if isinstance(kind, Array | Map | Struct):
+        is_known = node is not None and _CONNECT not in json.dumps(node) and _VARIABLE not in json.dumps(node)
+        return replace(parser, number=number_of if is_known else _HANDLING[handling])
+    if kind not in _NUMBERS and not isinstance(kind, Decimal):
+        return parser
+    if node is None:
+        return replace(parser, number=_HANDLING[handling])
+    if name == _DECIMAL:
+        parameters = node.get("parameters")
+        scale = str(parameters.get("scale")) if isinstance(parameters, dict) else ""
+        is_scale = scale.removeprefix("-").isdecimal()
+        return replace(parser, number=partial(_from_octets, scale=int(scale)) if is_scale else _no_text)
+    return replace(parser, number=_from_octets if name == _VARIABLE else number_of)
+
+
+class _Columns:
+    """The decoders of one schema, None for records without: of the image, of what was before, of what is beside."""
+
+    def __init__(self, columns: Sequence[Column], config: SinkConfig, schema: Any) -> None:
+        image, handling = config["sink.value.debezium.image"], config["sink.value.debezium.decimal-handling-mode"]
+        sources, self.decoders = config.sources, dict[str, JsonDecoder]()
+        parts: dict[str, list[Column]] = {"image": [], "before": [], "beside": []}
+        paths: dict[str, JsonPath] = {}
+        for column in columns:
+            source, is_before = sources.get(column.name), image is Image.BOTH and column.name.startswith(_BEFORE)
+            if isinstance(source, JsonPath):
+                parts["beside"].append(column)
+                paths[column.name] = source
+            else:
+                parts["before" if is_before else "image"].append(column)
+                paths[column.name] = JsonPath((column.name.removeprefix(_BEFORE) if is_before else column.name,))
+
+        def refine(column: Column, parser: ValueParser) -> ValueParser:
+            steps = paths[column.name].steps if column.name in paths else ()
+            of_record = column in parts["beside"]
+            return _typed(parser, column.type, _node(schema, steps if of_record else ("after", *steps)), handling)
+
+        own = {f"sink.column.{name}.from": path for name, path in paths.items()}
+        inside = replace(config, values={**config.values, **own})
+        # Of an image alone all fields are the table's.
+        beside = replace(inside, values={**inside.values, "sink.on-unknown-field": OnUnknownField.IGNORE})
+        for part, some in parts.items():
+            if some or part == "image":
+                given = some or [Column("\0", Primitive.STRING)]
+                self.decoders[part] = JsonDecoder(given, inside if part == "image" else beside, refine)
+
+
+class DebeziumDecoder:
+    """Decodes change events, with or without their schema, into `columns`, a row for each event.
+
+    A column is a field of the image that `sink.value.debezium.image` chooses, or what its path in the event leads to.
+    An event without that image has the other one: a delete its `before`.
+    """
+
+    def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
+        self._columns, self._config = tuple(columns), config
+        self._schema = arrow_schema(columns)
+        self._image = config["sink.value.debezium.image"]
+        # Of a table's settings only what it does with tombstones is about the envelope.
+        plain = SinkConfig.parse({"sink.on-tombstone": config["sink.on-tombstone"].value})
+        self._events, self._payloads = JsonDecoder(_ENVELOPE, plain), JsonDecoder(_ENVELOPE, plain)
+        self._known: dict[str | None, _Columns] = {}
+
+    def decode(self, records: pa.Array) -> DecodedRows:
+        """As `JsonDecoder`."""
+        events = self._events.decode(records)
+        rows = np.arange(len(records)) if events.good is None else events.good.to_numpy()
+        bad = {row.index: row for row in events.bad}
+        events_table = events.table
+        is_wrapped = mask_of(pc.and_(events_table["op"].is_null(), events_table["payload"].is_valid()).combine_chunks())
+        plain = pa.array(rows[~is_wrapped])
+        pieces = self._pieces(
+            rows[~is_wrapped], records.take(plain), events_table.filter(pa.array(~is_wrapped)), None, bad
+        )
+        if is_wrapped.any():
+            wrapped, places = events_table.filter(pa.array(is_wrapped)), rows[is_wrapped]
+            payloads = wrapped["payload"].combine_chunks()
+            inner = self._payloads.decode(payloads)
+            bad |= {int(places[row.index]): replace(row, index=int(places[row.index])) for row in inner.bad}
+            good = pa.array(np.arange(len(places))) if inner.good is None else inner.good
+            schemas = wrapped["schema"].combine_chunks().take(good).dictionary_encode()
+            codes = np.asarray(schemas.indices.fill_null(-1))
+            for code in np.unique(codes).tolist():
+                of_code = pa.array(codes == code)
+                some, schema = good.filter(of_code), None if code < 0 else schemas.dictionary[code].as_py()
+                table = inner.table.filter(of_code)
+                pieces += self._pieces(places[some.to_numpy()], payloads.take(some), table, schema, bad)
+        return in_order(pieces, bad.values(), events.skipped, len(records), self._schema)
+
+    def _pieces(
+        self, rows: Places, texts: pa.Array, events: pa.Table, schema: str | None, bad: dict[int, BadRow]
+    ) -> list[Piece]:
+        """The good rows among events of one schema; the others go to `bad`."""
+        if not len(rows):
+            return []
+        before, after = events["before"].combine_chunks(), events["after"].combine_chunks()
+        image = pc.coalesce(before, after) if self._image is Image.BEFORE else pc.coalesce(after, before)
+        for column, why in ((events["op"], _NO_EVENT), (image, _NO_IMAGE)):
+            for row in rows[np.asarray(column.is_null())].tolist():
+                bad.setdefault(row, replace(why, index=row))
+        given = {"image": pc.fill_null(image, "{}"), "before": pc.fill_null(before, "{}"), "beside": texts}
+        arrays: dict[str, pa.Array] = {}
+        decoded = {part: decoder.decode(given[part]) for part, decoder in self._of(schema).decoders.items()}
+        for part in decoded.values():
+            for row in part.bad:
+                bad.setdefault(int(rows[row.index]), replace(row, index=int(rows[row.index])))
+        fits = ~np.isin(rows, [*bad])
+        for part in decoded.values():
+            kept = fits if part.good is None else fits[part.good.to_numpy()]
+            chosen = part.table.filter(pa.array(kept)).combine_chunks()
+            arrays |= {name: chosen[name].combine_chunks() for name in chosen.column_names}
+        table = pa.Table.from_arrays([arrays[name] for name in self._schema.names], schema=self._schema)
+        return [(rows[fits], batch) for batch in table.combine_chunks().to_batches()]
+
+    def _of(self, schema: str | None) -> _Columns:
+        if schema not in self._known:
+            if len(self._known) >= _MOST_SCHEMAS:
+                self._known.clear()
+            parsed = None
+            with suppress(ValueError, RecursionError):
+                parsed = json.loads(schema or "null")
+            self._known[schema] = _Columns(self._columns, self._config, parsed)
+        return self._known[schema]

@@ -1,0 +1,293 @@
+"""Debezium's change events: the row of each, and the types that its schema names."""
+
+from __future__ import annotations
+
+# ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
+import json
+from base64 import b64encode
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hivesink.config.options import SinkConfig
+from hivesink.core.table import Column
+from hivesink.core.typetext import parse_type
+from hivesink.decode.reader import RowsReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hivesink.ports.rows import DecodedRows
+
+ADA = {
+    "id": 1,
+    "name": "Ada",
+    "born": -56270,
+    "balance": "MDk=",
+    "seen": 1709618828123456,
+    "zone": "2024-03-05T06:07:08Z",
+}
+POORER = {**ADA, "balance": "AOI="}
+PEOPLE = "id int, name string, born date, balance decimal(6,2), seen timestamp, zone timestamp"
+DECLARED = {
+    "sink.timestamp-format": "born=epoch-days,seen=epoch-micros",
+    "sink.value.debezium.decimal-handling-mode": "precise",
+}
+SEEN, ZONE = datetime(2024, 3, 5, 6, 7, 8, 123456), datetime(2024, 3, 5, 6, 7, 8)
+
+
+def event(op: str | None, before: Any, after: Any, **more: Any) -> dict[str, Any]:
+    source = {"connector": "mysql", "db": "shop", "table": "people", "file": "binlog.000003", "pos": 400, **more}
+    return {"op": op, "before": before, "after": after, "source": source, "ts_ms": 1709618828100}
+
+
+EVENTS = [
+    event("c", None, ADA, pos=400),
+    event("u", ADA, POORER, pos=401),
+    event("d", POORER, None, pos=402),
+    event("r", None, {**ADA, "id": 2}, pos=403),
+]
+
+
+def read(events: Sequence[Any], kinds: str, **options: str) -> DecodedRows:
+    """Events as bytes, or as what is written in JSON; None is a tombstone."""
+    named = (item.split() for item in kinds.split(", "))
+    columns = [Column(name, parse_type(kind.rstrip("!")), nullable=not kind.endswith("!")) for name, kind in named]
+    config = SinkConfig.parse({"sink.value.format": "debezium-json", **options})
+    reader = RowsReader(columns, "value", config)
+    rows = reader.read(pa.RecordBatch.from_pydict({"value": pa.array(texts(events), pa.binary())}))
+    assert rows.table.num_rows + len(rows.bad) + rows.skipped == len(events)
+    return rows
+
+
+def texts(events: Sequence[Any]) -> list[bytes | None]:
+    return [text if text is None or isinstance(text, bytes) else json.dumps(text).encode() for text in events]
+
+
+def bad(rows: DecodedRows) -> list[tuple[int, str | None, str]]:
+    return [(row.index, row.field, row.reason) for row in rows.bad]
+
+
+def test_each_event_is_a_row_with_the_types_that_are_declared() -> None:
+    sources = {"op": "$.op", "pos": "$.source.pos", "at": "$.ts_ms"}
+    options = {**DECLARED, **{f"sink.column.{name}.from": path for name, path in sources.items()}}
+    rows = read([*EVENTS, None], f"{PEOPLE}, op string, pos bigint, at bigint", **options)
+    told = [tuple(row.values()) for row in rows.table.to_pylist()]
+    of_ada = (date(1815, 12, 10), Decimal("123.45"), SEEN, ZONE)
+    poorer = (date(1815, 12, 10), Decimal("2.26"), SEEN, ZONE)
+    assert told == [
+        (1, "Ada", *of_ada, "c", 400, 1709618828100),
+        (1, "Ada", *poorer, "u", 401, 1709618828100),
+        # Of a delete, what was there.
+        (1, "Ada", *poorer, "d", 402, 1709618828100),
+        (2, "Ada", *of_ada, "r", 403, 1709618828100),
+    ]
+    assert (rows.bad, rows.skipped) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    ("image", "right"),
+    [
+        ("after", ["123.45", "2.26", "2.26", "123.45"]),
+        ("before", ["123.45", "123.45", "2.26", "123.45"]),
+        ("both", ["123.45", "2.26", "2.26", "123.45"]),
+    ],
+)
+def test_an_event_without_the_image_has_the_other_one(image: str, right: list[str]) -> None:
+    options = {**DECLARED, "sink.value.debezium.image": image}
+    rows = read(EVENTS, "balance decimal(6,2), before_balance decimal(6,2)", **options)
+    assert [str(value) for value in rows.table["balance"].to_pylist()] == right
+    before = [value and str(value) for value in rows.table["before_balance"].to_pylist()]
+    assert before == ([None, "123.45", "2.26", None] if image == "both" else [None] * 4)
+
+
+def test_a_value_that_an_update_sets_to_null_is_null() -> None:
+    rows = read([event("u", ADA, {**ADA, "name": None})], "id int, name string")
+    assert rows.table.to_pylist() == [{"id": 1, "name": None}]
+
+
+def test_the_key_of_a_delete_by_a_list_of_paths() -> None:
+    rows = read(EVENTS, "key int, name string", **{"sink.column.key.from": "$.after.id, $.before.id"})
+    assert rows.table["key"].to_pylist() == [1, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "reason"),
+    [
+        (event("t", None, None), "after", "null, and so is before"),
+        ({"id": 1, "name": "flattened"}, "op", "missing"),
+        ({"schema": None, "payload": None}, "op", "missing"),
+        ({"schema": None, "payload": {"id": 1}}, "op", "missing"),
+        ({"payload": "text"}, None, "not JSON"),
+        (b'{"op": "c", "after": {"id": 1}, "After": {"id": 2}}', "after", "duplicate field"),
+        (b'{"op": "c", "after": {"id": 1}, "x": 01}', None, "not JSON"),
+        (b'{"op": "c", "after": {"id": 1}', None, "not JSON"),
+        (b'{"op": "c", "after": [1]}', None, "not a JSON object"),
+        (event("c", None, {"id": "x"}), "id", "wrong type: text into int"),
+        (event("c", None, {"id": None}), "id", "null"),
+    ],
+)
+def test_what_is_no_change_of_a_row_is_bad(given: Any, field: str | None, reason: str) -> None:
+    rows = read([EVENTS[0], given, EVENTS[3]], "id int!")
+    assert bad(rows) == [(1, field, reason)]
+    assert rows.table["id"].to_pylist() == [1, 2]
+
+
+def test_unknown_fields_are_those_of_the_image() -> None:
+    rows = read(
+        [event("c", None, {"id": 1}), event("c", {"old": 1}, {"id": 1, "new": 2})],
+        "id int",
+        **{"sink.on-unknown-field": "bad-record"},
+    )
+    assert bad(rows) == [(1, "new", "unknown field")]
+
+
+def field(name: str, kind: str, semantic: str | None = None, **parameters: str) -> dict[str, Any]:
+    more = {"name": semantic, "version": 1} if semantic else {}
+    return {"type": kind, "optional": True, **more, "field": name, **({"parameters": parameters} if parameters else {})}
+
+
+def with_schema(payload: Any, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    images = [
+        {"type": "struct", "fields": fields, "name": "shop.people.Value", "field": at} for at in ("before", "after")
+    ]
+    others = [field("op", "string"), field("ts_ms", "int64")]
+    return {
+        "schema": {"type": "struct", "fields": [*images, *others], "name": "shop.people.Envelope"},
+        "payload": payload,
+    }
+
+
+CONNECT, TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
+PEOPLE_FIELDS = [
+    field("id", "int32"),
+    field("name", "string"),
+    field("born", "int32", f"{TIME}Date"),
+    field("balance", "bytes", f"{CONNECT}Decimal", scale="2"),
+    field("seen", "int64", f"{TIME}MicroTimestamp"),
+    field("zone", "string", f"{TIME}ZonedTimestamp"),
+]
+
+
+def test_a_schema_says_what_values_are_and_nothing_need_be_declared() -> None:
+    """Events with a schema, of two versions, and without: each by its own."""
+    narrower = [*PEOPLE_FIELDS[:3], field("balance", "bytes", f"{CONNECT}Decimal", scale="1"), *PEOPLE_FIELDS[4:]]
+    given = [
+        with_schema(EVENTS[0], PEOPLE_FIELDS),
+        with_schema(event("c", None, {**ADA, "balance": "DA=="}), narrower),
+        with_schema(EVENTS[2], PEOPLE_FIELDS),
+        event("c", None, {"id": 7, "name": "plain"}),
+        None,
+    ]
+    rows = read(given, PEOPLE, **{"sink.timestamp-zone": "America/Los_Angeles"})
+    assert bad(rows) == []
+    # A MicroTimestamp is a wall clock without a zone; a ZonedTimestamp is an instant.
+    clocks = (SEEN, datetime(2024, 3, 4, 22, 7, 8))
+    assert [tuple(row.values()) for row in rows.table.to_pylist()] == [
+        (1, "Ada", date(1815, 12, 10), Decimal("123.45"), *clocks),
+        (1, "Ada", date(1815, 12, 10), Decimal("1.20"), *clocks),
+        (1, "Ada", date(1815, 12, 10), Decimal("2.26"), *clocks),
+        (7, "plain", None, None, None, None),
+    ]
+
+
+NUMBER_123 = b64encode((123).to_bytes(1, "big")).decode()
+
+
+@pytest.mark.parametrize(
+    ("semantic", "parameters", "value", "kind", "right"),
+    [
+        # https://debezium.io/documentation/reference/stable/connectors/mysql.html, temporal types without time zones
+        (f"{TIME}Timestamp", {}, 1529476623000, "timestamp", datetime(2018, 6, 20, 6, 37, 3)),
+        (f"{CONNECT}Timestamp", {}, 1529476623000, "timestamp", datetime(2018, 6, 20, 6, 37, 3)),
+        (f"{TIME}ZonedTimestamp", {}, "2018-06-20T13:37:03Z", "timestamp", datetime(2018, 6, 20, 13, 37, 3)),
+        (f"{TIME}NanoTimestamp", {}, 1529476623000000001, "timestamp", datetime(2018, 6, 20, 6, 37, 3)),
+        (f"{TIME}MicroTimestamp", {}, 1, "timestamp", datetime(1970, 1, 1, 0, 0, 0, 1)),
+        (f"{TIME}Timestamp", {}, -1000, "timestamp", datetime(1969, 12, 31, 23, 59, 59)),
+        (f"{TIME}Date", {}, 0, "date", date(1970, 1, 1)),
+        (f"{CONNECT}Date", {}, 19787, "date", date(2024, 3, 5)),
+        (f"{TIME}Date", {}, 19787, "int", 19787),
+        (f"{TIME}MicroTime", {}, 1000000, "bigint", 1000000),
+        (f"{TIME}MicroTime", {}, 1000000, "timestamp", "wrong type: number into timestamp"),
+        (f"{CONNECT}Decimal", {"scale": "0"}, "MDk=", "bigint", 12345),
+        (f"{CONNECT}Decimal", {"scale": "0"}, "1234", "bigint", 0xD76DF8 - (1 << 24)),
+        (f"{CONNECT}Decimal", {"scale": "3"}, "MDk=", "decimal(8,3)", Decimal("12.345")),
+        (f"{CONNECT}Decimal", {"scale": "3"}, "MDk=", "decimal(6,2)", "more decimal places than decimal(6,2)"),
+        (f"{CONNECT}Decimal", {"scale": "-2"}, NUMBER_123, "decimal(6,0)", Decimal(12300)),
+        (f"{CONNECT}Decimal", {"scale": "2"}, "MDk=", "double", 123.45),
+        (f"{CONNECT}Decimal", {"scale": "2"}, "MDk=", "string", "MDk="),
+        (f"{CONNECT}Decimal", {}, "1234", "decimal(6,2)", "wrong type: text into decimal(6,2)"),
+        (f"{CONNECT}Decimal", {"scale": "2"}, "12.5", "decimal(6,2)", "not base64"),
+        ("io.debezium.data.VariableScaleDecimal", {}, {"scale": 2, "value": "MDk="}, "decimal(6,2)", Decimal("123.45")),
+        (
+            "io.debezium.data.VariableScaleDecimal",
+            {},
+            {"scale": 2},
+            "decimal(6,2)",
+            "wrong type: object into decimal(6,2)",
+        ),
+        (None, {}, "123.45", "decimal(6,2)", Decimal("123.45")),
+        (None, {}, 123.45, "decimal(6,2)", Decimal("123.45")),
+        (None, {}, "1234", "int", 1234),
+    ],
+)
+def test_a_value_by_its_semantic_type(semantic: str, parameters: Any, value: Any, kind: str, right: Any) -> None:
+    fields = [field("v", "of its type", semantic, **parameters)]
+    rows = read([with_schema(event("c", None, {"v": value}), fields)] * 3, f"v {kind}")
+    told = rows.table["v"].to_pylist() or [row.reason for row in rows.bad]
+    assert told == [right] * 3
+
+
+@pytest.mark.parametrize(
+    ("mode", "value", "kind", "right"),
+    [
+        # A text of digits may be base64: it must be declared.
+        ("double", "1234", "decimal(6,2)", "wrong type: text into decimal(6,2)"),
+        ("double", "1234", "bigint", "wrong type: text into bigint"),
+        ("double", 12.5, "decimal(6,2)", Decimal("12.50")),
+        ("string", "1234", "decimal(6,2)", Decimal("1234.00")),
+        ("precise", "MDk=", "decimal(6,2)", Decimal("123.45")),
+        ("precise", "MDk=", "bigint", 12345),
+        ("precise", "MDk=", "double", "wrong type: text of unknown scale into double"),
+        ("precise", 7, "double", 7.0),
+        ("precise", ["MDk="], "array<decimal(6,2)>", [Decimal("123.45")]),
+        ("double", ["1234"], "array<decimal(6,2)>", "wrong type: text into decimal(6,2)"),
+        ("double", {"7": 1}, "map<int,int>", [(7, 1)]),
+        ("double", "1234", "string", "1234"),
+    ],
+)
+def test_a_number_without_a_schema_by_the_declared_mode(mode: str, value: Any, kind: str, right: Any) -> None:
+    options = {"sink.value.debezium.decimal-handling-mode": mode}
+    rows = read([event("c", None, {"v": value})] * 3, f"v {kind}", **options)
+    told = rows.table["v"].to_pylist() or [row.reason for row in rows.bad]
+    assert told == [right] * 3
+
+
+@given(st.lists(st.tuples(st.integers(-(10**20), 10**20), st.integers(-3, 8)), min_size=1, max_size=5))
+def test_decimals_of_any_size_and_scale(numbers: list[tuple[int, int]]) -> None:
+    """Each by a schema of its own, all in one batch."""
+    given = []
+    for number, scale in numbers:
+        octets = number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+        fields = [field("v", "bytes", f"{CONNECT}Decimal", scale=str(scale))]
+        given.append(with_schema(event("c", None, {"v": b64encode(octets).decode()}), fields))
+    rows = read(given, "v decimal(38,8)")
+    assert rows.table["v"].to_pylist() == [Decimal(number).scaleb(-scale) for number, scale in numbers]
+
+
+def test_a_schema_that_is_none_is_as_if_there_were_none() -> None:
+    schemas: list[Any] = ["text", 5, {"fields": 7}, {"fields": [{"field": "after", "fields": [1]}]}, []]
+    for schema in schemas:
+        rows = read([{"schema": schema, "payload": EVENTS[0]}], "id int, balance decimal(6,2)")
+        assert bad(rows) == [(0, "balance", "wrong type: text into decimal(6,2)")]
+
+
+def test_the_text_of_a_document_is_read_as_its_image() -> None:
+    """As the connector for MongoDB writes it."""
+    rows = read([event("c", None, json.dumps({"id": 7}))], "id int")
+    assert rows.table["id"].to_pylist() == [7]
