@@ -67,16 +67,23 @@ class EpochWriter:
 
         Raises BadRecord, TaskFailed, EpochTaken, StoreUnavailable, and what `tolerate` raises.
         """
-        tables, store = self.spec.tables, self.context.store
+        store = self.context.store
         for last in (False, False, True):
             attempt, reports = self._try(epoch, shape, write, late)
             watch.lap("write")
             parts = tuple(part for report in reports for part in report.parts)
+            replaces = tuple(part for report in reports for part in report.replaces)
+            opened = tuple(new for report in reports for new in report.opened)
+            left = tuple(piece for report in reports for piece in report.left)
+            if not parts and not replaces:
+                # Rows that wait are in no partition's folder.
+                return Written(attempt, {}, reports, opened=opened, left=left)
             live = self._look(parts)
             watch.lap("lookup")
             elsewhere = dict[PartitionKey, str]()
             if live is not None:
                 # A partition that was dropped lives nowhere: its new parts begin it in the default folder.
+                tables = self.spec.tables
                 homes = {part.key: tables[part.table].folder(part.partition) for part in parts}
                 homes |= {key: home.location for key, home in live.items()}
                 staged = {part.key: part.folder for part in parts}
@@ -84,7 +91,6 @@ class EpochWriter:
             if last or not elsewhere:
                 parts = self._set_aside(parts, live or {}, attempt)
             # INSERT OVERWRITE takes hidden files too. Once decided, a wrong length could only be repaired by hand.
-            replaces = tuple(part for report in reports for part in report.replaces)
             files = store.run_parallel(partial(store.find, part.staged) for part in (*parts, *replaces))
             both = zip((*parts, *replaces), files, strict=True)
             vanished = next((part.staged for part, file in both if file is None or file.length != part.length), None)
@@ -92,8 +98,6 @@ class EpochWriter:
                 self._require_open(epoch)
             elif last or not elsewhere:
                 # They keep moving: after the decision, a move epoch takes the parts to the right folder.
-                opened = tuple(new for report in reports for new in report.opened)
-                left = tuple(piece for report in reports for piece in report.left)
                 return Written(attempt, None if elsewhere else live, reports, parts, replaces, opened, left)
             store.discard(part.staged for part in parts)
             # Where the next try's tasks can't write there, they say so.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import timezone
+from functools import cache, partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,7 @@ def run_task(
             for batch in batches:
                 if batch.num_rows:
                     rows += files.write(router.route(batch))
-            opened, done = segment.finish(), parts.finish()
+            opened, done = segment.finish() if waits else (), () if waits else parts.finish()
     except StopError as stop:
         return TaskReport(task, task_attempt, Rows(), bad=stop.bad, unplaced=stop.bad is None)
     written = rows.pop(plan.target.name, 0)
@@ -93,7 +94,8 @@ def run_encoding(work: Iterable[Opened], plan: TaskPlan, tools: TaskTools, task:
 
 def check_input(schema: pa.Schema, plan: TaskPlan, tools: TaskTools) -> None:
     """Take a batch without rows, as every task may have to. Raises InvalidOption."""
-    open_parts(plan, tools)
+    for target in open_parts(plan, tools).targets.values():
+        target.made()
     for _ in TableRouter(plan, tools).route(pa.RecordBatch.from_pylist([], schema=schema)):
         """Nothing goes anywhere."""
 
@@ -113,12 +115,13 @@ def open_parts(plan: TaskPlan, tools: TaskTools, task: int = 0, task_attempt: in
             folders = (*folders, *(aside(table.location, plan.attempt) for table in partitioned))
         tools.touch(StagingIntent(plan.epoch, plan.attempt, task_attempt, task, chunk, folders))
 
+    made = {table.name: cache(partial(tools.format, table)) for table in plan.tables}
     return Parts(
         store=tools.store,
         name=name,
         touch=touch,
         memory=config["sink.task-memory"],
-        targets={table.name: Target(table, tools.format(table), plan.order(table)) for table in plan.tables},
+        targets={table.name: Target(table, made[table.name], plan.order(table)) for table in plan.tables},
         file_size=config["sink.rolling-policy.file-size"],
     )
 

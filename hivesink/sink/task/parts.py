@@ -44,13 +44,18 @@ _FRAGMENTS = 64
 class Target:
     """How, and in which order of rows, the parts of `table` are written.
 
+    `made` gives their format, which rows that wait don't need: always the same one, since it learns from its files.
     `gone` are columns that it no longer has, and that rows which waited still have, after the others: as text.
     """
 
     table: TablePlan
-    format: FileFormat
+    made: Callable[[], FileFormat]
     order: tuple[SortKey, ...] = ()
     gone: str = ""
+
+    @property
+    def format(self) -> FileFormat:
+        return self.made()
 
     @cached_property
     def rows_text(self) -> str:

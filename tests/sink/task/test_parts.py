@@ -82,7 +82,8 @@ def parts_of(
 
 
 def target(location: str, form: FileFormat | None = None) -> Target:
-    return Target(TablePlan(TableSpec(TableName("db", "t"), ()), location), form or ParquetFormat(SCHEMA))
+    made = form or ParquetFormat(SCHEMA)
+    return Target(TablePlan(TableSpec(TableName("db", "t"), ()), location), lambda: made)
 
 
 def rows(start: int, size: int, width: int = 100) -> pa.Table:
