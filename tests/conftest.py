@@ -29,6 +29,9 @@ from tests.secure.site import login_of
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
 # The zone: Hive's reader turns TIMESTAMPs by the JVM's own, which is not to be this machine's.
 os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
+# Where Python keeps no bytecode, as in many containers, each process compiles all modules: a quarter of its start.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # For tests that start Spark without `session`, or have a cache of their own.
 os.environ["SPARK_SUBMIT_OPTS"] = archive.options()
 
@@ -71,8 +74,7 @@ SHARED = {
 
 SERVERS = {"cluster", "kafka", "metastore", "s3", "secured", "spark"}
 SLOWEST = (
-    *("cluster", "secured", "tests/integration/test_s3.py", "tests/integration/test_kills.py"),
-    "tests/cli/test_run_spark.py",
+    *("cluster", "secured", "tests/integration/test_s3.py", "tests/cli/test_run_spark.py"),
     *("tests/jobs/", "tests/docs/test_as_printed.py", "tests/cluster/"),
 )
 """What takes minutes begins first, then what needs a server; the rest fills the gaps at the end."""
@@ -164,8 +166,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The whole real cluster, with S3. A test that stops one of its servers starts it again."""
-    with Cluster(tmp_path_factory.mktemp("cluster"), only=PARTS) as servers:
+    """The real cluster, with S3, without Spark. A test that stops one of its servers starts it again."""
+    with Cluster(tmp_path_factory.mktemp("cluster"), only=PARTS.keys() - {"spark"}) as servers:
         yield servers
 
 

@@ -203,8 +203,8 @@ def call(arguments: list[str]) -> int:
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = False
     try:
-        # Where an option comes first, as in `--help`, all are needed.
-        named = (name for name in arguments[:1] if name in _MODULES)
+        # Where an option comes first, as in `--help`, all are needed; for the version any will do.
+        named = ["run"] if arguments == ["--version"] else [name for name in arguments[:1] if name in _MODULES]
         code = app(*named)(arguments or ["--help"], prog_name="hivesink", standalone_mode=False)
     except (UsageError, InvalidOption) as error:
         wrong: Exception = error

@@ -13,24 +13,15 @@ import typer
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, command
 from hivesink.cli.output import Line, Output, tell
-from hivesink.config import options
 from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
 from hivesink.embedded import metastore as server
-from hivesink.hiveql.apply import Catalog, Plan, plan_all, refuse_differences
-from hivesink.hiveql.apply import apply as apply_all
-from hivesink.hiveql.parse import parse_path
-from hivesink.jvm import archive, jars
-from hivesink.logs import store_problems
-from hivesink.metastore import catalog
-from hivesink.sink.commit.writer import problems_of
-from hivesink.spark.settings import LOGGING, log4j_file
-from hivesink.tables.opened import metastore_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hivesink.core.table import TableSpec
+    from hivesink.hiveql.apply import Catalog, Plan
 
 ddl = typer.Typer(help="Declare tables: each DDL file has one Hive CREATE TABLE.")
 embedded = typer.Typer(help="The embedded Hive Metastore, in .hivesink-local or $HIVESINK_HOME.")
@@ -50,6 +41,8 @@ def plan(out: Output, path: DdlPath, *, metastore: Metastore = None) -> None:
 
     Example: hivesink ddl plan ddl/
     """
+    from hivesink.hiveql.apply import plan_all, refuse_differences
+
     specs = declared_in(path)
     plans = plan_all(specs, _catalog(metastore))
     _show_plans(out, plans, done=False)
@@ -65,6 +58,8 @@ def apply(out: Output, path: DdlPath, *, metastore: Metastore = None) -> None:
 
     Example: hivesink ddl apply ddl/flights.sql
     """
+    from hivesink.hiveql.apply import apply as apply_all
+
     specs = declared_in(path)
     _show_plans(out, apply_all(specs, _catalog(metastore)), done=True)
 
@@ -74,6 +69,10 @@ def declared_in(path: Path) -> Sequence[TableSpec]:
 
     The user's own classes are also looked for beside the files.
     """
+    from hivesink.config import options
+    from hivesink.hiveql.parse import parse_path
+    from hivesink.logs import store_problems
+    from hivesink.sink.commit.writer import problems_of
 
     def problems(spec: TableSpec) -> tuple[str, ...]:
         config = options.SinkConfig.parse(spec.options)
@@ -85,6 +84,9 @@ def declared_in(path: Path) -> Sequence[TableSpec]:
 
 
 def _catalog(address: str | None) -> Catalog:
+    from hivesink.metastore import catalog
+    from hivesink.tables.opened import metastore_address
+
     site = Site.load(os.environ)
     return catalog(metastore_address(address, site), site)
 
@@ -147,6 +149,9 @@ def prepare(out: Output) -> None:
 
     Example: hivesink prepare
     """
+    from hivesink.jvm import archive, jars
+    from hivesink.spark.settings import LOGGING, log4j_file
+
     connector = jars.kafka_connector(importlib.metadata.version("pyspark"))
     sets = (connector, jars.HIVE_CLIENT, *((jars.s3a(),) if Site.load(os.environ).s3a else ()))
     for jar_set in sets:

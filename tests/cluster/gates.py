@@ -218,11 +218,18 @@ class Kills:
         return bool(head.add and waits)
 
 
+def master_of(cluster: Cluster) -> str:
+    """The address of Spark's master on the cluster. It and its workers are started if they don't run."""
+    for server in (cluster.servers.master, *cluster.servers.workers):
+        server.start()
+    return cluster.spark_master
+
+
 def on_cluster(cluster: Cluster) -> dict[str, str]:
     """Spark settings for two executors of one core, one on each worker."""
     return {
         **driver(),
-        "spark.master": cluster.spark_master,
+        "spark.master": master_of(cluster),
         "spark.cores.max": "2",
         "spark.executor.cores": "1",
         "spark.executor.memory": "512m",

@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 
     from jobs.cluster import Cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(2400)]
+# In each run, tests/cluster/test_dying_servers.py has a kill in the tasks, and tests/crash deaths at each step.
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]
 BATCH = 400
 SETTLED = 3
 """Epochs that are left for the last run."""
 
-SHORT = ("in-task",)
-"""A task's files stay open. Deaths between manifest and publish are in tests/crash/test_every_step_on_servers.py."""
-_OTHERS = "while-publishing after-manifest before-manifest before-register after-register after-publish random"
-STEPS = (*SHORT, *_OTHERS.split())
+STEPS = (
+    *("in-task", "while-publishing", "after-manifest", "before-manifest"),
+    *("before-register", "after-register", "after-publish", "random"),
+)
 ROLLING = {
     "sink.rolling-policy.on-epoch": "false",
     "sink.rolling-policy.rollover-interval": "1s",
@@ -43,12 +44,11 @@ ROLLING = {
 @pytest.mark.parametrize(
     ("where", "kills", "between", "options"),
     [
-        ("local", len(SHORT), 0, {}),
-        pytest.param("local", len(STEPS), 2, ROLLING, marks=pytest.mark.long),
-        pytest.param("cluster", 25, 9, {}, marks=pytest.mark.long),
-        pytest.param("yarn", len(STEPS), 2, {}, marks=pytest.mark.long),
+        ("local", len(STEPS), 2, ROLLING),
+        ("cluster", 25, 9, {}),
+        ("yarn", len(STEPS), 2, {}),
     ],
-    ids=["short", "while rows wait", "on the Spark cluster", "on YARN"],
+    ids=["while rows wait", "on the Spark cluster", "on YARN"],
 )
 def test_kills_of_a_job_on_hdfs(  # noqa: PLR0917  a table's columns
     cluster: Cluster, tmp_path: Path, where: str, kills: int, between: int, options: Mapping[str, str]
@@ -74,7 +74,6 @@ def test_kills_of_a_job_on_hdfs(  # noqa: PLR0917  a table's columns
 
 
 # Each run of the suite has two writers in one process: tests/cli/test_waiting.py, tests/contracts/test_registrar.py.
-@pytest.mark.long
 def test_two_applications_at_once_in_the_same_partitions(cluster: Cluster, tmp_path: Path) -> None:
     name = own("two_writers")
     target = Target.create(cluster, name)

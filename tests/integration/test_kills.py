@@ -1,6 +1,7 @@
 """A real job on a local disk under SIGKILL: killed again and again, and run until it is done.
 
-`tests/cluster/test_kills.py` kills jobs from Kafka to HDFS.
+`tests/cluster/test_kills.py` kills jobs from Kafka to HDFS. In each run, `test_s3.py` has a kill, and a stage that runs
+again, and `tests/crash` has deaths at each step.
 """
 
 from __future__ import annotations
@@ -33,14 +34,12 @@ if TYPE_CHECKING:
     from hivesink.embedded.metastore import EmbeddedMetastore
     from hivesink.ports import CommitLog
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3600)]
 ROWS_A_BATCH = 200
 PARTITIONS = 4
 
 ROLL_STEPS = ("in-task", "after-encoding", "after-roll", "before-register", "after-register", "after-publish")
-"""Of a roll's own epoch; the cluster's short test has others, of a batch that is published at once."""
-SHORT = ("after-roll",)
-"""Rows are decided, and not published: tests/crash has every step, tests/cluster/test_kills.py two others on HDFS."""
+"""Of a roll's own epoch."""
 STEPS = (
     *("after-commit", "after-manifest", "while-publishing", "before-register", "after-register", "after-publish"),
     *("before-manifest", "random"),
@@ -83,6 +82,12 @@ class Job(Gates):
             "slow": not self.troubled,
             "spark": {**local(), "spark.local.dir": str(self.folder / "scratch"), **self.settings},
         }
+
+    def has_run_a_stage_again(self) -> bool:
+        """Of a job that was troubled."""
+        # Partition, attempt, stage: a stage that runs again counts its attempts from 0.
+        starts = [tuple(line.split()[:3]) for line in (self.gates / "attempts").read_text().splitlines()]
+        return len(starts) > len(set(starts))
 
     def log(self) -> CommitLog:
         live = connect("thrift", self.metastore.uri).table(TableName.parse(self.table))
@@ -148,37 +153,30 @@ def run(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, capsy
         check_once(job, spark, batches * ROWS_A_BATCH, capsys)
         print(f"{len(wanted)} kills on files, {kills.between} of them between manifest and registration")
         if job.troubled:
-            # Partition, attempt, stage: a stage that runs again counts its attempts from 0.
-            starts = [tuple(line.split()[:3]) for line in (job.gates / "attempts").read_text().splitlines()]
-            assert len(starts) > len(set(starts))
+            assert job.has_run_a_stage_again()
 
     return run
 
 
-@pytest.mark.parametrize("kills", [len(SHORT), pytest.param(30, marks=pytest.mark.long)], ids=str)
-def test_kills_while_rows_wait(run: Any, kills: int) -> None:
+def test_kills_while_rows_wait(run: Any) -> None:
     """In the last run a stage runs again beside a task of its first run, which counts once, too.
 
     Tasks that fail and are tried again, and speculation, are in tests/spark/test_executors.py, a longer run.
     """
-    steps, rest = (SHORT, 4) if kills == len(SHORT) else (islice(cycle(ROLLING_STEPS), kills), 8)
     settings = {**SMALL_BATCHES, **RETRIES}
-    run(f"rolling_{kills}", steps, 1, rest=rest, ends_troubled=True, options=ROLLING, settings=settings)
+    run("rolling", islice(cycle(ROLLING_STEPS), 30), 1, ends_troubled=True, options=ROLLING, settings=settings)
 
 
-@pytest.mark.long
 def test_a_hundred_kills_on_a_file_source(run: Any) -> None:
     run("files_100", islice(cycle(STEPS), 100), between=30)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("store", STORES)
 def test_a_kill_at_each_step_of_a_query_with_state(run: Any, store: str) -> None:
     name = f"state_{store.replace('-', '_')}"
     run(name, STEPS, between=1, again=True, distinct=True, settings=STORES[store])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("by_partition", ["false", "true"])
 def test_a_stage_that_runs_again_beside_a_task_of_its_first_run_counts_once(run: Any, by_partition: str) -> None:
     options = {**ON_EPOCH, "sink.shuffle-by-partition.enable": by_partition}

@@ -16,6 +16,7 @@ import pytest
 import hivesink
 from hivesink.jvm.jars import fetch, kafka_connector, spark_home
 from jobs.cluster.spark import SparkWorker
+from tests.cluster.gates import master_of
 from tests.cluster.target import Feed, Target, own
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 JOB = Path(__file__).with_name("executors_job.py")
 ROWS = 300
 
-# In each run, tests/integration/test_kills.py has a stage that runs again, and tests/cluster has executors.
+# In each run, tests/integration/test_s3.py has a stage that runs again.
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 
 
@@ -48,7 +49,7 @@ def site(cluster: Cluster, **own: str) -> dict[str, str]:
 
 @pytest.fixture
 def other_host(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
-    worker = OtherHost(tmp_path / "worker", 9, lambda: cluster.spark_master)
+    worker = OtherHost(tmp_path / "worker", 9, lambda: master_of(cluster))
     worker.start()
     yield
     worker.stop()
@@ -59,7 +60,7 @@ def test_tasks_import_the_drivers_package_and_each_row_is_written_once(cluster: 
     target, feed = Target.create(cluster, own("executors")), Feed(cluster.kafka, own("executors"))
     feed.put(ROWS)
     # The driver alone finds the package by PYTHONPATH.
-    environment = site(cluster, HIVESINK_MASTER=cluster.spark_master, PYTHONPATH=str(JOB.parents[2]))
+    environment = site(cluster, HIVESINK_MASTER=master_of(cluster), PYTHONPATH=str(JOB.parents[2]))
     (tmp_path / "job").mkdir()
     command = [sys.executable, str(JOB), target.name, feed.topic, cluster.kafka, str(tmp_path / "job")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -96,7 +97,7 @@ def test_what_make_dist_makes_is_all_that_executors_need(cluster: Cluster, tmp_p
     environment = site(cluster, **python, SPARK_LOCAL_IP="127.0.0.1")
     version = hivesink.__version__
     options = {
-        "--master": cluster.spark_master,
+        "--master": master_of(cluster),
         "--py-files": f"{root}/dist/hivesink-{version}.zip",
         "--archives": f"{root}/dist/hivesink-env-{version}.tar.gz#env",
         "--jars": ",".join(map(str, jars)),
