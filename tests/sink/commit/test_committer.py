@@ -271,19 +271,6 @@ def test_past_the_limit_a_metastore_that_is_down_stops_the_query(site: Site) -> 
     site.check(IDS)
 
 
-def test_a_clock_that_runs_back_changes_nothing(site: Site) -> None:
-    job = site.job()
-    site.metastore.go_down()
-    job.step()
-    site.clock.at -= timedelta(days=1)
-    job.step()
-    site.metastore.come_up()
-    job.run()
-    times = [site.log.manifest(epoch).at for epoch in site.log.view().manifests]
-    assert times == sorted(times)
-    site.check(IDS)
-
-
 def test_a_partition_that_readers_read_as_another_format_gets_no_parquet(site: Site) -> None:
     site.job().run()
     site.metastore.set_format(TABLE, "dt=2024-01-01", "OrcInputFormat")
