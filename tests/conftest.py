@@ -24,6 +24,7 @@ from jobs.cluster.cluster import PARTS
 from jobs.cluster.kafka import EmbeddedKafka
 from jobs.cluster.s3 import S3Server
 from jobs.cluster.server import OwnMetastore
+from tests.hive3.servers import Hive3Metastore, Hive3Server
 from tests.secure.site import login_of
 
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
@@ -68,11 +69,12 @@ SHARED = {
         r"|^tests/(metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
         r"|::test_(on_hdfs|hive_4_makes)_|[-\[](hdfs|4\.0\.1)[-\]]"
     ),
+    "hive 3": re.compile(r"[-\[]3\.1\.3[-\]]"),
     "s3": re.compile(r"^tests/storage/test_s3|::test_on_s3_|[-\[]s3[-\]]"),
 }
 
 
-SERVERS = {"cluster", "kafka", "metastore", "s3", "secured", "spark"}
+SERVERS = {"cluster", "hive3", "kafka", "metastore", "s3", "secured", "spark"}
 SLOWEST = (
     *("cluster", "secured", "tests/integration/test_s3.py", "tests/cli/test_run_spark.py"),
     *("tests/jobs/", "tests/docs/test_as_printed.py", "tests/cluster/"),
@@ -169,6 +171,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The real cluster, with S3, without Spark. A test that stops one of its servers starts it again."""
     with Cluster(tmp_path_factory.mktemp("cluster"), only=PARTS.keys() - {"spark"}) as servers:
         yield servers
+
+
+@pytest.fixture(scope="session")
+def hive3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hive3Metastore, Hive3Server]]:
+    """A metastore of Hive 3.1.3, and a HiveServer2 for it that isn't started yet."""
+    folder = tmp_path_factory.mktemp("hive3")
+    with Hive3Metastore(folder / "metastore") as metastore:
+        server = Hive3Server(folder / "hiveserver2", metastore)
+        try:
+            yield metastore, server
+        finally:
+            server.stop()
 
 
 @pytest.fixture(scope="session")

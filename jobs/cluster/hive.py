@@ -32,6 +32,7 @@ class _HiveServer(EmbeddedServer):
     """`extra` properties win over the server's own. Tables may lie in `s3` as well, if that runs at the start."""
 
     keeps_port = True
+    jars = settings.HIVE_JARS
     s3: S3Server | None = None
 
     def __init__(self, folder: Path, filesystem: Callable[[], str], extra: Mapping[str, str]) -> None:
@@ -49,7 +50,7 @@ class _HiveServer(EmbeddedServer):
         sites["core-site"]["hadoop.tmp.dir"] = str(self.folder / "tmp")
         secured = kdc.hive_site(self.kdc.keytab) if self.kdc else {}
         options += self.kdc.java if self.kdc else ()
-        jars = fetch(settings.HIVE_JARS) + (fetch(settings.HIVE_SECURE_JARS) if self.kdc else ())
+        jars = fetch(self.jars) + (fetch(settings.HIVE_SECURE_JARS) if self.kdc else ())
         if self._on_s3:
             sites["core-site"] |= self._on_s3.properties
             jars += fetch(settings.HIVE_S3A_JARS)
@@ -67,6 +68,8 @@ class HiveMetastore(_HiveServer):
     """A Hive Metastore 4.0.1 whose warehouse is on HDFS."""
 
     name = "the Hive Metastore"
+    logger = "org.apache.hadoop.hive.metastore.HMSHandler"
+    """Says that it is ready."""
 
     def __init__(self, folder: Path, filesystem: Callable[[], str], *, durable: bool, extra: Mapping[str, str]) -> None:
         super().__init__(folder, filesystem, extra)
@@ -88,7 +91,7 @@ class HiveMetastore(_HiveServer):
         derby = derby_options(self.folder)
         if not self._durable:
             derby += NOT_DURABLE
-        java = self._hive("768m", site, "org.apache.hadoop.hive.metastore.HMSHandler", *derby)
+        java = self._hive("768m", site, self.logger, *derby)
         return Launch(
             command=(*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
             log=self.folder / "metastore.log",

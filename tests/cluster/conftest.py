@@ -22,6 +22,10 @@ DATABASE = "proofs"
 
 @pytest.fixture(scope="session")
 def addresses(cluster: Cluster) -> Addresses:
+    return of_cluster(cluster)
+
+
+def of_cluster(cluster: Cluster) -> Addresses:
     site = Site.load({"HADOOP_CONF_DIR": str(cluster.conf), "HIVE_CONF_DIR": str(cluster.conf)})
     return Addresses(cluster.metastore_uri, cluster.hiveserver2, f"{cluster.filesystem}/proofs", site)
 

@@ -1,4 +1,4 @@
-"""What Hive 4 itself reads of the sink's files, asked of HiveServer2, on its engine and by its mere fetches.
+"""What Hive 4 and 3.1 themselves read of the sink's files, asked of HiveServer2, on its engine and by its mere fetches.
 
 `everytype` is the list that Hive 2.3's SerDe reads in `tests/integration/test_types.py`.
 """
@@ -19,20 +19,24 @@ import pyarrow as pa
 import pytest
 
 from hivesink.config.formats import FORMATS
+from hivesink.config.site import Site
 from hivesink.core.partition import DEFAULT_PARTITION, escape
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.jvm.java import find_java
 from hivesink.metastore.hiveserver2 import literal
 from tests.cli.site import hivesink
+from tests.cluster.conftest import of_cluster
+from tests.cluster.ingest import Addresses
 from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, FILTERED, Typed, held
+from tests.metastore.live import NOSASL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from jobs.cluster import Cluster
     from tests.cluster.conftest import Place
-    from tests.cluster.ingest import Addresses, Hive
+    from tests.cluster.ingest import Hive
 
 DAYS = ("2024-01-01", "2024-01-02")
 ODD = [
@@ -66,6 +70,16 @@ ORDERED = {
     # Hive has no order of bytes, and NaN is nobody's maximum.
     if typed.hive not in {"binary", "float", "double"}
 }
+
+
+@pytest.fixture(scope="module", params=["4.0.1", pytest.param("3.1.3", marks=pytest.mark.long)])
+def addresses(request: pytest.FixtureRequest) -> Addresses:
+    """Of Hive 4.0.1 on HDFS, or of Hive 3.1.3 on this machine's disk."""
+    if request.param == "4.0.1":
+        return of_cluster(request.getfixturevalue("cluster"))
+    metastore, server = request.getfixturevalue("hive3")
+    server.start()
+    return Addresses(metastore.uri, server.address, (metastore.folder / "proofs").as_uri(), Site(hive=NOSASL))
 
 
 @pytest.fixture
@@ -349,6 +363,7 @@ ALL: dict[str, tuple[str, pa.DataType, list[Any], list[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("addresses", ["4.0.1"], indirect=True)
 def test_three_engines_answer_alike(
     place: Place, cluster: Cluster, addresses: Addresses, hive: Hive, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pytest
 
     from hivesink.ports import LiveTable, Metastore
+    from jobs.cluster.hive import HiveServer2
 
 _RUN = secrets.token_hex(3)
 _NUMBERS = itertools.count()
@@ -193,7 +194,7 @@ class OverThrift:
 
 LiveMetastore: TypeAlias = InMemory | OverThrift
 """One kind of metastore. `connect` gives a new registrar, as another process would have."""
-KINDS = ["memory", "thrift-2.3", "thrift-4.0.1", "thrift-secured", "hiveserver2-4.0.1"]
+KINDS = ["memory", "thrift-2.3", "thrift-3.1.3", "thrift-4.0.1", "thrift-secured", "hiveserver2-4.0.1"]
 NOSASL = {"hive.server2.authentication": "NOSASL"}
 
 
@@ -219,7 +220,9 @@ def world_of(kind: str, request: pytest.FixtureRequest) -> Iterator[LiveMetastor
 
 
 def metastore_of(version: str, request: pytest.FixtureRequest) -> str:
-    """The Thrift address of Hive Metastore 4.0.1, plain or `secured`, or of 2.3 for any other `version`."""
+    """The Thrift address of Hive Metastore 4.0.1, plain or `secured`, of 3.1.3, or of 2.3 for any other `version`."""
+    if version == "3.1.3":
+        return str(request.getfixturevalue("hive3")[0].uri)
     if version == "secured":
         return str(request.getfixturevalue("alice").metastore_uri)
     if version == "4.0.1":
@@ -228,11 +231,14 @@ def metastore_of(version: str, request: pytest.FixtureRequest) -> str:
 
 
 def hiveserver2_of(version: str, request: pytest.FixtureRequest) -> tuple[str, int]:
-    """Host and port of HiveServer2 4.0.1, plain or `secured`."""
-    cluster = request.getfixturevalue("alice" if version == "secured" else "cluster")
-    # The secured cluster is started without one.
-    cluster.servers.hiveserver2.start()
-    host, _, port = str(cluster.hiveserver2).rpartition(":")
+    """Host and port of HiveServer2 4.0.1, plain or `secured`, or of 3.1.3."""
+    if version == "3.1.3":
+        server: HiveServer2 = request.getfixturevalue("hive3")[1]
+    else:
+        # The secured cluster is started without one.
+        server = request.getfixturevalue("alice" if version == "secured" else "cluster").servers.hiveserver2
+    server.start()
+    host, _, port = server.address.rpartition(":")
     return host, int(port)
 
 

@@ -86,7 +86,7 @@ def test_a_table_that_hive_made_is_what_its_ddl_says(
     session.query(f"{head.format(spec.name)} PARTITIONED BY (dt STRING) STORED AS PARQUET")
     spec = replace(spec, columns=tuple(replace(column, comment=None) for column in spec.columns))
     (step,) = apply([spec], tables)
-    # Hive 3 gives external tables true by itself; 4.0.1 says nothing. The sink's own tables say false.
+    # CDP gives external tables true by itself; 3.1.3 and 4.0.1 say nothing. The sink's own tables say false.
     assert step == Plan(spec.name, None, (("discover.partitions", "false"),))
     assert apply([spec], tables) == (Plan(spec.name),)
     registrar = over.connect()
