@@ -76,7 +76,8 @@ def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -
     """
     router = TableRouter(plan, tools)
     for unfollowed in batches:
-        batch, decoded, assigned, _ = router.assign(unfollowed)
+        batch = router.lines.follow(unfollowed)
+        decoded, assigned, _ = assign(batch, plan, router.reader, router.assigner)
         codes = np.full(batch.num_rows, -1)
         good = slice(None) if decoded.good is None else decoded.good.to_numpy()
         # A record that holds many goes where the last of its rows goes.

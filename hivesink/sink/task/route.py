@@ -48,9 +48,9 @@ class TableRouter:
         self.counts = Counter[str]()
         self.largest = 0
         """Bytes of the largest raw record so far."""
-        self._reader = tools.reader
-        self._assigner = assigner_for(plan.target.spec, plan.config)
-        self._lines = LineNumbers(plan.shape, tools.open_source)
+        self.reader = tools.reader
+        self.assigner = assigner_for(plan.target.spec, plan.config)
+        self.lines = LineNumbers(plan.shape, tools.open_source)
         by_time = plan.config["sink.partition-commit.trigger"] is CommitTrigger.PARTITION_TIME
         counts_late = by_time and plan.late is not None and plan.config["sink.late-rows"] is not OnLate.APPEND
         self._late = commit_rule(plan.target.spec, plan.config) if counts_late else None
@@ -59,7 +59,8 @@ class TableRouter:
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
         """Raises InvalidOption, StopError."""
-        records, decoded, assigned, bad = self.assign(batch)
+        records = self.lines.follow(batch)
+        decoded, assigned, bad = assign(records, self.plan, self.reader, self.assigner)
         batch = records if decoded.parts is None else decoded.parts
         config, shape = self.plan.config, self.plan.shape
         self.events.take(batch, decoded.table, decoded.good)
@@ -88,16 +89,11 @@ class TableRouter:
             lengths = pc.binary_length(records.column(records.schema.get_field_index(shape.value)))
             self.largest = max(self.largest, pc.max(lengths).as_py() or 0)
 
-    def assign(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, DecodedRows, Buckets, list[BadRow]]:
-        """The batch, whose lines are counted where they can be, and what `assign` makes of it."""
-        batch = self._lines.follow(batch)
-        return batch, *assign(batch, self.plan, self._reader, self._assigner)
-
     def _named(self, batch: pa.RecordBatch, bad: list[BadRow]) -> tuple[pa.RecordBatch, list[int | None]]:
         if not self.plan.places:
             raise StopError(None)
         rows = batch.take(pa.array([row.index for row in bad], pa.int64()))
-        return rows, self._lines.of(rows)
+        return rows, self.lines.of(rows)
 
     def _dead_letters(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Routed:
         rows, lines = self._named(batch, bad)
