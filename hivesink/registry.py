@@ -1,4 +1,4 @@
-"""Schemas of records, from a file or from a registry of Confluent's API, and kept beside the table's logs for good."""
+"""Schemas of records: from a file, or from a registry of Confluent's API and then kept for good."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
     from hivesink.ports import SchemaStore
 
-FILE = "sink.value.avro.schema-file"
-_REGISTRY = "sink.value.avro-confluent"
+_FILE, _REGISTRY = "sink.value.avro.schema-file", "sink.value.avro-confluent"
+_USER, _TOKEN = "basic-auth.user-info", "bearer-auth.token"
 _NO_SUCH_ID = 40403
 _MOST_BYTES = 16 << 20
 _SEEN: dict[tuple[str, int], tuple[str, ...]] = {}
-"""What this process has read, by folder and number: a task lives for a batch, its process for many."""
+"""What this process has read, by folder and number: a process lives for many tasks."""
 
 
 class Registry:
@@ -40,20 +40,22 @@ class Registry:
         self._config = config
         url = self._setting("url")
         if url is None:
-            raise InvalidOption((f"{_REGISTRY}.url is missing: write where the registry is, such as http://host:8081",))
+            problem = f"{_REGISTRY}.url is missing: write where the registry is"
+            raise InvalidOption((f"{problem}, such as http://host:8081",))
         self._url = urlsplit(url)
         self.name = f"the schema registry {url}"
+        self.is_away = False
 
     def _setting(self, name: str) -> Any:
         return self._config[f"{_REGISTRY}.{name}"]
 
     def schema(self, number: int) -> tuple[str, ...] | None:
-        """The schema of that number, those that it refers to before it; None where the registry has none.
+        """The schema of that number, after those that it refers to; None where there is none.
 
         Raises SourceUnreachable, LoginFailed, InvalidOption.
         """
-        answer = self._get(f"/schemas/ids/{number}")
         texts: dict[str, None] = {}
+        answer = self._get(f"/schemas/ids/{number}")
         if answer is not None:
             self._collect(answer, texts)
         return tuple(texts) or None
@@ -63,77 +65,69 @@ class Registry:
         try:
             text = str(answer["schema"])
             for other in answer.get("references") or ():
-                path = f"/subjects/{quote(other['subject'], safe='')}/versions/{other['version']}"
-                self._collect(self._get(path), texts)
+                subject = quote(other["subject"], safe="")
+                self._collect(self._get(f"/subjects/{subject}/versions/{other['version']}"), texts)
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise SourceUnreachable(self.name, f"an answer without a schema ({type(error).__name__})") from error
+            reason = f"an answer without a schema ({type(error).__name__})"
+            raise SourceUnreachable(self.name, reason) from error
         with suppress(ValueError):
-            # As registries and their versions differ in white space and in the order of attributes.
+            # Registries and their versions differ in white space and in the order of attributes.
             text = json.dumps(json.loads(text), sort_keys=True)
         texts.setdefault(text)
 
     def _get(self, path: str) -> Any:
         """The answer as JSON; None where there is no such schema."""
-        timeout = self._setting("timeout").total_seconds()
-        headers = {
-            "Accept": "application/vnd.schemaregistry.v1+json, application/json",
-            **self._authorization(),
-        }
+        timeout, timer = self._setting("timeout").total_seconds(), None
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json", **self._authorization()}
         connection = self._connection(timeout)
-
-        timer: Timer | None = None
         try:
             connection.connect()
             # A socket's own time-out begins again with each byte.
             timer = Timer(timeout, _cut, [connection.sock])
             timer.start()
-            path = f"{self._url.path.rstrip('/')}{path}"
-            connection.request("GET", path, headers=headers)
+            connection.request("GET", self._url.path.rstrip("/") + path, headers=headers)
             response = connection.getresponse()
             status, body = response.status, response.read(_MOST_BYTES)
         except (OSError, http.client.HTTPException) as error:
+            self.is_away = True
             raise SourceUnreachable(self.name, str(error) or type(error).__name__) from error
         finally:
             if timer is not None:
                 timer.cancel()
             connection.close()
-        return self._answer(status, body)
-
-    def _answer(self, status: int, body: bytes) -> Any:
-        if status in {401, 403}:
-            basic, bearer = f"{_REGISTRY}.basic-auth.user-info", f"{_REGISTRY}.bearer-auth.token"
-            who = self._config.text(basic) or self._config.text(bearer) or "nobody"
-            raise LoginFailed(self.name, who, f"HTTP {status}", f"correct what {basic} or {bearer} names")
         answer = None
         with suppress(ValueError):
             answer = json.loads(body)
-        if isinstance(answer, dict):
-            if status == http.client.OK:
-                return answer
-            if status == http.client.NOT_FOUND and answer.get("error_code") == _NO_SUCH_ID:
-                return None
-        raise SourceUnreachable(self.name, f"HTTP {status}, which is no answer of a registry: is the address right?")
+        if isinstance(answer, dict) and status == http.client.OK:
+            return answer
+        if isinstance(answer, dict) and (status, answer.get("error_code")) == (404, _NO_SUCH_ID):
+            return None
+        if status in {401, 403}:
+            user, token = f"{_REGISTRY}.{_USER}", f"{_REGISTRY}.{_TOKEN}"
+            who = self._config.text(user) or self._config.text(token) or "nobody"
+            advice = f"correct what {user} or {token} names"
+            raise LoginFailed(self.name, who, f"HTTP {status}", advice)
+        reason = f"HTTP {status}, which is no answer of a registry: is the address right?"
+        raise SourceUnreachable(self.name, reason)
 
     def _connection(self, timeout: float) -> http.client.HTTPConnection:
         host, port = self._url.hostname or "", self._url.port
         if self._url.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=timeout)
-        trusted, own = (
-            self._setting("ssl.truststore.location"),
-            self._setting("ssl.keystore.location"),
-        )
+        trusted = self._setting("ssl.truststore.location")
+        own = self._setting("ssl.keystore.location")
         try:
             context = ssl.create_default_context(cafile=trusted)
             if own is not None:
                 context.load_cert_chain(own)
         except OSError as error:
-            files = " or ".join(filter(None, (trusted, own)))
-            problem = f"{_REGISTRY}.ssl.*: {files} can't be read as PEM ({error.strerror or error})"
+            files, why = " or ".join(filter(None, (trusted, own))), error.strerror or error
+            problem = f"{_REGISTRY}.ssl.*: {files} can't be read as PEM ({why})"
             raise InvalidOption((problem,)) from error
         return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
 
     def _authorization(self) -> dict[str, str]:
-        user, token = (self._secret(name) for name in ("basic-auth.user-info", "bearer-auth.token"))
+        user, token = self._secret(_USER), self._secret(_TOKEN)
         if user is not None:
             return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
         return {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -144,10 +138,11 @@ class Registry:
         if place is None:
             return None
         try:
-            text = os.environ[place[4:]] if place.startswith("env:") else Path(place).read_text(encoding="utf-8")
+            is_file = not place.startswith("env:")
+            text = Path(place).read_text("utf-8") if is_file else os.environ[place[4:]]
         except (OSError, KeyError, UnicodeDecodeError) as error:
-            problem = f"{_REGISTRY}.{name} = {place!r} can't be read ({type(error).__name__}) where a task runs"
-            raise InvalidOption((problem,)) from error
+            why = f"can't be read ({type(error).__name__}) where a task runs"
+            raise InvalidOption((f"{_REGISTRY}.{name} = {place!r} {why}",)) from error
         return text.strip()
 
 
@@ -171,9 +166,9 @@ class Passing:
 
 @dataclass(frozen=True, slots=True)
 class KeptSchemas:
-    """Implements `ports.rows.Schemas`: `kept` is asked first, and has each schema before rows are made by it.
+    """Implements `ports.rows.Schemas`: a schema is in `kept` before any row is made by it.
 
-    `read` reads a file. `compares`: whether a schema that is kept must still be the registry's, where that answers.
+    `read` reads a file. `compares`: whether what is kept must still be the registry's.
     """
 
     config: SinkConfig
@@ -183,12 +178,12 @@ class KeptSchemas:
     now: Callable[[], datetime] = field(default=lambda: datetime.now(timezone.utc))
 
     def file(self) -> Sequence[str]:
-        path = self.config[FILE]
+        path = self.config[_FILE]
         if path is None:
-            raise InvalidOption((f"{FILE} is missing: write the path of the records' schema",))
+            raise InvalidOption((f"{_FILE} is missing: write the path of the records' schema",))
         content = self.read(path)
         if content is None:
-            raise InvalidOption((f"{FILE} = {path!r}: there is no such file",))
+            raise InvalidOption((f"{_FILE} = {path!r}: there is no such file",))
         return (content.decode("utf-8", "replace"),)
 
     def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
@@ -196,18 +191,14 @@ class KeptSchemas:
         known, unknown = dict[int, tuple[str, ...]](), dict[int, datetime]()
         for number in numbers:
             place = self.kept.location, number
-            texts = _SEEN.get(place)
-            if texts is None:
-                texts = self._kept(registry, number)
-            if texts is not None:
+            if (texts := _SEEN.get(place) or self._kept(registry, number)) is not None:
                 known[number] = _SEEN[place] = texts
             else:
                 # The time counts from the first try of any task.
                 first = self.kept.put(f"{number}.unknown", self.now().isoformat().encode())
                 unknown[number] = datetime.fromisoformat(first.decode())
-        patience = self.config[f"{_REGISTRY}.unknown-id-timeout"]
         for number, since in unknown.items():
-            if self.now() - since < patience:
+            if self.now() - since < self.config[f"{_REGISTRY}.unknown-id-timeout"]:
                 reason = f"it hasn't known schema {number} since {since:%F %T} UTC"
                 raise SourceUnreachable(registry.name, reason)
         return known
@@ -222,8 +213,8 @@ class KeptSchemas:
             if answer is None:
                 return None
             stored = self.kept.put(name, json.dumps(answer, indent=1).encode())
-        elif self.compares:
-            # What is kept must do where the registry is away.
+        elif self.compares and not registry.is_away:
+            # What is kept must do where the registry can't answer.
             with suppress(HiveSinkError):
                 answer = registry.schema(number)
         try:

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 _MORE = 0x80
 """The bit of a number's byte that says that another one follows."""
+_ONE, _ONES, _TOPS = (np.uint64(word) for word in (1, 0x0101010101010101, 0x8080808080808080))
+_HALVES = [
+    (np.uint64(kept), np.uint64(shift))
+    for kept, shift in ((0x007F007F007F007F, 1), (0x00003FFF00003FFF, 2), (0x000000000FFFFFFF, 4))
+]
+"""What stays where it is while groups of seven bits close up, and by how much the others move."""
 _BITS = {"int": 32, "long": 64}
 _WIDTH = {"float": 4, "double": 8}
 _WORD = 8
@@ -43,7 +49,7 @@ Leaf: TypeAlias = "tuple[Callable[[], pa.Array], Numbers]"
 
 
 class Columns:
-    """Reads the records of `text` between `begins` and `ends`; what is made of an odd one means nothing.
+    """Reads the records of `text` between `begins` and `ends`; what an odd one gives means nothing.
 
     Within, `rows` are the records in which the values are, in order.
     """
@@ -96,21 +102,27 @@ class Columns:
 
     def _number(self, at: Numbers, rows: Numbers, name: str = "long") -> tuple[Numbers, Numbers]:
         """Ints or longs: seven bits a byte, the lowest first, and the sign in the lowest bit."""
-        first = self._text.octets[at]
-        at = at + 1
-        numbers = (first & 0x7F).astype(np.uint64)
-        more, shift = np.flatnonzero(first >= _MORE), 7
-        while more.size and shift < _BITS[name]:
-            octets = self._text.octets[at[more]]
-            at[more] += 1
-            low = (octets & 0x7F).astype(np.uint64)
-            if shift + 7 > _BITS[name]:
-                self.odd[rows[more[low >> np.uint64(_BITS[name] - shift) > 0]]] = True
-            numbers[more] |= low << np.uint64(shift)
-            more, shift = more[octets >= _MORE], shift + 7
-        self.odd[rows[more]] = True
-        signs = -(numbers & np.uint64(1)).view(np.int64)
-        return (numbers >> np.uint64(1)).view(np.int64) ^ signs, self._within(at, rows)
+        numbers, ends = self._text.octets[at].astype(np.uint64), at + 1
+        if (more := np.flatnonzero(numbers >= _MORE)).size:
+            words = self._text.words[at[more]]
+            last = ~words & _TOPS
+            # Of each word the bytes up to the first without its top bit.
+            own = (last & (~last + _ONE)) | ((last & (~last + _ONE)) - _ONE)
+            joined = words & own & ~_TOPS
+            for kept, by in _HALVES:
+                joined = (joined & kept) | ((joined & ~kept) >> by)
+            ends[more] = at[more] + ((own & _ONES) * _ONES >> np.uint64(56)).view(np.int64)
+            for place in (56, 63):
+                longer = np.flatnonzero(last == 0)
+                octets = self._text.octets[ends[more[longer]]].astype(np.uint64)
+                joined[longer] |= (octets & ~_TOPS) << np.uint64(place)
+                ends[more[longer]] += 1
+                last[longer] = octets < _MORE
+                self.odd[rows[more[longer[octets > 1]]]] |= place > 56  # noqa: PLR2004
+            self.odd[rows[more[joined >> np.uint64(_BITS[name] - 1) > 1]]] = True
+            numbers[more] = joined
+        signs = -(numbers & _ONE).view(np.int64)
+        return (numbers >> _ONE).view(np.int64) ^ signs, self._within(ends, rows)
 
     def _leaf(self, kind: Type, at: Numbers, rows: Numbers) -> Leaf:  # noqa: PLR0911 -- one a kind
         """Values without parts, made when a column needs them."""
@@ -132,7 +144,8 @@ class Columns:
             case "float" | "double" as name:
                 size = _WIDTH[name]
                 octets = self._text.octets[at[:, None] + np.arange(size)]
-                return lambda: pa.array(octets.view(f"<f{size}")[:, 0]), self._within(at + size, rows)
+                numbers = octets.view(f"<f{size}")[:, 0]
+                return partial(pa.array, numbers), self._within(at + size, rows)
         sizes = np.full(len(rows), kind.size)
         if kind.name != "fixed":
             sizes, at = self._number(at, rows)
@@ -144,7 +157,7 @@ class Columns:
         return lambda: self._text.cut(at, ends).view(kind.arrow), ends
 
     def _decimals(self, kind: Type, begins: Numbers, ends: Numbers) -> pa.Array:
-        """Two's complements, the highest byte first; null for one of more digits than a column has."""
+        """Two's complements, the highest byte first; null for too many digits for any column."""
         sizes = np.clip(ends - begins, 1, _WORD)
         heads = self._text.words[begins].byteswap().view(np.int64) >> (8 * (_WORD - sizes))
         halves = np.stack([heads, heads >> 63], axis=1)
@@ -236,7 +249,8 @@ class Columns:
             sized = empty[counts < 0]
             # The block's bytes follow, for who passes over it.
             at[sized] = self._number(at[sized], rows[sized])[1]
-            left[empty] = self._below(abs(counts), self._ends[rows[empty]] - at[empty] + _FREE, rows[empty])
+            most = self._ends[rows[empty]] - at[empty] + _FREE
+            left[empty] = self._below(abs(counts), most, rows[empty])
             active = active[(left[active] > 0) & ~self.odd[rows[active]]]
             owners.append(active)
             begins.append(at[active])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ Piece = tuple[Numbers, pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """Where the values of some records are in `text`, and which rows of the input the records are."""
+    """Where the values of some records are in `text`, and the records' rows in the input."""
 
     text: Text
     begins: Numbers
@@ -57,7 +57,7 @@ def _parsed(texts: tuple[str, ...]) -> Type:
 
 
 class AvroDecoder:
-    """Decodes records that are nothing but Avro's bytes, by the schema in the file that the table's settings name."""
+    """Decodes records that are Avro's bytes alone, by the schema in the file of the settings."""
 
     def __init__(self, columns: Sequence[Column], config: SinkConfig, schemas: Schemas) -> None:
         self._columns = tuple(columns)
@@ -74,11 +74,12 @@ class AvroDecoder:
         self._schemas = schemas
 
     def decode(self, records: pa.Array) -> DecodedRows:
-        """`records` are of any type for bytes or text; null is a tombstone. Raises what `Schemas` raises."""
+        """`records` are bytes or text of any type; null is a tombstone. Raises as `Schemas` does."""
         bad: list[BadRow] = []
         absent = nulls(records)
         if not self._skips:
-            bad += [BadRow(row, None, "no value (tombstone)") for row in np.flatnonzero(absent).tolist()]
+            tombstones = np.flatnonzero(absent).tolist()
+            bad += [BadRow(row, None, "no value (tombstone)") for row in tombstones]
         size = max(1, records.nbytes // max(1, len(records)))
         step = max(1, min(_MOST_ROWS, _MOST_BYTES // size))
         pieces: list[Piece] = []
@@ -97,7 +98,11 @@ class AvroDecoder:
         in_order = tuple(sorted(bad, key=lambda row: row.index))
         return DecodedRows(table, good_rows, in_order, int(absent.sum()) if self._skips else 0)
 
-    def _by_schema(self, bodies: Bodies, bad: list[BadRow]) -> Iterator[tuple[Type, Bodies]]:  # noqa: ARG002 -- as below
+    def _by_schema(
+        self,
+        bodies: Bodies,
+        bad: list[BadRow],  # noqa: ARG002 -- for those without a schema, below
+    ) -> Iterator[tuple[Type, Bodies]]:
         """The records of each schema; those without one go to `bad`."""
         try:
             yield _parsed(tuple(self._schemas.file())), bodies
@@ -109,7 +114,8 @@ class AvroDecoder:
         reader = Columns(bodies.text, bodies.begins, bodies.ends)
         made = reader.read(kind, self._wants)
         if reader.odd.any():
-            bad += [BadRow(row, None, "not of its schema") for row in bodies.rows[reader.odd].tolist()]
+            odd = bodies.rows[reader.odd].tolist()
+            bad += [BadRow(row, None, "not of its schema") for row in odd]
             # The others are read alike without these.
             return self._piece(kind, bodies.take(np.flatnonzero(~reader.odd)), bad)
         rest, wants = iter(made), iter(self._wants)
@@ -121,7 +127,8 @@ class AvroDecoder:
             missing: dict[int, InvalidValue] = {}
             if not column.nullable and array.null_count:
                 reason = InvalidValue("null" if names & kind.names.keys() else "missing")
-                missing = dict.fromkeys(np.flatnonzero(nulls(array)).tolist(), reason.within(column.name))
+                rows = np.flatnonzero(nulls(array)).tolist()
+                missing = dict.fromkeys(rows, reason.within(column.name))
             # The first column that is wrong counts. A value that doesn't fit may be null here.
             wrong = missing | unfit | wrong
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -142,24 +149,24 @@ def _first_of(first: Converted, other: Converted) -> Converted:
 
 
 class ConfluentDecoder(AvroDecoder):
-    """Decodes records that begin with the number of their schema in a registry, as Confluent's serializers write."""
+    """Decodes records behind the number of their schema in a registry, as Confluent writes them."""
 
     def _by_schema(self, bodies: Bodies, bad: list[BadRow]) -> Iterator[tuple[Type, Bodies]]:
-        head = bodies.text.octets[bodies.begins[:, None] + np.arange(_FRAME)]
-        is_framed = (bodies.ends - bodies.begins >= _FRAME) & (head[:, 0] == 0)
-        numbers = np.where(is_framed, head[:, 1:].copy().view(">u4")[:, 0].astype(np.int64), -1)
-        known = self._schemas.registered([number for number in np.unique(numbers).tolist() if number >= 0])
-        for number in np.unique(numbers).tolist():
-            some = bodies.take(np.flatnonzero(numbers == number))
-            reason = (
-                "no schema number: not of Confluent's format" if number < 0 else "its schema is not in the registry"
-            )
+        words = bodies.text.words[bodies.begins]
+        is_framed = (bodies.ends - bodies.begins >= _FRAME) & (words & np.uint64(0xFF) == 0)
+        numbers = (words.byteswap() >> np.uint64(24) & np.uint64(0xFFFFFFFF)).view(np.int64)
+        numbers = np.where(is_framed, numbers, -1)
+        is_mixed = bool((numbers != numbers[:1]).any())
+        kinds = (np.unique(numbers) if is_mixed else numbers[:1]).tolist()
+        known = self._schemas.registered([number for number in kinds if number >= 0])
+        for number in kinds:
+            some = bodies.take(np.flatnonzero(numbers == number)) if is_mixed else bodies
+            reason = "its schema is not in the registry"
+            if number < 0:
+                reason = "no schema number: not of Confluent's format"
             try:
                 if texts := known.get(number):
-                    yield (
-                        _parsed(tuple(texts)),
-                        Bodies(some.text, some.begins + _FRAME, some.ends, some.rows),
-                    )
+                    yield _parsed(tuple(texts)), replace(some, begins=some.begins + _FRAME)
                     continue
             except ValueError as error:
                 reason = str(error)

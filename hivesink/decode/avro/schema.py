@@ -45,7 +45,8 @@ _LOGICAL = {
 class Type:
     """A type by the `name` of its bytes; `logical` is what they mean.
 
-    `parts` are a record's fields, a union's branches, an array's items or a map's values; they may lead back to it.
+    `parts` are a record's fields, a union's branches, an array's items or a map's values; they may
+    lead back to it.
     `names` has the places of a record's fields by lower-case name.
     """
 
@@ -104,7 +105,7 @@ def _type(given: Any, space: str, names: dict[str, Type]) -> Type:
             return _type(inner, space, names)
 
 
-def _fields(record: Type, fields: Sequence[dict[str, Any]], space: str, names: dict[str, Type]) -> None:
+def _fields(record: Type, fields: Any, space: str, names: dict[str, Type]) -> None:
     former: dict[str, list[int]] = {}
     for place, given in enumerate(fields):
         record.parts.append(_type(given["type"], space, names))
@@ -123,11 +124,8 @@ def _leaf(name: str, given: dict[str, Any]) -> Type:
     """A logical type that isn't known, or is wrong where it stands, means nothing."""
     made = Type(name, size=int(given["size"]) if name == "fixed" else 0)
     made.symbols = tuple(map(str, given["symbols"])) if name == "enum" else ()
-    logical, precision, scale = (
-        given.get("logicalType"),
-        given.get("precision"),
-        given.get("scale", 0),
-    )
+    logical, precision = given.get("logicalType"), given.get("precision")
+    scale = given.get("scale", 0)
     is_decimal = logical == "decimal" and name in {"bytes", "fixed"}
     # A larger scale fits no column.
     if is_decimal and isinstance(precision, int) and scale in range(min(precision, DIGITS) + 1):

@@ -1,4 +1,4 @@
-"""What a table wants of Avro's values: their columns, by the rules for a stream's decoded columns."""
+"""Avro's values as a table's columns, by the rules for a stream's decoded columns."""
 
 from __future__ import annotations
 

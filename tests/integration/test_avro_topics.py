@@ -1,0 +1,128 @@
+"""A topic in Avro through a real registry, broker and Spark: a rollout of two schemas, faults, a kill, a replay."""
+
+from __future__ import annotations
+
+import io
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pytest
+
+from hivesink.config.options import SinkConfig
+from hivesink.errors import HiveSinkError, SourceUnreachable
+from hivesink.registry import Registry
+from hivesink.tables.opened import open_table
+from hivesink.tables.rejects import DeadLetters, Wanted
+from hivesink.tables.replay import Replay
+from tests.integration.apicurio import Apicurio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.stage import Stage, Topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+URL = "sink.value.avro-confluent.url"
+FIELDS = [
+    {"name": "id", "type": "long"},
+    {"name": "name", "type": ["null", "string"], "default": None},
+    {"name": "dt", "type": {"type": "int", "logicalType": "date"}},
+]
+OLD: dict[str, Any] = {"type": "record", "name": "Event", "fields": FIELDS}
+AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+NEW = {**OLD, "fields": [{"name": "amount", "type": ["null", AMOUNT], "default": None}, *FIELDS]}
+NEWEST = {**OLD, "fields": [*FIELDS, {"name": "more", "type": "double", "default": 0}]}
+FIRST_DAY = 19_724
+"""2024-01-02, from 1970-01-01 on."""
+
+
+@pytest.fixture
+def registry(stage: Stage) -> Iterator[Apicurio]:
+    with Apicurio(stage.folder / "registry") as registry:
+        yield registry
+
+
+def framed(number: int, schema: dict[str, Any], n: int) -> bytes:
+    stream = io.BytesIO()
+    value: dict[str, Any] = {
+        "id": n,
+        "name": f"n{n}" if n % 3 else None,
+        "dt": FIRST_DAY + n % 2,
+        "amount": None,
+        "more": 0.5,
+    }
+    if n % 5:
+        value["amount"] = Decimal(n) / 100
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+    return b"\0" + number.to_bytes(4, "big") + stream.getvalue()
+
+
+def row(n: int, *, is_new: bool) -> tuple[Any, ...]:
+    amount = f"{n / 100:.2f}" if is_new and n % 5 else None
+    return n, f"n{n}" if n % 3 else None, amount, f"2024-01-0{2 + n % 2}"
+
+
+def rows(stage: Stage) -> list[tuple[Any, ...]]:
+    found = stage.query(f"SELECT id, name, CAST(amount AS STRING), CAST(dt AS STRING) FROM {stage.table}")
+    return sorted(map(tuple, found))
+
+
+def test_a_rollout_of_schemas_is_read_once_whatever_becomes_of_the_registry(
+    stage: Stage, topic: Topic, registry: Apicurio
+) -> None:
+    settings = {
+        "sink.value.format": "avro-confluent",
+        URL: registry.url,
+        "sink.on-bad-record": "dead-letter",
+        "sink.rolling-policy.on-epoch": "true",
+    }
+    columns, by_day = "id BIGINT, name STRING, amount DECIMAL(9,2)", "PARTITIONED BY (dt DATE)"
+    stage.create(columns=columns, partitioned=by_day, properties=settings)
+    old, new = registry.register("events-value", OLD), registry.register("events-value", NEW)
+    assert registry.register("events-value", OLD) == old != new
+    schemas = {0: (old, OLD), 1: (new, NEW)}
+    topic.put_raw([(n % 2, framed(*schemas[n // 2 % 2], n)) for n in range(40)])
+    expected = [row(n, is_new=bool(n // 2 % 2)) for n in range(40)]
+
+    registry.stop()
+    with pytest.raises(SourceUnreachable, match="the schema registry"):
+        Registry(SinkConfig.parse({URL: registry.url})).schema(old)
+    with pytest.raises(HiveSinkError, match="the schema registry") as away:
+        stage.drain(events=topic.stream(stage.spark))
+    assert away.value.retryable
+    assert rows(stage) == []
+
+    registry.start()
+    assert [registry.register("events-value", schema) for schema in (OLD, NEW)] == [old, new]
+    stage.killed(topic.stream(stage.spark))
+    registry.stop()
+    stage.drain(events=topic.stream(stage.spark))
+    assert rows(stage) == expected
+
+    # The next one's number, which nobody has registered yet.
+    registry.start()
+    assert [registry.register("events-value", schema) for schema in (OLD, NEW)] == [old, new]
+    unknown = new + 1
+    topic.put_raw([(0, framed(unknown, NEWEST, 40)), (1, framed(old, OLD, 41)), (1, b"\0junk"), (0, None)])
+    with pytest.raises(HiveSinkError, match=f"hasn't known schema {unknown} since") as waiting:
+        stage.drain(events=topic.stream(stage.spark))
+    assert waiting.value.retryable
+    assert rows(stage) == expected
+    impatient = stage.sink(options={"sink.value.avro-confluent.unknown-id-timeout": "0s"})
+    stage.drain(impatient, topic.stream(stage.spark))
+    assert rows(stage) == [*expected, row(41, is_new=False)]
+    letters = stage.query(f"SELECT reason FROM {stage.table}__rejected ORDER BY reason")
+    assert [letter.reason for letter in letters] == [
+        "its schema is not in the registry",
+        "no schema number: not of Confluent's format",
+    ]
+
+    assert registry.register("events-value", NEWEST) == unknown
+    with open_table(stage.table, stage.uri) as opened:
+        again = Replay(DeadLetters(opened))
+        replayed = again.run(Wanted(), again.try_out(Wanted())[0].parts)
+    assert (replayed.rows, len(replayed.failing)) == (1, 1)
+    stage.spark.catalog.refreshTable(stage.table)
+    assert rows(stage) == [*expected, row(40, is_new=False), row(41, is_new=False)]
+    stage.verify()
