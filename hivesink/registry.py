@@ -223,6 +223,6 @@ class KeptSchemas:
             raise LogDamaged(path, str(error)) from error
         if answer is not None and answer != texts:
             problem = f"{registry.name} has another schema {number} now than {path} has"
-            way = "give it its old numbers back or, if all older records are read, move that file away"
+            way = "give it its old numbers back or, if all older records are read, move the file away"
             raise InvalidOption((f"{problem}: {way}",))
         return texts

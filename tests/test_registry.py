@@ -10,6 +10,7 @@ import time
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from hivesink import registry
@@ -20,7 +21,7 @@ from hivesink.hiveql.parse import parse_ddl
 from hivesink.logs import log_root
 from hivesink.registry import KeptSchemas
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
-from hivesink.wiring import schemas
+from hivesink.wiring import ToolsSpec, schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -227,6 +228,18 @@ def test_a_schema_in_a_file_is_on_the_tables_file_system(tmp_path: Path) -> None
         target = TablePlan(spec, f"file:{tmp_path}/b")
         plan = TaskPlan(target, None, config, InputShape(), "", Epoch(0), "", NOW)
         assert schemas(plan, None).file() == ('"int"',)
+
+
+def test_a_task_keeps_the_schema_beside_all_logs_of_its_table(server: Server, tmp_path: Path) -> None:
+    server.has(7, {"type": "record", "name": "R", "fields": [{"name": "c", "type": "int"}]})
+    spec = parse_ddl("CREATE TABLE a.b (c INT) STORED AS PARQUET", "b.sql")
+    config = SinkConfig.parse({URL: server.url, "sink.value.format": "avro-confluent"})
+    target = TablePlan(spec, f"file:{tmp_path}/b")
+    plan = TaskPlan(target, None, config, InputShape(value="value"), "", Epoch(0), "", NOW)
+    tools = ToolsSpec(str(tmp_path / "log" / "writer" / "1")).open(plan)
+    rows = tools.reader.read(pa.RecordBatch.from_pydict({"value": [b"\0\0\0\0\7\4"]}))
+    assert rows.table.to_pylist() == [{"c": 2}]
+    assert [file.name for file in (tmp_path / "log" / ".schemas").iterdir()] == ["7.json"]
 
 
 def test_missing_settings_are_named(opened: Callable[..., KeptSchemas]) -> None:

@@ -19,6 +19,7 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.table import Array, Column, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
+from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -285,6 +286,8 @@ def test_a_schema_that_is_none_makes_bad_records(text: str) -> None:
     schemas.texts = [text]
     rows = ConfluentDecoder(columns("a int"), SinkConfig.parse({}), schemas).decode(pa.array([b"\0\0\0\0\0\2"]))
     assert [bad.reason.partition(":")[0] for bad in rows.bad] == ["not an Avro schema"]
+    with pytest.raises(InvalidOption, match=r"sink.value.avro.schema-file: not an Avro schema: "):
+        AvroDecoder(columns("a int"), SinkConfig.parse({}), schemas)
 
 
 def test_a_record_may_hold_its_own_kind_as_deep_as_no_table_is() -> None:

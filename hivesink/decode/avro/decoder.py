@@ -72,9 +72,17 @@ class AvroDecoder:
             self._wants += [Want(path, column.type, times) for path in paths]
             self._paths.append(len(paths))
         self._schemas = schemas
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Raises InvalidOption for settings that no record can be read by."""
+        try:
+            self._kind = _parsed(tuple(self._schemas.file()))
+        except ValueError as error:
+            raise InvalidOption((f"sink.value.avro.schema-file: {error}",)) from error
 
     def decode(self, records: pa.Array) -> DecodedRows:
-        """`records` are bytes or text of any type; null is a tombstone. Raises as `Schemas` does."""
+        """`records` are bytes or text of any type; null is a tombstone. Raises as `Schemas`."""
         bad: list[BadRow] = []
         absent = nulls(records)
         if not self._skips:
@@ -104,10 +112,7 @@ class AvroDecoder:
         bad: list[BadRow],  # noqa: ARG002 -- for those without a schema, below
     ) -> Iterator[tuple[Type, Bodies]]:
         """The records of each schema; those without one go to `bad`."""
-        try:
-            yield _parsed(tuple(self._schemas.file())), bodies
-        except ValueError as error:
-            raise InvalidOption((f"sink.value.avro.schema-file: {error}",)) from error
+        yield self._kind, bodies
 
     def _piece(self, kind: Type, bodies: Bodies, bad: list[BadRow]) -> Piece:
         """The rows of `bodies`; those that don't fit go to `bad`."""
@@ -150,6 +155,9 @@ def _first_of(first: Converted, other: Converted) -> Converted:
 
 class ConfluentDecoder(AvroDecoder):
     """Decodes records behind the number of their schema in a registry, as Confluent writes them."""
+
+    def _prepare(self) -> None:
+        self._schemas.registered(())
 
     def _by_schema(self, bodies: Bodies, bad: list[BadRow]) -> Iterator[tuple[Type, Bodies]]:
         words = bodies.text.words[bodies.begins]
