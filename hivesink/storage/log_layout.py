@@ -26,7 +26,7 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import LogView, StagingIntent
 from hivesink.core.manifest import Recorded, newest
-from hivesink.storage.fs import Entry, Files, abandon, begin, delete, join, put_once, read_listed, retry_unknown
+from hivesink.storage.fs import TRIES, Entry, Files, abandon, begin, delete, join, put_once, read_listed, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -161,6 +161,10 @@ class LogSchemas:
         return self.files.read(join(self.location, name))
 
     def put(self, name: str, data: bytes) -> bytes:
+        # Tasks store the same at once, and may take away each other's temporary file.
+        for _ in range(TRIES):
+            with contextlib.suppress(errors.StoreUnavailable):
+                return put_once(self.files, join(self.location, name), data)
         return put_once(self.files, join(self.location, name), data)
 
 

@@ -154,3 +154,13 @@ def test_a_schema_is_stored_once_for_good(root: LogRoot) -> None:
     assert schemas.put("7.json", b"second") == b"first"
     assert schemas.get("7.json") == b"first"
     assert dict(root.logs()) == {}
+
+
+def test_tasks_may_store_a_schema_at_once(root: LogRoot) -> None:
+    stored: list[bytes] = []
+    threads = [threading.Thread(target=lambda: stored.append(root.schemas.put("7.json", b"same"))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stored == [b"same"] * 6
