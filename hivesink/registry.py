@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hivesink.config.options import SinkConfig
-    from hivesink.ports import SchemaStore
+    from hivesink.ports.rows import SchemaStore
 
 _FILE, _REGISTRY = "sink.value.avro.schema-file", "sink.value.avro-confluent"
 _USER, _TOKEN = "basic-auth.user-info", "bearer-auth.token"

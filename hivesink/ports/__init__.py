@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.partition import Estimate, LivePartition, NewPartition
     from hivesink.core.table import TableName, TableSpec
+    from hivesink.ports.rows import SchemaStore
 
 _T = TypeVar("_T")
 _Closed_co = TypeVar("_Closed_co", covariant=True)
@@ -121,19 +122,6 @@ class SegmentStore(Protocol):
 
     def drop(self, names: Iterable[str]) -> None:
         """Delete segments. A missing one is no error."""
-
-
-class SchemaStore(Protocol):
-    """The schemas of a table's records in the folder `location`, each stored once, for good."""
-
-    @property
-    def location(self) -> str: ...
-
-    def get(self, name: str) -> bytes | None:
-        """Raises StoreUnavailable."""
-
-    def put(self, name: str, data: bytes) -> bytes:
-        """Store `data`, durably, unless something is stored. Returns what is. Raises StoreUnavailable, NotWritable."""
 
 
 class CommitLog(Protocol):

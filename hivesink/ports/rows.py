@@ -50,6 +50,19 @@ class Decoder(Protocol):
         """`records` are bytes or text, of any Arrow type for them; null is a record without a value."""
 
 
+class SchemaStore(Protocol):
+    """The schemas of a table's records in the folder `location`, each stored once, for good."""
+
+    @property
+    def location(self) -> str: ...
+
+    def get(self, name: str) -> bytes | None:
+        """Raises StoreUnavailable."""
+
+    def put(self, name: str, data: bytes) -> bytes:
+        """Store `data`, durably, unless something is stored. Returns what is. Raises StoreUnavailable, NotWritable."""
+
+
 class Schemas(Protocol):
     """Schemas of writers of records, each as texts: what it refers to, and itself last."""
 
