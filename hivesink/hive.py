@@ -20,6 +20,7 @@ from thrift.transport.TTransport import TBufferedTransport
 from hivesink import kerberos
 from hivesink.core.typetext import known_type
 from hivesink.errors import HiveSinkError, InvalidOption, QueryFailed, SourceUnreachable
+from hivesink.ports import Check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,6 +72,16 @@ def connect(address: str, site: Mapping[str, str]) -> Hive:
         # Don't repeat the text: it may hold a password.
         raise InvalidOption(("hiveserver2 address: write it as host:port",))
     return Hive(host, port or DEFAULT_PORT, auth, password, principal)
+
+
+def check(address: str, site: Mapping[str, str]) -> Check:
+    """A look at the HiveServer2, or Spark's Thrift server, at `address`. Raises InvalidOption."""
+
+    def look() -> str:
+        with connect(address, site) as session:
+            return f"version {session.query('SELECT version()').rows[0][0].split()[0]}"
+
+    return Check(f"HiveServer2 {address}", look)
 
 
 class Hive(AbstractContextManager["Hive"]):

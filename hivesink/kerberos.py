@@ -191,11 +191,11 @@ def _signed(minor: int) -> int:
 def failure(server: str, reason: str, why: Trouble, principal: str | None = None) -> LoginFailed:
     """The error. A ticket that has ended may be renewed by others, as a KDC may come back."""
     passing = why in {Trouble.NO_KDC, Trouble.TICKET_ENDED}
-    return LoginFailed(server, principal or _who(), reason, why.value, retryable=passing)
+    return LoginFailed(server, principal or who(), reason, why.value, retryable=passing)
 
 
-def _who() -> str:
-    """Whom the ticket cache names, and until when."""
+def who() -> str:
+    """Whom the ticket cache names, and until when: a phrase."""
     cache = os.environ.get("KRB5CCNAME", "the default ticket cache")
     try:
         gssapi = import_module("gssapi")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "ddl": "metastore",
     "run": "run",
+    "doctor": "doctor",
     "init": "preview",
     "preview": "preview",
     "query": "query",

@@ -38,17 +38,9 @@ class Site:
         `HIVE_CONF_DIR`, `SPARK_CONF_DIR` and `HADOOP_CONF_DIR` that has one. A missing file is ignored, as by Hadoop's
         own clients; a folder that `HADOOP_CONF_DIR` or `HIVE_CONF_DIR` names must exist. Raises InvalidOption.
         """
-        named = {name: Path(environ[name]) for name in _FOLDERS if environ.get(name)}
-        for name, folder in named.items():
-            if name != "SPARK_CONF_DIR" and not folder.is_dir():
-                raise _unusable(str(folder), f"{name} names it, but it isn't a folder")
-        conf = named.get("HADOOP_CONF_DIR")
-        files = [conf / name for name in ("core-site.xml", "hdfs-site.xml")] if conf else []
-        hadoop = _merged(entry for file in files if file.exists() for entry in _entries(str(file)))
-        files = [folder / "hive-site.xml" for folder in named.values()]
-        hive = _merged(
-            entry for file in [file for file in files if file.is_file()][:1] for entry in _entries(str(file))
-        )
+        of_hadoop, of_hive = site_files(environ)
+        hadoop = _merged(entry for file in of_hadoop for entry in _entries(str(file)))
+        hive = _merged(entry for file in of_hive for entry in _entries(str(file)))
         return cls(_expanded(hadoop, hadoop, environ), _expanded(hive, {**hadoop, **hive}, environ))
 
     def overlaid(self, written: str) -> Site:
@@ -81,6 +73,18 @@ class Site:
 
 
 NO_SITE = Site()
+
+
+def site_files(environ: Mapping[str, str]) -> tuple[list[Path], list[Path]]:
+    """Hadoop's and Hive's files that the environment names, as far as they are there. Raises InvalidOption."""
+    named = {name: Path(environ[name]) for name in _FOLDERS if environ.get(name)}
+    for name, folder in named.items():
+        if name != "SPARK_CONF_DIR" and not folder.is_dir():
+            raise _unusable(str(folder), f"{name} names it, but it isn't a folder")
+    conf = named.get("HADOOP_CONF_DIR")
+    hadoop = [conf / name for name in ("core-site.xml", "hdfs-site.xml")] if conf else []
+    hive = [folder / "hive-site.xml" for folder in named.values()]
+    return [file for file in hadoop if file.exists()], [file for file in hive if file.is_file()][:1]
 
 
 class _Entry(NamedTuple):

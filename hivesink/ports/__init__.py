@@ -26,6 +26,17 @@ _T = TypeVar("_T")
 _Closed_co = TypeVar("_Closed_co", covariant=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A look at a server of a site, or at a place there: what it is, and how to look.
+
+    `look` returns what is worth knowing, in a line; it raises what a job would.
+    """
+
+    what: str
+    look: Callable[[], str]
+
+
 class NewFile(Protocol[_Closed_co]):
     """A part or a segment that a task attempt is writing to `stream`; nobody else sees or touches it."""
 

@@ -143,6 +143,14 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: Sequence
         return {topic: sorted(place.partition() for place in now.partitions()) for topic, now in described.items()}
 
 
+def brokers(spark: SparkSession, servers: str) -> list[str]:
+    """The brokers that answer for their cluster, as host:port. Raises SourceUnreachable."""
+    with _admin(spark, {"kafka.bootstrap.servers": servers}, ()) as asked:
+        # Python sees the elements of Java's lists only.
+        nodes = driver_jvm(spark).java.util.ArrayList(asked.describeCluster().nodes().get())
+        return sorted(f"{node.host()}:{node.port()}" for node in nodes)
+
+
 def _described(client: Any, names: Sequence[str]) -> dict[str, Any]:
     """What Kafka's AdminClient says of each topic that there is."""
     from py4j.protocol import Py4JJavaError
@@ -184,4 +192,5 @@ def _admin(spark: SparkSession, client: Mapping[str, str], topics: Sequence[str]
 
 
 def _text(client: Mapping[str, str], topics: Sequence[str]) -> str:
-    return f"topic{'s' * (len(topics) > 1)} {', '.join(topics)} of Kafka at {client['kafka.bootstrap.servers']}"
+    named = f"topic{'s' * (len(topics) > 1)} {', '.join(topics)} of " if topics else ""
+    return f"{named}Kafka at {client['kafka.bootstrap.servers']}"

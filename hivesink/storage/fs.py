@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeVar
 from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from hivesink.ports import FileStore
+    from hivesink.ports import Check, FileStore
 
 _T = TypeVar("_T")
 TRIES = 5
@@ -169,12 +169,17 @@ class Storage(NamedTuple):
 
     `check` is asked at the start of a job, with the log's root and the table's location: whether a log can be there.
     `posix` gives a location's path on this machine; None for a storage elsewhere.
+    `servers` are those of a location; `is_folder`: whether a new file there makes no folder; `written`: when a file
+    was, by the server's clock, in seconds since 1970.
     """
 
     tables: Callable[[int | None], FileStore]
     logs: Callable[[], Files]
     check: Callable[[str, str], None] = lambda *_: None
     posix: Callable[[str], str] | None = None
+    servers: Callable[[str], Iterable[Check]] = lambda _: ()
+    is_folder: Callable[[str], bool] = lambda _: True
+    written: Callable[[str], float | None] = lambda _: None
 
 
 def folder_permission(file: int) -> int:

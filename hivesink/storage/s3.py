@@ -203,7 +203,11 @@ class _StagedPart(NewObject):
 def storage(properties: Mapping[str, str]) -> Storage:
     """S3 by the site's `properties`. Files have no modes. Raises Unsupported without boto3."""
     objects = Objects(frozenset(entry for entry in properties.items() if entry[0].startswith("fs.s3a.")))
-    return Storage(lambda _: S3FileStore(objects), lambda: S3Files(objects), partial(check, objects))
+
+    def written(path: str) -> float:
+        return float(objects.at(path).ask("look at", "head_object")["LastModified"].timestamp())
+
+    return Storage(lambda _: S3FileStore(objects), lambda: S3Files(objects), partial(check, objects), written=written)
 
 
 class S3Files:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hivesink.errors import Unsupported
-from hivesink.storage.hdfs import HdfsFileSystem
+from hivesink.embedded.server import free_port
+from hivesink.errors import StoreUnavailable, Unsupported
+from hivesink.storage.hdfs import HdfsFileSystem, servers
 from hivesink.storage.hdfs_address import Address, client_properties, quantity, resolve, umask
 
 HA = {
@@ -99,3 +100,19 @@ def test_values_that_cannot_be_read_are_refused() -> None:
 def test_both_names_of_a_file_system_lead_to_the_same_client() -> None:
     fs = HdfsFileSystem(HA)
     assert fs._at("hdfs://ns/w/.p").calls is fs._at("hdfs://one:8020/w/p").calls
+
+
+def test_the_servers_of_a_location_are_looked_at_one_by_one() -> None:
+    port = free_port()
+    site = {
+        "dfs.ha.namenodes.ns": "a,b",
+        "dfs.namenode.rpc-address.ns.a": f"127.0.0.1:{port}",
+        "dfs.namenode.rpc-address.ns.b": f"localhost:{port}",
+        "hadoop.security.key.provider.path": f"kms://https@127.0.0.1;localhost:{port}/kms",
+    }
+    checks = [*servers(site, "hdfs://ns/warehouse")]
+    hosts = [f"127.0.0.1:{port}", f"localhost:{port}"]
+    assert [check.what for check in checks] == [f"{kind} {host}" for kind in ("NameNode", "KMS") for host in hosts]
+    for check in checks:
+        with pytest.raises(StoreUnavailable, match=check.what.partition(" ")[2]):
+            check.look()

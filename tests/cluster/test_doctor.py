@@ -1,0 +1,56 @@
+"""`hivesink doctor` on the whole cluster: its versions, another user's rights, and a clock that is off."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cli.site import hivesink
+
+if TYPE_CHECKING:
+    import pytest
+
+    from jobs.cluster import Cluster
+    from tests.cluster.conftest import Place
+    from tests.cluster.ingest import Addresses, Hive
+
+
+def test_a_site(  # noqa: PLR0917
+    cluster: Cluster,
+    addresses: Addresses,
+    place: Place,
+    hive: Hive,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HADOOP_CONF_DIR", "HIVE_CONF_DIR"):
+        monkeypatch.setenv(name, str(cluster.conf))
+    hive.ask(place.ddl("id INT", "dt STRING"))
+    asked = ["doctor", place.table, "--hiveserver2", cluster.hiveserver2, "--kafka", cluster.kafka, "--json"]
+    found = hivesink(capsys, *asked)
+    assert found.code == 0, found.out
+    said = {check["what"]: check["said"] for check in found.data["checks"]}
+    assert str(cluster.conf / "hdfs-site.xml") in said["site files"]
+    assert said[f"NameNode {cluster.filesystem.removeprefix('hdfs://')}"] == "active"
+    assert said[f"metastore {addresses.metastore}"].startswith("Hive 4.0.1, as ")
+    assert said[f"HiveServer2 {cluster.hiveserver2}"] == "version 4.0.1"
+    assert cluster.kafka in said[f"Kafka {cluster.kafka}"]
+    assert said[f"folder {place.location}"].startswith("can be written; its server's clock is ")
+    # A process's clients stay who they were.
+    command = [sys.executable, "-m", "hivesink.cli", *asked[:2], "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "HADOOP_USER_NAME": "mallory"}
+    as_another = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    checks = json.loads(as_another.stdout)["checks"]
+    bad = {check["what"]: check["said"] for check in checks if not check["ok"]}
+    assert (as_another.returncode, [*bad][:1]) == (65, [f"folder {place.location}"]), as_another.stdout
+    assert "mallory" in bad[f"folder {place.location}"]
+    now = time.time
+    monkeypatch.setattr("hivesink.cli.doctor.time.time", lambda: now() + 120)
+    found = hivesink(capsys, *asked[:2])
+    assert found.code == 65
+    assert found.out.count("is -120 s off this machine's: set both by NTP") == 2
