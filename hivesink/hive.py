@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import base64
 import getpass
 import os
 import threading
 from contextlib import AbstractContextManager, suppress
 from datetime import date
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pyhive import hive
 from pyhive.exc import Error as PyHiveError
 from thrift.Thrift import TException
+from thrift.transport.THttpClient import THttpClient
 from thrift.transport.TSocket import TSocket
-from thrift.transport.TTransport import TBufferedTransport
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from hivesink import kerberos
+from hivesink.config import tls
 from hivesink.core.typetext import known_type
 from hivesink.errors import HiveSinkError, InvalidOption, QueryFailed, SourceUnreachable
 from hivesink.ports import Check
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping, Sequence
 
     from hivesink.core.table import HiveType
@@ -31,12 +36,19 @@ BROKEN = (TException, OSError, EOFError)
 """The connection is lost, or nothing listens."""
 REFUSED = PyHiveError
 """The server answered with an error; the session still works."""
-DEFAULT_PORT = 10000
+DEFAULT_PORT, HTTP_PORT = 10000, 10001
 LOGIN_SECONDS = 60.0
 _KINDS = ("NONE", "NOSASL", "LDAP", "CUSTOM", "KERBEROS")
 """The values of `hive.server2.authentication` that PyHive supports."""
 _BY_PASSWORD = ("LDAP", "CUSTOM")
 _PASSWORD = "HIVESINK_HIVESERVER2_PASSWORD"  # noqa: S105  where it is
+
+
+class Wire(NamedTuple):
+    """How HiveServer2 is spoken to: over HTTP at `path`, else binary; over TLS with `tls`."""
+
+    path: str | None = None
+    tls: ssl.SSLContext | None = None
 
 
 class Answer(NamedTuple):
@@ -63,6 +75,14 @@ def connect(address: str, site: Mapping[str, str]) -> Hive:
     if auth in _BY_PASSWORD and not (password := os.environ.get(_PASSWORD)):
         raise InvalidOption((f"hive.server2.authentication = {auth}: set ${_PASSWORD}",))
     principal = site.get("hive.server2.authentication.kerberos.principal", "hive/_HOST").strip()
+    is_http = site.get("hive.server2.transport.mode", "binary").strip().lower() == "http"
+    if is_http and auth == "KERBEROS":
+        raise InvalidOption(("hive.server2.transport.mode = http: hivesink logs in with Kerberos over binary only",))
+    has_tls = site.get("hive.server2.use.SSL", "false").strip().lower() == "true"
+    wire = Wire(
+        site.get("hive.server2.thrift.http.path", "cliservice").strip("/ ") if is_http else None,
+        tls.trusting(site) if has_tls else None,
+    )
     try:
         parts = urlsplit("//" + address.rpartition("//")[2])
         host, port = parts.hostname, parts.port
@@ -71,7 +91,7 @@ def connect(address: str, site: Mapping[str, str]) -> Hive:
     if not host:
         # Don't repeat the text: it may hold a password.
         raise InvalidOption(("hiveserver2 address: write it as host:port",))
-    return Hive(host, port or DEFAULT_PORT, auth, password, principal)
+    return Hive(host, port or (HTTP_PORT if is_http else DEFAULT_PORT), auth, password, principal, wire)
 
 
 def check(address: str, site: Mapping[str, str]) -> Check:
@@ -90,7 +110,9 @@ class Hive(AbstractContextManager["Hive"]):
     `lock` holds several statements together.
     """
 
-    def __init__(self, host: str, port: int, auth: str, password: str | None, principal: str) -> None:
+    def __init__(  # noqa: PLR0917
+        self, host: str, port: int, auth: str, password: str | None, principal: str, wire: Wire
+    ) -> None:
         shown = f"[{host}]" if ":" in host else host
         self.address = f"hiveserver2://{shown}:{port}"
         self.lock = threading.RLock()
@@ -99,6 +121,7 @@ class Hive(AbstractContextManager["Hive"]):
         self._auth = auth
         self._password = password
         self._principal = principal
+        self._wire = wire
         self._connection: Any = None
 
     def query(self, sql: str, *, most: int | None = None) -> Answer:
@@ -151,26 +174,60 @@ class Hive(AbstractContextManager["Hive"]):
 
     def _connected(self) -> Any:
         """The connection, made as PyHive makes it, but with a limit."""
+        if self._connection is None:
+            user = getpass.getuser()
+            wire, transport = self._opened(user)
+            with tls.verified(self.address):
+                self._connection = hive.connect(thrift_transport=transport, username=user)
+            # Statements have no limit.
+            wire.setTimeout(None)
+        return self._connection
+
+    def _opened(self, user: str) -> tuple[Any, Any]:
+        """What has the time-out, which is that of a login, and the transport over it."""
         from thrift_sasl import TSaslClientTransport
 
-        if self._connection is None:
+        # PLAIN wants a password; a server without authentication reads none.
+        named = {"username": user, "password": self._password or "x"}
+        if self._wire.path is not None:
+            scheme, host = "https" if self._wire.tls else "http", self.address.partition("//")[2]
+            wire: Any = _Http(f"{scheme}://{host}/{self._wire.path}", ssl_context=self._wire.tls)
+            login = base64.b64encode(":".join(named.values()).encode()).decode()
+            wire.setCustomHeaders({"Authorization": f"Basic {login}"})
+            transport = wire
+        else:
             # PyHive's own socket has no limit, and a server that expects another `auth` waits for more bytes.
-            socket = TSocket(self._host, self._port)
-            socket.setTimeout(LOGIN_SECONDS * 1000)
-            user = getpass.getuser()
+            wire = _Socket(self._host, self._port, self._wire.tls)
             if self._auth == "NOSASL":
-                transport = TBufferedTransport(socket)
+                transport = TBufferedTransport(wire)
             elif self._auth == "KERBEROS":
-                transport = kerberos.transport(socket, self.address, self._principal, self._host)
+                transport = kerberos.transport(wire, self.address, self._principal, self._host)
             else:
-                # PLAIN wants a password; a server without authentication reads none.
-                named = {"username": user, "password": self._password or "x"}
                 sasl = partial(hive.get_installed_sasl, host=self._host, sasl_auth="PLAIN", **named)
-                transport = TSaslClientTransport(sasl, "PLAIN", socket)
-            self._connection = hive.connect(thrift_transport=transport, username=user)
-            # Statements have no limit.
-            socket.setTimeout(None)
-        return self._connection
+                transport = TSaslClientTransport(sasl, "PLAIN", wire)
+        wire.setTimeout(LOGIN_SECONDS * 1000)
+        return wire, transport
+
+
+class _Socket(TSocket):  # type: ignore[misc]  # it has no types
+    handle: Any
+
+    def __init__(self, host: str, port: int, trusted: ssl.SSLContext | None) -> None:
+        super().__init__(host, port)
+        self._trusted = trusted
+
+    def open(self) -> None:
+        super().open()
+        if self._trusted is not None:
+            self.handle = self._trusted.wrap_socket(self.handle, server_hostname=self.host)
+
+
+class _Http(THttpClient):  # type: ignore[misc]  # it has no types
+    def flush(self) -> None:
+        super().flush()
+        if self.code != HTTPStatus.OK:
+            # Its page is no Thrift.
+            raise TTransportException(message=f"HTTP {self.code} {self.message}")
 
 
 def _cell(kind: str, cell: Any) -> Any:

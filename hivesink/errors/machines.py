@@ -164,8 +164,8 @@ class MetastoreNotUnderstood(HiveSinkError, code="HS082"):
     def __init__(self, metastore: str, reason: str) -> None:
         super().__init__(
             f"the server at {metastore} is no Hive Metastore that hivesink understands ({reason}); hivesink works with "
-            "2.3 to 4.0, plain or with Kerberos: check the address, the server's version, and hive.metastore.uris and "
-            "hive.metastore.sasl.enabled in hive-site.xml"
+            "2.3 to 4.0, plain or with Kerberos: check the address, the server's version, and hive.metastore.uris, "
+            "hive.metastore.use.SSL and hive.metastore.sasl.enabled in hive-site.xml"
         )
 
 

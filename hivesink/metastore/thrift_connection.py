@@ -27,9 +27,11 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from hivesink import errors, kerberos
+from hivesink.config import tls
 from hivesink.errors import InvalidOption, LoginFailed, Unsupported
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
 
 log = logging.getLogger(__name__)
@@ -42,9 +44,8 @@ LOGIN_SECONDS = 60.0
 _BROKEN = (TTransportException, TProtocolException, OSError, EOFError)
 
 _TIMEOUT, _PRINCIPAL = "metastore.client.socket.timeout", "metastore.kerberos.principal"
-_SASL = "set hive.metastore.sasl.enabled = true in hive-site.xml"
+_SASL = "TLS or Kerberos, set hive.metastore.use.SSL or hive.metastore.sasl.enabled = true in hive-site.xml"
 _ONLY = {
-    "metastore.use.SSL": "false",
     "metastore.client.thrift.transport.mode": "binary",
     "metastore.client.auth.mode": "nosasl",
 }
@@ -165,6 +166,9 @@ class Connection:
         self._socket = socket.create_connection((host, port), timeout=min(CONNECT_SECONDS, self._login.timeout))
         # A server that expects another login waits for more bytes, so this needs a limit.
         self._socket.settimeout(min(LOGIN_SECONDS, self._login.timeout))
+        if self._login.tls is not None:
+            with tls.verified(f"thrift://{host}:{port}"):
+                self._socket = self._login.tls.wrap_socket(self._socket, server_hostname=host)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         handle = TSocket(host, port)
@@ -178,7 +182,7 @@ class Connection:
                 client.set_ugi(self.user, [])
             except TTransportException as error:
                 # So do servers that wait for a login of another kind.
-                error.message = f"{error.message} at the login; if it expects Kerberos, {_SASL}"
+                error.message = f"{error.message} at the login; if it expects {_SASL}"
                 raise
         self._socket.settimeout(self._login.timeout)
         return client
@@ -206,7 +210,7 @@ def _hung_up(socket_: socket.socket) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MetastoreLogin:
-    """The login to a site's metastores: plain, or with Kerberos and the tickets of `kinit`.
+    """The login to a site's metastores: plain, or with Kerberos and the tickets of `kinit`; over TLS with `tls`.
 
     `principal` is then the metastore's own (`hive/_HOST@EXAMPLE.COM`, where _HOST is the host of the address).
     `timeout` is for each wait on the socket, in seconds; the default is Hive's.
@@ -214,10 +218,11 @@ class MetastoreLogin:
 
     principal: str | None = None
     timeout: float = 600.0
+    tls: ssl.SSLContext | None = None
 
     @classmethod
     def of(cls, hive: Mapping[str, str]) -> MetastoreLogin:
-        """From `hive-site.xml`, by new or old names. Raises InvalidOption; Unsupported for TLS, HTTP and passwords."""
+        """From `hive-site.xml`, by new or old names. Raises InvalidOption; Unsupported for HTTP and passwords."""
 
         def value(name: str, default: str) -> str:
             return hive.get(name, hive.get(f"hive.{name}", "")).strip() or default
@@ -225,7 +230,7 @@ class MetastoreLogin:
         for name, plain in _ONLY.items():
             if value(name, plain).lower() != plain:
                 msg = f"hive.{name} = {value(name, plain)}"
-                raise Unsupported(msg, "hivesink speaks to a metastore plainly or with Kerberos", "use another port")
+                raise Unsupported(msg, "hivesink speaks binary Thrift, plainly or with Kerberos", "use another port")
         principal = None
         if value("metastore.sasl.enabled", "false").lower() == "true":
             principal = value(_PRINCIPAL, "")
@@ -239,7 +244,8 @@ class MetastoreLogin:
         if parts is None or not int(parts[1]):
             raise InvalidOption((f"hive.{_TIMEOUT} = {timeout!r}: write it as a number with s, m, h or ms",))
         unit = parts[2][:2] if parts[2][1:2] == "s" else parts[2][:1]
-        return cls(principal, int(parts[1]) * _SECONDS[unit])
+        has_tls = value("metastore.use.SSL", "false").lower() == "true"
+        return cls(principal, int(parts[1]) * _SECONDS[unit], tls.trusting(hive) if has_tls else None)
 
     def transport(self, socket: Any, host: str, address: str) -> Any:
         """Over an open `socket`, logged in. Raises InvalidOption, LoginFailed, TTransportException."""
