@@ -8,21 +8,20 @@ import org.apache.hive.com.esotericsoftware.kryo.io.Input;
 import org.apache.hive.com.esotericsoftware.kryo.io.Output;
 
 /** In place of Hive 3.1's own, which reads a field of Java 8: a part of a list goes as a list. */
-class SerializationUtilities$ArrayListSubListSerializer extends Serializer<List<?>> {
-    @Override
-    public void write(Kryo kryo, Output output, List<?> list) {
-        kryo.writeObject(output, new ArrayList<Object>(list));
+class SerializationUtilities$ArrayListSubListSerializer extends Serializer {
+    public SerializationUtilities$ArrayListSubListSerializer() {}
+
+    public void write(Kryo kryo, Output output, Object list) {
+        kryo.writeObject(output, new ArrayList((List) list));
     }
 
-    @Override
-    public List<?> read(Kryo kryo, Input input, Class<List<?>> type) {
-        List<?> list = kryo.readObject(input, ArrayList.class);
+    public Object read(Kryo kryo, Input input, Class type) {
+        Object list = kryo.readObject(input, ArrayList.class);
         kryo.reference(list);
         return list;
     }
 
-    @Override
-    public List<?> copy(Kryo kryo, List<?> list) {
-        return new ArrayList<Object>(list);
+    public Object copy(Kryo kryo, Object list) {
+        return new ArrayList((List) list);
     }
 }

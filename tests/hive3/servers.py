@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hivesink.jvm.jars import JarSet, fetch
+from hivesink.config.cache import made_once
+from hivesink.jvm.jars import JarSet, all_jars, fetch
 from hivesink.jvm.java import find_java
 from jobs.cluster.hive import HiveMetastore, HiveServer2
 
@@ -34,6 +36,11 @@ class Hive3Metastore(HiveMetastore):
         own = {"hive.hmshandler.retry.attempts": "1"}
         super().__init__(folder, folder.as_uri, durable=False, extra={**own, **(extra or {})})
 
+    def _launch(self, port: int) -> Launch:
+        launch = super()._launch(port)
+        *java, path, main, option, number = launch.command
+        return replace(launch, command=(*java, _with_ours(path), main, option, number))
+
 
 class Hive3Server(HiveServer2):
     """A HiveServer2 3.1.3 over that metastore, auth NOSASL."""
@@ -53,14 +60,27 @@ class Hive3Server(HiveServer2):
     def _launch(self, port: int) -> Launch:
         launch = super()._launch(port)
         *java, path, main = launch.command
-        classes = self._compiled()
-        conf, *jars = path.split(os.pathsep)
-        return replace(launch, command=(*java, classes, "Launch", os.pathsep.join([conf, classes, *jars]), main))
+        return replace(launch, command=(*java, str(_classes()), "Launch", _with_ours(path), main))
 
-    def _compiled(self) -> str:
-        """The folder of our classes, which win over Hive's. Fails where Java has no compiler."""
-        classes = self.folder / "classes"
-        path = os.pathsep.join(str(jar) for jar in fetch(JARS) if jar.name.startswith("hive-exec"))
-        javac = (find_java().program, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", path, "-d", str(classes))
-        subprocess.run((*javac, *map(str, sorted(_HERE.glob("*.java")))), check=True)
-        return str(classes)
+
+def _with_ours(path: str) -> str:
+    """A class path in which our classes win over Hive's."""
+    conf, *jars = path.split(os.pathsep)
+    return os.pathsep.join([conf, str(_classes()), *jars])
+
+
+def _classes() -> Path:
+    """The folder of our classes, compiled once with Spark's Janino, as the embedded metastore's are."""
+    sources = sorted(_HERE.glob("*.java"))
+    key = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+
+    def compiled(scratch: Path) -> Path:
+        classes = scratch / "classes"
+        classes.mkdir()
+        (hive,) = (jar for jar in fetch(JARS) if jar.name.startswith("hive-exec"))
+        compiler = ("-cp", all_jars(), "org.codehaus.commons.compiler.samples.CompilerDemo")
+        options = ("-d", str(classes), "-classpath", str(hive), *map(str, sources))
+        subprocess.run([find_java().program, *compiler, *options], check=True)
+        return classes
+
+    return made_once(f"classes/{key}", compiled)
