@@ -124,7 +124,7 @@ def test_a_line_each_takes_a_row_from_its_bytes_to_a_file(made_up: Format, tmp_p
     ("name", "places"),
     [
         ("hivesink.formats.parquet|ParquetFormat", {"config/formats.py", "formats/parquet.py"}),
-        ("JsonDecoder", {"decode/reader.py", "decode/json/decoder.py"}),
+        ("DebeziumDecoder", {"decode/reader.py", "decode/json/debezium.py"}),
     ],
 )
 def test_an_adapter_is_named_in_two_places(name: str, places: set[str]) -> None:
