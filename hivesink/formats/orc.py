@@ -11,6 +11,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -87,7 +88,7 @@ class OrcFormat:
 
     @property
     def open_bytes(self) -> int:
-        return _LEAF_BYTES * len(_numbers(self.schema)) + self.has_lists * _LISTS_STRIPE
+        return _LEAF_BYTES * sum(map(_size, self.schema.types)) + self.has_lists * _LISTS_STRIPE
 
     @property
     def has_lists(self) -> bool:
@@ -139,20 +140,14 @@ def _damage() -> Iterator[None]:
         raise ValueError(str(error)) from error
 
 
-def _numbers(schema: pa.Schema) -> dict[str, int]:
-    """The number that ORC gives to each column, nested ones too: 0 is the row, then in the order of the DDL."""
-    numbers: dict[str, int] = {}
+def _size(kind: pa.DataType) -> int:
+    """How many columns of ORC's it takes, nested ones too. Arrow keeps a STRUCT within a MAP, ORC its two columns."""
+    inner = [kind.key_type, kind.item_type] if pa.types.is_map(kind) else _inner(kind)
+    return 1 + sum(map(_size, inner))
 
-    def number(kind: pa.DataType, path: str) -> None:
-        numbers[path] = len(numbers) + 1
-        # Arrow keeps a STRUCT within a MAP, ORC its two columns.
-        places = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else map(kind.field, range(kind.num_fields))
-        for field in places:
-            number(field.type, f"{path}.{field.name}")
 
-    for field in schema:
-        number(field.type, field.name)
-    return numbers
+def _inner(kind: pa.DataType) -> list[pa.DataType]:
+    return [kind.field(at).type for at in range(kind.num_fields)]
 
 
 def _unfit(path: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[BadRow]:
@@ -176,7 +171,7 @@ def _unfit(path: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[Bad
 
 def _has(wanted: Callable[[pa.DataType], bool], kind: pa.DataType) -> bool:
     """Whether the type, or one nested in it, is `wanted`."""
-    return wanted(kind) or any(_has(wanted, kind.field(at).type) for at in range(kind.num_fields))
+    return wanted(kind) or any(_has(wanted, inner) for inner in _inner(kind))
 
 
 def _spelt_out(values: pa.Array) -> pa.Array:
@@ -229,9 +224,10 @@ class OrcRecords:
             self._writer.is_open = False
 
     def _begin(self, rows: pa.Table) -> orc.ORCWriter:
-        form, numbers = self._form, _numbers(rows.schema)
+        # ORC's numbers of the columns: 0 is the row, nested ones come after theirs.
+        form, numbers = self._form, [*accumulate(map(_size, rows.schema.types), initial=1)]
         # A batch is a stripe where it exceeds one byte. ORC's writer makes room for a whole batch at each write.
-        most, stripe = max(1, form.row_group // (_CELL_BYTES * len(numbers))), 1
+        most, stripe = max(1, form.row_group // (_CELL_BYTES * (numbers[-1] - 1))), 1
         if form.has_lists:
             # For each row it copies the items of all rows before it in the batch: small batches, many to a stripe.
             row = max(1, rows.nbytes // max(1, rows.num_rows))
@@ -243,7 +239,7 @@ class OrcRecords:
             compression="uncompressed" if form.compression is OrcCompression.NONE else form.compression.value,
             row_index_stride=form.stride,
             dictionary_key_size_threshold=_DICTIONARY,
-            bloom_filter_columns=[numbers[name] for name in form.bloom],
+            bloom_filter_columns=[numbers[rows.schema.get_field_index(name)] for name in form.bloom],
             bloom_filter_fpp=form.bloom_fpp,
         )
 
