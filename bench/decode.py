@@ -1,18 +1,28 @@
-"""Rows per CPU second of the JSON decoder alone: `python bench/decode.py [ROWS]`."""
+"""Rows per CPU second of the decoders alone: `python bench/decode.py [ROWS]`."""
 
 from __future__ import annotations
 
+import io
+import json
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hivesink.config.options import SinkConfig
-from hivesink.core.table import Column, Primitive
+from hivesink.core.table import Column, Decimal, Primitive
+from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.decode.json.decoder import JsonDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hivesink.ports.rows import Decoder
 
 P = Primitive
 BATCH = 10_000
@@ -30,6 +40,51 @@ FLIGHTS = [
 ]
 
 
+AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+KIND = {"type": "enum", "name": "K", "symbols": ["A", "B", "C"]}
+AVRO: dict[str, tuple[Any, Any]] = {
+    "id": ("long", P.BIGINT),
+    "name": ("string", P.STRING),
+    "note": (["null", "string"], P.STRING),
+    "amount": (AMOUNT, Decimal(10, 2)),
+    "score": ("double", P.DOUBLE),
+    "ok": ("boolean", P.BOOLEAN),
+    "ts": ({"type": "long", "logicalType": "timestamp-micros"}, P.TIMESTAMP),
+    "day": ({"type": "int", "logicalType": "date"}, P.DATE),
+    "kind": (KIND, P.STRING),
+    "n": (["null", "int"], P.INT),
+}
+SCHEMA = {"type": "record", "name": "E", "fields": [{"name": name, "type": kind} for name, (kind, _) in AVRO.items()]}
+
+
+class Given:
+    """The schema of all records."""
+
+    texts = (json.dumps(SCHEMA),)
+
+    def file(self) -> Sequence[str]:
+        return self.texts
+
+    def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
+        return dict.fromkeys(numbers, self.texts)
+
+
+def event(row: int) -> bytes:
+    stream, value = io.BytesIO(), {"id": row, "name": f"u{row % 997}", "note": None if row % 3 else f"n{row}"}
+    value |= {
+        "amount": (row % 100_000).to_bytes(3, "big"),
+        "score": row / 7,
+        "ok": row % 2 == 0,
+        "kind": "ABC"[row % 3],
+    }
+    value |= {"ts": 1_767_225_600_000_000 + row * 1001, "day": 20_454 + row % 30, "n": row % 1000 if row % 5 else None}
+    fastavro.schemaless_writer(stream, PARSED, value)
+    return stream.getvalue()
+
+
+PARSED = fastavro.parse_schema(SCHEMA)
+
+
 def user(row: int, name: str = "", more: str = "") -> str:
     return f'{{"userId": {row}, "userName": "{name}user_{row * 7919 % 1_000_003}", "ts": {1795132800000 + row}{more}}}'
 
@@ -44,11 +99,19 @@ def flight(row: int) -> str:
     )
 
 
-def measure(title: str, columns: list[Column], records: list[str], options: SinkConfig, bad: int = 0) -> None:
+def measure(
+    title: str,
+    columns: list[Column],
+    records: Sequence[str | bytes],
+    options: SinkConfig,
+    bad: int = 0,
+    *,
+    made: Callable[[list[Column], SinkConfig], Decoder] = JsonDecoder,
+) -> None:
     batches = [pa.array(records[at : at + BATCH], pa.binary()) for at in range(0, len(records), BATCH)]
     best = float("inf")
     for _ in range(3):
-        decoder = JsonDecoder(columns, options)
+        decoder = made(columns, options)
         start = time.process_time()
         decoded = [decoder.decode(batch) for batch in batches]
         best = min(best, time.process_time() - start)
@@ -75,6 +138,15 @@ def main(rows: int) -> None:
     spread = ['{\n "userId": %d,\n "userName": "a",\n "ts": 5\n}\n' % row for row in every]  # noqa: UP031
     measure("userinfo, pretty-printed", USERS, spread, plain)
     measure("flights, 19 fields with nulls", FLIGHTS, [flight(row) for row in every], plain)
+    events, columns = [event(row) for row in every], [Column(name, kind) for name, (_, kind) in AVRO.items()]
+    measure(
+        "avro, 10 fields", columns, events, plain, made=lambda columns, config: AvroDecoder(columns, config, Given())
+    )
+    framed = [b"\0\0\0\0\7" + record if row % 1000 else b"x" for row, record in enumerate(events)]
+    measure(
+        *("avro-confluent, 1 in 1000 bad", columns, framed, plain, -(-rows // 1000)),
+        made=lambda columns, config: ConfluentDecoder(columns, config, Given()),
+    )
 
 
 if __name__ == "__main__":

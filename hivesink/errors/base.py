@@ -99,7 +99,7 @@ class BadRecord(HiveSinkError, code="HS011"):
 
 
 class SourceUnreachable(HiveSinkError, code="HS014", retryable=True):
-    """A server doesn't answer: Kafka, Spark's master, the Maven repository."""
+    """A server doesn't answer: Kafka, a schema registry, Spark's master, the Maven repository."""
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(f"{source}: {reason}")

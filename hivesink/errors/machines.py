@@ -112,7 +112,10 @@ def unknown_file_system(location: str, reason: str) -> Unsupported:
 
 
 class LoginFailed(HiveSinkError, code="HS070"):
-    """A login by Kerberos failed; `retryable` if the KDC is silent, or a ticket has ended that others may renew."""
+    """A login failed, by Kerberos or at a schema registry.
+
+    `retryable` if the KDC is silent, or a ticket has ended that others may renew.
+    """
 
     def __init__(self, server: str, who: str, reason: str, advice: str, *, retryable: bool = False) -> None:
         self.reason = reason
