@@ -1,0 +1,63 @@
+"""Records that hold many, and change events, through Spark into a table that Hive's reader reads."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.decode.test_debezium import DECLARED, EVENTS, texts
+from tests.decode.test_explode import WRAPPED
+from tests.integration.stage import ON_EPOCH, Stage
+
+if TYPE_CHECKING:
+    from hivesink.sink.commit.committed import Committed
+
+pytestmark = [pytest.mark.spark, pytest.mark.main_path]
+BY_TIME = {
+    "sink.bucket.assigner": "date-time",
+    "sink.bucket.time-column": "at",
+    "sink.bucket.time-pattern": "yyyy-MM-dd",
+    "sink.on-bad-record": "dead-letter",
+}
+
+
+@pytest.mark.parametrize("shuffled", ["false", "true"])
+def test_elements_are_rows_and_what_is_broken_has_its_line_and_its_place(stage: Stage, shuffled: str) -> None:
+    stage.create(
+        columns="id BIGINT, at TIMESTAMP, line STRING",
+        properties={"sink.json.explode": "$.Records", "sink.column.line.from": "file.path", **BY_TIME},
+    )
+    stage.put_text(b"\n".join([*WRAPPED, b'{"Records": [{"id": 7, "at": "2024-03-06T00:00:00Z"}]}', b""]))
+    done: list[Committed] = []
+    options = {**ON_EPOCH, "sink.shuffle-by-partition.enable": shuffled}
+    stage.drain(stage.sink(options=options, on_commit=done.append))
+    assert stage.ids() == [1, 2, 5, 7]
+    assert stage.ids("dt = '2024-03-06'") == [7]
+    (epoch,) = done
+    rows = epoch.rows
+    assert (rows.read, rows.written, rows.rejected, rows.skipped, rows.records) == (7, 4, 2, 1, 5)
+    letters = stage.query(f"SELECT * FROM {stage.table}__rejected ORDER BY line")
+    assert [(one.line, one.element, one.field) for one in letters] == [(2, None, None), (4, 1, "id")]
+    assert bytes(letters[0].value) == WRAPPED[1]
+    assert bytes(letters[1].value) == b'{"Records": [{"id": "six", "at": "2024-03-05T06:07:12Z"}]}'
+    stage.verify()
+
+
+def test_change_events_are_rows(stage: Stage) -> None:
+    stage.create(
+        columns="id BIGINT, born DATE, balance DECIMAL(6,2), seen TIMESTAMP, op STRING",
+        partitioned="",
+        properties={"sink.value.format": "debezium-json", "sink.column.op.from": "$.op", **DECLARED},
+    )
+    stage.put_text(b"\n".join([*(text or b"" for text in texts(EVENTS)), b""]))
+    stage.drain(stage.sink(options=ON_EPOCH))
+    told = stage.query(f"SELECT id, op, born, balance, seen FROM {stage.table} ORDER BY id, op")
+    rich, poor, born = Decimal("123.45"), Decimal("2.26"), date(1815, 12, 10)
+    assert [(row.id, row.op, row.born, row.balance) for row in told] == [
+        (1, "c", born, rich), (1, "d", born, poor), (1, "u", born, poor), (2, "r", born, rich)
+    ]  # fmt: skip
+    assert {str(row.seen) for row in told} == {"2024-03-05 06:07:08.123456"}
+    stage.verify()
