@@ -5,6 +5,7 @@ from __future__ import annotations
 # ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
 import json
 from base64 import b64encode
+from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,12 @@ from hypothesis import strategies as st
 from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
+from hivesink.decode.json import debezium
+from hivesink.decode.json.debezium import DebeziumDecoder
+from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.reader import RowsReader
+from hivesink.decode.values import InvalidValue
+from tests.decode.test_fast_agrees import plain, values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -291,3 +297,70 @@ def test_the_text_of_a_document_is_read_as_its_image() -> None:
     """As the connector for MongoDB writes it."""
     rows = read([event("c", None, json.dumps({"id": 7}))], "id int")
     assert rows.table["id"].to_pylist() == [7]
+
+
+KINDS = "a int, b decimal(9,2), c timestamp, before_b decimal(9,2), op string"
+images = st.one_of(plain, values, st.sampled_from(["null", '{"b": "MDk=", "c": 1709618828123}', '{"b": "1234"}']))
+schemas = st.sampled_from(
+    [
+        None,
+        json.dumps(with_schema(None, [field("b", "bytes", f"{CONNECT}Decimal", scale="1")])["schema"]),
+        json.dumps(with_schema(None, [field("b", "string"), field("c", "int64", f"{TIME}Timestamp")])["schema"]),
+        '"none"',
+    ]
+)
+
+
+def as_event(op: str, before: str, after: str, schema: str | None) -> bytes:
+    payload = f'{{"op": {op}, "before": {before}, "after": {after}}}'
+    return (payload if schema is None else f'{{"schema": {schema}, "payload": {payload}}}').encode()
+
+
+events = st.builds(as_event, st.sampled_from(['"c"', '"d"', "null", "7"]), images, images, schemas)
+
+
+def exactly(record: bytes, columns: Sequence[Column], config: SinkConfig) -> list[Any]:
+    """The row by the exact decoder alone. Raises InvalidValue."""
+    envelope = ExactDecoder(debezium._ENVELOPE, SinkConfig.parse({}))
+    op, before, after, schema, payload = envelope.row(record)
+    text, given = record, None
+    if op is None and payload is not None:
+        text, given = payload.encode(), schema
+        op, before, after, *_ = envelope.row(text)
+    if op is None:
+        raise InvalidValue(reason="missing").within(step="op")
+    is_before = config["sink.value.debezium.image"].value == "before"
+    image = next((one for one in ((before, after) if is_before else (after, before)) if one is not None), None)
+    if image is None:
+        raise InvalidValue(reason="null, and so is before").within(step="after")
+    parsed = None
+    with suppress(ValueError):
+        parsed = json.loads(given or "null")
+    inputs = {"image": image.encode(), "before": (before or "{}").encode(), "beside": text}
+    found: dict[str, Any] = {}
+    for part, decoder in debezium._Columns(columns, config, parsed).decoders.items():
+        exact = decoder._exact
+        found |= dict(zip(exact.names, exact.row(inputs[part]), strict=True))
+    return [found[column.name] for column in columns]
+
+
+@given(
+    st.lists(st.lists(events, min_size=1, max_size=6), min_size=1, max_size=2),
+    st.sampled_from(["after", "before", "both"]),
+    st.sampled_from(["double", "precise", "string"]),
+)
+def test_agrees_with_the_exact_decoder(batches: list[list[bytes]], image: str, mode: str) -> None:
+    texts = {"sink.value.debezium.image": image, "sink.value.debezium.decimal-handling-mode": mode}
+    config = SinkConfig.parse({"sink.column.op.from": "$.op", **texts})
+    columns = [Column(name, parse_type(kind)) for name, kind in (item.split() for item in KINDS.split(", "))]
+    decoder = DebeziumDecoder(columns, config)
+    for batch in batches:
+        rows, refused = [], []
+        for index, record in enumerate(batch):
+            try:
+                rows.append(exactly(record, columns, config))
+            except InvalidValue as error:  # noqa: PERF203 -- the reference is meant to be plain
+                refused.append(error.bad_row(index))
+        decoded = decoder.decode(pa.array(batch, pa.binary()))
+        assert [list(row.values()) for row in decoded.table.to_pylist()] == rows
+        assert decoded.bad == tuple(refused)
