@@ -81,7 +81,9 @@ def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
     fit = np.flatnonzero(assigned.codes >= 0)
     paths = (source for source in config.sources.values() if isinstance(source, JsonPath))
     columns = {column.name for column in row_columns(spec, config)} - config.sources.keys()
-    records, top, parts = sample.records(), (), decoded.parts
+    # Of a change event the fields are no columns.
+    records = sample.records() if config["sink.value.format"] == "json" else ()
+    top, parts = (), decoded.parts
     if parts is not None:
         # Rows are elements of records.
         records, top = parts.column("value").field("text").to_pylist(), config["sink.json.explode"].steps

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hivesink.config.site import NO_SITE
 from hivesink.core.column_source import PATH
 from hivesink.core.partfile import Finished
-from hivesink.core.table import TableName, TableSpec
+from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
@@ -263,3 +263,32 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, data: bytes) -> None
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InvalidOption, match=f"{tmp_path}/{name} can't be read: "):
         _sample(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "lines", "rows", "bad", "unknown"),
+    [
+        (
+            {"sink.json.explode": "$.r", "sink.column.who.from": "$.r.user.id", "sink.column.n.from": "$.n"},
+            [b'{"n": 7, "r": [{"id": 1, "user": {"id": 2}, "more": 3}, {"id": "x"}]}', b"{", b'{"r": [{"id": 4}]}'],
+            [{"id": 1, "who": 2, "n": 7}, {"id": 4, "who": None, "n": None}],
+            [(0, "id"), (1, None)],
+            {"more": 1},
+        ),
+        (
+            {"sink.value.format": "debezium-json", "sink.column.who.from": "$.source.id"},
+            [b'{"op": "c", "after": {"id": 1, "n": 2}, "source": {"id": 3}}', b'{"op": "t"}'],
+            [{"id": 1, "who": 3, "n": 2}],
+            [(1, "after")],
+            {},
+        ),
+    ],
+)
+def test_records_that_are_no_plain_rows(
+    options: dict[str, str], lines: list[bytes], rows: object, bad: object, unknown: object
+) -> None:
+    """What is bad is told by its record."""
+    columns = tuple(Column(name, Primitive.INT) for name in ("id", "who", "n"))
+    made = preview(_of_lines(lines), TableSpec(NAME, columns, properties=tuple(options.items())), NOW)
+    assert (made.rows.to_pylist(), [(row.index, row.field) for row in made.bad]) == (rows, bad)
+    assert made.unknown == unknown
