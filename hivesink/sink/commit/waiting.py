@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -110,9 +110,11 @@ class OpenPartitions:
         return written
 
     def commits(
-        self, keys: Iterable[PartitionKey], rows: OpenRows, parts: Iterable[PartEntry], mark: Watermark | None
+        self, keys: Collection[PartitionKey], rows: OpenRows, parts: Iterable[PartEntry], mark: Watermark | None
     ) -> tuple[Commit, ...]:
         """The commits of those of `keys` that can be committed, once `parts` are published: no row of these waits."""
+        if not keys:
+            return ()
         ages, counts, files = self._ages(), Counter[PartitionKey](), Counter[PartitionKey]()
         for part in parts:
             counts[part.key] += part.rows
