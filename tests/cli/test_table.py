@@ -73,7 +73,15 @@ def test_status(ingest: Ingest, table: str, capsys: Capsys) -> None:
         assert shown in re.sub(" +", " ", text.out)
     (writer,) = hivesink(capsys, "status", table, "--json").data["writers"]
     assert writer["epoch"] == 3
-    assert writer["rows"] == {"read": 15, "written": 12, "rejected": 0, "dropped": 3, "late": 0, "skipped": 0}
+    assert writer["rows"] == {
+        "read": 15,
+        "written": 12,
+        "rejected": 0,
+        "dropped": 3,
+        "late": 0,
+        "skipped": 0,
+        "extra": 0,
+    }
     assert writer["last_batch"]["end"] == [{"kafka": {"t": {"0": 30}}}]
     assert writer["unsettled"] == []
 

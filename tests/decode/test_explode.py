@@ -14,9 +14,11 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import ELEMENT, RECORD
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
-from hivesink.decode.json.explode import split, split_exactly
+from hivesink.decode.json.explode import ExplodedDecoder, split, split_exactly
 from hivesink.decode.reader import RowsReader
+from hivesink.decode.values import InvalidValue
 from hivesink.errors import InvalidOption
+from tests.decode.test_fast_agrees import objects, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -205,3 +207,56 @@ def test_a_list_is_found_as_by_the_exact_scanner(text: str, path: str, around: s
 def _step(value: dict[str, Any], step: str) -> Any:
     (found,) = (item for name, item in value.items() if name.lower() == step)
     return found
+
+
+COLUMNS = [
+    Column("a", parse_type("int"), nullable=False),
+    Column("b", parse_type("string")),
+    Column("x", parse_type("int")),
+]
+elements = st.one_of(plain, objects, values)
+wrapped = st.one_of(
+    st.builds(
+        '{{"x": {},{}"Records":{}[{}]}}'.format,
+        st.sampled_from(["1", '"y"', "null", "01"]),
+        st.sampled_from(["", " ", '"records": [], ', '"more": [{"a": 1}],']),
+        st.sampled_from(["", " "]),
+        st.lists(elements, max_size=3).map(", ".join),
+    ),
+    values,
+)
+
+
+@given(
+    st.lists(st.lists(wrapped, min_size=1, max_size=4), min_size=1, max_size=2),
+    st.sampled_from(["ignore", "bad-record"]),
+)
+def test_agrees_with_the_exact_decoder(batches: list[list[str]], unknown: str) -> None:
+    options = {"sink.json.explode": "$.Records", "sink.column.x.from": "$.x", "sink.on-unknown-field": unknown}
+    decoder = ExplodedDecoder(COLUMNS, SinkConfig.parse(options))
+    for batch in batches:
+        rows, refused, places, skipped = list[Any](), list[Any](), list[tuple[int, int | None]](), 0
+        for place, record in enumerate(batch):
+            try:
+                part = split_exactly(record.encode(), ("records",))
+                if part is None:
+                    raise decoder._refused(record.encode())
+                beside, _ = decoder._envelopes._exact.row(part.before + part.after)
+            except InvalidValue as error:
+                refused.append(error.bad_row(len(places)))
+                places.append((place, None))
+                continue
+            skipped += not part.elements
+            places += [] if part.elements else [(place, None)]
+            for number, element in enumerate(part.elements):
+                try:
+                    rows.append([*decoder._elements._exact.row(bytes(element)), beside])
+                except InvalidValue as error:
+                    refused.append(error.bad_row(len(places)))
+                places.append((place, number))
+        decoded = decoder.decode(pa.array(batch, pa.string()))
+        assert [list(row.values()) for row in decoded.table.to_pylist()] == rows
+        assert (decoded.bad, decoded.skipped) == (tuple(refused), skipped)
+        assert decoded.parts is not None
+        found = (decoded.parts.column(name).to_pylist() for name in (RECORD, ELEMENT))
+        assert list(zip(*found, strict=True)) == places
