@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import threading
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,15 +20,14 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 from hdfs_native import Client, FileWriter, WriteOptions
 
 from hivesink.errors import OutcomeUnknown, StoreUnavailable
-from hivesink.ports import Check
 from hivesink.storage.fs import TRIES, Entry, FileSystem, Storage, apart, folder_permission
-from hivesink.storage.hdfs_address import Address, accepts, quantity, resolve, umask
+from hivesink.storage.hdfs_address import Address, quantity, resolve, umask
 from hivesink.storage.hdfs_calls import ABSENT, Failed, HdfsCalls, Kind, shared
-from hivesink.storage.hdfs_files import NewFile, Place, open_whole, stored
+from hivesink.storage.hdfs_files import NewFile, Place, open_whole, servers, stored
 from hivesink.storage.rename_store import RenameFileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 _T = TypeVar("_T")
@@ -282,30 +280,3 @@ def storage(properties: Mapping[str, str]) -> Storage:
         is_folder=logs().is_folder,
         written=logs().written,
     )
-
-
-def servers(properties: Mapping[str, str], location: str) -> Iterator[Check]:
-    """Each NameNode of a location, asked by itself, and the hosts of the site's KMS."""
-
-    def look(namenode: str) -> str:
-        calls = HdfsCalls(Address(namenode, (namenode,)), properties, window=0.0, timeout=10.0)
-        try:
-            calls.ask(lambda client: client.get_file_info("/"), repeatable=True)
-        except Failed as error:
-            if "in state standby" in error.reason:
-                return "standby"
-            place = f"hdfs://{namenode}/"
-            raise calls.refusal(action="look at", path=place, failure=error, changing=False) from error
-        return "active"
-
-    def listen(host: str) -> str:
-        if not accepts(host):
-            raise StoreUnavailable(action="reach", path=host, reason="nothing takes a connection there")
-        return "takes connections"
-
-    for namenode in resolve(location, properties)[0].namenodes:
-        yield Check(f"NameNode {namenode}", partial(look, namenode))
-    # kms://https@host;host2:9600/kms
-    kms = re.match(r"kms://\w+@([^/]+):(\d+)", properties.get("hadoop.security.key.provider.path", ""))
-    for host in (f"{name}:{kms[2]}" for name in kms[1].split(";")) if kms else ():
-        yield Check(f"KMS {host}", partial(listen, host))

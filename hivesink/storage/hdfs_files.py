@@ -1,19 +1,23 @@
-"""Places in HDFS, and files as Python's file objects."""
+"""Places in HDFS, files as Python's file objects, and the servers that are behind them."""
 
 from __future__ import annotations
 
 import io
+import re
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hivesink.errors import HiveSinkError, StoreUnavailable
+from hivesink.ports import Check
 from hivesink.storage.fs import RangedFile
+from hivesink.storage.hdfs_address import Address, accepts, resolve
 from hivesink.storage.hdfs_calls import ABSENT, Failed, HdfsCalls, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from hdfs_native import Client, FileReader, FileStatus, FileWriter
 
@@ -197,3 +201,30 @@ def open_whole(client: Client, hdfs_path: str) -> FileReader:
     if len(reader) < written:
         raise Failed(Kind.NO_DATA, f"the DataNodes have reported {len(reader)} of its {written} bytes")
     return reader
+
+
+def servers(properties: Mapping[str, str], location: str) -> Iterator[Check]:
+    """Each NameNode of a location, asked by itself, and the hosts of the site's KMS."""
+
+    def look(namenode: str) -> str:
+        calls = HdfsCalls(Address(namenode, (namenode,)), properties, window=0.0, timeout=10.0)
+        try:
+            calls.ask(lambda client: client.get_file_info("/"), repeatable=True)
+        except Failed as error:
+            if "in state standby" in error.reason:
+                return "standby"
+            place = f"hdfs://{namenode}/"
+            raise calls.refusal(action="look at", path=place, failure=error, changing=False) from error
+        return "active"
+
+    def listen(host: str) -> str:
+        if not accepts(host):
+            raise StoreUnavailable(action="reach", path=host, reason="nothing takes a connection there")
+        return "takes connections"
+
+    for namenode in resolve(location, properties)[0].namenodes:
+        yield Check(f"NameNode {namenode}", partial(look, namenode))
+    # kms://https@host;host2:9600/kms
+    kms = re.match(r"kms://\w+@([^/]+):(\d+)", properties.get("hadoop.security.key.provider.path", ""))
+    for host in (f"{name}:{kms[2]}" for name in kms[1].split(";")) if kms else ():
+        yield Check(f"KMS {host}", partial(listen, host))

@@ -6,8 +6,9 @@ import pytest
 
 from hivesink.embedded.server import free_port
 from hivesink.errors import StoreUnavailable, Unsupported
-from hivesink.storage.hdfs import HdfsFileSystem, servers
+from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_address import Address, client_properties, quantity, resolve, umask
+from hivesink.storage.hdfs_files import servers
 
 HA = {
     "fs.defaultFS": "hdfs://ns",
