@@ -83,6 +83,12 @@ def addresses(request: pytest.FixtureRequest) -> Addresses:
 
 
 @pytest.fixture
+def is_older(request: pytest.FixtureRequest) -> bool:
+    """Whether it is Hive 3.1.3."""
+    return "3.1.3" in request.node.callspec.id
+
+
+@pytest.fixture
 def hive(hive: Hive) -> Iterator[Hive]:
     """The session, whose settings are put back."""
     yield hive
@@ -94,7 +100,10 @@ def texts(typed: Typed) -> list[str | None]:
     return typed.hive4 or [text for _, text in typed.values]
 
 
-def shown(name: str, typed: Typed) -> str:
+def shown(name: str, typed: Typed, *, is_older: bool) -> str:
+    if is_older and name == "a_wide_decimal":
+        # The CAST of 38 digits is NULL in Hive 3.1.3.
+        return f"concat('', {name})"
     # HiveServer2 gives nested values as JSON by itself.
     return name if typed.nested else typed.text.format(name)
 
@@ -114,7 +123,7 @@ def everything(addresses: Addresses, place: Place, hive: Hive, options: Mapping[
     return count
 
 
-def aggregates() -> tuple[list[str], list[Any]]:
+def aggregates(*, is_older: bool) -> tuple[list[str], list[Any]]:
     """Aggregates over every column that has them, and what they must be in one partition."""
     asked: list[str] = []
     told: list[Any] = []
@@ -125,7 +134,8 @@ def aggregates() -> tuple[list[str], list[Any]]:
         if name in ORDERED:
             known = {value: text for (value, _), text in zip(typed.values, texts(typed), strict=True)}
             low, high = min(values, key=_order), max(values, key=_order)
-            asked += [f"CAST(min({name}) AS STRING)", f"CAST(max({name}) AS STRING)"]
+            text = "concat('', {}({}))" if is_older and name == "a_wide_decimal" else "CAST({}({}) AS STRING)"
+            asked += [text.format(extreme, name) for extreme in ("min", "max")]
             told += [known[low], known[high]]
         if typed.hive in SUMMED:
             asked.append(f"sum({name})")
@@ -149,12 +159,14 @@ LAID_OUT = {"sink.sort-by": f"id,{','.join(SCALARS)}"}
         pytest.param("ORC", {}, id="ORC"),
     ],
 )
-def test_every_type(addresses: Addresses, place: Place, hive: Hive, form: str, options: Mapping[str, str]) -> None:
+def test_every_type(  # noqa: PLR0917
+    addresses: Addresses, place: Place, hive: Hive, is_older: bool, form: str, options: Mapping[str, str]
+) -> None:
     """Fetched from the files, and by the engine: vectorized and row by row, value by value and aggregated."""
     count = everything(addresses, place, hive, options, form)
-    columns = ", ".join(shown(name, typed) for name, typed in EVERYTHING.items())
+    columns = ", ".join(shown(name, typed, is_older=is_older) for name, typed in EVERYTHING.items())
     expected = {name: texts(typed) + [None] * (count - len(typed.values)) for name, typed in EVERYTHING.items()}
-    asked, told = aggregates()
+    asked, told = aggregates(is_older=is_older)
     for conversion, vectorized in (("more", "true"), ("none", "true"), ("none", "false")):
         hive.ask(f"SET {FETCH}={conversion}")
         hive.ask(f"SET {VECTORIZED}={vectorized}")
@@ -170,10 +182,10 @@ def test_every_type(addresses: Addresses, place: Place, hive: Hive, form: str, o
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_wall_clock(addresses: Addresses, place: Place, hive: Hive, form: str) -> None:
+def test_every_wall_clock(addresses: Addresses, place: Place, hive: Hive, is_older: bool, form: str) -> None:
     """From 1582-10-15 to the end of 9999 as they are; before that, Hive 4 counts in the Julian calendar, as 2.3 did.
 
-    An ORC file says which calendar is meant.
+    Hive 3.1.3 does so for dates only. An ORC file says which calendar is meant, to Hive 4.
     """
     hive.ask(place.ddl("k STRING, ts TIMESTAMP, d DATE, one STRUCT<at:TIMESTAMP>, many ARRAY<TIMESTAMP>", form=form))
     texts = [text for text in CLOCKS if held(text, form)]
@@ -190,8 +202,9 @@ def test_every_wall_clock(addresses: Addresses, place: Place, hive: Hive, form: 
             }
         )
     )
-    shifted = BEFORE if form == "PARQUET" else {}
-    expected = {clock: (there := shifted.get(clock, clock), there[:10], there) for clock in texts}
+    times = BEFORE if form == "PARQUET" and not is_older else {}
+    days = BEFORE if form == "PARQUET" or is_older else {}
+    expected = {clock: (there := times.get(clock, clock), days.get(clock, clock)[:10], there) for clock in texts}
     hive.ask(f"SET {FETCH}=none")
     for vectorized, zone in (("true", "UTC"), ("false", "America/Los_Angeles")):
         hive.ask(f"SET {VECTORIZED}={vectorized}")
@@ -219,7 +232,7 @@ def test_every_wall_clock(addresses: Addresses, place: Place, hive: Hive, form: 
     )
 
 
-def test_what_orc_says_of_its_values_hides_none(addresses: Addresses, place: Place, hive: Hive) -> None:
+def test_what_orc_says_of_its_values_hides_none(addresses: Addresses, place: Place, hive: Hive, is_older: bool) -> None:
     """Bounds and bloom filters, which Hive asks for a predicate."""
     declared = ", ".join(f"{name} {kind}" for name, (kind, *_) in FILTERED.items())
     hive.ask(place.ddl(f"id INT, {declared}", form="ORC"))
@@ -230,11 +243,15 @@ def test_what_orc_says_of_its_values_hides_none(addresses: Addresses, place: Pla
     hive.ask("SET hive.optimize.index.filter=true")
     # For Hive, NaN is no larger than a number.
     due = {text: ids for *_, asked in FILTERED.values() for text, ids in asked.items() if not text.endswith("> 5")}
+    if is_older:
+        # Beside a NaN that comes first it misses rows, in its own files too.
+        del due["nan_first = 1"]
     for predicate, ids in due.items():
         rows = hive.ask(f"SELECT id FROM {place.table} WHERE {predicate} ORDER BY id")
         assert rows == [(number,) for number in ids], predicate
 
 
+@pytest.mark.parametrize("addresses", ["4.0.1"], indirect=True)
 def test_int64_timestamps(addresses: Addresses, place: Place, hive: Hive) -> None:
     """Hive 4 reads them as they are, whatever the session's zone."""
     hive.ask(place.ddl("k STRING, ts TIMESTAMP"))
