@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+Opening: TypeAlias = "Callable[..., KeptSchemas]"
 URL = "sink.value.avro-confluent.url"
 USER = "sink.value.avro-confluent.basic-auth.user-info"
 TOKEN = "sink.value.avro-confluent.bearer-auth.token"  # noqa: S105 -- an option's name
@@ -79,7 +80,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def opened(server: Server, tmp_path: Path) -> Callable[..., KeptSchemas]:
+def opened(server: Server, tmp_path: Path) -> Opening:
     """The schemas of a table as a new process has them."""
 
     def opened(now: datetime = NOW, *, compares: bool = True, **options: str) -> KeptSchemas:
@@ -93,7 +94,7 @@ def opened(server: Server, tmp_path: Path) -> Callable[..., KeptSchemas]:
     return opened
 
 
-def test_a_schema_is_asked_for_once_and_kept_for_good(server: Server, opened: Callable[..., KeptSchemas]) -> None:
+def test_a_schema_is_asked_for_once_and_kept_for_good(server: Server, opened: Opening) -> None:
     server.has(7, {"type": "long"})
     asking = opened()
     for _ in range(2):
@@ -106,9 +107,13 @@ def test_a_schema_is_asked_for_once_and_kept_for_good(server: Server, opened: Ca
         opened().registered([7, 8])
 
 
-def test_what_it_refers_to_comes_first_and_once(server: Server, opened: Callable[..., KeptSchemas]) -> None:
+def test_what_it_refers_to_comes_first_and_once(server: Server, opened: Opening) -> None:
     refers = [{"name": "a.B", "subject": "b/value", "version": 3}] * 2
-    server.has(7, {"type": "record", "name": "A", "fields": [{"name": "b", "type": "a.B"}]}, references=refers)
+    server.has(
+        7,
+        {"type": "record", "name": "A", "fields": [{"name": "b", "type": "a.B"}]},
+        references=refers,
+    )
     inner = json.dumps({"schema": '"int"', "references": [{"name": "c", "subject": "c", "version": 1}]}).encode()
     server.answers["/apis/ccompat/v7/subjects/b%2Fvalue/versions/3"] = 200, inner
     server.answers["/apis/ccompat/v7/subjects/c/versions/1"] = 200, b'{"schema": "\\"string\\""}'
@@ -128,11 +133,15 @@ def test_what_it_refers_to_comes_first_and_once(server: Server, opened: Callable
         (404, b'{"error_code": 40401}', "HTTP 404"),
         (429, b'{"error_code": 429}', "HTTP 429"),
         (500, b'{"error_code": 50001}', "HTTP 500"),
-        (200, b'{"schema": "\\"int\\"", "references": [{"subject": "gone", "version": 1}]}', "an answer without"),
+        (
+            200,
+            b'{"schema": "\\"int\\"", "references": [{"subject": "gone", "version": 1}]}',
+            "an answer without",
+        ),
     ],
 )
 def test_what_is_no_answer_is_tried_again(
-    server: Server, opened: Callable[..., KeptSchemas], status: int, body: bytes, error: str
+    server: Server, opened: Opening, status: int, body: bytes, error: str
 ) -> None:
     server.answers["/apis/ccompat/v7/schemas/ids/7"] = status, body
     with pytest.raises(SourceUnreachable, match=error) as raised:
@@ -142,16 +151,14 @@ def test_what_is_no_answer_is_tried_again(
     assert opened().registered([7]) == {7: ('"int"',)}
 
 
-def test_a_registry_that_drips_or_is_silent_is_away(server: Server, opened: Callable[..., KeptSchemas]) -> None:
+def test_a_registry_that_drips_or_is_silent_is_away(server: Server, opened: Opening) -> None:
     server.has(7, {"type": "record", "name": "long" * 20, "fields": []})
     server.drips = True
     with pytest.raises(SourceUnreachable):
         opened(**{"sink.value.avro-confluent.timeout": "500ms"}).registered([7])
 
 
-def test_an_unknown_number_is_waited_for_from_the_first_time_on(
-    server: Server, opened: Callable[..., KeptSchemas]
-) -> None:
+def test_an_unknown_number_is_waited_for_from_the_first_time_on(server: Server, opened: Opening) -> None:
     """All unknown ones of a batch have the same time; every task and every start counts from then."""
     server.has(7, "int")
     with pytest.raises(SourceUnreachable, match="it hasn't known schema 8 since 2026-01-01 00:00:00 UTC"):
@@ -164,9 +171,7 @@ def test_an_unknown_number_is_waited_for_from_the_first_time_on(
     assert opened(NOW + timedelta(hours=1)).registered([8, 9]) == {8: ('"long"',)}
 
 
-def test_another_answer_than_before_stops_a_job_but_no_replay(
-    server: Server, opened: Callable[..., KeptSchemas], tmp_path: Path
-) -> None:
+def test_another_answer_than_before_stops_a_job_but_no_replay(server: Server, opened: Opening, tmp_path: Path) -> None:
     server.has(7, {"type": "record", "name": "R", "fields": []})
     opened().registered([7])
     server.has(7, {"fields": [], "name": "R", "type": "record"})
@@ -184,7 +189,10 @@ def test_another_answer_than_before_stops_a_job_but_no_replay(
 
 
 def test_who_asks_is_told_by_a_file_or_the_environment_and_nowhere_else(
-    server: Server, opened: Callable[..., KeptSchemas], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server,
+    opened: Opening,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server.has(7, "int")
     place = tmp_path / "user"
@@ -202,7 +210,13 @@ def test_who_asks_is_told_by_a_file_or_the_environment_and_nowhere_else(
     monkeypatch.delenv("REGISTRY_TOKEN")
     with pytest.raises(InvalidOption, match="env:REGISTRY_TOKEN' can't be read") as missing:
         by_token.registered([8])
-    shown = [repr(by_user), repr(by_token), str(refused.value), str(missing.value), *by_user.config.changed.values()]
+    shown = [
+        repr(by_user),
+        repr(by_token),
+        str(refused.value),
+        str(missing.value),
+        *by_user.config.changed.values(),
+    ]
     kept = [file.read_text() for file in (tmp_path / "log" / ".schemas").iterdir()]
     assert not any("s3cret" in text for text in [*shown, *kept])
 
@@ -214,8 +228,11 @@ def test_a_secret_among_the_settings_is_refused_without_being_shown(option: str,
     assert "s3cret" not in str(raised.value)
 
 
-def test_certificates_that_cant_be_read_are_named(opened: Callable[..., KeptSchemas], tmp_path: Path) -> None:
-    options = {URL: "https://127.0.0.1:1", "sink.value.avro-confluent.ssl.truststore.location": str(tmp_path / "none")}
+def test_certificates_that_cant_be_read_are_named(opened: Opening, tmp_path: Path) -> None:
+    options = {
+        URL: "https://127.0.0.1:1",
+        "sink.value.avro-confluent.ssl.truststore.location": str(tmp_path / "none"),
+    }
     with pytest.raises(InvalidOption, match="none can't be read as PEM"):
         opened(**options).registered([7])
 
@@ -223,7 +240,11 @@ def test_certificates_that_cant_be_read_are_named(opened: Callable[..., KeptSche
 def test_a_schema_in_a_file_is_on_the_tables_file_system(tmp_path: Path) -> None:
     (tmp_path / "a b.avsc").write_text('"int"')
     spec = parse_ddl("CREATE TABLE a.b (c INT) STORED AS PARQUET", "b.sql")
-    for path in (f"{tmp_path}/a b.avsc", f"file:{tmp_path}/a b.avsc", f"file://{tmp_path}/a b.avsc"):
+    for path in (
+        f"{tmp_path}/a b.avsc",
+        f"file:{tmp_path}/a b.avsc",
+        f"file://{tmp_path}/a b.avsc",
+    ):
         config = SinkConfig.parse({"sink.value.avro.schema-file": path})
         target = TablePlan(spec, f"file:{tmp_path}/b")
         plan = TaskPlan(target, None, config, InputShape(), "", Epoch(0), "", NOW)
@@ -242,7 +263,7 @@ def test_a_task_keeps_the_schema_beside_all_logs_of_its_table(server: Server, tm
     assert [file.name for file in (tmp_path / "log" / ".schemas").iterdir()] == ["7.json"]
 
 
-def test_missing_settings_are_named(opened: Callable[..., KeptSchemas]) -> None:
+def test_missing_settings_are_named(opened: Opening) -> None:
     with pytest.raises(InvalidOption, match=r"sink.value.avro.schema-file is missing"):
         opened().file()
     with pytest.raises(InvalidOption, match=r"schema-file = '/x': there is no such file"):

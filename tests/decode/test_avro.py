@@ -44,7 +44,11 @@ class Given:
 
 
 def record(**fields: Any) -> dict[str, Any]:
-    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
+    return {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": name, "type": kind} for name, kind in fields.items()],
+    }
 
 
 def logical(name: str, kind: str, **more: Any) -> dict[str, Any]:
@@ -120,7 +124,12 @@ CONVERSIONS: list[tuple[Any, Any, str, Any]] = [
     (BYTES_9_2, Number("1.25"), "decimal(9,1)", ("a", "more decimal places than decimal(9,1)")),
     (BYTES_9_2, Number("7.00"), "int", 7),
     (BYTES_9_2, Number(7), "binary", wrong("decimal", "binary")),
-    (FIXED_38, Number("-1234567890123456789012345678.9"), "decimal(38,10)", Number("-1234567890123456789012345678.9")),
+    (
+        FIXED_38,
+        Number("-1234567890123456789012345678.9"),
+        "decimal(38,10)",
+        Number("-1234567890123456789012345678.9"),
+    ),
     (
         logical("decimal", "bytes", precision=50),
         Number(10**38),
@@ -130,7 +139,12 @@ CONVERSIONS: list[tuple[Any, Any, str, Any]] = [
     (logical("date", "int"), dt.date(9999, 12, 31), "date", dt.date(9999, 12, 31)),
     (logical("date", "int"), dt.date(2026, 1, 1), "int", wrong("date", "int")),
     (logical("timestamp-micros", "long"), INSTANT, "timestamp", WALL.replace(hour=14)),
-    (logical("timestamp-millis", "long"), MILLIS, "timestamp", MILLIS.replace(hour=14, tzinfo=None)),
+    (
+        logical("timestamp-millis", "long"),
+        MILLIS,
+        "timestamp",
+        MILLIS.replace(hour=14, tzinfo=None),
+    ),
     (logical("timestamp-millis", "long"), MILLIS, "bigint", 1782909000123),
     (logical("timestamp-micros", "long"), INSTANT, "bigint", wrong("timestamp-micros", "bigint")),
     (logical("timestamp-micros", "long"), INSTANT, "date", wrong("timestamp-micros", "date")),
@@ -147,11 +161,26 @@ CONVERSIONS: list[tuple[Any, Any, str, Any]] = [
     (MANY, 5, "bigint", 5),
     ({"type": "array", "items": ["null", "int"]}, [1, None, 3], "array<int>", [1, None, 3]),
     ({"type": "array", "items": "int"}, [], "array<bigint>", []),
-    ({"type": "array", "items": "int"}, [1, 200], "array<tinyint>", ("a.1", "out of range for tinyint")),
+    (
+        {"type": "array", "items": "int"},
+        [1, 200],
+        "array<tinyint>",
+        ("a.1", "out of range for tinyint"),
+    ),
     ({"type": "array", "items": "null"}, [None] * 50, "array<int>", [None] * 50),
-    ({"type": "map", "values": "long"}, {"k": 1, "ä": 2}, "map<string,bigint>", [("k", 1), ("ä", 2)]),
+    (
+        {"type": "map", "values": "long"},
+        {"k": 1, "ä": 2},
+        "map<string,bigint>",
+        [("k", 1), ("ä", 2)],
+    ),
     ({"type": "map", "values": "long"}, {}, "map<int,bigint>", []),
-    ({"type": "map", "values": "long"}, {"k": 1}, "map<int,bigint>", ("a.0", "wrong type: string into int")),
+    (
+        {"type": "map", "values": "long"},
+        {"k": 1},
+        "map<int,bigint>",
+        ("a.0", "wrong type: string into int"),
+    ),
     ({"type": "map", "values": "long"}, {"k": 1}, "array<bigint>", wrong("map", "array<bigint>")),
     (["null", record(x="int", y="string")], None, "struct<x:int>", None),
     (
@@ -192,13 +221,23 @@ def test_fields_are_taken_by_name_by_former_name_and_by_path() -> None:
         "fields": [
             {"name": "UserId", "type": "int", "aliases": ["uid", "name"]},
             {"name": "name", "type": "string"},
-            {"name": "after", "type": ["null", {**record(id="long", name="string"), "name": "Row"}]},
+            {
+                "name": "after",
+                "type": ["null", {**record(id="long", name="string"), "name": "Row"}],
+            },
             {"name": "before", "type": ["null", "Row"]},
             {"name": "X", "type": "int"},
             {"name": "x", "type": "int"},
         ],
     }
-    value = {"UserId": 1, "name": "n", "after": {"id": 7, "name": "z"}, "before": None, "X": 1, "x": 2}
+    value = {
+        "UserId": 1,
+        "name": "n",
+        "after": {"id": 7, "name": "z"},
+        "before": None,
+        "X": 1,
+        "x": 2,
+    }
     records: list[bytes | None] = [written(schema, value)]
     options = {
         "sink.column.new.from": "$.after.id",
@@ -208,9 +247,21 @@ def test_fields_are_taken_by_name_by_former_name_and_by_path() -> None:
     wanted = "uid bigint, userid int, name string, "
     wanted += "new bigint, old bigint, after struct<name:string>, missing int, key bigint"
     assert decoded(schema, wanted, records, **options).table.to_pylist() == [
-        {"uid": 1, "userid": 1, "name": "n", "new": 7, "old": None, "after": {"name": "z"}, "missing": None, "key": 7}
+        {
+            "uid": 1,
+            "userid": 1,
+            "name": "n",
+            "new": 7,
+            "old": None,
+            "after": {"name": "z"},
+            "missing": None,
+            "key": 7,
+        }
     ]
-    for text, why in (("x int", ("x", "duplicate field")), ("missing int not null", ("missing", "missing"))):
+    for text, why in (
+        ("x int", ("x", "duplicate field")),
+        ("missing int not null", ("missing", "missing")),
+    ):
         assert [(bad.field, bad.reason) for bad in decoded(schema, text, records).bad] == [why]
     beyond = decoded(schema, "a int", records, **{"sink.column.a.from": "$.name.first"}).bad
     assert [(bad.field, bad.reason) for bad in beyond] == [("name", "wrong type: string, not a record")]
@@ -247,17 +298,32 @@ def test_records_of_avros_own_project() -> None:
     ]
     weather = record(station="string", time="long", temp="int")
     stations = ("183031313939302d3939393939", "183031323635302d3939393939")
-    ends = ("ffa390e8872400", "ff81fbd687242c", "ffa5aec2872415", "ffb7a28b9426de01", "ffdbd5f693269c01")
+    ends = (
+        "ffa390e8872400",
+        "ff81fbd687242c",
+        "ffa5aec2872415",
+        "ffb7a28b9426de01",
+        "ffdbd5f693269c01",
+    )
     octets_of = [bytes.fromhex(stations[n > 2] + end) for n, end in enumerate(ends)]
     rows = decoded(weather, "station string, time bigint, temp int", list(octets_of)).table.to_pylist()
     assert [row["temp"] for row in rows] == [0, 22, -11, 111, 78]
-    assert [row["time"] for row in rows] == [-619524000000, -619506000000, -619484400000, -655531200000, -655509600000]
+    assert [row["time"] for row in rows] == [
+        -619524000000,
+        -619506000000,
+        -619484400000,
+        -655531200000,
+        -655509600000,
+    ]
     assert {row["station"] for row in rows} == {"011990-99999", "012650-99999"}
 
 
 def test_records_of_two_schemas_keep_their_order() -> None:
     """A mixed rollout, with one of an unknown schema and one without a frame."""
-    old, new = record(id="int", name="string"), record(name=["null", "string"], extra="double", id="long")
+    old, new = (
+        record(id="int", name="string"),
+        record(name=["null", "string"], extra="double", id="long"),
+    )
     frames = [
         b"\0\0\0\0\0" + written(old, {"id": 1, "name": "a"}),
         b"\0\0\0\0\1" + written(new, {"id": 2, "name": None, "extra": 0.5}),
@@ -269,7 +335,11 @@ def test_records_of_two_schemas_keep_their_order() -> None:
     ]
     decoder = ConfluentDecoder(columns("id bigint, name string"), SinkConfig.parse({}), Given(old, new))
     rows = decoder.decode(pa.array(frames, pa.binary()))
-    assert rows.table.to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 4, "name": "d"}]
+    assert rows.table.to_pylist() == [
+        {"id": 1, "name": "a"},
+        {"id": 2, "name": None},
+        {"id": 4, "name": "d"},
+    ]
     assert rows.good is not None
     assert rows.good.to_pylist() == [0, 1, 6]
     assert rows.skipped == 1
@@ -325,7 +395,9 @@ SIMPLE: dict[str, tuple[Any, str, st.SearchStrategy[Any]]] = {
 }
 
 
-def _deeper(inner: st.SearchStrategy[tuple[Any, HiveType, Any]]) -> st.SearchStrategy[tuple[Any, HiveType, Any]]:
+def _deeper(
+    inner: st.SearchStrategy[tuple[Any, HiveType, Any]],
+) -> st.SearchStrategy[tuple[Any, HiveType, Any]]:
     """A schema, the type of its column, and values."""
 
     def array(of: tuple[Any, HiveType, Any]) -> tuple[Any, HiveType, Any]:
@@ -333,7 +405,11 @@ def _deeper(inner: st.SearchStrategy[tuple[Any, HiveType, Any]]) -> st.SearchStr
 
     def mapped(of: tuple[Any, HiveType, Any]) -> tuple[Any, HiveType, Any]:
         keys = st.text("abäz", max_size=3)
-        return {"type": "map", "values": of[0]}, Map(Primitive.STRING, of[1]), st.dictionaries(keys, of[2], max_size=4)
+        return (
+            {"type": "map", "values": of[0]},
+            Map(Primitive.STRING, of[1]),
+            st.dictionaries(keys, of[2], max_size=4),
+        )
 
     def fields(of: list[tuple[Any, HiveType, Any]]) -> tuple[Any, HiveType, Any]:
         named = {f"f{n}": part for n, part in enumerate(of)}
@@ -345,12 +421,17 @@ def _deeper(inner: st.SearchStrategy[tuple[Any, HiveType, Any]]) -> st.SearchStr
         return of if isinstance(of[0], list) else (["null", of[0]], of[1], st.none() | of[2])
 
     return st.one_of(
-        inner.map(array), inner.map(mapped), st.lists(inner, min_size=1, max_size=3).map(fields), inner.map(nullable)
+        inner.map(array),
+        inner.map(mapped),
+        st.lists(inner, min_size=1, max_size=3).map(fields),
+        inner.map(nullable),
     )
 
 
 KINDS = st.recursive(
-    st.sampled_from([(kind, parse_type(text), values) for kind, text, values in SIMPLE.values()]), _deeper, max_leaves=5
+    st.sampled_from([(kind, parse_type(text), values) for kind, text, values in SIMPLE.values()]),
+    _deeper,
+    max_leaves=5,
 )
 
 
