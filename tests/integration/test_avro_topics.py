@@ -64,8 +64,8 @@ def row(n: int, *, is_new: bool) -> tuple[Any, ...]:
 
 
 def rows(stage: Stage) -> list[tuple[Any, ...]]:
-    found = stage.query(f"SELECT id, name, CAST(amount AS STRING), CAST(dt AS STRING) FROM {stage.table}")
-    return sorted(map(tuple, found))
+    columns = "id, name, CAST(amount AS STRING), CAST(dt AS STRING)"
+    return sorted(map(tuple, stage.query(f"SELECT {columns} FROM {stage.table}")))
 
 
 def test_a_rollout_of_schemas_is_read_once_whatever_becomes_of_the_registry(
