@@ -173,15 +173,19 @@ class Hive(AbstractContextManager["Hive"]):
         self.close()
 
     def _connected(self) -> Any:
-        """The connection, made as PyHive makes it, but with a limit."""
         if self._connection is None:
-            user = getpass.getuser()
-            wire, transport = self._opened(user)
-            with tls.verified(self.address):
-                self._connection = hive.connect(thrift_transport=transport, username=user)
-            # Statements have no limit.
-            wire.setTimeout(None)
+            self._connection = kerberos.logged_in(self._new)
         return self._connection
+
+    def _new(self) -> Any:
+        """A connection, made as PyHive makes it, but with a limit."""
+        user = getpass.getuser()
+        wire, transport = self._opened(user)
+        with tls.verified(self.address):
+            connection = hive.connect(thrift_transport=transport, username=user)
+        # Statements have no limit.
+        wire.setTimeout(None)
+        return connection
 
     def _opened(self, user: str) -> tuple[Any, Any]:
         """What has the time-out, which is that of a login, and the transport over it."""

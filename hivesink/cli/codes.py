@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from hivesink import errors
 from hivesink.errors import HiveSinkError
+from hivesink.kerberos import failure_of_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,6 +135,8 @@ def translate(error: BaseException, job: Path, *, stopped: bool = False) -> tupl
             kind = getattr(errors, name, None)
             retryable = isinstance(kind, type) and issubclass(kind, HiveSinkError) and kind.retryable
             ours = JobFailed(job, text, retryable=retryable)
+        if ours is None and _is_sparks(error):
+            ours = failure_of_java(_text(error), summary(error))
         if ours:
             return ours, code_of(ours)
         if stopped:

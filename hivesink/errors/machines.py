@@ -112,13 +112,13 @@ def unknown_file_system(location: str, reason: str) -> Unsupported:
 
 
 class LoginFailed(HiveSinkError, code="HS070"):
-    """A login failed, by Kerberos or at a schema registry.
+    """A login failed, by Kerberos or at a schema registry; `reason` is why.
 
-    `retryable` if the KDC is silent, or a ticket has ended that others may renew.
+    `retryable` if the KDC is silent, or others may mend it.
     """
 
     def __init__(self, server: str, who: str, reason: str, advice: str, *, retryable: bool = False) -> None:
-        self.reason = reason
+        self.server, self.reason, self.advice = server, reason, advice
         self.retryable = retryable
         super().__init__(f"no login to {server} as {who}: {reason}; {advice}")
 

@@ -15,6 +15,7 @@ import socket
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -147,7 +148,7 @@ class Connection:
         failures: list[Exception] = []
         for endpoint in tuple(self._endpoints):
             try:
-                client = self._open(*endpoint)
+                client = kerberos.logged_in(partial(self._open, *endpoint))
             except (*_BROKEN, TException, LoginFailed) as error:
                 self.close()
                 # Where it may pass, the metastore is out of reach.
@@ -162,6 +163,7 @@ class Connection:
         raise self._failure(*failures)
 
     def _open(self, host: str, port: int) -> Client:
+        self.close()
         # TSocket.open() logs a stack trace for every refused connection, so the socket is opened here.
         self._socket = socket.create_connection((host, port), timeout=min(CONNECT_SECONDS, self._login.timeout))
         # A server that expects another login waits for more bytes, so this needs a limit.

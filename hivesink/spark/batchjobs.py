@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hivesink import errors
+from hivesink import errors, kerberos
 from hivesink.config.cache import write_atomically
 from hivesink.config.plugins import modules_for_tasks
 from hivesink.core.column_source import ROW
@@ -32,6 +32,7 @@ from hivesink.core.table import quoted
 from hivesink.sink.task import attempt
 from hivesink.sink.task.messages import TaskFailure, TaskPlan, TaskReport
 from hivesink.spark.running import runs_here
+from hivesink.spark.tokens import Tokens
 from hivesink.version import VERSION
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from hivesink.config.options import SinkConfig
-    from hivesink.wiring import OpenedWriter
+    from hivesink.wiring import OpenedWriter, ToolsSpec
 
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -78,6 +79,7 @@ class BatchJobs:
         tries = spark.sparkContext.getConf().get("spark.task.maxFailures") or 4
         # In its own process Spark ignores the setting.
         self._tries = 1 if runs_here(spark.sparkContext.master) else int(tries)
+        self._tokens = Tokens(spark, setup.site.hadoop)
         self._largest = 0
         self._own: tuple[str | None, int] | None = None
         """The session's limit, where Spark knows one, and the records of a batch."""
@@ -127,7 +129,9 @@ class BatchJobs:
         return self._reports(numbers, partial(perform, order=self._order(plan), work=pickle.dumps(work)))
 
     def _order(self, plan: TaskPlan) -> bytes:
-        return pickle.dumps((plan, self._setup.tools(), self._tries))
+        tools = self._setup.tools()
+        tokens = self._tokens.fresh({tools.log, *(table.location for table in plan.tables)})
+        return pickle.dumps((plan, tools, self._tries, tokens))
 
     def _reports(self, rows: DataFrame, task: Callable[..., Iterator[pa.RecordBatch]]) -> list[TaskReport]:
         return [TaskReport.decode(row.report) for row in rows.mapInArrow(task, "report string").collect()]
@@ -140,7 +144,7 @@ def perform(batches: Iterator[pa.RecordBatch], order: bytes, work: bytes | None 
     context: Any = TaskContext.get()
     task, task_attempt, tries = context.partitionId(), context.taskAttemptId(), 1
     try:
-        plan, tools, tries = pickle.loads(order)  # noqa: S301  the driver's own bytes, by Spark's own channel
+        plan, tools, tries = received(order)
         opened = tools.open(plan)
         settle()
         if work is None:
@@ -159,8 +163,16 @@ def perform(batches: Iterator[pa.RecordBatch], order: bytes, work: bytes | None 
 
 def route_rows(batches: Iterator[pa.RecordBatch], order: bytes) -> Iterator[pa.RecordBatch]:
     """In a task: its rows with their partitions. Errors are raised: a retry must send each row to the same task."""
-    plan, tools, _ = pickle.loads(order)  # noqa: S301  as above
+    plan, tools, _ = received(order)
     yield from attempt.route(batches, plan, tools.open(plan))
+
+
+def received(order: bytes) -> tuple[TaskPlan, ToolsSpec, int]:
+    """In a task: what `_order` holds, but for its tokens, which are this process's from now on."""
+    plan, tools, tries, tokens = pickle.loads(order)  # noqa: S301  the driver's own bytes, by Spark's own channel
+    if tokens:
+        kerberos.adopt(tokens)
+    return plan, tools, tries
 
 
 @cache

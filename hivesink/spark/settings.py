@@ -87,7 +87,8 @@ def choose(
     named = (master, submitted, environ.get("HIVESINK_MASTER"), environ.get("SPARK_MASTER"), own.get(MASTER), LOCAL)
     where = next(filter(None, named))
     spark = importlib.metadata.version("pyspark")
-    settings = dict(SETTINGS)
+    # Spark would never renew the tokens that it takes by a ticket; without Kerberos it takes none.
+    settings = {**SETTINGS, "spark.kerberos.renewal.credentials": "keytab" if PRINCIPAL in own else "ccache"}
     if runs_here(where):
         # By TCP each task waits 40 ms: Nagle's algorithm holds the end of its answer back until the delayed ACK comes.
         has_short_path = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER
@@ -137,12 +138,16 @@ def is_on_loopback(master: str) -> bool:
     return (urlsplit(master).hostname or "").startswith(_LOOPBACK_HOSTS)
 
 
-def log_in(given: Mapping[str, str]) -> bool:
-    """Log this process in, if these settings name a principal and its keytab. Raises LoginFailed, InvalidOption."""
+def log_in(given: Mapping[str, str]) -> tuple[str, str] | None:
+    """Log this process in, if these settings name a principal and its keytab, and return both.
+
+    Raises LoginFailed, InvalidOption.
+    """
     principal, keytab = given.get(PRINCIPAL), given.get(KEYTAB)
-    if principal and keytab:
-        kerberos.log_in(principal, keytab)
-    return bool(principal and keytab)
+    if not principal or not keytab:
+        return None
+    kerberos.log_in(principal, keytab)
+    return principal, keytab
 
 
 def given_settings(environ: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from hivesink import kerberos, wiring
+from hivesink import wiring
 from hivesink.config.site import Site
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import REPLAYS
@@ -14,12 +14,12 @@ from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import require_outside
 from hivesink.metastore import connect
-from hivesink.spark import filemanager
+from hivesink.spark import filemanager, tokens
 from hivesink.spark import settings as st
 from hivesink.spark.batchjobs import ship
 from hivesink.spark.query import HiveQuery, newest, queries
 from hivesink.spark.queryrun import QueryRun
-from hivesink.spark.running import Running, driver_jvm, runs_here, trigger_interval
+from hivesink.spark.running import Running, driver_jvm, trigger_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -169,12 +169,11 @@ class HiveSink:
 
 def site_of(spark: SparkSession) -> Site:
     """The site's files under the session's own Hadoop configuration, which wins. Raises InvalidOption."""
-    # Of a session that `session` hasn't made: its JVM, and the tasks that it starts, don't know the driver's tickets.
-    context = spark.sparkContext
-    if st.log_in(dict(context.getConf().getAll())) and runs_here(context.master):
-        context.environment.update({name: os.environ[name] for name in kerberos.VARIABLES})
+    # Of a session that `session` hasn't made.
+    if login := st.log_in(dict(spark.sparkContext.getConf().getAll())):
+        tokens.log_in(spark, *login)
     written = driver_jvm(spark).java.io.StringWriter()
-    context._jsc.hadoopConfiguration().writeXml(written)  # noqa: SLF001  PySpark offers no other way
+    spark.sparkContext._jsc.hadoopConfiguration().writeXml(written)  # noqa: SLF001  PySpark offers no other way
     return Site.load(os.environ).overlaid(str(written.toString()))
 
 

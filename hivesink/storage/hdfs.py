@@ -22,7 +22,8 @@ from hdfs_native import Client, FileWriter, WriteOptions
 from hivesink.errors import OutcomeUnknown, StoreUnavailable
 from hivesink.storage.fs import TRIES, Entry, FileSystem, Storage, apart, folder_permission
 from hivesink.storage.hdfs_address import Address, quantity, resolve, umask
-from hivesink.storage.hdfs_calls import ABSENT, Failed, HdfsCalls, Kind, shared
+from hivesink.storage.hdfs_answers import ABSENT, Failed, Kind
+from hivesink.storage.hdfs_calls import HdfsCalls, shared
 from hivesink.storage.hdfs_files import NewFile, Place, open_whole, servers, stored
 from hivesink.storage.rename_store import RenameFileStore
 

@@ -2,11 +2,6 @@
 
 hdfs-native has no time-out for a NameNode that took a request and doesn't answer. So each call runs on a thread of its
 own, which is abandoned together with its client, and the next call asks another NameNode first.
-
-hdfs-native says most things as text: `RPCError("<Java class>", "<message>")`. Seen in 0.14.7: a changing call is handed
-to the next NameNode only where it was surely not taken (no connection, StandbyException); where a connection breaks
-after the request, the call ends in just one way, `OSError("RPC listener disconnected")`. So every other OSError of a
-NameNode call came before the request.
 """
 
 from __future__ import annotations
@@ -15,12 +10,10 @@ import itertools
 import logging
 import os
 import random
-import re
 import threading
 import time
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from hdfs_native import Client
@@ -28,6 +21,7 @@ from hdfs_native import Client
 from hivesink import kerberos
 from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported, unknown_file_system
 from hivesink.storage.hdfs_address import Address, accepts, client_properties, nameservices
+from hivesink.storage.hdfs_answers import UNCERTAIN, Failed, Kind, judge, no_login
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -46,101 +40,6 @@ _SHORTEST, _LONGEST = 0.1, 3.0
 """Seconds between tries: they double, with up to half of each taken off by chance."""
 _PAUSE = 2.0
 """The longest wait between hdfs-native's own tries, in seconds."""
-
-
-class Kind(Enum):
-    """What a failure says about the call."""
-
-    EXISTS = "something is there"
-    MISSING = "it is not there"
-    NO_PARENT = "the target's folder is not there"
-    NOT_A_FOLDER = "a file is in the way"
-    DENIED = "no permission"
-    NOT_TAKEN = "no NameNode took the call, and the same call may succeed soon"
-    UNANSWERED = "done or not"
-    NO_DATA = "no DataNode gives or takes the data"
-    UNKNOWN_HOST = "no such host"
-    UNSUPPORTED = "the client can't"
-    NO_LOGIN = "no ticket, or one that isn't taken"
-    REFUSED = "refused for another reason"
-
-
-class Failed(Exception):
-    """A call that failed. `reason` is one line, in the server's own words where it had any; `login` is of NO_LOGIN."""
-
-    def __init__(self, kind: Kind, reason: str, login: kerberos.Trouble = kerberos.Trouble.REFUSED) -> None:
-        self.kind, self.reason, self.login = kind, reason, login
-        super().__init__(reason)
-
-
-UNCERTAIN = frozenset({Kind.UNANSWERED, Kind.NO_DATA})
-"""Only repeatable calls are tried again after these."""
-ABSENT = frozenset({Kind.MISSING, Kind.NOT_A_FOLDER})
-"""There is nothing of that name."""
-
-
-_VARIANT = re.compile(r'(?P<variant>\w+)\((?:"(?P<first>(?:[^"\\]|\\.)*)")?(?:, "(?P<second>.*)")?', re.DOTALL)
-_GSS = re.compile(r'GSSAPIError\(.*raw: "0x(?P<major>\w+)".*\}, (?P<minor>\d+), ".*?: (?P<words>.*)"\)', re.DOTALL)
-_PARENT = ("rename destination parent", "Parent directory")
-_DATA = frozenset({"DataTransferError", "BlocksNotFound", "ChecksumError", "OperationFailed", "ErasureCodingError"})
-_OF_THE_SERVER = (
-    ("AccessControlException", r"\(is not a directory\)", Kind.NOT_A_FOLDER),
-    ("AccessControlException", "", Kind.DENIED),
-    ("ParentNotDirectoryException", "", Kind.NOT_A_FOLDER),
-    ("SafeModeException|RetriableException|StandbyException|ObserverRetryOnActiveException", "", Kind.NOT_TAKEN),
-    ("PathIsNotEmptyDirectoryException", "", Kind.EXISTS),
-    ("LeaseExpiredException", "", Kind.MISSING),
-    ("IOException", "must both be directories", Kind.EXISTS),
-    (r"\w+", "encryption zone", Kind.UNSUPPORTED),
-)
-"""The class of an exception, a part of its text, and what they say; the first that fits."""
-
-
-def judge(error: BaseException) -> Failed:
-    """What `error` means. Only for what hdfs-native and `HdfsCalls` raise; an unknown text is REFUSED."""
-    text, kind = str(error), Kind.NOT_TAKEN
-    match error:
-        case Failed():
-            return Failed(error.kind, error.reason, error.login)
-        case FileExistsError():
-            kind = Kind.EXISTS
-        case FileNotFoundError():
-            kind = Kind.NO_PARENT if text.startswith(_PARENT) else Kind.MISSING
-        case NotImplementedError():
-            kind = Kind.UNSUPPORTED
-        case OSError() if text.startswith("RPC listener disconnected"):
-            kind = Kind.UNANSWERED
-        case OSError() if text.startswith("failed to lookup address") and "emporary" not in text:
-            kind = Kind.UNKNOWN_HOST
-        case OSError():
-            pass
-        case _:
-            return _of_variant(text)
-    return Failed(kind, _line(text))
-
-
-def _of_variant(text: str) -> Failed:
-    parts = _VARIANT.match(text)
-    if parts is None:
-        return Failed(Kind.REFUSED, _line(text))
-    if parts["variant"] in {"RPCError", "FatalRPCError"}:
-        java, reason = (parts["first"] or "").rpartition(".")[2], _line(parts["second"] or "")
-        for classes, pattern, kind in _OF_THE_SERVER:
-            if re.fullmatch(classes, java) and re.search(pattern, reason):
-                return Failed(kind, reason)
-        return Failed(Kind.REFUSED, f"{java}: {reason}")
-    if gss := _GSS.match(text):
-        why = kerberos.trouble(int(gss["major"], 16), int(gss["minor"]))
-        return Failed(Kind.NOT_TAKEN if why is kerberos.Trouble.NO_KDC else Kind.NO_LOGIN, _line(gss["words"]), why)
-    kind = Kind.NO_DATA if parts["variant"] in _DATA else Kind.REFUSED
-    if "no KMS provider is configured" in text:
-        kind = Kind.UNSUPPORTED
-    return Failed(kind, f"{parts['variant']}: {_line(parts['first'] or text)}")
-
-
-def _line(text: str) -> str:
-    """The first line: what follows is the server's stack trace."""
-    return re.split(r"\n|\\n", text, maxsplit=1)[0].replace('\\"', '"')
 
 
 @dataclass(eq=False)
@@ -188,8 +87,9 @@ class HdfsCalls:
         `repeatable` calls are also repeated after an unknown outcome. `rounds`: how often the client itself asks all
         NameNodes again.
         """
-        pauses = self.pauses(self.tick())
+        pauses, renewed = self.pauses(self.tick()), False
         while True:
+            began = time.monotonic()
             with self._lock:
                 asked = self._clients.get(rounds) or self._clients.setdefault(rounds, self._new(rounds))
             try:
@@ -205,6 +105,12 @@ class HdfsCalls:
             else:
                 self._answered = True
                 return answer
+            if failure.kind is Kind.NO_LOGIN:
+                why, reason = kerberos.renew(failure.login, failure.reason, began, again=renewed)
+                if why is None:
+                    renewed = True
+                    continue
+                failure = no_login(why, reason)
             again = failure.kind is Kind.NOT_TAKEN or (repeatable and failure.kind in UNCERTAIN)
             left = next(pauses, None) if again else None
             if left is None:
@@ -235,9 +141,13 @@ class HdfsCalls:
         is_known = self._answered or not named.isdisjoint(self.address.namenodes)
         if failure.kind is Kind.UNKNOWN_HOST and is_known:
             return Failed(Kind.NOT_TAKEN, failure.reason)
-        login = "hadoop.security.authentication"
-        if failure.kind is Kind.UNANSWERED and not self._answered and self.properties.get(login) != "kerberos":
+        login, data = "hadoop.security.authentication", "dfs.data.transfer.protection"
+        is_kerberos = self.properties.get(login, "").lower() == "kerberos"
+        if failure.kind is Kind.UNANSWERED and not self._answered and not is_kerberos:
             failure.reason += f"; if it asks for Kerberos, set {login} = kerberos in core-site.xml"
+        if is_kerberos and data not in self.properties and failure.reason.startswith("Connection reset"):
+            # So a DataNode does that wants a login; one at a privileged port wants none.
+            failure.reason += f"; set {data} in hdfs-site.xml as its DataNodes have it"
         return failure
 
     def refusal(self, action: str, path: str, failure: Failed, *, changing: bool) -> Exception:

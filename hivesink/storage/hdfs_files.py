@@ -14,7 +14,8 @@ from hivesink.errors import HiveSinkError, StoreUnavailable
 from hivesink.ports import Check
 from hivesink.storage.fs import RangedFile
 from hivesink.storage.hdfs_address import Address, accepts, resolve
-from hivesink.storage.hdfs_calls import ABSENT, Failed, HdfsCalls, Kind
+from hivesink.storage.hdfs_answers import ABSENT, Failed, Kind
+from hivesink.storage.hdfs_calls import HdfsCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.jvm.java import write_sites
 from jobs.cluster import kdc, settings
-from jobs.cluster.hdfs import DataNode, NameNode, client_sites, make_folders
+from jobs.cluster.hdfs import DataNode, NameNode, client_sites, make_folders, make_homes
 from jobs.cluster.hive import HiveMetastore, HiveServer2
 from jobs.cluster.kafka import EmbeddedKafka
 from jobs.cluster.kdc import Kdc
@@ -213,6 +213,8 @@ class Cluster:
         with nullcontext() if servers.kdc is None else self._as_superuser(servers.kdc, start):
             start(servers.namenode)
             make_folders(self.filesystem, settings.FOLDERS, servers.kdc)
+            if servers.kdc:
+                make_homes(self.filesystem, servers.kdc)
         # Neither the metastore nor HiveServer2 reads or writes a file when it starts, so no DataNode is needed.
         _together([*(partial(start, node) for node in servers.datanodes), partial(self._start_hive, start)])
         sites = client_sites(self.filesystem, secure=servers.kdc is not None)

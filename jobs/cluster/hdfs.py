@@ -162,6 +162,14 @@ def make_folders(filesystem: str, folders: Mapping[str, int], keys: Kdc | None =
             client.set_permission(folder, permission)
 
 
+def make_homes(filesystem: str, keys: Kdc) -> None:
+    """Make a folder for each user of the key server, where a path without a leading `/` leads."""
+    client = _client(filesystem, keys)
+    for user in kdc.USERS:
+        client.mkdirs(f"/user/{user}", 0o755, True)
+        client.set_owner(f"/user/{user}", user)
+
+
 def _client(filesystem: str, keys: Kdc | None = None) -> Client:
     from hdfs_native import Client
 

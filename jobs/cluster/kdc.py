@@ -123,6 +123,9 @@ def hdfs_site(keytab: Path | None = None) -> dict[str, str]:
         "dfs.web.authentication.kerberos.principal": f"HTTP/_HOST@{REALM}",
         "dfs.web.authentication.kerberos.keytab": str(keytab),
         "hadoop.http.filter.initializers": "org.apache.hadoop.http.lib.StaticUserWebFilter",
+        # Milliseconds: a job of minutes outlives several.
+        "dfs.namenode.delegation.token.max-lifetime": "180000",
+        "dfs.namenode.delegation.token.renew-interval": "180000",
         # Their web pages have no TLS. Data transfer is by SASL all the same.
         "ignore.secure.ports.for.testing": "true",
     }

@@ -20,7 +20,6 @@ from hivesink.metastore import connect as registrar
 from hivesink.spark.settings import KEYTAB, PRINCIPAL
 from jobs.cluster.hdfs import make_folders
 from jobs.cluster.kdc import SERVICES
-from jobs.cluster.settings import TEMPORARY
 from jobs.demo.flights import Flights
 from tests.cluster.gates import LONGEST, REPOSITORY, Kills, Stage, kill_all, local
 from tests.cluster.target import DATABASE, Feed, Target, own
@@ -68,16 +67,14 @@ def test_kills_of_a_job(alice: Cluster, tmp_path: Path, login: str) -> None:
 
 
 def test_flights(alice: Cluster, tmp_path: Path) -> None:
-    """As a user runs them: by the site's files, and a keytab in spark-defaults.conf."""
+    """As a user runs them: by the site's files, a keytab in spark-defaults.conf; alice's folder has the checkpoint."""
     alice.servers.hiveserver2.start()
     site, flights, months = site_of(alice), Flights.load(), (1, 2, 3, 4)
     defaults = "".join(f"{name} {value}\n" for name, value in keys_of(alice).items())
     (tmp_path / "spark-defaults.conf").write_text(defaults)
     (tmp_path / "events").mkdir()
-    base = f"{alice.filesystem}{TEMPORARY}/{secrets.token_hex(4)}"
     environment = {
         **os.environ,
-        "CHECKPOINT": f"{base}/checkpoint",
         "FOLDER": (tmp_path / "events").as_uri(),
         "HADOOP_CONF_DIR": str(alice.conf),
         "HIVE_CONF_DIR": str(alice.conf),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import socket
 import struct
@@ -15,14 +16,18 @@ import pytest
 from thrift.transport.TSocket import TSocket
 
 from hivesink import errors, kerberos
+from hivesink.config.site import Site
 from hivesink.hive import connect
+from hivesink.kerberos import tickets
 from hivesink.logs import storage_of
 from hivesink.metastore import catalog
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.spark.settings import KEYTAB, PRINCIPAL, log_in
+from hivesink.storage.hdfs_calls import WINDOW
 from jobs.cluster import kdc
 from jobs.cluster.hive import HiveMetastore
 from jobs.cluster.kdc import Kdc
+from jobs.cluster.settings import TEMPORARY
 from tests.metastore.live import declared
 from tests.secure.site import kdc_of, login_of, site_of
 from tests.storage.realhdfs import apart
@@ -82,7 +87,45 @@ def test_a_ticket_that_has_ended(
             ask()
     assert isinstance(told.value, errors.HiveSinkError)
     assert told.value.retryable
+    for keytab, kdc_conf, words, passes in (
+        (tmp_path / "none", None, "none can't be read; give a keytab", False),
+        (ended / "principals.keytab", None, "Decrypt integrity check failed; give a keytab", False),
+        (kdc_of(alice).keytab, without_kdc(alice, tmp_path), "Cannot contact any KDC", True),
+    ):
+        with monkeypatch.context() as there:
+            there.setenv("KRB5_CLIENT_KTNAME", str(keytab))
+            there.setenv("KRB5_CONFIG", kdc_conf or os.environ["KRB5_CONFIG"])
+            with pytest.raises(errors.HiveSinkError, match=words) as told:
+                ask()
+        assert told.value.retryable == passes
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(kdc_of(alice).keytab))
+    ask()
+
+
+def test_a_server_with_new_keys(
+    ask: Callable[[], Any], alice: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It refuses the tickets that are in the cache: new ones are taken, and only theirs say what is wrong."""
+    with Kdc(tmp_path / "other") as other:
+        keytab = other.keytab
+        monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
+        with monkeypatch.context() as there:
+            there.setenv("KRB5_CONFIG", f"{other.folder}/krb5.conf")
+            other.take_ticket("bob", f"FILE:{tmp_path}/tickets")
+            with pytest.raises(errors.LoginFailed, match=r"as bob.*: .*GSS initiate failed.*; compare") as told:
+                ask()
+            assert not told.value.retryable
+            there.setenv("KRB5_CLIENT_KTNAME", str(keytab))
+            with pytest.raises(errors.LoginFailed, match=r"as bob.*: .*GSS initiate failed.*; compare"):
+                ask()
+        assert tickets.forget()
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(kdc_of(alice).keytab))
+    ask()
+    assert tickets.principal() == f"bob{REALM}"
+    # Those of services alone are taken away.
+    assert tickets.forget()
+    assert not tickets.forget()
+    monkeypatch.delenv("KRB5_CLIENT_KTNAME")
     ask()
 
 
@@ -114,6 +157,14 @@ def test_a_site_that_says_otherwise(
         Connection(alice.metastore_uri, {**site_of(alice).hive, **properties}).read(lambda client: client.getVersion())
 
 
+def test_datanodes_that_want_a_login(alice: Cluster) -> None:
+    plain = {**site_of(alice).hadoop, WINDOW: "500"}
+    del plain["dfs.data.transfer.protection"]
+    store = storage_of(alice.filesystem, Site(plain)).logs()
+    with pytest.raises(errors.StoreUnavailable, match=r"set dfs\.data\.transfer\.protection in hdfs-site\.xml"):
+        store.create(f"{alice.filesystem}{TEMPORARY}/none", b"data")
+
+
 def test_a_client_of_hdfs_without_a_login(alice: Cluster) -> None:
     with pytest.raises(errors.StoreUnavailable, match=r"set hadoop\.security\.authentication = kerberos"):
         apart({}, window=0.0, timeout=3.0).length(f"{alice.filesystem}/none")
@@ -122,21 +173,23 @@ def test_a_client_of_hdfs_without_a_login(alice: Cluster) -> None:
 def test_a_keytab(ask: Callable[[], Any], alice: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The library takes tickets by it for hdfs-native, too."""
     keytab = str(kdc_of(alice).keytab)
-    monkeypatch.setattr(kerberos, "_logins", {})
+    monkeypatch.setattr(kerberos, "_logins", set())
     for name in kerberos.VARIABLES:
         monkeypatch.setenv(name, f"FILE:{tmp_path}/none")
     for principal, file, words in (
         ("carol", keytab, f"no key in {keytab}"),
         ("alice", f"{tmp_path}/none", "can't be read"),
     ):
-        with pytest.raises(errors.LoginFailed, match=rf"as {principal}{REALM}: .*{words}"):
+        with pytest.raises(errors.LoginFailed, match=rf"as {principal}{REALM}: .*{words}; give a keytab"):
             kerberos.log_in(principal + REALM, file)
     with monkeypatch.context() as down:
         down.setenv("KRB5_CONFIG", without_kdc(alice, tmp_path))
         with pytest.raises(errors.LoginFailed, match="Cannot contact any KDC") as told:
             kerberos.log_in(f"hive/localhost{REALM}", keytab)
         assert told.value.retryable
-    assert log_in({PRINCIPAL: f"bob{REALM}", KEYTAB: keytab})
+    # Not as the keytab's first principal, nor with a file that a SIGKILL would leave, or that goes missing.
+    log_in({PRINCIPAL: f"bob{REALM}", KEYTAB: keytab})
+    assert (os.environ["KRB5CCNAME"], kerberos.user("")) == ("MEMORY:hivesink", "bob")
     ask()
     with pytest.raises(errors.InvalidOption, match=rf"is logged in as bob{REALM}: .* of alice{REALM} in a process"):
         kerberos.log_in(f"alice{REALM}", keytab)

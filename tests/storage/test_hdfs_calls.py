@@ -11,7 +11,8 @@ import pytest
 from hivesink.errors import OutcomeUnknown, StoreUnavailable, Unsupported
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_address import Address
-from hivesink.storage.hdfs_calls import Failed, HdfsCalls, Kind, judge
+from hivesink.storage.hdfs_answers import Failed, Kind, judge
+from hivesink.storage.hdfs_calls import HdfsCalls
 from hivesink.storage.hdfs_files import NewFile, Place
 from tests.storage.realhdfs import apart, hdfs_folder
 

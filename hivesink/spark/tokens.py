@@ -1,0 +1,97 @@
+"""HDFS's delegation tokens, by which tasks log in that have neither ticket nor keytab."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from hivesink import kerberos
+from hivesink.kerberos.tickets import Trouble
+from hivesink.spark.running import driver_jvm, short_java_error
+from hivesink.storage.hdfs_address import Address, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyspark.sql import SparkSession
+
+MOST = 3600.0
+"""Seconds for which a token is handed out: NameNodes let it end a day after it was issued, if the site doesn't say."""
+_REST = 70.0
+"""Seconds that a token must still live to be of use to a task; hdfs-native wants 60."""
+_OTHERS = ("hive", "hbase", "kafka")
+"""Whose tokens tasks don't need."""
+
+
+class Tokens:
+    """For the tasks of a session's batches. A task's process has them in its memory alone.
+
+    They are taken as Spark takes its own: by its keytab or its user's ticket, read anew each time, and once a quarter
+    of their life is over; a driver that has neither, as in YARN's cluster mode, hands out what it was given.
+    """
+
+    def __init__(self, spark: SparkSession, hadoop: Mapping[str, str]) -> None:
+        self._spark, self._hadoop = spark, hadoop
+        self._held: dict[frozenset[Address], tuple[bytes, float, float]] = {}
+        """What `_take` returned."""
+
+    def fresh(self, locations: Collection[str]) -> bytes | None:
+        """Hadoop's file of the tokens for these locations; None where nothing asks for them. Raises LoginFailed."""
+        on_hdfs = [place for place in locations if place.startswith("hdfs:")]
+        if not on_hdfs or self._hadoop.get("hadoop.security.authentication", "").strip().lower() != "kerberos":
+            return None
+        places = {resolve(place, self._hadoop)[0]: place for place in on_hdfs}
+        content, until, end = self._held.get(frozenset(places), (b"", 0.0, 0.0))
+        if time.time() >= until:
+            try:
+                content, _, _ = self._held[frozenset(places)] = self._take(places)
+            except Py4JJavaError as error:
+                # A key server that is away for a while stops nothing.
+                if time.time() > end - _REST:
+                    failed = kerberos.failure_of_java(str(error), short_java_error(str(error)))
+                    raise failed or error from error
+        return content
+
+    def _take(self, places: Mapping[Address, str]) -> tuple[bytes, float, float]:
+        """The file's content, until when to hand it out, and the end of its life, as `time.time` has it."""
+        jvm, java = driver_jvm(self._spark), self._spark.sparkContext._jsc  # noqa: SLF001  PySpark offers no other way
+        security, hadoop, settings = jvm.org.apache.hadoop.security, java.hadoopConfiguration(), java.sc().getConf()
+        settings.set("spark.kerberos.access.hadoopFileSystems", ",".join(f"hdfs://{at.authority}" for at in places))
+        for other in _OTHERS:
+            settings.set(f"spark.security.credentials.{other}.enabled", "false")
+        given, taken = security.UserGroupInformation.getCurrentUser().getCredentials(), security.Credentials()
+        manager = jvm.org.apache.spark.deploy.security.HadoopDelegationTokenManager(settings, hadoop, None)
+        manager.obtainDelegationTokens(taken)
+        # The JVM prefers a token to a ticket, and where nobody renews Spark's own, that is one that has ended.
+        security.UserGroupInformation.getCurrentUser().addCredentials(taken)
+        begin, end = time.time(), float("inf")
+        found = security.Credentials(taken)
+        for address, place in places.items():
+            path = jvm.org.apache.hadoop.fs.Path(place)
+            service = _text(jvm, path.getFileSystem(hadoop).getCanonicalServiceName())
+            token = taken.getToken(service) or given.getToken(service)
+            if token is None:
+                reason = "the driver has no delegation token of it, and nothing to take it by"
+                raise kerberos.failure(str(address), reason, Trouble.NO_TICKET)
+            end = min(end, token.decodeIdentifier().getMaxDate() / 1000)
+            # By names that hdfs-native looks for: Hadoop's may have a number in place of the host.
+            for name in (address.authority, f"ha-hdfs:{address.authority}", *address.namenodes):
+                copied = token.copyToken()
+                copied.setService(_text(jvm, name))
+                found.addToken(copied.getService(), copied)
+        stream = jvm.java.io.ByteArrayOutputStream()
+        found.writeTokenStorageToStream(jvm.java.io.DataOutputStream(stream))
+        return bytes(stream.toByteArray()), begin + min((end - begin) / 4, MOST), end
+
+
+def log_in(spark: SparkSession, principal: str, keytab: str) -> None:
+    """The driver's JVM is `principal`, too: `spark-submit` leaves it without a login on a standalone cluster."""
+    users = driver_jvm(spark).org.apache.hadoop.security.UserGroupInformation
+    if users.isSecurityEnabled() and not users.isLoginKeytabBased():
+        users.loginUserFromKeytab(principal, keytab)
+
+
+def _text(jvm: Any, text: str) -> Any:
+    return jvm.org.apache.hadoop.io.Text(text)

@@ -1,0 +1,193 @@
+"""Jobs that outlive their tickets and tokens, on the real secured cluster, with every row counted."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from hivesink.spark.settings import KEYTAB, PRINCIPAL
+from jobs.cluster.hdfs import make_folders
+from jobs.cluster.kdc import SERVICES
+from tests.cluster.gates import GONE, LONGEST, Stage, local, on_cluster
+from tests.cluster.target import DATABASE, Feed, Target, own
+from tests.secure.site import kdc_of, login_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from jobs.cluster import Cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
+SECONDS = 60
+"""The life of a ticket; that of a delegation token is three times as long (`kdc.hdfs_site`)."""
+
+
+@dataclass
+class ShortTickets(Stage):
+    """A job whose tickets live `SECONDS`, with a cache and a keytab of its own."""
+
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), **self.environ}
+
+
+@pytest.fixture
+def short(alice: Cluster, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of a process whose tickets live for `SECONDS`, and has none."""
+    kdc = kdc_of(alice)
+    conf = (kdc.folder / "krb5.conf").read_text()
+    (tmp_path / "krb5.conf").write_text(
+        conf.replace("[libdefaults]", f"[libdefaults]\n    ticket_lifetime = {SECONDS}s")
+    )
+    java = os.environ["JDK_JAVA_OPTIONS"].replace(str(kdc.folder / "krb5.conf"), str(tmp_path / "krb5.conf"))
+    yield {
+        "KRB5_CONFIG": str(tmp_path / "krb5.conf"),
+        "KRB5CCNAME": f"FILE:{tmp_path}/tickets",
+        "JDK_JAVA_OPTIONS": java,
+    }
+    # Its keys are new ones.
+    login_of(alice, "alice")
+
+
+def stage_of(alice: Cluster, folder: Path, short: Mapping[str, str], spark: Mapping[str, str]) -> ShortTickets:
+    alice.servers.broker.start()
+    kdc = kdc_of(alice)
+    with kdc.logged_in(SERVICES[0]):
+        make_folders(alice.filesystem, {f"/{DATABASE}": 0o1777}, kdc)
+    name = own("lasting")
+    feed, target = Feed(alice.kafka, name), Target.create(alice, name)
+    every = {"processingTime": "3 seconds"}
+    return ShortTickets(folder, alice, target, feed, spark, 400, every, environ=short)
+
+
+def kinit(short: Mapping[str, str], keytab: Path) -> None:
+    subprocess.run(
+        ["kinit", "-l", f"{2 * SECONDS}s", "-kt", str(keytab), "alice"], check=True, env={**os.environ, **short}
+    )
+
+
+def feed_for(stage: Stage, process: subprocess.Popen[bytes], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert process.poll() is None, stage.output[-4000:]
+        stage.source.put(40)
+        time.sleep(1)
+
+
+def test_tickets_by_a_keytab(alice: Cluster, tmp_path: Path, short: dict[str, str]) -> None:
+    """Executors have none at all; the key server is away for a minute, then has new keys, and so has the keytab."""
+    for server in (alice.servers.master, *alice.servers.workers):
+        server.start()
+    kdc, keytab = kdc_of(alice), tmp_path / "alice.keytab"
+    shutil.copy(kdc.keytab, keytab)
+    (tmp_path / "events").mkdir()
+    spark = {
+        **on_cluster(alice),
+        PRINCIPAL: "alice@EXAMPLE.COM",
+        KEYTAB: str(keytab),
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (tmp_path / "events").as_uri(),
+    }
+    stage = stage_of(alice, tmp_path / "job", short, spark)
+    stage.source.put(400)
+    with stage.running() as process:
+        stage.wait(process, lambda: stage.epochs() > 0, "no epoch was committed")
+        feed_for(stage, process, SECONDS)
+        assert kdc.pid
+        os.kill(kdc.pid, signal.SIGSTOP)
+        try:
+            feed_for(stage, process, SECONDS)
+        finally:
+            os.kill(kdc.pid, signal.SIGCONT)
+        feed_for(stage, process, SECONDS / 2)
+        secrets = keys_of(keytab)
+        kdc.stop()
+        kdc.start()
+        shutil.copy(kdc.keytab, keytab)
+        feed_for(stage, process, 2 * SECONDS)
+        seen = processes(process)
+        login_of(alice, "alice")
+        stage.wait(process, lambda: stage.target.count() == stage.source.sent, "rows are missing")
+        assert stage.end(process) == 0, stage.output[-4000:]
+    # For `hivesink verify`.
+    kinit(short, keytab)
+    stage.check(stage.source.sent)
+    secrets += keys_of(keytab)
+    texts = {"ps": seen.encode()}
+    places = (tmp_path, *(worker.folder for worker in alice.servers.workers))
+    texts |= {str(path): path.read_bytes() for place in places for path in place.rglob("*") if path.is_file()}
+    del texts[str(keytab)]
+    assert any(b"SparkListenerEnvironmentUpdate" in text for text in texts.values())
+    # So a file of delegation tokens begins, and so each of them ends; logs may name the kind.
+    wanted = [b"\x15HDFS_DELEGATION_TOKEN", *secrets]
+    shapes = [shape for secret in wanted for shape in (secret, secret.hex().encode(), *encoded(secret))]
+    shapes += [b"HDTS\0", b"HDTS\1"]
+    assert {name for name, text in texts.items() for shape in shapes if shape in text} == set()
+
+
+def test_a_ticket_that_nobody_renews(alice: Cluster, tmp_path: Path, short: dict[str, str]) -> None:
+    """The job stops with one line, and goes on after `kinit`."""
+    kinit(short, kdc_of(alice).keytab)
+    stage = stage_of(alice, tmp_path / "job", short, local())
+    stage.source.put(400)
+    with stage.running() as process:
+        stage.wait(process, lambda: stage.epochs() > 0, "no epoch was committed")
+        deadline = time.monotonic() + LONGEST
+        while process.poll() is None and time.monotonic() < deadline:
+            stage.source.put(40)
+            time.sleep(1)
+        assert process.poll() == 75, stage.output[-4000:]
+    assert len(stage.told) == 1, stage.told
+    assert "HS070" in stage.told[0]
+    assert "alice@EXAMPLE.COM" in stage.told[0]
+    assert "run kinit again" in stage.told[0]
+    kinit(short, kdc_of(alice).keytab)
+    stage.trigger = {"availableNow": True}
+    assert stage.drain() == 0, stage.output[-4000:]
+    stage.check(stage.source.sent)
+
+
+def keys_of(keytab: Path) -> list[bytes]:
+    """The keys in MIT's file: entries with their length, of which a name, a time, a number and the key's own length."""
+    content, place, keys = keytab.read_bytes(), 2, []
+    while place < len(content):
+        (length,) = struct.unpack_from(">i", content, place)
+        entry, place = content[place + 4 : place + 4 + length], place + 4 + length
+        (parts,), at = struct.unpack_from(">h", entry), 2
+        for _ in range(parts + 1):
+            at += 2 + struct.unpack_from(">h", entry, at)[0]
+        # The name's type, the time, the key's number and its type.
+        at += 4 + 4 + 1 + 2
+        keys.append(entry[at + 2 : at + 2 + struct.unpack_from(">h", entry, at)[0]])
+    assert all(len(key) >= 8 for key in keys)
+    return keys
+
+
+def encoded(secret: bytes) -> Iterator[bytes]:
+    """In base 64, wherever it begins, without the letters that depend on what is before and behind."""
+    for before in range(3):
+        whole = base64.b64encode(bytes(before) + secret)
+        yield whole[4 * bool(before) : (before + len(secret)) // 3 * 4]
+
+
+def processes(job: subprocess.Popen[bytes]) -> str:
+    """What `ps` shows of the job's, and of executors, with their environments."""
+    found = []
+    for process in (*psutil.Process(job.pid).children(recursive=True), *psutil.process_iter()):
+        with GONE:
+            lines = process.cmdline()
+            if process.ppid() == job.pid or any("executor" in line for line in lines):
+                found += [*lines, *map("=".join, process.environ().items())]
+    return "\n".join(found)
