@@ -85,6 +85,8 @@ def test_a_reader_that_has_read_enough_ends_it(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, "")
 
 
+# In each run, tests/embedded/test_server.py has detached servers.
+@pytest.mark.long
 def test_the_detached_cluster_comes_up_once_mends_itself_and_goes_down(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

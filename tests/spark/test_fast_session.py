@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from typing import TYPE_CHECKING
+from zipimport import zipimporter
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from hivesink.spark.session import LATE_COMPILING, session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -28,13 +30,14 @@ def _look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     frozen = gc.get_freeze_count()
     made = pa.array([1])
     spec = sys.modules["__main__"].__spec__
-    looked = [str(spec and spec.name), str(frozen > 0), str(len(made)), *sorted(sys.modules)]
+    zips = sum(isinstance(importer, zipimporter) for importer in sys.path_importer_cache.values())
+    looked = [str(spec and spec.name), str(frozen > 0), str(zips), str(len(made)), *sorted(sys.modules)]
     yield pa.RecordBatch.from_pydict({"x": looked})
 
 
 def test_a_worker_has_all_that_a_task_needs(spark: SparkSession) -> None:
-    main, frozen, _, *modules = (row.x for row in spark.range(1).mapInArrow(_look, "x string").collect())
-    assert (main, frozen) == ("hivesink.spark.daemon", "True")
+    main, frozen, zips, _, *modules = (row.x for row in spark.range(1).mapInArrow(_look, "x string").collect())
+    assert (main, frozen, zips) == ("hivesink.spark.daemon", "True", "0")
     needed = {
         "hivesink.wiring",
         "hivesink.spark.batchjobs",
@@ -43,6 +46,17 @@ def test_a_worker_has_all_that_a_task_needs(spark: SparkSession) -> None:
         "pyspark.worker",
     }
     assert needed <= set(modules)
+
+
+def test_only_what_an_installed_pyspark_has_in_it_leaves_the_path(tmp_path: Path) -> None:
+    site, apart = tmp_path / "site", tmp_path / "apart"
+    for folder in (site / "py4j", site / "pyspark", apart):
+        folder.mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to(site)
+    kept = [str(site), str(apart / "pyspark" / "python" / "lib" / "pyspark.zip"), str(apart / "own.zip"), ""]
+    gone = [f"{link}/pyspark/python/lib/pyspark.zip", f"{site}/pyspark/jars/spark-core.jar"]
+    assert daemon.installed_alone([*gone, *kept]) == kept
 
 
 @pytest.mark.usefixtures("spark")
@@ -64,7 +78,7 @@ def test_spark_writes_checkpoints_without_a_process_for_each_file(spark: SparkSe
 
 
 def test_a_worker_whose_socket_spark_has_closed_ends_in_silence(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     def serve(sock: socket.socket, authenticated: bool) -> int:
         assert authenticated
@@ -72,11 +86,10 @@ def test_a_worker_whose_socket_spark_has_closed_ends_in_silence(
             spark.write(b"the end of a task")
         return 0
 
-    monkeypatch.setattr(daemon, "serve", serve)
     for gone in (False, True):
         own, sparks = socket.socketpair()
         with own, sparks:
             if gone:
                 sparks.close()
-            assert daemon.served(own, True) == int(gone)
+            assert daemon.served(serve, own, True) == int(gone)
     assert capfd.readouterr() == ("", "")
