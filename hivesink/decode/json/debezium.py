@@ -145,8 +145,8 @@ class _Columns:
             of_record = column in parts["beside"]
             return _typed(parser, column.type, _node(schema, steps if of_record else ("after", *steps)), handling)
 
-        own = {f"sink.column.{name}.from": path for name, path in paths.items()}
-        inside = replace(config, values={**config.values, **own})
+        settings = {f"sink.column.{name}.from": path for name, path in paths.items()}
+        inside = replace(config, values={**config.values, **settings})
         # Of an image alone all fields are the table's.
         beside = replace(inside, values={**inside.values, "sink.on-unknown-field": OnUnknownField.IGNORE})
         for part, some in parts.items():
@@ -169,7 +169,7 @@ class DebeziumDecoder:
         # Of a table's settings only what it does with tombstones is about the envelope.
         plain = SinkConfig.parse({"sink.on-tombstone": config["sink.on-tombstone"].value})
         self._events, self._payloads = JsonDecoder(_ENVELOPE, plain), JsonDecoder(_ENVELOPE, plain)
-        self._known: dict[str | None, _Columns] = {}
+        self._by_schema: dict[str | None, _Columns] = {}
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """As `JsonDecoder`."""
@@ -223,11 +223,11 @@ class DebeziumDecoder:
         return [(rows[fits], batch) for batch in table.combine_chunks().to_batches()]
 
     def _of(self, schema: str | None) -> _Columns:
-        if schema not in self._known:
-            if len(self._known) >= _MOST_SCHEMAS:
-                self._known.clear()
+        if schema not in self._by_schema:
+            if len(self._by_schema) >= _MOST_SCHEMAS:
+                self._by_schema.clear()
             parsed = None
             with suppress(ValueError, RecursionError):
                 parsed = json.loads(schema or "null")
-            self._known[schema] = _Columns(self._columns, self._config, parsed)
-        return self._known[schema]
+            self._by_schema[schema] = _Columns(self._columns, self._config, parsed)
+        return self._by_schema[schema]

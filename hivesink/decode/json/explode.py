@@ -152,9 +152,9 @@ class ExplodedDecoder:
         outer.append(Column(_LIST, kind, nullable=not depth))
         below[f"sink.column.{_LIST}.from"] = JsonPath(self._steps or (_LIST,))
         inner = inner or [Column("\0", Primitive.STRING)]
-        own = replace(config, values={**config.values, **below})
-        self._elements, self._envelopes = JsonDecoder(inner, own), JsonDecoder(outer, own)
-        self._exact = ExactDecoder(outer, own)
+        narrowed = replace(config, values={**config.values, **below})
+        self._elements, self._envelopes = JsonDecoder(inner, narrowed), JsonDecoder(outer, narrowed)
+        self._exact = ExactDecoder(outer, narrowed)
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """As `JsonDecoder`; the rows that it speaks of are those of `parts`."""
