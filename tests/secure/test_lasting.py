@@ -98,6 +98,7 @@ def test_tickets_by_a_keytab(alice: Cluster, tmp_path: Path, short: dict[str, st
         PRINCIPAL: "alice@EXAMPLE.COM",
         KEYTAB: str(keytab),
         "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
         "spark.eventLog.dir": (tmp_path / "events").as_uri(),
     }
     stage = stage_of(alice, tmp_path / "job", short, spark)
