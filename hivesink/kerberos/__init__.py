@@ -44,7 +44,7 @@ __all__ = [
 VARIABLES = ("KRB5CCNAME", "KRB5_CLIENT_KTNAME")
 """The environment's, by which a process finds its tickets, and the keys to take new ones."""
 _OWN = "MEMORY:hivesink"
-"""A ticket cache in this process's memory, where hdfs-native finds it, too: no file is left behind, or lost."""
+"""A ticket cache in memory, where hdfs-native finds it, too: no file is left behind, or lost."""
 _logins = set[tuple[str, str]]()
 """Whom `log_in` has made of this process, one principal, and by which keytabs."""
 _taken = 0.0
@@ -55,7 +55,7 @@ _file: int | None = None
 
 
 def log_in(principal: str, keytab: str) -> None:
-    """From now on this process is `principal`, by the keys in `keytab`, which is read again for each new ticket.
+    """From now on this process is `principal`, by the keys that `keytab` has at each new ticket.
 
     Raises LoginFailed, InvalidOption without the package for it.
     """
@@ -74,7 +74,7 @@ def log_in(principal: str, keytab: str) -> None:
 
 
 def logged_in(log_in: Callable[[], _T]) -> _T:
-    """What `log_in` returns, called once more where it failed by tickets for which new ones could be taken.
+    """What `log_in` returns, called once more if it failed and new tickets could be taken.
 
     Raises what it raises; a LoginFailed says what the failure means.
     """
@@ -92,9 +92,9 @@ def logged_in(log_in: Callable[[], _T]) -> _T:
 
 
 def renew(said: Trouble, reason: str, began: float, *, again: bool = False) -> tuple[Trouble | None, str]:
-    """What a login that began at `began` (monotonic) and failed means, and why, after a try to take new tickets.
+    """What a failed login means, and why, after a try to take new tickets. None: try it again.
 
-    None: it is to be tried again. `again`: so did one by new tickets.
+    It began at `began` (monotonic). `again`: it had new tickets.
     """
     global _taken  # noqa: PLW0603  so is the cache
     with _lock:
@@ -117,11 +117,11 @@ def _new_tickets(said: Trouble) -> tuple[Keys, str]:
 
 
 def _take(gssapi: Any, principal: str | None, keytab: str, cache: str | None) -> tuple[Keys, str]:
-    """Put a new ticket by the keytab in place of all that `cache` holds, by default the library's own cache."""
+    """Put a new ticket by the keytab in place of all that `cache`, or the library's own, holds."""
     if not os.access(keytab, os.R_OK):
         return Keys.USELESS, f"the keytab {keytab} can't be read"
     name = principal and gssapi.Name(principal, gssapi.NameType.kerberos_principal)
-    # Not in the cache itself: the library asks for no new ticket there until half of the last one's life is over.
+    # In the cache itself the library takes no new ticket before half of the last one's life.
     store = {"client_keytab": keytab, "ccache": f"{_OWN}-{uuid4()}"}
     try:
         taken = gssapi.Credentials(name=name, usage="initiate", store=store)
@@ -138,9 +138,9 @@ def _take(gssapi: Any, principal: str | None, keytab: str, cache: str | None) ->
 
 
 def adopt(tokens: bytes) -> None:
-    """From now on this process, a task's, is known to HDFS by `tokens` alone, Hadoop's file of them, which has no name.
+    """From now on this process, a task's, is known to HDFS by `tokens` alone.
 
-    Each new connection reads it.
+    They are Hadoop's file of them, which has no name here; each new connection reads it.
     """
     global _file  # noqa: PLW0603  the environment names it
     # By a keytab of this place's the library would log in as its first principal.
@@ -152,7 +152,8 @@ def adopt(tokens: bytes) -> None:
     else:
         os.dup2(file, _file, inheritable=False)
         os.close(file)
-    os.environ |= {VARIABLES[0]: "MEMORY:none", "HADOOP_TOKEN_FILE_LOCATION": f"/proc/self/fd/{_file}"}
+    os.environ[VARIABLES[0]] = "MEMORY:none"
+    os.environ["HADOOP_TOKEN_FILE_LOCATION"] = f"/proc/self/fd/{_file}"
 
 
 def user(server: str) -> str:

@@ -1,4 +1,4 @@
-"""What a failed login means, and the ticket cache by the calls of MIT's library that GSSAPI doesn't have."""
+"""What a failed login means, and what MIT's library does with a ticket cache but GSSAPI doesn't."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Keys(Enum):
 
 
 def verdict(said: Trouble, keys: Keys, *, again: bool) -> Trouble | None:
-    """What a login that failed as `said` means, `again` if by new tickets, too. None: it is to be tried again.
+    """What a login that failed as `said` means, `again` if by new tickets. None: try it again.
 
-    A server with new keys refuses the tickets that are in the cache, so only a new ticket's refusal counts.
+    A server with new keys refuses the tickets in the cache, so only a new one's refusal counts.
     """
     if Trouble.NO_KDC is said or keys is Keys.NO_KDC:
         return Trouble.NO_KDC
@@ -93,7 +93,7 @@ _OWN = ("krbtgt/", "krb5_ccache_conf_data/")
 
 
 def forget() -> bool:
-    """Take the tickets for services out of the ticket cache: the KDC gives new ones. False: it has none, or can't.
+    """Take the tickets for services out of the cache: the KDC gives new ones. False: none, or can't.
 
     What `kinit` would do, but for the ticket that it got.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST = 3600.0
-"""Seconds for which a token is handed out: NameNodes let it end a day after it was issued, if the site doesn't say."""
+"""Seconds for which a token is handed out: by default NameNodes end it a day after its issue."""
 _REST = 70.0
 """Seconds that a token must still live to be of use to a task; hdfs-native wants 60."""
 _OTHERS = ("hive", "hbase", "kafka")
@@ -28,8 +28,9 @@ _OTHERS = ("hive", "hbase", "kafka")
 class Tokens:
     """For the tasks of a session's batches. A task's process has them in its memory alone.
 
-    They are taken as Spark takes its own: by its keytab or its user's ticket, read anew each time, and once a quarter
-    of their life is over; a driver that has neither, as in YARN's cluster mode, hands out what it was given.
+    They are taken as Spark takes its own: by its keytab or its user's ticket, read anew each time,
+    and once a quarter of their life is over. A driver that has neither, as in YARN's cluster mode,
+    hands out what it was given.
     """
 
     def __init__(self, spark: SparkSession, hadoop: Mapping[str, str]) -> None:
@@ -38,9 +39,10 @@ class Tokens:
         """What `_take` returned."""
 
     def fresh(self, locations: Collection[str]) -> bytes | None:
-        """Hadoop's file of the tokens for these locations; None where nothing asks for them. Raises LoginFailed."""
+        """Hadoop's file of tokens for these locations; None if none is asked for. Raises LoginFailed."""
         on_hdfs = [place for place in locations if place.startswith("hdfs:")]
-        if not on_hdfs or self._hadoop.get("hadoop.security.authentication", "").strip().lower() != "kerberos":
+        login = self._hadoop.get("hadoop.security.authentication", "").strip().lower()
+        if not on_hdfs or login != "kerberos":
             return None
         places = {resolve(place, self._hadoop)[0]: place for place in on_hdfs}
         content, until, end = self._held.get(frozenset(places), (b"", 0.0, 0.0))
@@ -55,17 +57,19 @@ class Tokens:
         return content
 
     def _take(self, places: Mapping[Address, str]) -> tuple[bytes, float, float]:
-        """The file's content, until when to hand it out, and the end of its life, as `time.time` has it."""
+        """The file's content, until when to hand it out, and the end of its life (`time.time`)."""
         jvm, java = driver_jvm(self._spark), self._spark.sparkContext._jsc  # noqa: SLF001  PySpark offers no other way
-        security, hadoop, settings = jvm.org.apache.hadoop.security, java.hadoopConfiguration(), java.sc().getConf()
-        settings.set("spark.kerberos.access.hadoopFileSystems", ",".join(f"hdfs://{at.authority}" for at in places))
+        security, hadoop = jvm.org.apache.hadoop.security, java.hadoopConfiguration()
+        settings, systems = java.sc().getConf(), ",".join(f"hdfs://{at.authority}" for at in places)
+        settings.set("spark.kerberos.access.hadoopFileSystems", systems)
         for other in _OTHERS:
             settings.set(f"spark.security.credentials.{other}.enabled", "false")
-        given, taken = security.UserGroupInformation.getCurrentUser().getCredentials(), security.Credentials()
-        manager = jvm.org.apache.spark.deploy.security.HadoopDelegationTokenManager(settings, hadoop, None)
-        manager.obtainDelegationTokens(taken)
-        # The JVM prefers a token to a ticket, and where nobody renews Spark's own, that is one that has ended.
-        security.UserGroupInformation.getCurrentUser().addCredentials(taken)
+        user = security.UserGroupInformation.getCurrentUser()
+        given, taken = user.getCredentials(), security.Credentials()
+        manager = jvm.org.apache.spark.deploy.security.HadoopDelegationTokenManager
+        manager(settings, hadoop, None).obtainDelegationTokens(taken)
+        # The JVM prefers a token to a ticket, also one that has ended, as where nobody renews Spark's.
+        user.addCredentials(taken)
         begin, end = time.time(), float("inf")
         found = security.Credentials(taken)
         for address, place in places.items():
@@ -87,7 +91,7 @@ class Tokens:
 
 
 def log_in(spark: SparkSession, principal: str, keytab: str) -> None:
-    """The driver's JVM is `principal`, too: `spark-submit` leaves it without a login on a standalone cluster."""
+    """The driver's JVM is `principal`, too: on a standalone cluster `spark-submit` doesn't log in."""
     users = driver_jvm(spark).org.apache.hadoop.security.UserGroupInformation
     if users.isSecurityEnabled() and not users.isLoginKeytabBased():
         users.loginUserFromKeytab(principal, keytab)
