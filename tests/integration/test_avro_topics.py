@@ -104,7 +104,7 @@ def test_a_rollout_of_schemas_is_read_once_whatever_becomes_of_the_registry(
     registry.start()
     assert [registry.register("events-value", schema) for schema in (OLD, NEW)] == [old, new]
     unknown = new + 1
-    topic.put_raw([(0, framed(unknown, NEWEST, 40)), (1, framed(old, OLD, 41)), (1, b"\0junk"), (0, None)])
+    topic.put_raw([(0, framed(unknown, NEWEST, 40)), (1, framed(old, OLD, 41)), (1, b"{}"), (0, None)])
     with pytest.raises(HiveSinkError, match=f"hasn't known schema {unknown} since") as waiting:
         stage.drain(events=topic.stream(stage.spark))
     assert waiting.value.retryable
