@@ -16,7 +16,9 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import re
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -26,13 +28,15 @@ from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import LogView, StagingIntent
 from hivesink.core.manifest import Recorded, newest
-from hivesink.storage.fs import TRIES, Entry, Files, abandon, begin, delete, join, put_once, read_listed, retry_unknown
+from hivesink.storage.fs import Entry, Files, abandon, begin, delete, join, put_once, read_listed, retry_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
 OVER = "over"
+_OTHERS = 15.0
+"""Seconds in which tasks that store the same schema at once have made room for each other."""
 _NUMBER = r"(\d{10,})"
 _MANIFEST = re.compile(rf"{_NUMBER}\.(json|{'|'.join(mark.value for mark in Mark)})", re.ASCII)
 _FLOOR = re.compile(rf"floor-{_NUMBER}", re.ASCII)
@@ -161,11 +165,15 @@ class LogSchemas:
         return self.files.read(join(self.location, name))
 
     def put(self, name: str, data: bytes) -> bytes:
-        # Tasks store the same at once, and may take away each other's temporary file.
-        for _ in range(TRIES):
-            with contextlib.suppress(errors.StoreUnavailable):
+        # Tasks store the same at once, and take away each other's temporary file: at another moment they don't.
+        until = time.monotonic() + _OTHERS
+        while True:
+            try:
                 return put_once(self.files, join(self.location, name), data)
-        return put_once(self.files, join(self.location, name), data)
+            except errors.StoreUnavailable:  # noqa: PERF203 - to try again
+                if time.monotonic() > until:
+                    raise
+                time.sleep(random.uniform(0, 1))  # noqa: S311  no secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ def test_a_kdc_that_is_down(
         ({"hive.metastore.kerberos.principal": f"none/_HOST{REALM}"}, errors.LoginFailed, "none/localhost.* not found"),
         ({"hive.metastore.kerberos.principal": "hive/_HOST@OTHER.COM"}, errors.LoginFailed, "OTHER.COM.* not found"),
         ({"hive.metastore.kerberos.principal": f"hdfs/_HOST{REALM}"}, errors.LoginFailed, "GSS initiate failed"),
-        ({"hive.metastore.sasl.enabled": "false"}, errors.MetastoreUnreachable, r"set hive\.metastore\.sasl\.enabled"),
+        ({"hive.metastore.sasl.enabled": "false"}, errors.MetastoreUnreachable, r"hive\.metastore\.sasl\.enabled"),
     ],
     ids=["no such service", "another realm", "another service", "plain"],
 )
