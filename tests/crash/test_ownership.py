@@ -526,6 +526,31 @@ def test_rows_that_were_given_up_are_written_where_spark_runs_their_batch_again(
     assert not world.open().spec.was_written(batch)
 
 
+class Publishing(FaultyFileSystem):
+    """Whose process dies once it has published a part."""
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        if ".pending" in source and ".pending" not in target:
+            raise Kill
+
+
+def test_rows_that_a_killed_run_made_visible_are_not_written_again_after_a_reset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, options=dict(ON_EPOCH))
+    memory, world.fs = world.fs, cast("Any", Publishing(world.fs))
+    with contextlib.suppress(Kill):
+        world.run(1)
+    world.fs = memory
+    rows = world.rows()
+    assert len(rows) == 1
+    owner = world.owner()
+    reset(owner, world.metastore.table(TABLE), owner.root.logs(), (), NOW, discard=1)
+    start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (0, 1))
+    assert world.open().spec.was_written(BatchRef("q", BatchId(0), (start,), (end,)))
+
+
 @pytest.mark.parametrize("left", [".published", "floor-"])
 def test_what_a_deletion_leaves_of_a_log_is_put_aside(world: World, left: str) -> None:
     world.options["sink.log.retained-epochs"] = "1"

@@ -14,12 +14,12 @@ from hivesink.core.partition import normal
 from hivesink.core.table import TableName, is_letters
 from hivesink.sink.commit.context import listings
 from hivesink.sink.inspect.evidence import FoundPart, files_in
-from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.inspect.facts import LogFacts, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hivesink.core.epoch import BatchRef
+    from hivesink.core.epoch import BatchRef, Epoch
     from hivesink.core.manifest import PartEntry
     from hivesink.ports import CommitLog, FileStore, LiveTable, LogRoot, Metastore
 
@@ -170,11 +170,18 @@ class Ownership:
             if name.startswith(f"{writer}/"):
                 facts = read_log(log)
                 newest = facts.manifests[-1].last_batch if facts.manifests else None
-                # A dead run may decide it after the reset, in the old log, where nobody publishes it.
-                is_readable = newest and facts.is_readable(newest.epoch)
-                if newest and newest.ref == batch and is_readable and self._has(live, facts.newest_parts):
+                if newest and newest.ref == batch and self._shows(live, facts, newest.epoch):
                     return True
         return False
+
+    def _shows(self, live: LiveTable, facts: LogFacts, epoch: Epoch) -> bool:
+        """Whether the rows of an ended log's `epoch` are in the table, but for those that the reset gave up."""
+        if facts.is_readable(epoch):
+            return self._has(live, facts.newest_parts)
+        # A dead run may decide it after the reset, in the old log, where nobody publishes it; or it died with some of
+        # the parts published, and without the mark.
+        parts = [part for manifest, part in facts.parts if manifest.epoch == epoch and not is_letters(part.table)]
+        return any(self._has(live, [part]) for part in parts)
 
     def _stated(self, text: str | None) -> LogAddress | None:
         """What a table says, if that is this log."""
