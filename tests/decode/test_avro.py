@@ -152,6 +152,9 @@ CONVERSIONS: list[tuple[Any, Any, str, Any]] = [
     (logical("local-timestamp-micros", "long"), WALL, "timestamp", WALL),
     (logical("time-micros", "long"), dt.time(0, 0, 1), "bigint", 1_000_000),
     (logical("time-millis", "int"), dt.time(0, 0, 1), "int", 1000),
+    (logical("time-millis", "int"), dt.time(0, 0, 1), "double", wrong("time-millis", "double")),
+    ({**logical("uuid", "fixed"), "name": "U", "size": 0}, b"", "binary", b""),
+    ({**logical("uuid", "fixed"), "name": "U", "size": 0}, b"", "string", wrong("fixed", "string")),
     (logical("uuid", "string"), UUID(int=5), "string", str(UUID(int=5))),
     (logical("unheard-of", "long"), 5, "bigint", 5),
     (logical("date", "long"), 5, "bigint", 5),
@@ -214,12 +217,17 @@ def test_an_uuid_of_sixteen_bytes_is_its_text_or_its_bytes() -> None:
     assert decoded(schema, "a binary", [octets]).table.to_pylist() == [{"a": octets}]
 
 
+def test_a_decimal_of_more_digits_than_its_bytes_have_means_nothing() -> None:
+    schema = record(a={**logical("decimal", "fixed", precision=5), "name": "D", "size": 2})
+    assert decoded(schema, "a binary", [b"ab"]).table.to_pylist() == [{"a": b"ab"}]
+
+
 def test_fields_are_taken_by_name_by_former_name_and_by_path() -> None:
     schema = {
         "type": "record",
         "name": "R",
         "fields": [
-            {"name": "UserId", "type": "int", "aliases": ["uid", "name"]},
+            {"name": "UserId", "type": "int", "aliases": ["uid", "UID", "name"]},
             {"name": "name", "type": "string"},
             {
                 "name": "after",
@@ -263,8 +271,32 @@ def test_fields_are_taken_by_name_by_former_name_and_by_path() -> None:
         ("missing int not null", ("missing", "missing")),
     ):
         assert [(bad.field, bad.reason) for bad in decoded(schema, text, records).bad] == [why]
-    beyond = decoded(schema, "a int", records, **{"sink.column.a.from": "$.name.first"}).bad
-    assert [(bad.field, bad.reason) for bad in beyond] == [("name", "wrong type: string, not a record")]
+    for path, why in (
+        ("$.name.first", ("name", "wrong type: string, not a record")),
+        ("$.after[0]", ("after", "wrong type: record, not an array")),
+        ("$.after.id[0]", ("after.id", "wrong type: long, not a record")),
+    ):
+        beyond = decoded(schema, "a int", records, **{"sink.column.a.from": path}).bad
+        assert [(bad.field, bad.reason) for bad in beyond] == [why]
+
+
+def test_a_time_of_day_is_no_instant() -> None:
+    schema = record(a=logical("time-millis", "int"), b=logical("time-micros", "long"))
+    octets = written(schema, {"a": dt.time(1), "b": dt.time(1)})
+    for name, kind in (("a", "time-millis"), ("b", "time-micros")):
+        bad = decoded(schema, f"{name} timestamp", [octets], **{"sink.timestamp-format": "epoch-seconds"}).bad
+        assert [(row.field, row.reason) for row in bad] == [(name, f"wrong type: {kind} into timestamp")]
+
+
+@pytest.mark.parametrize("name", ["date", "uuid", "time-millis", "timestamp-micros"])
+def test_a_type_may_be_named_as_a_logical_one(name: str) -> None:
+    born = {"type": "record", "name": name.replace("-", "_"), "fields": [{"name": "y", "type": "int"}]}
+    schema = record(born=born, died=["null", born["name"]], x="int")
+    octets = written(schema, {"born": {"y": 1900}, "died": {"y": 2000}, "x": 7})
+    # What other writers let pass.
+    schema = json.loads(json.dumps(schema).replace(str(born["name"]), name))
+    rows = decoded(schema, "died struct<y:int>, x int", [octets])
+    assert rows.table.to_pylist() == [{"died": {"y": 2000}, "x": 7}]
 
 
 VECTORS = [
@@ -350,12 +382,33 @@ def test_records_of_two_schemas_keep_their_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["{", "7", '"unheard"', '{"type": "record"}', '{"type": "enum", "name": "E"}'])
+NO_SCHEMAS = [
+    "{",
+    "7",
+    "[]",
+    "[" * 5000,
+    '"unheard"',
+    '"date"',
+    '"enum"',
+    '{"type": "record"}',
+    '[{"type": "fixed", "name": "\\ud800", "size": 1}, {"type": "fixed", "name": "\\ud800", "size": 1}]',
+    '{"type": "enum", "name": "E"}',
+    '{"type": "enum", "name": "E", "symbols": ["\\ud800"]}',
+    '{"type": "enum", "name": "E", "symbols": [1]}',
+    '{"type": "array", "items": []}',
+    *(
+        f'{{"type": "fixed", "name": "F", "size": {size}}}'
+        for size in ("-1", "1e999", "true", "2.0", '"3"', 2**31, 2**63 - 1, "9" * 30)
+    ),
+]
+
+
+@pytest.mark.parametrize("text", NO_SCHEMAS, ids=lambda text: text[:60])
 def test_a_schema_that_is_none_makes_bad_records(text: str) -> None:
     schemas = Given()
     schemas.texts = [text]
     rows = ConfluentDecoder(columns("a int"), SinkConfig.parse({}), schemas).decode(pa.array([b"\0\0\0\0\0\2"]))
-    assert [bad.reason.partition(":")[0] for bad in rows.bad] == ["not an Avro schema"]
+    assert [bad.reason.encode().partition(b":")[0] for bad in rows.bad] == [b"not an Avro schema"]
     with pytest.raises(InvalidOption, match=r"sink.value.avro.schema-file: not an Avro schema: "):
         AvroDecoder(columns("a int"), SinkConfig.parse({}), schemas)
 

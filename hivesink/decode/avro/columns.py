@@ -187,7 +187,7 @@ class Columns:
         fields, columns = iter(made), []
         for want in wants:
             its = [next(fields) for _ in want.parts()]
-            if want.steps:
+            if its and want.steps:
                 columns += its
             elif its:
                 types = list(arrow_type(want.type))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from math import log10
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 DIGITS = 38
 """Of Arrow's and Hive's decimals."""
 _UUID_BYTES = 16
+_MOST_BYTES = 1 << 31
+"""Below this is the size of a fixed type, as of an array of bytes in Java."""
+_LONGEST = 200
+"""Characters of a reason: it is stored with each of the schema's records."""
 _ARROW: dict[str, pa.DataType] = {
     "null": pa.null(),
     "boolean": pa.bool_(),
@@ -33,6 +38,8 @@ _ARROW: dict[str, pa.DataType] = {
     "local-timestamp-micros": pa.timestamp("us"),
     "local-timestamp-nanos": pa.timestamp("ns"),
 }
+_PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+"""Names that no schema can give to another type; `date` and its like it can."""
 _LOGICAL = {
     "int": ("date", "time-millis"),
     "long": ("time-micros", *(name for name in _ARROW if "timestamp" in name)),
@@ -48,6 +55,7 @@ class Type:
     `parts` are a record's fields, a union's branches, an array's items or a map's values; they may
     lead back to it.
     `names` has the places of a record's fields by lower-case name.
+    `is_empty`: each value takes no bytes.
     """
 
     name: str
@@ -57,6 +65,7 @@ class Type:
     symbols: tuple[str, ...] = ()
     parts: list[Type] = field(default_factory=list)
     names: dict[str, list[int]] = field(default_factory=dict)
+    is_empty: bool = False
 
     def __str__(self) -> str:
         return self.logical or self.name
@@ -75,7 +84,8 @@ def parse(texts: Sequence[str]) -> Type:
     try:
         return [_type(json.loads(text), "", names) for text in texts][-1]
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        message = f"not an Avro schema: {type(error).__name__} {error}"
+        reason = f"{type(error).__name__} {error}"[:_LONGEST].encode("utf-8", "replace").decode()
+        message = f"not an Avro schema: {reason}"
         raise ValueError(message) from error
 
 
@@ -84,8 +94,10 @@ def _type(given: Any, space: str, names: dict[str, Type]) -> Type:
     if isinstance(given, str):
         # A name without dots is of this namespace, if there is such a one, else a full name.
         full = _full(given, space)
-        return Type(given) if given in _ARROW else names[full if full in names else given]
+        return _leaf(given, {}) if given in _PRIMITIVES else names[full if full in names else given]
     if isinstance(given, list):
+        if not given:
+            raise ValueError(given)
         return Type("union", parts=[_type(branch, space, names) for branch in given])
     match given["type"]:
         case "array" | "map" as name:
@@ -99,7 +111,7 @@ def _type(given: Any, space: str, names: dict[str, Type]) -> Type:
             if made.name == "record":
                 _fields(made, given["fields"], full.rpartition(".")[0], names)
             return made
-        case str() as name if name in _ARROW:
+        case str() as name if name in _PRIMITIVES:
             return _leaf(name, given)
         case inner:
             return _type(inner, space, names)
@@ -110,10 +122,12 @@ def _fields(record: Type, fields: Any, space: str, names: dict[str, Type]) -> No
     for place, given in enumerate(fields):
         record.parts.append(_type(given["type"], space, names))
         record.names.setdefault(given["name"].lower(), []).append(place)
-        for alias in given.get("aliases", ()):
-            former.setdefault(alias.lower(), []).append(place)
+        for alias in {alias.lower() for alias in given.get("aliases", ())}:
+            former.setdefault(alias, []).append(place)
     # A field's former name counts where no field has it now.
     record.names = former | record.names
+    # One that holds itself isn't empty: there is no such value.
+    record.is_empty = all(part.is_empty for part in record.parts)
 
 
 def _full(name: str, space: str | None) -> str:
@@ -122,14 +136,21 @@ def _full(name: str, space: str | None) -> str:
 
 def _leaf(name: str, given: dict[str, Any]) -> Type:
     """A logical type that isn't known, or is wrong where it stands, means nothing."""
-    made = Type(name, size=int(given["size"]) if name == "fixed" else 0)
-    made.symbols = tuple(map(str, given["symbols"])) if name == "enum" else ()
+    made = Type(name, size=given["size"] if name == "fixed" else 0)
+    if type(made.size) is not int or not 0 <= made.size < _MOST_BYTES:
+        raise ValueError(made.size)
+    made.is_empty = name == "null" or (name == "fixed" and not made.size)
+    if name == "enum":
+        made.symbols = tuple(given["symbols"])
+        # Raises TypeError or ValueError for what is no text.
+        "".join(made.symbols).encode()
     logical, precision = given.get("logicalType"), given.get("precision")
     scale = given.get("scale", 0)
-    is_decimal = logical == "decimal" and name in {"bytes", "fixed"}
     # A larger scale fits no column.
-    if is_decimal and isinstance(precision, int) and scale in range(min(precision, DIGITS) + 1):
-        made.logical, made.scale = "decimal", scale
-    elif logical in _LOGICAL.get(name, ()) and made.size in {0, _UUID_BYTES}:
+    if logical == "decimal" and type(precision) is type(scale) is int and name in {"bytes", "fixed"}:
+        most = precision if name == "bytes" else int((8 * made.size - 1) * log10(2))
+        if 0 < precision <= most and 0 <= scale <= min(precision, DIGITS):
+            made.logical, made.scale = "decimal", scale
+    elif logical in _LOGICAL.get(name, ()) and made.size == (_UUID_BYTES if name == "fixed" else 0):
         made.logical = str(logical)
     return made

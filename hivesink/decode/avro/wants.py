@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
+from hivesink.core.table import INTEGERS, Array, HiveType, Map, Primitive, Struct
 from hivesink.decode.arrowtypes import arrow_type, mismatches
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Converted, convert
@@ -41,13 +41,16 @@ class Want(NamedTuple):
 
     def wrong(self, kind: Type, count: int) -> Converted:
         """No value of that type fits."""
-        into = ", not a record" if self.steps else f" into {self.type}"
+        other = "an array" if kind.name == "record" else "a record"
+        into = f", not {other}" if self.steps else f" into {self.type}"
         return self.none_fit(count, f"wrong type: {kind}{into}")
 
     def parts(self) -> list[Want]:
-        """What it wants of a record: itself, or all fields of a STRUCT."""
-        if self.steps or not isinstance(self.type, Struct):
-            return [self] if self.steps else []
+        """What it wants of a record: itself, or all fields of a STRUCT; nothing: a record doesn't fit."""
+        if self.steps:
+            return [self] if isinstance(self.steps[0], str) else []
+        if not isinstance(self.type, Struct):
+            return []
         fields = self.type.fields
         return [self._replace(steps=(name.lower(),), type=kind) for name, kind in fields]
 
@@ -62,7 +65,9 @@ def converted(kind: Type, values: Callable[[], pa.Array], count: int, want: Want
     is_number = kind.logical == "timestamp-millis" and wanted is Primitive.BIGINT
     given = pa.int64() if is_number else given
     epoch = want.times.unit is not None
-    if want.steps or mismatches("", given, wanted, epoch=epoch):
+    # A time of day is no instant, whatever numbers are.
+    is_unfit = kind.logical.startswith("time-") and wanted not in INTEGERS
+    if want.steps or is_unfit or mismatches("", given, wanted, epoch=epoch):
         return want.wrong(kind, count)
     array = values()
     if is_text:
