@@ -202,7 +202,8 @@ def test_a_schema_says_what_values_are_and_nothing_need_be_declared() -> None:
     ]
 
 
-NUMBER_123 = b64encode((123).to_bytes(1, "big")).decode()
+VARIABLE = "io.debezium.data.VariableScaleDecimal"
+NUMBER_123, LONG = b64encode((123).to_bytes(1, "big")).decode(), b64encode(b"\x7f" * 3000).decode()
 
 
 @pytest.mark.parametrize(
@@ -229,14 +230,23 @@ NUMBER_123 = b64encode((123).to_bytes(1, "big")).decode()
         (f"{CONNECT}Decimal", {"scale": "2"}, "MDk=", "string", "MDk="),
         (f"{CONNECT}Decimal", {}, "1234", "decimal(6,2)", "wrong type: text into decimal(6,2)"),
         (f"{CONNECT}Decimal", {"scale": "2"}, "12.5", "decimal(6,2)", "not base64"),
-        ("io.debezium.data.VariableScaleDecimal", {}, {"scale": 2, "value": "MDk="}, "decimal(6,2)", Decimal("123.45")),
+        (VARIABLE, {}, {"scale": 2, "value": "MDk="}, "decimal(6,2)", Decimal("123.45")),
         (
-            "io.debezium.data.VariableScaleDecimal",
+            VARIABLE,
             {},
             {"scale": 2},
             "decimal(6,2)",
             "wrong type: object into decimal(6,2)",
         ),
+        (VARIABLE, {}, {"scale": "2", "value": "MDk="}, "decimal(6,2)", Decimal("123.45")),
+        (VARIABLE, {}, {"scale": None, "value": "MDk="}, "decimal(6,2)", "wrong type: null into int"),
+        (VARIABLE, {}, {"scale": {}, "value": "MDk="}, "double", "wrong type: object into int"),
+        (VARIABLE, {}, {"scale": "x", "value": "MDk="}, "decimal(6,2)", "wrong type: text into int"),
+        (VARIABLE, {}, {"scale": 1 << 31, "value": "MDk="}, "decimal(6,2)", "out of range for a scale"),
+        # More digits than Python takes, or writes.
+        (VARIABLE, {}, {"scale": 2, "value": LONG}, "decimal(6,2)", "too many digits"),
+        (f"{CONNECT}Decimal", {"scale": "2"}, LONG, "decimal(6,2)", "too many digits"),
+        (f"{CONNECT}Decimal", {"scale": "9" * 5000}, "MDk=", "decimal(6,2)", "wrong type: text into decimal(6,2)"),
         (None, {}, "123.45", "decimal(6,2)", Decimal("123.45")),
         (None, {}, 123.45, "decimal(6,2)", Decimal("123.45")),
         (None, {}, "1234", "int", 1234),
@@ -260,6 +270,7 @@ def test_a_value_by_its_semantic_type(semantic: str, parameters: Any, value: Any
         ("precise", "MDk=", "decimal(6,2)", Decimal("123.45")),
         ("precise", "MDk=", "bigint", 12345),
         ("precise", "MDk=", "double", "wrong type: text of unknown scale into double"),
+        ("precise", LONG, "decimal(6,2)", "too many digits"),
         ("precise", 7, "double", 7.0),
         ("precise", ["MDk="], "array<decimal(6,2)>", [Decimal("123.45")]),
         ("double", ["1234"], "array<decimal(6,2)>", "wrong type: text into decimal(6,2)"),
@@ -272,6 +283,38 @@ def test_a_number_without_a_schema_by_the_declared_mode(mode: str, value: Any, k
     rows = read([event("c", None, {"v": value})] * 3, f"v {kind}", **options)
     told = rows.table["v"].to_pylist() or [row.reason for row in rows.bad]
     assert told == [right] * 3
+
+
+BOTH_TIMES = [field("upd", "int64", f"{TIME}MicroTimestamp"), field("cre", "int64", f"{TIME}Timestamp")]
+EITHER = "$.after.upd, $.after.cre"
+IN_CENTS, IN_TENTHS = (field("v", "bytes", f"{CONNECT}Decimal", scale=scale) for scale in "21")
+
+
+@pytest.mark.parametrize(
+    ("images", "given", "kind", "path", "right"),
+    [
+        (([], BOTH_TIMES), event("c", None, {"upd": None, "cre": 1709164800123}), "timestamp", EITHER,
+            datetime(2024, 2, 29, 0, 0, 0, 123000)),
+        (([], BOTH_TIMES), event("c", None, {"upd": 1709164800123456, "cre": 1}), "timestamp", EITHER,
+            datetime(2024, 2, 29, 0, 0, 0, 123456)),
+        # What the schema doesn't know is read as is declared.
+        (([], BOTH_TIMES), event("c", None, {"old": 1}), "timestamp", "$.after.upd, $.after.old",
+            "wrong type: number into timestamp"),
+        (([IN_CENTS], [IN_TENTHS]), event("d", {"v": "MDk="}, None), "decimal(6,2)", "$.after.v, $.before.v",
+            Decimal("123.45")),
+        (([IN_CENTS], [IN_TENTHS]), event("d", {"v": "MDk="}, None), "decimal(6,2)", None, Decimal("123.45")),
+        (([IN_CENTS], [IN_TENTHS]), event("u", {"v": "AA=="}, {"v": "MDk="}), "decimal(6,2)", None, Decimal("1234.50")),
+        (([IN_CENTS], []), event("d", {"v": "MDk="}, None), "decimal(6,2)", None, Decimal("123.45")),
+        (([], [IN_CENTS]), event("d", {"v": "MDk="}, None), "decimal(6,2)", None, "wrong type: text into decimal(6,2)"),
+    ],
+)  # fmt: skip
+def test_each_value_by_the_type_at_its_own_path(
+    images: Any, given: Any, kind: str, path: str | None, right: Any
+) -> None:
+    fields = [{"field": name, "fields": image} for name, image in zip(("before", "after"), images, strict=True)]
+    wrapped = {"schema": {"type": "struct", "fields": fields}, "payload": given}
+    rows = read([wrapped] * 3, f"v {kind}", **({"sink.column.v.from": path} if path else {}))
+    assert (rows.table["v"].to_pylist() or [row.reason for row in rows.bad]) == [right] * 3
 
 
 @given(st.lists(st.tuples(st.integers(-(10**20), 10**20), st.integers(-3, 8)), min_size=1, max_size=5))
@@ -293,6 +336,14 @@ def test_a_schema_that_is_none_is_as_if_there_were_none() -> None:
         assert bad(rows) == [(0, "balance", "wrong type: text into decimal(6,2)")]
 
 
+def test_a_schema_that_is_too_deep_makes_a_bad_record() -> None:
+    depth = 100_000
+    fields = f'[{{"field": "after", "fields": [{{"field": "v", "fields": {"[" * depth}{"]" * depth}}}]}}]'
+    deep = f'{{"schema": {{"fields": {fields}}}, "payload": {{"op": "c", "after": {{"v": [1]}}}}}}'.encode()
+    rows = read([deep, event("c", None, {"v": [2]})], "v array<int>")
+    assert (rows.table["v"].to_pylist(), bad(rows)) == ([[2]], [(0, "schema", "nested too deep")])
+
+
 def test_the_text_of_a_document_is_read_as_its_image() -> None:
     """As the connector for MongoDB writes it."""
     rows = read([event("c", None, json.dumps({"id": 7}))], "id int")
@@ -305,6 +356,14 @@ schemas = st.sampled_from(
     [
         None,
         json.dumps(with_schema(None, [field("b", "bytes", f"{CONNECT}Decimal", scale="1")])["schema"]),
+        json.dumps(
+            {
+                "fields": [
+                    {"field": "before", "fields": [IN_CENTS | {"field": "b"}]},
+                    {"field": "after", "fields": [IN_TENTHS | {"field": "b"}]},
+                ]
+            }
+        ),
         json.dumps(with_schema(None, [field("b", "string"), field("c", "int64", f"{TIME}Timestamp")])["schema"]),
         '"none"',
     ]
@@ -338,7 +397,8 @@ def exactly(record: bytes, columns: Sequence[Column], config: SinkConfig) -> lis
         parsed = json.loads(given or "null")
     inputs = {"image": image.encode(), "before": (before or "{}").encode(), "beside": text}
     found: dict[str, Any] = {}
-    for part, decoder in debezium._Columns(columns, config, parsed).decoders.items():
+    at = "before" if (is_before and before is not None) or after is None else "after"
+    for part, decoder in debezium._Columns(columns, config, parsed, at).decoders.items():
         exact = decoder._exact
         found |= dict(zip(exact.names, exact.row(inputs[part]), strict=True))
     return [found[column.name] for column in columns]

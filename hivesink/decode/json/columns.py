@@ -249,7 +249,7 @@ class JsonColumns:
                 self.readers[str(name)] = PathsReader(branch, exact)
             else:
                 (slot,) = branch.columns
-                column, parser = exact.columns[exact.slots[slot]], exact.parsers[exact.slots[slot]]
+                column, parser = exact.columns[exact.slots[slot]], exact.parsers[slot]
                 self.readers[str(name)] = ColumnReader(slot, column, parser, is_required=exact.is_required(slot))
 
     def read(self, fields: Mapping[str, Spans], rows: int) -> tuple[pa.RecordBatch, Mask]:

@@ -48,17 +48,23 @@ _DECIMAL, _VARIABLE = f"{_CONNECT}Decimal", "io.debezium.data.VariableScaleDecim
 _NUMBERS = frozenset({*INTEGER_BITS, Primitive.DOUBLE, Primitive.FLOAT})
 _ENVELOPE = tuple(Column(name, Primitive.STRING) for name in ("op", "before", "after", "schema", "payload"))
 _NO_EVENT, _NO_IMAGE = BadRow(0, "op", "missing"), BadRow(0, "after", "null, and so is before")
+_TOO_DEEP = BadRow(0, "schema", "nested too deep")
 _BEFORE = "before_"
 _MOST_SCHEMAS = 100
+
+
+def _scale(raw: str) -> int:
+    return integer(number_of(raw, Primitive.INT), 32, "a scale")
 
 
 def _from_octets(raw: str, kind: HiveType, scale: int | None = None) -> str:
     """A number from base64 of its unscaled value, or from an object of scale and value; `scale` None: the column's."""
     if raw[0] == "{":
-        fields = {unquote(key): value for key, value in members(raw)}
-        if fields.keys() != {"scale", "value"} or fields["value"][0] != '"':
+        pairs = members(raw)
+        fields = {unquote(key): value for key, value in pairs}
+        if fields.keys() != {"scale", "value"} or len(pairs) > len(fields) or fields["value"][0] != '"':
             raise wrong_type(raw, f" into {kind}")
-        return _from_octets(fields["value"], kind, integer(fields["scale"], 32, "a scale"))
+        return _from_octets(fields["value"], kind, _scale(fields["scale"]))
     if raw[0] != '"':
         return number_of(raw, kind)
     if scale is None:
@@ -68,7 +74,10 @@ def _from_octets(raw: str, kind: HiveType, scale: int | None = None) -> str:
     octets = binary_of(unquote(raw))
     if not octets:
         raise InvalidValue(reason="not a number: no bytes")
-    return f"{int.from_bytes(octets, 'big', signed=True)}e{-scale}"
+    with suppress(ValueError):
+        return f"{int.from_bytes(octets, 'big', signed=True)}e{-scale}"
+    # More than Python writes.
+    raise InvalidValue(reason="too many digits")
 
 
 def _no_text(raw: str, kind: HiveType) -> str:
@@ -100,9 +109,19 @@ def _node(schema: Any, steps: Iterable[str | int]) -> Mapping[str, Any] | None:
 
 
 def _typed(
-    parser: ValueParser, kind: HiveType, node: Mapping[str, Any] | None, handling: DecimalHandling
+    column: Column,
+    steps: tuple[str | int, ...],
+    parser: ValueParser,
+    *,
+    schema: Any,
+    root: tuple[str, ...],
+    handling: DecimalHandling,
 ) -> ValueParser:
-    """A column's parser by what the schema says of it, or, where it says nothing, by the declared `handling`."""
+    """The parser of what is at `steps` below `root`, by the schema, or, where it is silent, by the declared `handling`.
+
+    Raises RecursionError.
+    """
+    kind, node = column.type, _node(schema, (*root, *steps))
     name = node and node.get("name")
     if kind in {Primitive.DATE, Primitive.TIMESTAMP}:
         unit = _UNITS.get(str(name))
@@ -115,43 +134,42 @@ def _typed(
         return parser
     if node is None:
         return replace(parser, number=_HANDLING[handling])
+    number = _from_octets if name == _VARIABLE else number_of
     if name == _DECIMAL:
-        parameters = node.get("parameters")
-        scale = str(parameters.get("scale")) if isinstance(parameters, dict) else ""
-        is_scale = scale.removeprefix("-").isdecimal()
-        return replace(parser, number=partial(_from_octets, scale=int(scale)) if is_scale else _no_text)
-    return replace(parser, number=_from_octets if name == _VARIABLE else number_of)
+        parameters, number = node.get("parameters"), _no_text
+        with suppress(InvalidValue):
+            scale = _scale(json.dumps(parameters.get("scale") if isinstance(parameters, dict) else None))
+            number = partial(_from_octets, scale=scale)
+    return replace(parser, number=number)
 
 
 class _Columns:
-    """The decoders of one schema, None for records without: of the image, of what was before, of what is beside."""
+    """The decoders of one schema, None for records without: of the image, of what was before, of what is beside.
 
-    def __init__(self, columns: Sequence[Column], config: SinkConfig, schema: Any) -> None:
-        image, handling = config["sink.value.debezium.image"], config["sink.value.debezium.decimal-handling-mode"]
+    `image` is the schema's name of the image that the records have.
+    """
+
+    def __init__(self, columns: Sequence[Column], config: SinkConfig, schema: Any, image: str) -> None:
+        handling = config["sink.value.debezium.decimal-handling-mode"]
         sources, self.decoders = config.sources, dict[str, JsonDecoder]()
         parts: dict[str, list[Column]] = {"image": [], "before": [], "beside": []}
         paths: dict[str, JsonPath] = {}
+        is_both = config["sink.value.debezium.image"] is Image.BOTH
         for column in columns:
-            source, is_before = sources.get(column.name), image is Image.BOTH and column.name.startswith(_BEFORE)
+            source, is_before = sources.get(column.name), is_both and column.name.startswith(_BEFORE)
             if isinstance(source, JsonPath):
                 parts["beside"].append(column)
-                paths[column.name] = source
             else:
                 parts["before" if is_before else "image"].append(column)
-                paths[column.name] = JsonPath((column.name.removeprefix(_BEFORE) if is_before else column.name,))
-
-        def refine(column: Column, parser: ValueParser) -> ValueParser:
-            steps = paths[column.name].steps if column.name in paths else ()
-            of_record = column in parts["beside"]
-            return _typed(parser, column.type, _node(schema, steps if of_record else ("after", *steps)), handling)
-
-        settings = {f"sink.column.{name}.from": path for name, path in paths.items()}
-        inside = replace(config, values={**config.values, **settings})
+                name = column.name.removeprefix(_BEFORE) if is_before else column.name
+                paths[f"sink.column.{column.name}.from"] = JsonPath((name,))
+        inside = replace(config, values={**config.values, **paths})
         # Of an image alone all fields are the table's.
         beside = replace(inside, values={**inside.values, "sink.on-unknown-field": OnUnknownField.IGNORE})
-        for part, some in parts.items():
-            if some or part == "image":
-                given = some or [Column("\0", Primitive.STRING)]
+        for part, root in (("image", (image,)), ("before", ("before",)), ("beside", ())):
+            if parts[part] or part == "image":
+                given = parts[part] or [Column("\0", Primitive.STRING)]
+                refine = partial(_typed, schema=schema, root=root, handling=handling)
                 self.decoders[part] = JsonDecoder(given, inside if part == "image" else beside, refine)
 
 
@@ -165,11 +183,14 @@ class DebeziumDecoder:
     def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
         self._columns, self._config = tuple(columns), config
         self._schema = arrow_schema(columns)
-        self._image = config["sink.value.debezium.image"]
+        self._images = (
+            ("before", "after") if config["sink.value.debezium.image"] is Image.BEFORE else ("after", "before")
+        )
+        """The image of the rows, and the one that stands in for it."""
         # Of a table's settings only what it does with tombstones is about the envelope.
         plain = SinkConfig.parse({"sink.on-tombstone": config["sink.on-tombstone"].value})
         self._events, self._payloads = JsonDecoder(_ENVELOPE, plain), JsonDecoder(_ENVELOPE, plain)
-        self._by_schema: dict[str | None, _Columns] = {}
+        self._by_schema: dict[tuple[str | None, str], _Columns | None] = {}
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """As `JsonDecoder`."""
@@ -180,7 +201,7 @@ class DebeziumDecoder:
         is_wrapped = mask_of(pc.and_(events_table["op"].is_null(), events_table["payload"].is_valid()).combine_chunks())
         plain = pa.array(rows[~is_wrapped])
         pieces = self._pieces(
-            rows[~is_wrapped], records.take(plain), events_table.filter(pa.array(~is_wrapped)), None, bad
+            rows[~is_wrapped], records.take(plain), events_table.filter(pa.array(~is_wrapped)), (None, "after"), bad
         )
         if is_wrapped.any():
             wrapped, places = events_table.filter(pa.array(is_wrapped)), rows[is_wrapped]
@@ -189,28 +210,35 @@ class DebeziumDecoder:
             bad |= {int(places[row.index]): replace(row, index=int(places[row.index])) for row in inner.bad}
             good = pa.array(np.arange(len(places))) if inner.good is None else inner.good
             schemas = wrapped["schema"].combine_chunks().take(good).dictionary_encode()
-            codes = np.asarray(schemas.indices.fill_null(-1))
+            # An image is read by its own node of the schema, the one that stands in for another too.
+            is_other = mask_of(inner.table[self._images[0]].is_null().combine_chunks())
+            codes = 2 * np.asarray(schemas.indices.fill_null(-1)) + is_other
             for code in np.unique(codes).tolist():
                 of_code = pa.array(codes == code)
-                some, schema = good.filter(of_code), None if code < 0 else schemas.dictionary[code].as_py()
+                some, schema = good.filter(of_code), None if code < 0 else schemas.dictionary[code // 2].as_py()
                 table = inner.table.filter(of_code)
-                pieces += self._pieces(places[some.to_numpy()], payloads.take(some), table, schema, bad)
+                key = schema, self._images[code % 2]
+                pieces += self._pieces(places[some.to_numpy()], payloads.take(some), table, key, bad)
         return in_order(pieces, bad.values(), events.skipped, len(records), self._schema)
 
     def _pieces(
-        self, rows: Places, texts: pa.Array, events: pa.Table, schema: str | None, bad: dict[int, BadRow]
+        self, rows: Places, texts: pa.Array, events: pa.Table, key: tuple[str | None, str], bad: dict[int, BadRow]
     ) -> list[Piece]:
-        """The good rows among events of one schema; the others go to `bad`."""
+        """The good rows among events of one schema, and of one image by it; the others go to `bad`."""
         if not len(rows):
             return []
-        before, after = events["before"].combine_chunks(), events["after"].combine_chunks()
-        image = pc.coalesce(before, after) if self._image is Image.BEFORE else pc.coalesce(after, before)
+        columns = self._of(*key)
+        if columns is None:
+            bad |= {row: replace(_TOO_DEEP, index=row) for row in rows.tolist()}
+            return []
+        before = events["before"].combine_chunks()
+        image = pc.coalesce(*(events[name].combine_chunks() for name in self._images))
         for column, why in ((events["op"], _NO_EVENT), (image, _NO_IMAGE)):
             for row in rows[np.asarray(column.is_null())].tolist():
                 bad.setdefault(row, replace(why, index=row))
         given = {"image": pc.fill_null(image, "{}"), "before": pc.fill_null(before, "{}"), "beside": texts}
         arrays: dict[str, pa.Array] = {}
-        decoded = {part: decoder.decode(given[part]) for part, decoder in self._of(schema).decoders.items()}
+        decoded = {part: decoder.decode(given[part]) for part, decoder in columns.decoders.items()}
         for part in decoded.values():
             for row in part.bad:
                 bad.setdefault(int(rows[row.index]), replace(row, index=int(rows[row.index])))
@@ -222,12 +250,16 @@ class DebeziumDecoder:
         table = pa.Table.from_arrays([arrays[name] for name in self._schema.names], schema=self._schema)
         return [(rows[fits], batch) for batch in table.combine_chunks().to_batches()]
 
-    def _of(self, schema: str | None) -> _Columns:
-        if schema not in self._by_schema:
+    def _of(self, schema: str | None, image: str) -> _Columns | None:
+        """None where the schema is too deep to be read."""
+        key = schema, image
+        if key not in self._by_schema:
             if len(self._by_schema) >= _MOST_SCHEMAS:
                 self._by_schema.clear()
-            parsed = None
-            with suppress(ValueError, RecursionError):
-                parsed = json.loads(schema or "null")
-            self._by_schema[schema] = _Columns(self._columns, self._config, parsed)
-        return self._by_schema[schema]
+            self._by_schema[key] = parsed = None
+            with suppress(RecursionError):
+                with suppress(ValueError):
+                    # A number of any length is text.
+                    parsed = json.loads(schema or "null", parse_int=str)
+                self._by_schema[key] = _Columns(self._columns, self._config, parsed, image)
+        return self._by_schema[key]

@@ -47,7 +47,7 @@ class JsonDecoder:
     """
 
     def __init__(
-        self, columns: Sequence[Column], config: SinkConfig, refine: Refine = lambda _, parser: parser
+        self, columns: Sequence[Column], config: SinkConfig, refine: Refine = lambda *given: given[-1]
     ) -> None:
         self._skips = config["sink.on-tombstone"] is OnTombstone.SKIP
         self._exact = ExactDecoder(columns, config, refine)

@@ -214,14 +214,14 @@ class ValueParser:
         return text == "true" if is_boolean else parser.parse(quoted, kind)
 
 
-Refine: TypeAlias = "Callable[[Column, ValueParser], ValueParser]"
+Refine: TypeAlias = "Callable[[Column, tuple[str | int, ...], ValueParser], ValueParser]"
 
 
 class ExactDecoder:
-    """Records of a table's `columns`, one at a time. `refine` changes how a column's values are read."""
+    """Records of a table's `columns`, one at a time. `refine` changes how what is at a column's path is read."""
 
     def __init__(
-        self, columns: Sequence[Column], config: SinkConfig, refine: Refine = lambda _, parser: parser
+        self, columns: Sequence[Column], config: SinkConfig, refine: Refine = lambda *given: given[-1]
     ) -> None:
         self.columns = tuple(columns)
         self.names = [column.name.lower() for column in columns]
@@ -237,11 +237,12 @@ class ExactDecoder:
         self.read = Branch.of(path for some in paths for path in some)
         """What the slots read of a record."""
         every: Mapping[str, frozenset[NullText]] = config["sink.json.null-text"]
-        self.parsers = []
-        for column, name in zip(self.columns, self.names, strict=True):
+        self.parsers = list[ValueParser]()
+        """Of the slots."""
+        for column, name, some in zip(self.columns, self.names, paths, strict=True):
             nulls = every.get("", frozenset()) | every.get(name, frozenset())
             parser = ValueParser(TimeRules.of(config, name), self.ignore_unknown, nulls)
-            self.parsers.append(refine(column, parser))
+            self.parsers += [refine(column, steps, parser) for steps in some]
 
     def row(self, record: bytes) -> list[Any]:
         """The record's values in column order. Raises InvalidValue with the field's path."""
@@ -275,4 +276,4 @@ class ExactDecoder:
     def value(self, slot: int, raw: str | None) -> Any:
         """What a slot's column makes of its JSON text, or of None. Raises InvalidValue."""
         index = self.slots[slot]
-        return self.parsers[index].at(self.names[index], raw or "null", self.columns[index].type)
+        return self.parsers[slot].at(self.names[index], raw or "null", self.columns[index].type)
