@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal as Number
@@ -159,6 +160,18 @@ def test_an_element_comes_back_without_its_neighbours_and_a_whole_record_whole_o
     assert [verdict.findings for verdict in verdicts] == [(), ()]
     # An offset for each record.
     assert {verdict.writer: (verdict.totals.records, verdict.totals.read) for verdict in verdicts}["job"] == (3, 5)
+
+
+def test_broken_elements_of_one_letter_come_back_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(table(sink_json_explode="$.r"))
+    world.patch(monkeypatch)
+    record = json.dumps({"n": "n" * 3000, "r": [{"id": BIG * (at != 7) + at, "dt": "a"} for at in range(30)]})
+    world.ingest(pa.RecordBatch.from_pydict({"value": [record.encode()]}), InputShape(value="value"))
+    assert ([row["id"] for row in world.rows(TABLE)], len(world.ids())) == ([7], 1)
+    widen(world)
+    assert world.replay() == 1
+    assert sorted(row["id"] for row in world.rows(TABLE)) == [7, *(BIG + at for at in range(30) if at != 7)]
+    assert world.ids() == []
 
 
 class ByArrival:

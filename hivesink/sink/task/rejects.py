@@ -9,10 +9,12 @@ from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
-from hivesink.core.column_source import ELEMENT, PATH, ROW, named_file, stream_column
+from hivesink.core.column_source import ELEMENT, PATH, RECORD, ROW, named_file, stream_column
 from hivesink.core.table import Array, Column, Primitive, Struct, TableName, TableSpec
 from hivesink.errors import Unsupported
 from hivesink.sink.task.assign import row_columns
@@ -21,11 +23,15 @@ from hivesink.sink.task.messages import InputShape, TaskPlan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from hivesink.config.options import SinkConfig
     from hivesink.ports.rows import BadRow
 
 _SHOWN = 80
 """Bytes of a record that an error shows."""
+_MOST_TIMES = 16
+"""How much longer a record's letters may be than one letter of all."""
 
 _POSITION = ("topic", "partition", "offset")
 _HEADERS = Array(Struct((("key", Primitive.STRING), ("value", Primitive.BINARY))))
@@ -112,6 +118,36 @@ def position(row: pa.RecordBatch, shape: InputShape, line: int | None) -> str:
         return f"{where}: null"
     shown = "an empty line" if not value.strip() else value[:_SHOWN].decode("utf-8", "replace")
     return f"{where}: {shown}{'…' if len(value) > _SHOWN and value.strip() else ''}"
+
+
+def gathered(rows: pa.RecordBatch, shape: InputShape) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+    """`rows` of the stream, those of a record in one where letters of their own would be too long; and which are left.
+
+    Each letter of an element repeats what its record has beside the list.
+    """
+    places = np.arange(rows.num_rows)
+    if ELEMENT not in rows.schema.names:
+        return rows, places
+    cells = dict(zip(rows.schema.names, rows.columns, strict=True))
+    before, text, after = cells[shape.value or ""].flatten()
+    alone = _lengths(text)
+    beside = sum(_lengths(end.dictionary)[np.asarray(end.indices.fill_null(0))] for end in (before, after))
+    firsts = np.flatnonzero(np.diff(np.asarray(cells[RECORD]), prepend=-1))
+    together = beside[firsts] + np.add.reduceat(alone, firsts)
+    is_long = np.add.reduceat(beside + alone, firsts) > _MOST_TIMES * together
+    if not is_long.any():
+        return rows, places
+    texts, is_left, is_one = text.to_pylist(), np.ones(len(places), np.bool_), np.zeros(len(places), np.bool_)
+    for begin, end in zip(firsts[is_long], np.append(firsts[1:], len(places))[is_long], strict=True):
+        texts[begin] = b",".join(texts[begin:end])
+        is_one[begin], is_left[begin + 1 : end] = True, False
+    values = pa.StructArray.from_arrays([before, pa.array(texts, text.type), after], ["before", "text", "after"])
+    cells |= {shape.value or "": values, ELEMENT: pc.if_else(pa.array(is_one), None, cells[ELEMENT])}
+    return pa.RecordBatch.from_pydict(cells).filter(pa.array(is_left)), places[is_left]
+
+
+def _lengths(texts: pa.Array) -> NDArray[np.int64]:
+    return np.asarray(pc.binary_length(texts).fill_null(0))
 
 
 def letters(

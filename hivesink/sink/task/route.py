@@ -21,7 +21,7 @@ from hivesink.sink.task.assign import Assign, Moment, assigner_for
 from hivesink.sink.task.buckets import Buckets, buckets
 from hivesink.sink.task.events import EventTimes, column_of, commit_rule, split_late
 from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskPlan, TaskTools
-from hivesink.sink.task.rejects import letters, position
+from hivesink.sink.task.rejects import gathered, letters, position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -96,7 +96,12 @@ class TableRouter:
         return rows, self.lines.of(rows)
 
     def _dead_letters(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Routed:
-        rows, lines = self._named(batch, bad)
+        named, lines = self._named(batch, bad)
+        rows, left = gathered(named, self.plan.shape)
+        # A letter counts as one row.
+        for name in ("read", "extra"):
+            self.counts[name] -= len(bad) - len(left)
+        bad, lines = [bad[place] for place in left], [lines[place] for place in left]
         partition = f"dt={self.plan.arrival:%Y-%m-%d}"
         return self.plan.dead_letters(partition, letters(rows, self.plan, bad, lines, self._ids))
 

@@ -150,11 +150,12 @@ def test_a_record_that_holds_many_is_many_rows_and_one_record() -> None:
         b'{"r": []}',
         b'{"r": 5}',
         b'{"r": [%b]}' % GOOD,
+        b'{"n": "%b", "r": [%b, %b]}' % (b"n" * 1000, b",".join([BAD] * 30), GOOD),
     ]
-    report = made(kafka(listed, [datetime(2026, 1, 1, tzinfo=timezone.utc)] * 4))
+    report = made(kafka(listed, [datetime(2026, 1, 1, tzinfo=timezone.utc)] * 5))
     assert balanced(report)
     rows = report.rows
-    assert (rows.read, rows.written, rows.rejected, rows.skipped, rows.records) == (6, 2, 3, 1, 4)
+    assert (rows.read, rows.written, rows.rejected, rows.skipped, rows.records) == (8, 3, 4, 1, 5)
     letters = [
         (letter["record_offset"], letter["element"], letter["value"], letter["field"])
         for letter in rows_of(made, report, "db.t__rejected")
@@ -163,6 +164,8 @@ def test_a_record_that_holds_many_is_many_rows_and_one_record() -> None:
         (100, 1, b'{"n": 1, "r": [%b]}' % UNFIT, "dt"),
         (100, 2, b'{"n": 1, "r": [%b]}' % BAD, "id"),
         (102, None, b'{"r": 5}', "r"),
+        # Thirty times what is beside the list would be too much.
+        (104, None, b'{"n": "%b", "r": [%b]}' % (b"n" * 1000, b",".join([BAD] * 30)), "id"),
     ]
     assert report.largest == max(map(len, listed))
 
