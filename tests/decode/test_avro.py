@@ -7,6 +7,7 @@ import io
 import json
 from decimal import Decimal as Number
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 from uuid import UUID
 
 import fastavro
@@ -18,11 +19,12 @@ from hypothesis import strategies as st
 from hivesink.config.options import SinkConfig
 from hivesink.core.table import Array, Column, Map, Primitive, Struct
 from hivesink.core.typetext import parse_type
+from hivesink.decode.avro import columns as avro_columns
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hivesink.core.table import HiveType
     from hivesink.ports.rows import DecodedRows
@@ -426,6 +428,50 @@ def test_a_record_may_hold_its_own_kind_as_deep_as_no_table_is() -> None:
     assert ([bad.reason for bad in deep.bad], deep.table.num_rows) == (["not of its schema"], 1)
 
 
+def doubled(times: int) -> dict[str, Any]:
+    """A record of two records of two records …, all without a byte."""
+    kind: dict[str, Any] = {"type": "record", "name": "E", "fields": []}
+    for n in range(times):
+        kind = {**record(a=kind, b=kind["name"]), "name": f"E{n}"}
+    return kind
+
+
+def items(kind: Any) -> dict[str, Any]:
+    return {"type": "array", "items": kind}
+
+
+TREE = record(l=["R", "null"], r=["R", "null"], v="long")
+LEAF = b"\2\2\2"
+MANY_NULLS = b"\xc8\1"
+"""The begin of a block of 100."""
+
+
+BOUNDED: list[tuple[Any, bytes, bool]] = [
+    (TREE, b"\0" + LEAF + b"\0" + LEAF + b"\2", True),
+    (TREE, b"\0" * 40 + LEAF + b"\2\2" * 40, True),
+    (TREE, b"\0" * 40 + LEAF + b"\2\2" * 39, False),
+    (TREE, b"", False),
+    (record(a="R", b="R"), b"", False),
+    (record(b=doubled(40), v="long"), b"\2", True),
+    (record(b=items(doubled(40)), v="long"), b"\2\0\2", True),
+    (record(a=items(items("int")), v="long"), b"\2\xc0\x9a\x0c" + b"\2" * 100000 + b"\0\0\2", True),
+    (record(a=items(items("int")), v="long"), b"\2\2\2\0" * 20000 + b"\0\2", True),
+    (record(a=items(items("null")), v="long"), b"\2" + MANY_NULLS + b"\0\0\2", True),
+    (record(a=items(items("null")), v="long"), b"\2" + MANY_NULLS * 50000 + b"\0\0\2", False),
+    (record(a=items(items("null")), v="long"), b"\2" + b"\2\xf8\x2a\0" * 5 + b"\0\2", False),
+]
+
+
+@pytest.mark.parametrize(("schema", "octets", "is_good"), BOUNDED, ids=range(len(BOUNDED)))
+def test_a_record_takes_no_more_steps_than_it_has_bytes(schema: Any, octets: bytes, *, is_good: bool) -> None:
+    """That it ends is the test: without a bound it takes minutes, or as many steps as 2 to the power of 40."""
+    has_lists = schema["fields"][0]["name"] == "a" and octets[:1]
+    for wanted in ("v bigint", "v bigint, a array<array<int>>") if has_lists else ("v bigint",):
+        rows = decoded(schema, wanted, [octets] * 2)
+        reasons = [] if is_good else ["not of its schema"] * 2
+        assert (rows.table.num_rows, [bad.reason for bad in rows.bad]) == (2 * is_good, reasons)
+
+
 SIMPLE: dict[str, tuple[Any, str, st.SearchStrategy[Any]]] = {
     "boolean": ("boolean", "boolean", st.booleans()),
     "int": ("int", "int", st.integers(-(2**31), 2**31 - 1)),
@@ -521,6 +567,14 @@ def as_column(value: Any, kind: HiveType) -> Any:
     return value
 
 
+@pytest.fixture(scope="module", params=[0, 32])
+def few(request: pytest.FixtureRequest) -> Iterator[None]:
+    """How many values are passed over one by one: none, or all that a test has."""
+    with mock.patch.object(avro_columns, "_FEW", request.param):
+        yield
+
+
+@pytest.mark.usefixtures("few")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(KINDS, min_size=1, max_size=4), st.data())
 def test_every_row_is_fastavros_beside_damaged_ones(
@@ -542,6 +596,8 @@ def test_every_row_is_fastavros_beside_damaged_ones(
         at = data.draw(st.integers(0, len(octets)))
         octets[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
     rows = decoded(schema, wanted, [*records[:place], bytes(octets), *records[place + 1 :]])
+    unread = decoded(schema, "unheard int", [bytes(octets)]).bad
+    assert [bad.reason for bad in unread] == [bad.reason for bad in rows.bad if bad.field is None]
     others = [*expected[:place], *expected[place + 1 :]]
     if rows.bad:
         assert ([bad.index for bad in rows.bad], rows.table.to_pylist()) == ([place], others)
@@ -553,6 +609,7 @@ def test_every_row_is_fastavros_beside_damaged_ones(
     assert rows.table.to_pylist() == [*expected[:place], own, *expected[place + 1 :]]
 
 
+@pytest.mark.usefixtures("few")
 @example(b"\0")
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_row_or_a_bad_record(octets: bytes) -> None:

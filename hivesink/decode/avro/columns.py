@@ -7,6 +7,7 @@ last one ends where the record does.
 
 from __future__ import annotations
 
+from array import array
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,8 +16,9 @@ import pyarrow as pa
 
 from hivesink.core.table import Array, Map
 from hivesink.decode.arrowtypes import arrow_type
-from hivesink.decode.avro.schema import DIGITS, Type
-from hivesink.decode.avro.wants import Lists, Numbers, Want, converted
+from hivesink.decode.avro.scan import DEEPEST, FREE, MORE, Scan
+from hivesink.decode.avro.schema import Type
+from hivesink.decode.avro.wants import Lists, Numbers, Want, converted, decimals
 from hivesink.decode.convert import Converted
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from hivesink.decode.json.spans import Text
     from hivesink.decode.values import InvalidValue
 
-_MORE = 0x80
-"""The bit of a number's byte that says that another one follows."""
 _ONE, _ONES, _TOPS = (np.uint64(word) for word in (1, 0x0101010101010101, 0x8080808080808080))
 _HALVES = [
     (np.uint64(kept), np.uint64(shift))
@@ -35,12 +35,9 @@ _HALVES = [
 """What stays where it is while groups of seven bits close up, and by how much the others move."""
 _BITS = {"int": 32, "long": 64}
 _WIDTH = {"float": 4, "double": 8}
-_WORD = 8
-_FREE = 100
-"""Items that an array may have beyond the number of its bytes: nulls take none."""
-_DEEPEST = 100
+_FEW = 32
+"""Up to so many are passed over one by one: a step over all costs as much as a hundred of these."""
 _STRING, _NULL = Type("string"), Type("null")
-
 
 Read: TypeAlias = "tuple[list[Converted], Numbers]"
 """For each want the column, and where each value ends."""
@@ -57,7 +54,7 @@ class Columns:
     def __init__(self, text: Text, begins: Numbers, ends: Numbers) -> None:
         self._text, self._begins, self._ends = text, begins, ends
         self.odd = np.zeros(len(begins), np.bool_)
-        self._depth = 0
+        self._octets, self._depth = text.octets.data, 0
 
     def read(self, kind: Type, wants: Sequence[Want]) -> list[Converted]:
         """A column for each of `wants`; a field that the schema lacks is null."""
@@ -66,9 +63,21 @@ class Columns:
         return made
 
     def _read(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
-        if not len(rows) or self._depth > _DEEPEST:
+        if self.odd.any() and (wants or self.odd[rows].any()):
+            # What is made now is thrown away: all is read again without the odd ones, whose bytes mean nothing.
+            live, at = np.flatnonzero(~self.odd[rows]), at.copy()
+            at[live] = self._read(kind, at[live], rows[live], ())[1]
+        elif not wants and kind.is_empty:
+            pass
+        elif not wants and len(rows) <= _FEW:
+            at = self._past(kind, at, rows)
+        elif not len(rows) or self._depth > DEEPEST:
             self.odd[rows] = True
-            return [(pa.nulls(len(rows), arrow_type(want.type)), {}) for want in wants], at
+        else:
+            return self._values(kind, at, rows, wants)
+        return [(pa.nulls(len(rows), arrow_type(want.type)), {}) for want in wants], at
+
+    def _values(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
         self._depth += 1
         try:
             match kind.name:
@@ -82,6 +91,20 @@ class Columns:
             return [converted(kind, values, len(rows), want) for want in wants], at
         finally:
             self._depth -= 1
+
+    def _past(self, kind: Type, at: Numbers, rows: Numbers) -> Numbers:
+        at = at.copy()
+        for n, row in enumerate(rows.tolist()):
+            try:
+                at[n] = self._scan(row).past(kind, int(at[n]), self._depth)
+            except ValueError:  # noqa: PERF203 -- of each record
+                self.odd[row] = True
+        return at
+
+    def _scan(self, row: int, taken: int = 0) -> Scan:
+        """Its lists have at most as many items as the record has bytes, and `FREE`, without those `taken`."""
+        begin, end = int(self._begins[row]), int(self._ends[row])
+        return Scan(self._octets, end, end - begin + FREE - taken)
 
     def _within(self, at: Numbers, rows: Numbers) -> Numbers:
         """`at`, or the end of its record where that comes before."""
@@ -103,7 +126,7 @@ class Columns:
     def _number(self, at: Numbers, rows: Numbers, name: str = "long") -> tuple[Numbers, Numbers]:
         """Ints or longs: seven bits a byte, the lowest first, and the sign in the lowest bit."""
         numbers, ends = self._text.octets[at].astype(np.uint64), at + 1
-        if (more := np.flatnonzero(numbers >= _MORE)).size:
+        if (more := np.flatnonzero(numbers >= MORE)).size:
             words = self._text.words[at[more]]
             last = ~words & _TOPS
             # Of each word the bytes up to the first without its top bit.
@@ -117,7 +140,7 @@ class Columns:
                 octets = self._text.octets[ends[more[longer]]].astype(np.uint64)
                 joined[longer] |= (octets & ~_TOPS) << np.uint64(place)
                 ends[more[longer]] += 1
-                last[longer] = octets < _MORE
+                last[longer] = octets < MORE
                 self.odd[rows[more[longer[octets > 1]]]] |= place > 56  # noqa: PLR2004
             self.odd[rows[more[joined >> np.uint64(_BITS[name] - 1) > 1]]] = True
             numbers[more] = joined
@@ -153,24 +176,8 @@ class Columns:
         ends = self._within(at + sizes, rows)
         if kind.logical == "decimal":
             self.odd[rows[sizes == 0]] = True
-            return partial(self._decimals, kind, at, ends), ends
+            return partial(decimals, self._text, kind, at, ends), ends
         return lambda: self._text.cut(at, ends).view(kind.arrow), ends
-
-    def _decimals(self, kind: Type, begins: Numbers, ends: Numbers) -> pa.Array:
-        """Two's complements, the highest byte first; null for too many digits for any column."""
-        sizes = np.clip(ends - begins, 1, _WORD)
-        heads = self._text.words[begins].byteswap().view(np.int64) >> (8 * (_WORD - sizes))
-        halves = np.stack([heads, heads >> 63], axis=1)
-        beyond = np.zeros(len(begins), np.bool_)
-        for row in np.flatnonzero(ends - begins > _WORD).tolist():
-            octets = self._text.octets[begins[row] : ends[row]].tobytes()
-            number = int.from_bytes(octets, "big", signed=True)
-            beyond[row] = abs(number) >= 10**DIGITS
-            number = 0 if beyond[row] else number
-            halves[row] = np.frombuffer(number.to_bytes(16, "little", signed=True), np.int64)
-        valid = np.packbits(~beyond, bitorder="little").tobytes()
-        buffers = [pa.py_buffer(valid), pa.py_buffer(halves.tobytes())]
-        return pa.Array.from_buffers(kind.arrow, len(begins), buffers)
 
     def _record(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
         below = [part for want in wants for part in want.parts()]
@@ -220,7 +227,7 @@ class Columns:
         return merged, ends
 
     def _lists(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
-        owners, begins, at = self._items(kind, at, rows)
+        owners, begins, at = self._items(kind, at, rows, wanted=bool(wants))
         lists, rows_of_items = Lists(owners, len(rows)), rows[owners]
         keys, begins = self._key(kind, begins, rows_of_items)
         columns = []
@@ -239,17 +246,19 @@ class Columns:
                     columns.append(want.wrong(kind, len(rows)))
         return columns, at
 
-    def _items(self, kind: Type, at: Numbers, rows: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """Of which list each item is, in order, and where it begins; and where each list ends."""
+    def _items(self, kind: Type, at: Numbers, rows: Numbers, *, wanted: bool) -> tuple[Numbers, Numbers, Numbers]:
+        """Of which list each item is, in order, and where it begins, if `wanted`; and where each list ends."""
         at, left, active = at.copy(), np.zeros(len(rows), np.int64), np.arange(len(rows))
         owners, begins = [active[:0]], [active[:0]]
-        while active.size:
+        # Those without bytes are nothing to step through.
+        is_free = kind.name == "array" and kind.parts[0].is_empty
+        while active.size > (len(rows) if is_free else _FEW):
             empty = active[left[active] == 0]
             counts, at[empty] = self._number(at[empty], rows[empty])
             sized = empty[counts < 0]
             # The block's bytes follow, for who passes over it.
             at[sized] = self._number(at[sized], rows[sized])[1]
-            most = self._ends[rows[empty]] - at[empty] + _FREE
+            most = self._ends[rows[empty]] - at[empty] + FREE
             left[empty] = self._below(abs(counts), most, rows[empty])
             active = active[(left[active] > 0) & ~self.odd[rows[active]]]
             owners.append(active)
@@ -257,6 +266,17 @@ class Columns:
             begun = self._key(kind, at[active], rows[active])[1]
             at[active] = self._read(kind.parts[0], begun, rows[active], ())[1]
             left[active] -= 1
+        taken = dict[int, int]()
+        for n in active[~self.odd[rows[active]]].tolist():
+            row, places = int(rows[n]), array("q") if wanted else None
+            try:
+                scan = self._scan(row, taken.get(row, 0))
+                at[n] = scan.past_items(kind, int(at[n]), self._depth, int(left[n]), places)
+            except ValueError:
+                self.odd[row] = True
+            taken[row] = taken.get(row, 0) + len(places or ())
+            owners.append(np.full(len(places or ()), n))
+            begins.append(np.array(places or (), np.int64))
         owner = np.concatenate(owners)
         order = np.argsort(owner, kind="stable")
         return owner[order], np.concatenate(begins)[order], at

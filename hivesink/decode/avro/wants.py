@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hivesink.core.table import INTEGERS, Array, HiveType, Map, Primitive, Struct
 from hivesink.decode.arrowtypes import arrow_type, mismatches
+from hivesink.decode.avro.schema import DIGITS
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Converted, convert
 from hivesink.decode.values import InvalidValue, TimeRules
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hivesink.decode.avro.schema import Type
+    from hivesink.decode.json.spans import Text
 
 Numbers = NDArray[np.int64]
+_WORD = 8
 
 
 class Want(NamedTuple):
@@ -77,6 +80,23 @@ def converted(kind: Type, values: Callable[[], pa.Array], count: int, want: Want
     made, bad = convert(array.view(given) if is_number else array, wanted, want.times)
     beyond = np.flatnonzero(nulls(array)).tolist() if array.null_count else ()
     return made, bad | {row: InvalidValue(f"out of range for {wanted}") for row in beyond}
+
+
+def decimals(text: Text, kind: Type, begins: Numbers, ends: Numbers) -> pa.Array:
+    """Two's complements, the highest byte first; null for too many digits for any column."""
+    sizes = np.clip(ends - begins, 1, _WORD)
+    heads = text.words[begins].byteswap().view(np.int64) >> (8 * (_WORD - sizes))
+    halves = np.stack([heads, heads >> 63], axis=1)
+    beyond = np.zeros(len(begins), np.bool_)
+    for row in np.flatnonzero(ends - begins > _WORD).tolist():
+        octets = text.octets[begins[row] : ends[row]].tobytes()
+        number = int.from_bytes(octets, "big", signed=True)
+        beyond[row] = abs(number) >= 10**DIGITS
+        number = 0 if beyond[row] else number
+        halves[row] = np.frombuffer(number.to_bytes(16, "little", signed=True), np.int64)
+    valid = np.packbits(~beyond, bitorder="little").tobytes()
+    buffers = [pa.py_buffer(valid), pa.py_buffer(halves.tobytes())]
+    return pa.Array.from_buffers(kind.arrow, len(begins), buffers)
 
 
 @dataclass(frozen=True, slots=True)
