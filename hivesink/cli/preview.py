@@ -19,7 +19,6 @@ from hivesink.cli.metastore import declared_in
 from hivesink.cli.output import MOST, Grid, Line, Output, first, plain, shown, tell
 from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
-from hivesink.core.progress import count
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
 
@@ -163,7 +162,7 @@ def _checked(sample: Sample, made: Preview) -> tuple[dict[str, Any], list[Line |
     fit = made.rows.num_rows
     # Where records hold many, their elements.
     records = fit + len(made.bad) + made.skipped
-    skipped = f", {count(made.skipped, 'tombstone')} skipped" if made.skipped else ""
+    skipped = f", {made.skipped:,} skipped (without a value or rows)" if made.skipped else ""
     fits = Line(f"{fit:,} of {records:,} records fit{skipped}", "yellow" if made.bad else "bold green")
     data = {"records": records, "fit": fit, "skipped": made.skipped, "bad_records": bad}
     return data, [*first("Bad records", bad, "bad records"), fits]
