@@ -34,6 +34,7 @@ class DecodedRows:
     Every input row is in `table`, in `bad` (sorted by row), or counted in `skipped`. Where records hold many, `parts`
     are the input rows instead: the batch with a row for each element, whose value is the record with that one alone,
     as a struct of what is `before` it, its `text`, and what is `after` it; and with the columns RECORD and ELEMENT.
+    They may be of the first records alone; the others, after the last RECORD, have to be given again.
     """
 
     table: pa.Table

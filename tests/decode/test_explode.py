@@ -123,6 +123,16 @@ def test_only_the_element_that_is_not_utf8_is_bad() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.long
+def test_a_column_that_would_be_too_long_for_arrow_makes_a_bad_record() -> None:
+    """It is alone in its slice, and those after it are given again."""
+    long = b'{"account": "%b", "Records": [%b]}' % (b"a" * 250_000, b",".join([b'{"id": 1}'] * 9000))
+    rows = read([long, WRAPPED[0]], "id int, account string", sink__column__account__from="$.account")
+    assert letters(rows) == [(0, None, long, None, "a column would take more than 2 GB")]
+    assert rows.parts is not None
+    assert rows.parts.num_rows == 1
+
+
 def test_a_record_that_is_a_list_itself() -> None:
     given = [b' [{"id": 1, "user": {"id": 7}}, {"id": "x"}] ', b"[]", b'{"id": 1}', b"[", None]
     rows = read(given, "id int, user bigint", explode="$", sink__column__user__from="$.user.id")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from hivesink.core.table import Array, Column, Decimal, Map, Primitive, Struct, TableSpec
+from hivesink.decode.json import explode
 from hivesink.formats import measure
 from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.messages import InputShape
@@ -163,14 +164,17 @@ def test_an_element_comes_back_without_its_neighbours_and_a_whole_record_whole_o
 
 
 def test_broken_elements_of_one_letter_come_back_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explode, "_MOST_BYTES", 1)
     world = World(table(sink_json_explode="$.r"))
     world.patch(monkeypatch)
     record = json.dumps({"n": "n" * 3000, "r": [{"id": BIG * (at != 7) + at, "dt": "a"} for at in range(30)]})
     world.ingest(pa.RecordBatch.from_pydict({"value": [record.encode()]}), InputShape(value="value"))
-    assert ([row["id"] for row in world.rows(TABLE)], len(world.ids())) == ([7], 1)
+    second = f'{{"r": [{{"id": {2 * BIG}, "dt": "a"}}]}}'
+    world.ingest(pa.RecordBatch.from_pydict({"value": [second.encode()]}), InputShape(value="value"))
+    assert ([row["id"] for row in world.rows(TABLE)], len(world.ids())) == ([7], 2)
     widen(world)
-    assert world.replay() == 1
-    assert sorted(row["id"] for row in world.rows(TABLE)) == [7, *(BIG + at for at in range(30) if at != 7)]
+    assert world.replay() == 2
+    assert sorted(row["id"] for row in world.rows(TABLE)) == [7, *(BIG + at for at in range(30) if at != 7), 2 * BIG]
     assert world.ids() == []
 
 

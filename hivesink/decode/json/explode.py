@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _QUOTE = b'"'
+_MOST_BYTES, _ROW_BYTES = 256 << 20, 256
+"""Of what rows have from beside their lists, and what a row may take besides."""
+_ARROWS = 1 << 31
+"""Bytes of text that are too many for a column of Arrow's."""
 _LIST = "\0list"
 """A column of the list itself, emptied: it makes a record without a list bad."""
 
@@ -157,10 +161,17 @@ class ExplodedDecoder:
         self._exact = ExactDecoder(outer, narrowed)
 
     def decode(self, records: pa.Array) -> DecodedRows:
-        """As `JsonDecoder`; the rows that it speaks of are those of `parts`."""
-        given = [None if record is None else bytes(record) for record in records.cast(pa.large_binary()).to_pylist()]
-        envelopes = self._read_envelopes(given)
-        splits = envelopes.splits
+        """As `JsonDecoder`; the rows that it speaks of are those of `parts`, of so many records as memory holds."""
+        splits, given, total = list[Split | None](), list[bytes | None](), 0
+        for cell in records.cast(pa.large_binary()):
+            record = cell.as_py()
+            part = None if record is None else split(record, self._steps)
+            total += len(part.elements) * (len(part.before) + len(part.after) + _ROW_BYTES) if part else 0
+            if total > _MOST_BYTES and splits:
+                break
+            splits.append(part)
+            given.append(record)
+        envelopes = self._read_envelopes(given, splits)
         counts = np.array([len(part.elements) if part else 0 for part in splits], np.int64)
         counts[[*envelopes.bad]] = 0
         # What has no element is a row of its own: bad, or skipped.
@@ -183,8 +194,7 @@ class ExplodedDecoder:
         good_rows = None if len(good) == len(of_record) else pa.array(good, pa.int32())
         return DecodedRows(table, good_rows, tuple(sorted(bad, key=lambda row: row.index)), skipped, parts)
 
-    def _read_envelopes(self, records: list[bytes | None]) -> _Envelopes:
-        splits = [None if record is None else split(record, self._steps) for record in records]
+    def _read_envelopes(self, records: list[bytes | None], splits: list[Split | None]) -> _Envelopes:
         bad: dict[int, BadRow] = {}
         texts, places = list[bytes | None](), list[int]()
         for place, (record, part) in enumerate(zip(records, splits, strict=True)):
@@ -195,6 +205,13 @@ class ExplodedDecoder:
             places.append(place)
         rows = self._envelopes.decode(pa.array(texts, pa.large_binary()))
         bad |= {places[row.index]: row for row in rows.bad}
+        # More than that only one record may need.
+        for part in splits if len(splits) == 1 else ():
+            if part and rows.table.nbytes * len(part.elements) >= _ARROWS:
+                try:
+                    rows.table.take(pa.array(np.zeros(len(part.elements), np.int64)))
+                except pa.ArrowInvalid:
+                    bad[0] = BadRow(0, None, "a column would take more than 2 GB")
         good = np.full(len(records), -1)
         kept = np.array(places, np.int64)
         kept = kept if rows.good is None else kept[rows.good.to_numpy()]

@@ -26,7 +26,7 @@ from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.parts import Parts, Target
 from hivesink.sink.task.rejects import as_stream
-from hivesink.sink.task.route import StopError, TableRouter, assign, by_partition
+from hivesink.sink.task.route import StopError, TableRouter, by_partition, in_slices
 from hivesink.sink.task.segments import SegmentWriter, encode
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -
     counts and rejects.
     """
     router = TableRouter(plan, tools)
-    for unfollowed in batches:
-        batch = router.lines.follow(unfollowed)
-        decoded, assigned, _ = assign(batch, plan, router.reader, router.assigner)
+    followed = map(router.lines.follow, batches)
+    every = (some for given in followed for some in in_slices(given, plan, router.reader, router.assigner))
+    for batch, decoded, assigned, _ in every:
         codes = np.full(batch.num_rows, -1)
         good = slice(None) if decoded.good is None else decoded.good.to_numpy()
         # A record that holds many goes where the last of its rows goes.
@@ -173,20 +173,23 @@ class ReplayRouter:
             places = letters.chosen[arrivals.indices.to_numpy() == code]
             some = letters.rows.take(pa.array(places))
             then = replace(self.plan, arrival=arrival.replace(tzinfo=timezone.utc))
-            decoded, assigned, bad = assign(as_stream(some, self.mended), then, self.reader(then), assigner)
-            of_row = np.arange(len(places)) if decoded.parts is None else np.asarray(decoded.parts.column(RECORD))
-            good = of_row if decoded.good is None else of_row[decoded.good.to_numpy()]
-            # A record that holds many comes back whole, or not at all.
-            failing = {int(of_row[row.index]): row for row in reversed(bad)}
-            codes = np.where(np.isin(good, [*failing]), -1, assigned.codes)
-            for record, row in failing.items():
-                why = row.field, row.reason
-                replayed.failing[why] += 1
-                replayed.examples.setdefault(why, some.column("id")[record].as_py())
-            is_left[places[good[codes >= 0]]] = False
-            assigned = replace(assigned, codes=codes)
-            replayed.skipped += decoded.skipped
-            yield from by_partition(self.plan.target, decoded.table, assigned)
+            before = 0
+            for read, decoded, assigned, bad in in_slices(
+                as_stream(some, self.mended), then, self.reader(then), assigner
+            ):
+                of_row = np.arange(len(read)) if decoded.parts is None else np.asarray(decoded.parts.column(RECORD))
+                of_row, before = of_row + before, before + len(read)
+                good = of_row if decoded.good is None else of_row[decoded.good.to_numpy()]
+                # A record that holds many comes back whole, or not at all.
+                failing = {int(of_row[row.index]): row for row in reversed(bad)}
+                codes = np.where(np.isin(good, [*failing]), -1, assigned.codes)
+                for record, row in failing.items():
+                    why = row.field, row.reason
+                    replayed.failing[why] += 1
+                    replayed.examples.setdefault(why, some.column("id")[record].as_py())
+                is_left[places[good[codes >= 0]]] = False
+                replayed.skipped += decoded.skipped
+                yield from by_partition(self.plan.target, decoded.table, replace(assigned, codes=codes))
         left = pa.Table.from_batches([letters.rows.filter(pa.array(is_left))])
         if left.num_rows < len(is_left):
             replayed.rows += len(is_left) - left.num_rows

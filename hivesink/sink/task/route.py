@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink.config.options import CommitTrigger, OnBadRecord, OnLate
-from hivesink.core.column_source import ROW
+from hivesink.core.column_source import RECORD, ROW
 from hivesink.errors import HiveSinkError
 from hivesink.ports.rows import BadRow, DecodedRows, Routed, RowReader
 from hivesink.sink.task.assign import Assign, Moment, assigner_for
@@ -60,7 +60,12 @@ class TableRouter:
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
         """Raises InvalidOption, StopError."""
         records = self.lines.follow(batch)
-        decoded, assigned, bad = assign(records, self.plan, self.reader, self.assigner)
+        for some, decoded, assigned, bad in in_slices(records, self.plan, self.reader, self.assigner):
+            yield from self._route(some, decoded, assigned, bad)
+
+    def _route(
+        self, records: pa.RecordBatch, decoded: DecodedRows, assigned: Buckets, bad: list[BadRow]
+    ) -> Iterator[Routed]:
         batch = records if decoded.parts is None else decoded.parts
         config, shape = self.plan.config, self.plan.shape
         self.events.take(batch, decoded.table, decoded.good)
@@ -121,6 +126,20 @@ def assign(
     assigned = buckets(columns, values, decoded.table.num_rows, on_null, bad)
     unfit = [*decoded.bad, *of_input(assigned.unfit, decoded.good)]
     return decoded, assigned, sorted(unfit, key=lambda row: row.index)
+
+
+def in_slices(
+    batch: pa.RecordBatch, plan: TaskPlan, reader: RowReader, assigner: Assign
+) -> Iterator[tuple[pa.RecordBatch, DecodedRows, Buckets, list[BadRow]]]:
+    """As `assign`, of one slice of `batch` after the other, each as large as the reader takes."""
+    while True:
+        decoded, assigned, bad = assign(batch, plan, reader, assigner)
+        parts = decoded.parts
+        count = parts.column(RECORD)[-1].as_py() + 1 if parts is not None and parts.num_rows else batch.num_rows
+        yield batch.slice(0, count), decoded, assigned, bad
+        batch = batch.slice(count)
+        if not batch.num_rows:
+            return
 
 
 def of_input(rows: Iterable[BadRow], good: pa.Array | None) -> list[BadRow]:

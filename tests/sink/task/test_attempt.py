@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hivesink.core.manifest import Rows
 from hivesink.core.partition import DEFAULT_PARTITION, aside
 from hivesink.core.table import Column, Primitive
+from hivesink.decode.json import explode
 from hivesink.errors import StoreUnavailable
 from hivesink.sink.task.attempt import ROUTE, route, run_task
 from hivesink.sink.task.messages import BadReport, InputShape, TaskFailure, TaskReport
@@ -141,8 +142,10 @@ def test_dead_letters_keep_the_bytes_the_reason_and_the_place() -> None:
     assert all(row["reason"] for row in found)
 
 
-def test_a_record_that_holds_many_is_many_rows_and_one_record() -> None:
-    """A broken element is a dead letter of its own: also one that no partition can hold."""
+@pytest.mark.parametrize("most", [explode._MOST_BYTES, 1])
+def test_a_record_that_holds_many_is_many_rows_and_one_record(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken element is a dead letter of its own: also one that no partition can hold. Also record by record."""
+    monkeypatch.setattr(explode, "_MOST_BYTES", most)
     made = make(on_bad_record="dead-letter", **EXPLODED)
     made.shape = KAFKA
     listed: list[Any] = [
@@ -178,12 +181,17 @@ def test_the_first_broken_element_stops_the_task_with_its_place() -> None:
     assert (report.bad.position, report.bad.field) == (f"the stream element 1: {shown}", "id")
 
 
-def test_a_record_that_holds_many_is_routed_whole() -> None:
+@pytest.mark.parametrize("most", [explode._MOST_BYTES, 1])
+def test_a_record_that_holds_many_is_routed_whole(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explode, "_MOST_BYTES", most)
     made = make(**EXPLODED)
     given = raw([b'{"r": [%b, {"id": 2, "dt": "b"}]}' % GOOD, b"{", b'{"r": []}', b'{"r": [%b]}' % GOOD])
-    (routed,) = route([given], made.plan, made.tools(made.plan))
-    assert routed.column(ROUTE).to_pylist() == ["dt=b", None, None, "dt=a"]
-    assert routed.column("value").equals(given.column("value"))
+    slices = list(route([given], made.plan, made.tools(made.plan)))
+    # What is broken, or has no element, takes no room.
+    assert [batch.num_rows for batch in slices] == ([4] if most > 1 else [1, 2, 1])
+    routed = pa.Table.from_batches(slices)
+    assert routed[ROUTE].to_pylist() == ["dt=b", None, None, "dt=a"]
+    assert routed["value"].to_pylist() == given.column("value").to_pylist()
 
 
 def test_a_dead_letter_of_a_decoded_row_is_its_columns_as_json() -> None:
