@@ -10,7 +10,7 @@ import socket
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,11 @@ _FILE, _REGISTRY = "sink.value.avro.schema-file", "sink.value.avro-confluent"
 _USER, _TOKEN = "basic-auth.user-info", "bearer-auth.token"
 _NO_SUCH_ID = 40403
 _MOST_BYTES = 16 << 20
-_SEEN: dict[tuple[str, int], tuple[str, ...]] = {}
-"""What this process has read, by folder and number: a process lives for many tasks."""
+_SEEN: dict[tuple[str, str, int], tuple[tuple[str, ...], datetime]] = {}
+"""Schemas by folder, registry and number, and until when they do: a process lives for many tasks. Unknown ones: ()."""
+_AGAIN = timedelta(seconds=10)
+"""After that a schema is compared with the registry's again, but never for more than a tenth of the time."""
+_MOST_UNKNOWN = 100
 
 
 class Registry:
@@ -45,6 +48,8 @@ class Registry:
         self._url = urlsplit(url)
         self.name = f"the schema registry {url}"
         self.is_away = False
+        self.misses = 0
+        """Numbers that are unknown and not kept."""
 
     def _setting(self, name: str) -> Any:
         return self._config[f"{_REGISTRY}.{name}"]
@@ -57,20 +62,23 @@ class Registry:
         texts: dict[str, None] = {}
         answer = self._get(f"/schemas/ids/{number}")
         if answer is not None:
-            self._collect(answer, texts)
+            self._collect(answer, texts, set())
         return tuple(texts) or None
 
-    def _collect(self, answer: Any, texts: dict[str, None]) -> None:
-        """Add the schema in `answer` to `texts`, after those that it refers to."""
+    def _collect(self, answer: Any, texts: dict[str, None], asked: set[str]) -> None:
+        """Add the schema in `answer` to `texts`, after those that it refers to, but for paths that were `asked`."""
         try:
-            text = str(answer["schema"])
+            # Raises TypeError for what is no text.
+            text = str.strip(answer["schema"])
             for other in answer.get("references") or ():
-                subject = quote(other["subject"], safe="")
-                self._collect(self._get(f"/subjects/{subject}/versions/{other['version']}"), texts)
+                path = f"/subjects/{quote(other['subject'], safe='')}/versions/{other['version']}"
+                if path not in asked:
+                    asked.add(path)
+                    self._collect(self._get(path), texts, asked)
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             reason = f"an answer without a schema ({type(error).__name__})"
             raise SourceUnreachable(self.name, reason) from error
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             # Registries and their versions differ in white space and in the order of attributes.
             text = json.dumps(json.loads(text), sort_keys=True)
         texts.setdefault(text)
@@ -96,7 +104,7 @@ class Registry:
                 timer.cancel()
             connection.close()
         answer = None
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             answer = json.loads(body)
         if isinstance(answer, dict) and status == http.client.OK:
             return answer
@@ -143,7 +151,11 @@ class Registry:
         except (OSError, KeyError, UnicodeDecodeError) as error:
             why = f"can't be read ({type(error).__name__}) where a task runs"
             raise InvalidOption((f"{_REGISTRY}.{name} = {place!r} {why}",)) from error
-        return text.strip()
+        text = text.strip()
+        if not text.isprintable() or (name == _TOKEN and not text.isascii()):
+            problem = f"{_REGISTRY}.{name} = {place!r} has more than one line, or what no header can have"
+            raise InvalidOption((problem,))
+        return text
 
 
 def _cut(sock: socket.socket) -> None:
@@ -168,12 +180,14 @@ class Passing:
 class KeptSchemas:
     """Implements `ports.rows.Schemas`: a schema is in `kept` before any row is made by it.
 
-    `read` reads a file. `compares`: whether what is kept must still be the registry's.
+    `read` reads a file. `parse` raises ValueError for what is no schema: that isn't kept. `compares`: whether what is
+    kept must still be the registry's.
     """
 
     config: SinkConfig
     kept: SchemaStore
     read: Callable[[str], bytes | None]
+    parse: Callable[[Sequence[str]], object]
     compares: bool = True
     now: Callable[[], datetime] = field(default=lambda: datetime.now(timezone.utc))
 
@@ -187,31 +201,41 @@ class KeptSchemas:
         return (content.decode("utf-8", "replace"),)
 
     def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
-        registry = Registry(self.config)
-        known, unknown = dict[int, tuple[str, ...]](), dict[int, datetime]()
+        registry, begin = Registry(self.config), self.now()
+        schemas, looked = dict[int, tuple[str, ...]](), dict[tuple[str, str, int], tuple[str, ...]]()
+        waited = dict[int, datetime]()
         for number in numbers:
-            place = self.kept.location, number
-            if (texts := _SEEN.get(place) or self._kept(registry, number)) is not None:
-                known[number] = _SEEN[place] = texts
-            else:
+            place, is_asked = (self.kept.location, registry.name, number), registry.misses < _MOST_UNKNOWN
+            texts, until = _SEEN.get(place, ((), begin))
+            if until <= begin:
+                texts = self._kept(registry, number)
+                if texts or is_asked:
+                    looked[place] = texts
+            if not texts and place in looked:
                 # The time counts from the first try of any task.
-                first = self.kept.put(f"{number}.unknown", self.now().isoformat().encode())
-                unknown[number] = datetime.fromisoformat(first.decode())
-        for number, since in unknown.items():
-            if self.now() - since < self.config[f"{_REGISTRY}.unknown-id-timeout"]:
-                reason = f"it hasn't known schema {number} since {since:%F %T} UTC"
-                raise SourceUnreachable(registry.name, reason)
-        return known
+                first = self.kept.put(f"{number}.unknown", begin.isoformat().encode())
+                waited[number] = datetime.fromisoformat(first.decode())
+            schemas[number] = texts
+        timeout = self.config[f"{_REGISTRY}.unknown-id-timeout"]
+        waited = {number: since for number, since in waited.items() if begin - since < timeout}
+        end = self.now()
+        until = end + max(_AGAIN, 10 * (end - begin))
+        _SEEN.update((place, (texts, until)) for place, texts in looked.items() if place[2] not in waited)
+        for number, since in waited.items():
+            reason = f"it hasn't known schema {number} since {since:%F %T} UTC"
+            raise SourceUnreachable(registry.name, reason)
+        return {number: texts for number, texts in schemas.items() if texts}
 
-    def _kept(self, registry: Registry, number: int) -> tuple[str, ...] | None:
+    def _kept(self, registry: Registry, number: int) -> tuple[str, ...]:
         """As the log has it, else as the registry has it, which is kept from now on."""
         name, answer = f"{number}.json", None
         path = f"{self.kept.location}/{name}"
         stored = self.kept.get(name)
         if stored is None:
-            answer = registry.schema(number)
-            if answer is None:
-                return None
+            answer = registry.schema(number) if registry.misses < _MOST_UNKNOWN else None
+            registry.misses += answer is None
+            if answer is None or not self._is_schema(answer):
+                return answer or ()
             stored = self.kept.put(name, json.dumps(answer, indent=1).encode())
         elif self.compares and not registry.is_away:
             # What is kept must do where the registry can't answer.
@@ -226,3 +250,9 @@ class KeptSchemas:
             way = "give it its old numbers back or, if all older records are read, move the file away"
             raise InvalidOption((f"{problem}: {way}",))
         return texts
+
+    def _is_schema(self, texts: tuple[str, ...]) -> bool:
+        with suppress(ValueError):
+            self.parse(texts)
+            return True
+        return False

@@ -19,6 +19,7 @@ from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.table import TableName, as_properties, field_ids, is_letters
 from hivesink.decode import convert
 from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.decode.avro.schema import parse
 from hivesink.decode.reader import RowsReader
 from hivesink.errors import InvalidOption, RegistrationFailed, RowsUnfit, TableReplaced
 from hivesink.formats import adapter, measure
@@ -56,7 +57,7 @@ def schemas(plan: TaskPlan, root: LogRoot | None, site: Site = NO_SITE, *, compa
         path = f"{file_system_of(plan.target.location)}{path}" if path.startswith("/") else path
         return storage_of(path, site).logs().read(path)
 
-    return KeptSchemas(plan.config, Passing() if root is None else root.schemas, read, compares)
+    return KeptSchemas(plan.config, Passing() if root is None else root.schemas, read, parse, compares)
 
 
 def row_reader(plan: TaskPlan, known: Schemas | None = None) -> RowReader:

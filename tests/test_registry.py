@@ -7,7 +7,9 @@ import http.server
 import json
 import threading
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ import pytest
 from hivesink import registry
 from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
+from hivesink.decode.avro.schema import parse
 from hivesink.errors import HiveSinkError, InvalidOption, LogDamaged, LoginFailed, SourceUnreachable
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.logs import log_root
@@ -89,7 +92,7 @@ def opened(server: Server, tmp_path: Path) -> Opening:
             {URL: server.url, **{name.replace("__", "."): text for name, text in options.items()}}
         )
         root = log_root(str(tmp_path / "log"))
-        return KeptSchemas(config, root.schemas, lambda _: None, compares=compares, now=lambda: now)
+        return KeptSchemas(config, root.schemas, lambda _: None, parse, compares=compares, now=lambda: now)
 
     return opened
 
@@ -119,6 +122,11 @@ def test_what_it_refers_to_comes_first_and_once(server: Server, opened: Opening)
     server.answers["/apis/ccompat/v7/subjects/c/versions/1"] = 200, b'{"schema": "\\"string\\""}'
     texts = opened().registered([7])[7]
     assert [*texts[:2], texts[2][:12]] == ['"string"', '"int"', '{"fields": [']
+    assert len(server.asked) == 3
+    server.has(8, "int", references=[{"name": "c", "subject": "c", "version": 1}])
+    itself = {"schema": '"string"', "references": [{"name": "c", "subject": "c", "version": 1}]}
+    server.answers["/apis/ccompat/v7/subjects/c/versions/1"] = 200, json.dumps(itself).encode()
+    assert opened().registered([8]) == {8: ('"string"', '"int"')}
 
 
 @pytest.mark.parametrize(
@@ -127,6 +135,9 @@ def test_what_it_refers_to_comes_first_and_once(server: Server, opened: Opening)
         (200, b"<html>", "HTTP 200"),
         (200, b"[]", "HTTP 200"),
         (200, b"{}", "an answer without a schema"),
+        (200, b'{"schema": null}', "an answer without a schema"),
+        (200, b'{"schema": {"type": "int"}}', "an answer without a schema"),
+        (200, b'{"schema": ' + b"[" * 5000 + b"]" * 5000 + b"}", "HTTP 200"),
         (302, b"", "HTTP 302"),
         (404, b"<html>not here", "HTTP 404"),
         (404, b'{"error_code": 404}', "HTTP 404"),
@@ -151,6 +162,14 @@ def test_what_is_no_answer_is_tried_again(
     assert opened().registered([7]) == {7: ('"int"',)}
 
 
+@pytest.mark.parametrize("text", ["syntax = proto3;", "[" * 5000 + "]" * 5000, '{"type": "fixed"}', "\ud800"])
+def test_what_is_no_schema_is_not_kept(server: Server, opened: Opening, text: str) -> None:
+    server.answers["/apis/ccompat/v7/schemas/ids/7"] = 200, json.dumps({"schema": text}).encode()
+    assert opened().registered([7]) == {7: (text,)}
+    server.has(7, "int")
+    assert opened().registered([7]) == {7: ('"int"',)}
+
+
 def test_a_registry_that_drips_or_is_silent_is_away(server: Server, opened: Opening) -> None:
     server.has(7, {"type": "record", "name": "long" * 20, "fields": []})
     server.drips = True
@@ -169,6 +188,41 @@ def test_an_unknown_number_is_waited_for_from_the_first_time_on(server: Server, 
     assert opened(NOW + timedelta(minutes=5)).registered([7, 8, 9]) == {7: ('"int"',)}
     server.has(8, "long")
     assert opened(NOW + timedelta(hours=1)).registered([8, 9]) == {8: ('"long"',)}
+
+
+def test_of_many_unknown_numbers_some_are_asked_for(server: Server, opened: Opening) -> None:
+    """What the registry has, and what is kept, is found beside them."""
+    server.has(7, "int")
+    server.has(5000, "int")
+    opened().registered([5000])
+    numbers = [7, *range(1000, 1200), 5000]
+    with pytest.raises(SourceUnreachable):
+        opened().registered(numbers)
+    later = opened(NOW + timedelta(hours=1))
+    server.asked.clear()
+    assert later.registered(numbers).keys() == {7, 5000}
+    assert len(server.asked) == 102
+    assert later.registered([*range(1000, 1100), 5000]).keys() == {5000}
+    assert len(server.asked) == 102
+
+
+def test_a_registry_is_asked_again_while_a_process_lives(server: Server, opened: Opening) -> None:
+    server.has(7, "int")
+    first = opened()
+    away = opened(**{URL: "http://127.0.0.1:9"})
+    for asking in (first, away):
+        assert asking.registered([7]) == {7: ('"int"',)}
+    server.has(7, "long")
+    soon, later = (replace(first, now=partial(NOW.__add__, timedelta(seconds=seconds))) for seconds in (9, 10))
+    assert first.registered([7]) == soon.registered([7]) == {7: ('"int"',)}
+    for _ in range(2):
+        with pytest.raises(InvalidOption, match="has another schema 7 now"):
+            later.registered([7])
+    other = replace(first, kept=registry.Passing())
+    away = replace(away, kept=registry.Passing())
+    assert other.registered([7]) == {7: ('"long"',)}
+    with pytest.raises(SourceUnreachable):
+        away.registered([7])
 
 
 def test_another_answer_than_before_stops_a_job_but_no_replay(server: Server, opened: Opening, tmp_path: Path) -> None:
@@ -221,6 +275,20 @@ def test_who_asks_is_told_by_a_file_or_the_environment_and_nowhere_else(
     assert not any("s3cret" in text for text in [*shown, *kept])
 
 
+@pytest.mark.parametrize("text", ["s3cret\n# of the registry", "s3cret\0", "s3cr\N{EURO SIGN}t"])
+def test_a_token_that_no_header_can_have_is_not_shown(opened: Opening, tmp_path: Path, text: str) -> None:
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(InvalidOption, match=r"bearer-auth.token = '/.*/token' has more than one line") as raised:
+        opened(**{TOKEN: str(tmp_path / "token")}).registered([7])
+    assert "s3c" not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["http://host:99999", "http://[::1", "http://host:x"])
+def test_an_address_that_cant_be_is_refused(url: str) -> None:
+    with pytest.raises(InvalidOption, match=URL):
+        SinkConfig.parse({URL: url})
+
+
 @pytest.mark.parametrize(("option", "text"), [(URL, "http://me:s3cret@host"), (USER, "me:s3cret"), (TOKEN, "s3cret")])
 def test_a_secret_among_the_settings_is_refused_without_being_shown(option: str, text: str) -> None:
     with pytest.raises(InvalidOption, match=option) as raised:
@@ -270,4 +338,4 @@ def test_missing_settings_are_named(opened: Opening) -> None:
         opened(**{"sink.value.avro.schema-file": "/x"}).file()
     config = SinkConfig.parse({})
     with pytest.raises(HiveSinkError, match=r"sink.value.avro-confluent.url is missing"):
-        KeptSchemas(config, registry.Passing(), lambda _: None).registered([])
+        KeptSchemas(config, registry.Passing(), lambda _: None, parse).registered([])

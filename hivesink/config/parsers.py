@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hivesink.core.partition_commit import PolicyKind
@@ -145,6 +146,11 @@ columns = matching(
 )
 location = matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write a path that isn't relative, hdfs://… or file:/…")
 file = matching(r"/.+", "write an absolute path")
-registry = matching(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", "write http://host:port or https://host, without a user")
+registry = matching(
+    r"https?://[^\s/@?#]+(/[^\s@?#]*)?",
+    "write http://host:port or https://host, without a user",
+    # Raises ValueError for a port or an address that can't be.
+    lambda text: str(urlsplit(text).port) and text,
+)
 secret = matching(r"env:\w+|/.+", "write env:NAME, or the path of a file that has it: many can read a table's settings")
 column = matching(r"\s*\S.*", "write the name of a column", lambda text: text.strip().lower())
