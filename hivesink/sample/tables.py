@@ -77,7 +77,7 @@ def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
         raise InvalidOption(tuple(problems))
     target = TablePlan(spec, spec.location or "")
     plan = TaskPlan(target, None, config, sample.shape, uid="", epoch=Epoch(0), attempt="", arrival=arrival)
-    decoded, assigned, bad = assign(sample.batch, plan, wiring.row_reader(plan), assigner_for(spec, config))
+    _, decoded, assigned, bad = next(assign(sample.batch, plan, wiring.row_reader(plan), assigner_for(spec, config)))
     fit = np.flatnonzero(assigned.codes >= 0)
     paths = (source for source in config.sources.values() if isinstance(source, JsonPath))
     columns = {column.name for column in row_columns(spec, config)} - config.sources.keys()

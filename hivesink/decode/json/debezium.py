@@ -23,7 +23,7 @@ from hivesink.core.time_format import EpochUnit
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema
 from hivesink.decode.clocks import mask_of
 from hivesink.decode.json.decoder import JsonDecoder, in_order
-from hivesink.decode.json.exact import ValueParser, number_of, wrong_type
+from hivesink.decode.json.exact import Refine, ValueParser, number_of, wrong_type
 from hivesink.decode.json.scan import members, unquote
 from hivesink.decode.values import InvalidValue, binary_of, integer
 from hivesink.ports.rows import BadRow, DecodedRows
@@ -109,19 +109,9 @@ def _node(schema: Any, steps: Iterable[str | int]) -> Mapping[str, Any] | None:
 
 
 def _typed(
-    column: Column,
-    steps: tuple[str | int, ...],
-    parser: ValueParser,
-    *,
-    schema: Any,
-    root: tuple[str, ...],
-    handling: DecimalHandling,
+    parser: ValueParser, kind: HiveType, node: Mapping[str, Any] | None, handling: DecimalHandling
 ) -> ValueParser:
-    """The parser of what is at `steps` below `root`, by the schema, or, where it is silent, by the declared `handling`.
-
-    Raises RecursionError.
-    """
-    kind, node = column.type, _node(schema, (*root, *steps))
+    """A value's parser by what the schema says of it, or, where it says nothing, by the declared `handling`."""
     name = node and node.get("name")
     if kind in {Primitive.DATE, Primitive.TIMESTAMP}:
         unit = _UNITS.get(str(name))
@@ -143,11 +133,12 @@ def _typed(
     return replace(parser, number=number)
 
 
-class _Columns:
-    """The decoders of one schema, None for records without: of the image, of what was before, of what is beside.
+def _refine(schema: Any, root: tuple[str, ...], handling: DecimalHandling) -> Refine:
+    return lambda column, steps, parser: _typed(parser, column.type, _node(schema, (*root, *steps)), handling)
 
-    `image` is the schema's name of the image that the records have.
-    """
+
+class _Columns:
+    """The decoders of one schema, None for records without: of their `image`, of what was before, of what is beside."""
 
     def __init__(self, columns: Sequence[Column], config: SinkConfig, schema: Any, image: str) -> None:
         handling = config["sink.value.debezium.decimal-handling-mode"]
@@ -169,8 +160,8 @@ class _Columns:
         for part, root in (("image", (image,)), ("before", ("before",)), ("beside", ())):
             if parts[part] or part == "image":
                 given = parts[part] or [Column("\0", Primitive.STRING)]
-                refine = partial(_typed, schema=schema, root=root, handling=handling)
-                self.decoders[part] = JsonDecoder(given, inside if part == "image" else beside, refine)
+                settings = inside if part == "image" else beside
+                self.decoders[part] = JsonDecoder(given, settings, _refine(schema, root, handling))
 
 
 class DebeziumDecoder:

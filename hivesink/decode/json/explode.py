@@ -31,8 +31,6 @@ _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _QUOTE = b'"'
 _MOST_BYTES, _ROW_BYTES = 256 << 20, 256
 """Of what rows have from beside their lists, and what a row may take besides."""
-_ARROWS = 1 << 31
-"""Bytes of text that are too many for a column of Arrow's."""
 _LIST = "\0list"
 """A column of the list itself, emptied: it makes a record without a list bad."""
 
@@ -207,7 +205,7 @@ class ExplodedDecoder:
         bad |= {places[row.index]: row for row in rows.bad}
         # More than that only one record may need.
         for part in splits if len(splits) == 1 else ():
-            if part and rows.table.nbytes * len(part.elements) >= _ARROWS:
+            if part and rows.table.nbytes * len(part.elements) >= 1 << 31:
                 try:
                     rows.table.take(pa.array(np.zeros(len(part.elements), np.int64)))
                 except pa.ArrowInvalid:

@@ -26,7 +26,7 @@ from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.parts import Parts, Target
 from hivesink.sink.task.rejects import as_stream
-from hivesink.sink.task.route import StopError, TableRouter, by_partition, in_slices
+from hivesink.sink.task.route import StopError, TableRouter, assign, by_partition
 from hivesink.sink.task.segments import SegmentWriter, encode
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def route(batches: Iterable[pa.RecordBatch], plan: TaskPlan, tools: TaskTools) -
     """
     router = TableRouter(plan, tools)
     followed = map(router.lines.follow, batches)
-    every = (some for given in followed for some in in_slices(given, plan, router.reader, router.assigner))
+    every = (some for given in followed for some in assign(given, plan, router.reader, router.assigner))
     for batch, decoded, assigned, _ in every:
         codes = np.full(batch.num_rows, -1)
         good = slice(None) if decoded.good is None else decoded.good.to_numpy()
@@ -174,9 +174,7 @@ class ReplayRouter:
             some = letters.rows.take(pa.array(places))
             then = replace(self.plan, arrival=arrival.replace(tzinfo=timezone.utc))
             before = 0
-            for read, decoded, assigned, bad in in_slices(
-                as_stream(some, self.mended), then, self.reader(then), assigner
-            ):
+            for read, decoded, assigned, bad in assign(as_stream(some, self.mended), then, self.reader(then), assigner):
                 of_row = np.arange(len(read)) if decoded.parts is None else np.asarray(decoded.parts.column(RECORD))
                 of_row, before = of_row + before, before + len(read)
                 good = of_row if decoded.good is None else of_row[decoded.good.to_numpy()]

@@ -60,7 +60,7 @@ class TableRouter:
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
         """Raises InvalidOption, StopError."""
         records = self.lines.follow(batch)
-        for some, decoded, assigned, bad in in_slices(records, self.plan, self.reader, self.assigner):
+        for some, decoded, assigned, bad in assign(records, self.plan, self.reader, self.assigner):
             yield from self._route(some, decoded, assigned, bad)
 
     def _route(
@@ -113,30 +113,21 @@ class TableRouter:
 
 def assign(
     batch: pa.RecordBatch, plan: TaskPlan, reader: RowReader, assigner: Assign
-) -> tuple[DecodedRows, Buckets, list[BadRow]]:
-    """`batch` as rows of the table, the partition of each good row, and the bad rows by their input row.
-
-    Raises InvalidOption.
-    """
-    decoded = reader.read(batch)
-    time = plan.config["sink.bucket.time-column"] or plan.shape.timestamp
-    moment = Moment(column_of(batch if decoded.parts is None else decoded.parts, time, decoded.good), plan.arrival)
-    values, bad = assigner(decoded.table, moment)
-    columns, on_null = plan.target.spec.partition_columns, plan.config["sink.bucket.on-null"]
-    assigned = buckets(columns, values, decoded.table.num_rows, on_null, bad)
-    unfit = [*decoded.bad, *of_input(assigned.unfit, decoded.good)]
-    return decoded, assigned, sorted(unfit, key=lambda row: row.index)
-
-
-def in_slices(
-    batch: pa.RecordBatch, plan: TaskPlan, reader: RowReader, assigner: Assign
 ) -> Iterator[tuple[pa.RecordBatch, DecodedRows, Buckets, list[BadRow]]]:
-    """As `assign`, of one slice of `batch` after the other, each as large as the reader takes."""
+    """Slices of `batch` as rows of the table, the partition of each good row, and the bad rows by their input row.
+
+    A slice is what the reader takes at once. Raises InvalidOption.
+    """
+    columns, on_null = plan.target.spec.partition_columns, plan.config["sink.bucket.on-null"]
+    time = plan.config["sink.bucket.time-column"] or plan.shape.timestamp
     while True:
-        decoded, assigned, bad = assign(batch, plan, reader, assigner)
-        parts = decoded.parts
-        count = parts.column(RECORD)[-1].as_py() + 1 if parts is not None and parts.num_rows else batch.num_rows
-        yield batch.slice(0, count), decoded, assigned, bad
+        decoded = reader.read(batch)
+        parts = batch if decoded.parts is None else decoded.parts
+        values, bad = assigner(decoded.table, Moment(column_of(parts, time, decoded.good), plan.arrival))
+        assigned = buckets(columns, values, decoded.table.num_rows, on_null, bad)
+        unfit = [*decoded.bad, *of_input(assigned.unfit, decoded.good)]
+        count = parts.column(RECORD)[-1].as_py() + 1 if parts.num_rows and parts is not batch else batch.num_rows
+        yield batch.slice(0, count), decoded, assigned, sorted(unfit, key=lambda row: row.index)
         batch = batch.slice(count)
         if not batch.num_rows:
             return
