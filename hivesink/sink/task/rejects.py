@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
 from hivesink.core.column_source import ELEMENT, PATH, RECORD, ROW, named_file, stream_column
@@ -22,8 +20,6 @@ from hivesink.sink.task.messages import InputShape, TaskPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from hivesink.config.options import SinkConfig
     from hivesink.ports.rows import BadRow
@@ -120,34 +116,28 @@ def position(row: pa.RecordBatch, shape: InputShape, line: int | None) -> str:
     return f"{where}: {shown}{'…' if len(value) > _SHOWN and value.strip() else ''}"
 
 
-def gathered(rows: pa.RecordBatch, shape: InputShape) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-    """`rows` of the stream, those of a record in one where letters of their own would be too long; and which are left.
+def gathered(rows: pa.RecordBatch, shape: InputShape) -> tuple[pa.RecordBatch, list[int]]:
+    """`rows` of the stream, one for all of a record whose letters would be too long; and which of them are left.
 
     Each letter of an element repeats what its record has beside the list.
     """
-    places = np.arange(rows.num_rows)
     if ELEMENT not in rows.schema.names:
-        return rows, places
-    cells = dict(zip(rows.schema.names, rows.columns, strict=True))
+        return rows, list(range(rows.num_rows))
+    cells, left = dict(zip(rows.schema.names, rows.columns, strict=True)), list[int]()
     before, text, after = cells[shape.value or ""].flatten()
-    alone = _lengths(text)
-    beside = sum(_lengths(end.dictionary)[np.asarray(end.indices.fill_null(0))] for end in (before, after))
-    firsts = np.flatnonzero(np.diff(np.asarray(cells[RECORD]), prepend=-1))
-    together = beside[firsts] + np.add.reduceat(alone, firsts)
-    is_long = np.add.reduceat(beside + alone, firsts) > _MOST_TIMES * together
-    if not is_long.any():
-        return rows, places
-    texts, is_left, is_one = text.to_pylist(), np.ones(len(places), np.bool_), np.zeros(len(places), np.bool_)
-    for begin, end in zip(firsts[is_long], np.append(firsts[1:], len(places))[is_long], strict=True):
-        texts[begin] = b",".join(texts[begin:end])
-        is_one[begin], is_left[begin + 1 : end] = True, False
+    records, numbers, texts = (column.to_pylist() for column in (cells[RECORD], cells[ELEMENT], text))
+    for _, group in groupby(range(len(texts)), records.__getitem__):
+        first, *others = group
+        every = [texts[place] or b"" for place in (first, *others)]
+        beside, alone = (
+            sum(map(len, some)) for some in ([end[first].as_py() or b"" for end in (before, after)], every)
+        )
+        if len(every) * beside + alone > _MOST_TIMES * (beside + alone):
+            texts[first], numbers[first], others = b",".join(every), None, []
+        left += first, *others
     values = pa.StructArray.from_arrays([before, pa.array(texts, text.type), after], ["before", "text", "after"])
-    cells |= {shape.value or "": values, ELEMENT: pc.if_else(pa.array(is_one), None, cells[ELEMENT])}
-    return pa.RecordBatch.from_pydict(cells).filter(pa.array(is_left)), places[is_left]
-
-
-def _lengths(texts: pa.Array) -> NDArray[np.int64]:
-    return np.asarray(pc.binary_length(texts).fill_null(0))
+    cells |= {shape.value or "": values, ELEMENT: pa.array(numbers, pa.int64())}
+    return pa.RecordBatch.from_pydict(cells).take(pa.array(left)), left
 
 
 def letters(
