@@ -29,9 +29,9 @@ _USER, _TOKEN = "basic-auth.user-info", "bearer-auth.token"
 _NO_SUCH_ID = 40403
 _MOST_BYTES = 16 << 20
 _SEEN: dict[tuple[str, str, int], tuple[tuple[str, ...], datetime]] = {}
-"""Schemas by folder, registry and number, and until when they do: a process lives for many tasks. Unknown ones: ()."""
+"""By folder, registry and number, until when: a process lives for many tasks. Unknown: ()."""
 _AGAIN = timedelta(seconds=10)
-"""After that a schema is compared with the registry's again, but never for more than a tenth of the time."""
+"""How long a schema isn't compared again, or ten times as long as that took."""
 _MOST_UNKNOWN = 100
 
 
@@ -66,7 +66,7 @@ class Registry:
         return tuple(texts) or None
 
     def _collect(self, answer: Any, texts: dict[str, None], asked: set[str]) -> None:
-        """Add the schema in `answer` to `texts`, after those that it refers to, but for paths that were `asked`."""
+        """Add the schema in `answer` to `texts`, after those that it refers to, each `asked` for once."""
         try:
             # Raises TypeError for what is no text.
             text = str.strip(answer["schema"])
@@ -153,8 +153,8 @@ class Registry:
             raise InvalidOption((f"{_REGISTRY}.{name} = {place!r} {why}",)) from error
         text = text.strip()
         if not text.isprintable() or (name == _TOKEN and not text.isascii()):
-            problem = f"{_REGISTRY}.{name} = {place!r} has more than one line, or what no header can have"
-            raise InvalidOption((problem,))
+            why = "has more than one line, or what no header can have"
+            raise InvalidOption((f"{_REGISTRY}.{name} = {place!r} {why}",))
         return text
 
 
@@ -234,8 +234,13 @@ class KeptSchemas:
         if stored is None:
             answer = registry.schema(number) if registry.misses < _MOST_UNKNOWN else None
             registry.misses += answer is None
-            if answer is None or not self._is_schema(answer):
-                return answer or ()
+            if answer is None:
+                return ()
+            try:
+                self.parse(answer)
+            except ValueError:
+                # No row is made by it.
+                return answer
             stored = self.kept.put(name, json.dumps(answer, indent=1).encode())
         elif self.compares and not registry.is_away:
             # What is kept must do where the registry can't answer.
@@ -250,9 +255,3 @@ class KeptSchemas:
             way = "give it its old numbers back or, if all older records are read, move the file away"
             raise InvalidOption((f"{problem}: {way}",))
         return texts
-
-    def _is_schema(self, texts: tuple[str, ...]) -> bool:
-        with suppress(ValueError):
-            self.parse(texts)
-            return True
-        return False

@@ -64,7 +64,7 @@ class Columns:
 
     def _read(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
         if self.odd.any() and (wants or self.odd[rows].any()):
-            # What is made now is thrown away: all is read again without the odd ones, whose bytes mean nothing.
+            # What is made now is thrown away: all is read again, without the odd ones.
             live, at = np.flatnonzero(~self.odd[rows]), at.copy()
             at[live] = self._read(kind, at[live], rows[live], ())[1]
         elif not wants and kind.is_empty:
@@ -102,7 +102,7 @@ class Columns:
         return at
 
     def _scan(self, row: int, taken: int = 0) -> Scan:
-        """Its lists have at most as many items as the record has bytes, and `FREE`, without those `taken`."""
+        """Its lists may have as many items as it has bytes, and `FREE`, less those `taken`."""
         begin, end = int(self._begins[row]), int(self._ends[row])
         return Scan(self._octets, end, end - begin + FREE - taken)
 
@@ -247,7 +247,7 @@ class Columns:
         return columns, at
 
     def _items(self, kind: Type, at: Numbers, rows: Numbers, *, wanted: bool) -> tuple[Numbers, Numbers, Numbers]:
-        """Of which list each item is, in order, and where it begins, if `wanted`; and where each list ends."""
+        """Of which list each item is, in order, and where it begins, if `wanted`; and lists' ends."""
         at, left, active = at.copy(), np.zeros(len(rows), np.int64), np.arange(len(rows))
         owners, begins = [active[:0]], [active[:0]]
         # Those without bytes are nothing to step through.

@@ -1,4 +1,4 @@
-"""Avro's bytes value by value: what a type allows is as in `Columns`, whose steps are too dear for a few values."""
+"""Avro's bytes value by value, by the rules of `Columns`, whose steps are dear for a few values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIZE = {"boolean": 1, "float": 4, "double": 8}
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Passes over values in a record that ends at `end` of `octets`, which go on. Raises ValueError for an odd one."""
+    """Passes over values before `end` of `octets`, which go on; ValueError: one is odd."""
 
     octets: memoryview
     end: int
@@ -78,7 +78,7 @@ class Scan:
 
     def _number(self, at: int, bits: int = 64) -> tuple[int, int]:
         joined, shift, octet = 0, 0, MORE
-        while octet >= MORE and shift < bits:
+        while octet >= MORE and shift < _BITS["long"]:
             octet = self.octets[at]
             joined |= (octet & ~MORE) << shift
             at, shift = at + 1, shift + 7
