@@ -24,6 +24,7 @@ from hivesink import kerberos
 from hivesink.config import tls
 from hivesink.core.typetext import known_type
 from hivesink.errors import HiveSinkError, InvalidOption, QueryFailed, SourceUnreachable
+from hivesink.kerberos.sasl import over_kerberos
 from hivesink.ports import Check
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class Hive(AbstractContextManager["Hive"]):
             if self._auth == "NOSASL":
                 transport = TBufferedTransport(wire)
             elif self._auth == "KERBEROS":
-                transport = kerberos.transport(wire, self.address, self._principal, self._host)
+                transport = over_kerberos(wire, self.address, self._principal, self._host)
             else:
                 sasl = partial(hive.get_installed_sasl, host=self._host, sasl_auth="PLAIN", **named)
                 transport = TSaslClientTransport(sasl, "PLAIN", wire)

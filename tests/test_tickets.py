@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING
+
 import pytest
 
+from hivesink import kerberos
+from hivesink.errors import InvalidOption
+from hivesink.kerberos import tickets
 from hivesink.kerberos.tickets import Keys, Trouble, trouble, trouble_of_java, verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 AWAY, NONE, ENDED, TOKEN, KEYTAB, REFUSED = (
     *(Trouble.NO_KDC, Trouble.NO_TICKET, Trouble.TICKET_ENDED),
     *(Trouble.TOKEN_ENDED, Trouble.BAD_KEYTAB, Trouble.REFUSED),
 )
+_LOGIN = "javax.security.auth.login.LoginException"
 _CREDENTIAL, _EXPIRED, _FAILURE = 7 << 16, 11 << 16, 13 << 16
 
 
@@ -46,6 +59,13 @@ def test_numbers(major: int, minor: int, means: Trouble) -> None:
         ("GSSException: No valid credentials provided (Mechanism level: Connection refused)", AWAY),
         ("GSSException: No valid credentials provided (Mechanism level: Receive timed out)", AWAY),
         ("javax.security.auth.login.LoginException: Receive timed out", AWAY),
+        ("GSSException: No valid credentials provided (Mechanism level: No route to host)", AWAY),
+        ("GSSException: No valid credentials provided (Mechanism level: ICMP Port Unreachable)", AWAY),
+        ("javax.security.auth.login.LoginException: Network is unreachable (connect failed)", AWAY),
+        (f"{_LOGIN}\n\tat a.B.c(B.java:1)\nCaused by: java.net.PortUnreachableException\n\t... 9 more", AWAY),
+        (f"{_LOGIN}: kdc.none\n\tat a.B.c(B.java:1)\nCaused by: java.net.UnknownHostException: kdc.none", AWAY),
+        (f"{_LOGIN}: Checksum failed\n\tat a.B.c(B.java:1)\nCaused by: KrbException: Checksum failed", REFUSED),
+        (f"{_LOGIN}: Unable to obtain password from user", NONE),
         ("javax.security.auth.login.LoginException: Checksum failed", REFUSED),
         ("javax.security.sasl.SaslException: GSS initiate failed", REFUSED),
         ("org.apache.hadoop.security.token.SecretManager$InvalidToken: token (…) is expired", TOKEN),
@@ -78,3 +98,78 @@ def test_verdicts(said: Trouble, taken: Trouble | None, none: Trouble, silent: T
 
 def test_what_passes() -> None:
     assert {why for why in Trouble if why.passes} == {AWAY, ENDED, TOKEN}
+
+
+def keytab_of(folder: Path, *users: str) -> str:
+    """MIT's file of keys, with one that fits nobody."""
+    content = b"\x05\x02"
+    for user in users:
+        texts = b"".join(struct.pack(">h", len(text)) + text for text in (b"EXAMPLE.COM", user.encode()))
+        entry = struct.pack(">h", 1) + texts + struct.pack(">iiBhh", 1, 0, 1, 18, 32) + bytes(32)
+        content += struct.pack(">i", len(entry)) + entry
+    file = folder / "keytab"
+    file.write_bytes(content)
+    return str(file)
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has no login, and keeps none."""
+    monkeypatch.setattr(kerberos, "_logins", {})
+    monkeypatch.setattr(kerberos, "_tried", (0.0, NONE, Keys.NONE, ""))
+    for name in kerberos.VARIABLES:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("nobody")
+def test_whose_keys_a_process_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The environment's first, unless it names a ticket cache; with that gone none that may be another's."""
+    file = keytab_of(tmp_path, "alice", "bob", "alice")
+    both = ("alice@EXAMPLE.COM", "bob@EXAMPLE.COM")
+    assert (tickets.principals(file), tickets.principals(f"{file}-none")) == (both, ())
+    assert kerberos.of_environment() is None
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{file}")
+    assert kerberos.of_environment() == (both[0], file)
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")
+    assert kerberos.of_environment() is None
+    why, reason = kerberos.renew(NONE, "no ticket", time.monotonic())
+    assert (why, reason.endswith("is of alice@EXAMPLE.COM, bob@EXAMPLE.COM")) == (KEYTAB, True)
+
+
+@pytest.mark.usefixtures("nobody")
+def test_a_process_has_one_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also of threads that begin together; and no session has another afterwards, such as that of kinit's ticket."""
+    monkeypatch.setattr(kerberos, "_take", lambda *_: time.sleep(0.05) or (Keys.TAKEN, ""))
+    file, begin, refused = keytab_of(tmp_path, "alice", "bob"), threading.Barrier(2), list[str]()
+
+    def log_in(user: str) -> None:
+        begin.wait()
+        try:
+            kerberos.log_in(user, file)
+        except InvalidOption:
+            refused.append(user)
+
+    threads = [threading.Thread(target=log_in, args=(user,)) for user in ("alice", "bob")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 1
+    assert os.environ["KRB5_CLIENT_KTNAME"] == file
+    with pytest.raises(InvalidOption, match="run the job of kinit's user in a process of its own"):
+        kerberos.refuse_others(None)
+
+
+@pytest.mark.usefixtures("nobody")
+def test_who_waited_for_new_tickets_shares_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a silent key server each try takes a minute; without anything to take them by each failure is looked at."""
+    keys, tries = [Keys.NO_KDC], list[Trouble]()
+    monkeypatch.setattr(kerberos, "_new_tickets", lambda said: (tries.append(said), (keys[0], "words"))[1])
+    began = time.monotonic()
+    assert [kerberos.renew(said, "", began) for said in (ENDED, ENDED, REFUSED)] == [(AWAY, "words")] * 3
+    assert tries == [ENDED]
+    keys[0] = Keys.NONE
+    began = time.monotonic()
+    assert [kerberos.renew(said, "", began)[0] for said in (ENDED, ENDED, REFUSED)] == [ENDED, ENDED, REFUSED]
+    assert tries == [ENDED, ENDED, REFUSED]

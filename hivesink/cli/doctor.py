@@ -132,8 +132,7 @@ def _site_files() -> str:
 
 
 def _login(site: Site) -> str:
-    wanted = (site.hadoop.get("hadoop.security.authentication"), site.hive.get("hive.metastore.sasl.enabled"))
-    if "kerberos" in wanted or "true" in wanted:
+    if site.has_kerberos:
         kerberos.user("this site")
         return kerberos.who()
     return f"{os.environ.get('HADOOP_USER_NAME') or getpass.getuser()}, without Kerberos"

@@ -67,6 +67,14 @@ class Site:
         return self.hadoop.get("fs.defaultFS") or None
 
     @property
+    def has_kerberos(self) -> bool:
+        """Whether HDFS, the metastores or HiveServer2 ask for it."""
+        hive = self.hive.get
+        sasl = hive("metastore.sasl.enabled", hive("hive.metastore.sasl.enabled", "")).lower() == "true"
+        named = (self.hadoop.get("hadoop.security.authentication", ""), hive("hive.server2.authentication", ""))
+        return sasl or "kerberos" in map(str.lower, named)
+
+    @property
     def s3a(self) -> Mapping[str, str]:
         """The properties of Hadoop's file system for S3; a site without any has no `s3a://` locations."""
         return {name: value for name, value in self.hadoop.items() if name.startswith("fs.s3a.")}

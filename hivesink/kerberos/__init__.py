@@ -1,4 +1,4 @@
-"""Kerberos: this process's login, what its failures say, and Thrift's SASL with it.
+"""Kerberos: this process's login, and what its failures say.
 
 Tickets are the C library's (MIT's): `KRB5CCNAME` names their cache, `KRB5_CLIENT_KTNAME` the keys
 from which it takes a new one by itself, once the last one is half over. hdfs-native uses the same
@@ -14,6 +14,7 @@ import time
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -28,15 +29,17 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _KDC = "the KDC"
 _JVM = "Hadoop or Hive from Spark's JVM"
-_PRIVACY = 4
 __all__ = [
     "Trouble",
     "adopt",
     "failure",
+    "library",
     "log_in",
     "logged_in",
+    "of_environment",
+    "refuse_others",
     "renew",
-    "transport",
+    "told",
     "trouble",
     "trouble_of_java",
     "user",
@@ -45,10 +48,10 @@ VARIABLES = ("KRB5CCNAME", "KRB5_CLIENT_KTNAME")
 """The environment's, by which a process finds its tickets, and the keys to take new ones."""
 _OWN = "MEMORY:hivesink"
 """A ticket cache in memory, where hdfs-native finds it, too: no file is left behind, or lost."""
-_logins = set[tuple[str, str]]()
-"""Whom `log_in` has made of this process, one principal, and by which keytabs."""
-_taken = 0.0
-"""When the last new tickets were taken, by the monotonic clock."""
+_logins = dict[tuple[str, str], dict[str, str]]()
+"""Whom `log_in` has made of this process, one principal, by which keytabs, and the environment before."""
+_tried = 0.0, Trouble.NO_TICKET, Keys.NONE, ""
+"""The last try to take new tickets: when it was over (monotonic), after which failure, and what came of it."""
 _lock = threading.Lock()
 _file: int | None = None
 """That of `adopt`."""
@@ -59,18 +62,37 @@ def log_in(principal: str, keytab: str) -> None:
 
     Raises LoginFailed, InvalidOption without the package for it.
     """
-    gssapi, keytab = _gssapi("spark.kerberos.keytab"), str(Path(keytab).absolute())
+    gssapi, keytab = library("spark.kerberos.keytab"), str(Path(keytab).absolute())
+    with _lock:
+        refuse_others(principal)
+        if (principal, keytab) not in _logins:
+            keys, reason = _take(gssapi, principal, keytab, _OWN)
+            if keys is not Keys.TAKEN:
+                why = Trouble.NO_KDC if keys is Keys.NO_KDC else Trouble.BAD_KEYTAB
+                raise failure(_KDC, reason, why, principal)
+            _logins[principal, keytab] = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        os.environ |= dict(zip(VARIABLES, (_OWN, keytab), strict=True))
+
+
+def refuse_others(principal: str | None) -> None:
+    """Raises InvalidOption if this process is logged in as another than `principal`; None: whose the ticket is."""
     if others := {user for user, _ in _logins} - {principal}:
         # Open connections and the JVM would stay who they were.
-        problem = f"this process is logged in as {others.pop()}: run the job of {principal} in a process of its own"
+        whose = principal or "kinit's user"
+        problem = f"this process is logged in as {others.pop()}: run the job of {whose} in a process of its own"
         raise InvalidOption((problem,))
-    if (principal, keytab) not in _logins:
-        keys, reason = _take(gssapi, principal, keytab, _OWN)
-        if keys is not Keys.TAKEN:
-            why = Trouble.NO_KDC if keys is Keys.NO_KDC else Trouble.BAD_KEYTAB
-            raise failure(_KDC, reason, why, principal)
-        _logins.add((principal, keytab))
-    os.environ |= dict(zip(VARIABLES, (_OWN, keytab), strict=True))
+
+
+def of_environment() -> tuple[str, str] | None:
+    """The first principal of the keytab that the environment names, and the file, if it names no ticket cache.
+
+    The default cache is that of all processes of a user, who may have a keytab each.
+    """
+    cache, keytab = map(next(iter(_logins.values()), os.environ).get, VARIABLES)
+    file = (keytab or "").removeprefix("FILE:")
+    # Without the package HDFS's client alone takes tickets.
+    names = () if cache or find_spec("gssapi") is None else tickets.principals(file)
+    return (names[0], file) if names else None
 
 
 def logged_in(log_in: Callable[[], _T]) -> _T:
@@ -96,13 +118,15 @@ def renew(said: Trouble, reason: str, began: float, *, again: bool = False) -> t
 
     It began at `began` (monotonic). `again`: it had new tickets.
     """
-    global _taken  # noqa: PLW0603  so is the cache
+    global _tried  # noqa: PLW0603  so is the cache
     with _lock:
         keys, words = Keys.TAKEN, ""
-        # Another thread may have taken them meanwhile.
-        if said is not Trouble.NO_KDC and not again and _taken < began:
-            keys, words = _new_tickets(said)
-            _taken = time.monotonic() if keys is Keys.TAKEN else _taken
+        if said is not Trouble.NO_KDC and not again:
+            when, after, keys, words = _tried
+            # Another thread may have tried meanwhile: with a silent KDC that takes long.
+            if when < began or (keys is Keys.NONE and after is not said):
+                keys, words = _new_tickets(said)
+                _tried = time.monotonic(), said, keys, words
     return tickets.verdict(said, keys, again=again), words or reason
 
 
@@ -112,7 +136,13 @@ def _new_tickets(said: Trouble) -> tuple[Keys, str]:
     if keytab:
         # Without the package for it, HDFS's client takes tickets by itself.
         with suppress(InvalidOption):
-            return _take(_gssapi("a keytab"), tickets.principal(), keytab.removeprefix("FILE:"), cache)
+            file = keytab.removeprefix("FILE:")
+            names = {owner} if (owner := tickets.principal()) else {user for user, _ in _logins}
+            # The library would be the first of several.
+            names = names or {*tickets.principals(file)}
+            if len(names) > 1:
+                return Keys.USELESS, f"the ticket cache is gone, and the keytab {file} is of {', '.join(sorted(names))}"
+            return _take(library("a keytab"), next(iter(names), None), file, cache)
     return (Keys.TAKEN if said is Trouble.REFUSED and tickets.forget() else Keys.NONE), ""
 
 
@@ -158,92 +188,21 @@ def adopt(tokens: bytes) -> None:
 
 def user(server: str) -> str:
     """Whose tickets these are, without host and realm. Raises LoginFailed, InvalidOption."""
-    gssapi = _gssapi(f"the login to {server}")
+    gssapi = library(f"the login to {server}")
 
     def name() -> str:
-        with _told(server):
+        with told(server):
             return str(gssapi.Credentials(usage="initiate").name)
 
     return re.split("[/@]", logged_in(name), maxsplit=1)[0]
 
 
-def transport(socket: Any, server: str, principal: str, host: str) -> Any:
-    """Thrift's transport over `socket`, whose `open` logs in to `principal` (`service/_HOST@REALM`).
-
-    `server` is for errors: InvalidOption without the package for it; from `open` LoginFailed and
-    TTransportException.
-    """
-    from thrift.transport.TTransport import TTransportException
-    from thrift_sasl import TSaslClientTransport
-
-    gssapi = _gssapi(f"the login to {server}")
-
-    class Transport(TSaslClientTransport):  # type: ignore[misc]  # it has no types
-        def open(self) -> None:
-            try:
-                super().open()
-            except TTransportException as error:
-                if str(error.message).startswith("Bad status"):
-                    raise failure(server, error.message, Trouble.REFUSED) from error
-                if error.type != TTransportException.NOT_OPEN:
-                    error.message = f"{error.message} in a Kerberos login; does the server want one?"
-                raise
-
-    named, _, realm = principal.replace("_HOST", host.lower()).partition("@")
-    # Without a realm krb5.conf says that of the host.
-    kinds = gssapi.NameType
-    wanted = gssapi.Name(f"{named}@{realm}", kinds.kerberos_principal)
-    if not realm:
-        wanted = gssapi.Name(named.replace("/", "@"), kinds.hostbased_service)
-    return Transport(lambda: Sasl(server, wanted), "GSSAPI", socket)
-
-
-class Sasl:
-    """The client of RFC 4752 in the shape that `thrift_sasl` takes, for the service `name`.
-
-    PyHive's own swaps wrap and unwrap, and lacks the length before each message, without which a
-    server waits.
-    """
-
-    def __init__(self, server: str, name: Any) -> None:
-        gssapi = _gssapi(server)
-        flags = gssapi.RequirementFlag
-        wanted = [flags.mutual_authentication, flags.integrity, flags.confidentiality]
-        self._server = server
-        self._context = gssapi.SecurityContext(name=name, usage="initiate", flags=wanted)
-        self._layer = 1
-
-    def start(self, mechanism: str) -> tuple[bool, str, bytes]:
-        return True, mechanism, self.step()[1]
-
-    def step(self, challenge: bytes | str | None = None) -> tuple[bool, bytes]:
-        """Raises LoginFailed."""
-        # thrift_sasl hands out an empty challenge as text.
-        said = challenge or None
-        with _told(self._server):
-            if not self._context.complete:
-                return True, self._context.step(said) or b""
-            # What the server offers: 1 nothing, 2 integrity, 4 privacy; then how much it takes.
-            offered = self._context.unwrap(said).message
-            self._layer = next(layer for layer in (1, 2, _PRIVACY) if layer & offered[0])
-            most = b"\0\0\0" if self._layer == 1 else offered[1:4]
-            return True, self._context.wrap(bytes([self._layer]) + most, False).message
-
-    def encode(self, message: bytes) -> tuple[bool, bytes]:
-        if self._layer == 1:
-            return True, message
-        sealed = self._context.wrap(message, self._layer == _PRIVACY).message
-        return True, len(sealed).to_bytes(4, "big") + sealed
-
-    def decode(self, message: bytes) -> tuple[bool, bytes]:
-        return True, message if self._layer == 1 else self._context.unwrap(message[4:]).message
-
-
 @contextmanager
-def _told(server: str) -> Iterator[None]:
+def told(server: str) -> Iterator[None]:
+    """Raises GSSAPI's errors as LoginFailed."""
     try:
         yield
-    except _gssapi(server).exceptions.GSSError as error:
+    except library(server).exceptions.GSSError as error:
         why, reason = _trouble_of(error)
         raise failure(server, reason, why) from error
 
@@ -255,6 +214,9 @@ def _trouble_of(error: Any) -> tuple[Trouble, str]:
 
 def failure(server: str, reason: str, why: Trouble, principal: str | None = None) -> LoginFailed:
     """The error."""
+    if _file is not None and why is Trouble.NO_TICKET:
+        # The client takes a token that has ended for none.
+        why = Trouble.TOKEN_ENDED
     return LoginFailed(server, principal or who(), reason, why.value, retryable=why.passes)
 
 
@@ -262,14 +224,20 @@ def failure_of_java(text: str, reason: str) -> LoginFailed | None:
     """The error for one of Spark's JVM, if that `text` with all its causes tells of a login."""
     why = trouble_of_java(text)
     if why in {Trouble.NO_TICKET, Trouble.REFUSED}:
-        # Java takes a ticket that has ended for none.
+        # Java takes a ticket that has ended for none, and may have looked before the C library took a new one.
         try:
             user(_JVM)
+            why = Trouble.TICKET_ENDED if why is Trouble.NO_TICKET and _is_of_java() else why
         except LoginFailed as error:
             why = Trouble(error.advice)
         except InvalidOption:
             """Only the package for it can tell."""
     return failure(_JVM, reason, why) if why else None
+
+
+def _is_of_java() -> bool:
+    """Whether Java can read the ticket cache."""
+    return os.environ.get(VARIABLES[0], "FILE:").startswith(("FILE:", "/"))
 
 
 def who() -> str:
@@ -290,7 +258,8 @@ def who() -> str:
     return f"{name}, whose ticket ends at {end:%Y-%m-%d %H:%M:%SZ}"
 
 
-def _gssapi(what: str) -> Any:
+def library(what: str) -> Any:
+    """The package for GSSAPI. Raises InvalidOption if there is none: `what` needs it."""
     try:
         return import_module("gssapi")
     except ImportError as error:

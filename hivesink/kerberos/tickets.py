@@ -63,10 +63,13 @@ _BY_MAJOR: Mapping[int, Trouble] = {7: Trouble.NO_TICKET, 11: Trouble.TICKET_END
 NO_CACHE = _BASE + 195
 """KRB5_FCC_NOFILE."""
 _OF_JAVA = (
-    (r"(?:Mechanism level|LoginException): .*\b(?:timed out|Connection refused|nreachable|locate KDC)", Trouble.NO_KDC),
+    (r"(?:Mechanism level|LoginException): .*\b(?:timed out|Connection refused|locate KDC)", Trouble.NO_KDC),
+    (r"(?:Mechanism level|LoginException): .*(?:[uU]nreachable|No route to host)", Trouble.NO_KDC),
+    # What the KDC's socket says may have no words.
+    (r"LoginException.*\n(?:[ \t].*\n)*Caused by: java\.net\.\w+Exception", Trouble.NO_KDC),
     (r"Ticket expired", Trouble.TICKET_ENDED),
     (r"SecretManager\$InvalidToken", Trouble.TOKEN_ENDED),
-    (r"Client cannot authenticate via|Failed to find any Kerberos tgt", Trouble.NO_TICKET),
+    (r"Client cannot authenticate via|Failed to find any Kerberos tgt|Unable to obtain password", Trouble.NO_TICKET),
     (r"LoginException|Login failure for|GSS initiate failed", Trouble.REFUSED),
 )
 """What Java says of a login; the first that fits."""
@@ -116,6 +119,20 @@ def principal() -> str | None:
         _do(lib.krb5_cc_get_principal(context, cache, ctypes.byref(owner)))
         return _text(lib, context, owner)
     return None
+
+
+def principals(keytab: str) -> tuple[str, ...]:
+    """Of whom `keytab` has keys, in its order; none if it can't be read."""
+    table, cursor, found = ctypes.c_void_p(), ctypes.c_void_p(), dict[str, None]()
+    with suppress(OSError), _cache() as (lib, context, _):
+        _do(lib.krb5_kt_resolve(context, keytab.encode(), ctypes.byref(table)))
+        _do(lib.krb5_kt_start_seq_get(context, table, ctypes.byref(cursor)))
+        while not lib.krb5_kt_next_entry(context, table, entry := (ctypes.c_void_p * 16)(), ctypes.byref(cursor)):
+            # After the struct's own number.
+            found[_text(lib, context, ctypes.c_void_p(entry[1]))] = None
+        lib.krb5_kt_end_seq_get(context, table, ctypes.byref(cursor))
+        lib.krb5_kt_close(context, table)
+    return tuple(found)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from hivesink import errors, kerberos
 from hivesink.config import tls
 from hivesink.errors import InvalidOption, LoginFailed, Unsupported
+from hivesink.kerberos.sasl import over_kerberos
 
 if TYPE_CHECKING:
     import ssl
@@ -151,15 +152,16 @@ class Connection:
                 client = kerberos.logged_in(partial(self._open, *endpoint))
             except (*_BROKEN, TException, LoginFailed) as error:
                 self.close()
-                # Where it may pass, the metastore is out of reach.
-                if isinstance(error, LoginFailed) and not error.retryable:
-                    raise
                 failures.append(error)
                 continue
             # Ask this metastore first next time.
             self._endpoints.remove(endpoint)
             self._endpoints.insert(0, endpoint)
             return client
+        for failure in failures:
+            # Where it may pass, the metastore is out of reach.
+            if isinstance(failure, LoginFailed) and not failure.retryable:
+                raise failure
         raise self._failure(*failures)
 
     def _open(self, host: str, port: int) -> Client:
@@ -253,6 +255,6 @@ class MetastoreLogin:
         """Over an open `socket`, logged in. Raises InvalidOption, LoginFailed, TTransportException."""
         if self.principal is None:
             return TBufferedTransport(socket)
-        transport = kerberos.transport(socket, address, self.principal, host)
+        transport = over_kerberos(socket, address, self.principal, host)
         transport.open()
         return transport

@@ -76,10 +76,12 @@ def session(
     from pyspark import SparkContext
 
     running = SparkContext._active_spark_context  # noqa: SLF001  PySpark offers no other way
+    if running is None and given.get(st.METASTORE) != "" and st.PRINCIPAL not in given:
+        given |= st.by_environment(os.environ)
     if running is not None and given.get(st.PRINCIPAL) not in {None, running.getConf().get(st.PRINCIPAL)}:
         problem = f"this process has a Spark session of another user: run the job of {given[st.PRINCIPAL]} in its own"
         raise InvalidOption((problem,))
-    st.log_in(given)
+    st.log_in({**dict(running.getConf().getAll() if running else ()), **given})
     settings = st.choose(os.environ, given, metastore=metastore, master=master, kafka=kafka, hive=metastore_version)
     place = settings[st.MASTER]
     if place.startswith("local"):

@@ -71,6 +71,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# Spark hands longer plans to the tasks in a file, and theirs have tokens.
+_SECURED = {"spark.broadcast.UDFCompressionThreshold": "1g"}
+
 
 def choose(
     environ: Mapping[str, str],
@@ -113,6 +116,7 @@ def choose(
             jars += fetch(connector)
         if jars:
             own[JARS] = ",".join(filter(None, [own.get(JARS), *(jar.as_uri() for jar in jars)]))
+    settings |= _SECURED if site.has_kerberos else {}
     if own.get(METASTORE) != "":
         version = "spark.sql.hive.metastore.version"
         uri = metastore or environ.get("HIVESINK_METASTORE") or own.get(METASTORE) or site.metastore_uris
@@ -138,6 +142,12 @@ def is_on_loopback(master: str) -> bool:
     return (urlsplit(master).hostname or "").startswith(_LOOPBACK_HOSTS)
 
 
+def by_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The login by the environment's keytab, of which Spark's JVM would know nothing, where the site asks for one."""
+    login = kerberos.of_environment() if Site.load(environ).has_kerberos else None
+    return dict(zip((PRINCIPAL, KEYTAB), login, strict=True)) if login else {}
+
+
 def log_in(given: Mapping[str, str]) -> tuple[str, str] | None:
     """Log this process in, if these settings name a principal and its keytab, and return both.
 
@@ -145,6 +155,7 @@ def log_in(given: Mapping[str, str]) -> tuple[str, str] | None:
     """
     principal, keytab = given.get(PRINCIPAL), given.get(KEYTAB)
     if not principal or not keytab:
+        kerberos.refuse_others(None)
         return None
     kerberos.log_in(principal, keytab)
     return principal, keytab

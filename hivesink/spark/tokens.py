@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
 from hivesink import kerberos
+from hivesink.errors import InvalidOption, LoginFailed
 from hivesink.kerberos.tickets import Trouble
 from hivesink.spark.running import driver_jvm, short_java_error
 from hivesink.storage.hdfs_address import Address, resolve
@@ -21,6 +24,8 @@ MOST = 3600.0
 """Seconds for which a token is handed out: by default NameNodes end it a day after its issue."""
 _REST = 70.0
 """Seconds that a token must still live to be of use to a task; hdfs-native wants 60."""
+_WIRE = ("py4j.java_gateway", "py4j.clientserver")
+"""Loggers that write all that is sent and received at DEBUG, tokens too."""
 _OTHERS = ("hive", "hbase", "kafka")
 """Whose tokens tasks don't need."""
 
@@ -47,6 +52,11 @@ class Tokens:
         places = {resolve(place, self._hadoop)[0]: place for place in on_hdfs}
         content, until, end = self._held.get(frozenset(places), (b"", 0.0, 0.0))
         if time.time() >= until:
+            for name in _WIRE:
+                logging.getLogger(name).addFilter(_is_brief)
+            # Java reads the cache, where the C library puts a new ticket when it is asked.
+            with suppress(LoginFailed, InvalidOption):
+                kerberos.user("HDFS")
             try:
                 content, _, _ = self._held[frozenset(places)] = self._take(places)
             except Py4JJavaError as error:
@@ -76,6 +86,10 @@ class Tokens:
             path = jvm.org.apache.hadoop.fs.Path(place)
             service = _text(jvm, path.getFileSystem(hadoop).getCanonicalServiceName())
             token = taken.getToken(service) or given.getToken(service)
+            if token is None and user.hasKerberosCredentials():
+                # Spark only logs why it got none.
+                path.getFileSystem(hadoop).addDelegationTokens(user.getShortUserName(), taken)
+                token = taken.getToken(service)
             if token is None:
                 reason = "the driver has no delegation token of it, and nothing to take it by"
                 raise kerberos.failure(str(address), reason, Trouble.NO_TICKET)
@@ -95,6 +109,10 @@ def log_in(spark: SparkSession, principal: str, keytab: str) -> None:
     users = driver_jvm(spark).org.apache.hadoop.security.UserGroupInformation
     if users.isSecurityEnabled() and not users.isLoginKeytabBased():
         users.loginUserFromKeytab(principal, keytab)
+
+
+def _is_brief(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG
 
 
 def _text(jvm: Any, text: str) -> Any:

@@ -213,6 +213,11 @@ def servers(properties: Mapping[str, str], location: str) -> Iterator[Check]:
             calls.ask(lambda client: client.get_file_info("/"), repeatable=True)
         except Failed as error:
             if "in state standby" in error.reason:
+                standby.append(namenode)
+                if len(standby) == len(namenodes):
+                    raise StoreUnavailable(
+                        action="ask", path=location, reason="all its NameNodes are standby"
+                    ) from error
                 return "standby"
             place = f"hdfs://{namenode}/"
             raise calls.refusal(action="look at", path=place, failure=error, changing=False) from error
@@ -223,7 +228,8 @@ def servers(properties: Mapping[str, str], location: str) -> Iterator[Check]:
             raise StoreUnavailable(action="reach", path=host, reason="nothing takes a connection there")
         return "takes connections"
 
-    for namenode in resolve(location, properties)[0].namenodes:
+    namenodes, standby = resolve(location, properties)[0].namenodes, list[str]()
+    for namenode in namenodes:
         yield Check(f"NameNode {namenode}", partial(look, namenode))
     # kms://https@host;host2:9600/kms
     kms = re.match(r"kms://\w+@([^/]+):(\d+)", properties.get("hadoop.security.key.provider.path", ""))

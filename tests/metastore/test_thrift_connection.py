@@ -17,15 +17,18 @@ from thrift.server.TServer import TSimpleServer
 from thrift.transport.TSocket import TServerSocket
 from thrift.transport.TTransport import TBufferedTransportFactory
 
+from hivesink import kerberos
 from hivesink.config.site import Site
 from hivesink.embedded.server import free_port
 from hivesink.errors import (
     InvalidOption,
+    LoginFailed,
     MetastoreNotUnderstood,
     MetastoreUnreachable,
     RegistrationUnknown,
     Unsupported,
 )
+from hivesink.kerberos import Trouble
 from hivesink.metastore import catalog, connect
 from hivesink.metastore.thrift_calls import newest
 from hivesink.metastore.thrift_connection import Connection, MetastoreLogin
@@ -329,3 +332,25 @@ def test_kerberos_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidOption, match=r"hivesink\[kerberos\]"):
         Connection(server.uri, KERBEROS).read(lambda client: client.get_all_databases())
     server.die()
+
+
+@pytest.mark.parametrize(("well", "answers"), [("second", True), ("none", False)])
+def test_a_metastore_that_refuses_a_login(monkeypatch: pytest.MonkeyPatch, well: str, answers: bool) -> None:
+    """The others are asked, too; if none answers, the refusal is told."""
+    asked = list[str]()
+
+    def opened(_: Connection, host: str, port: int) -> Any:
+        asked.append(host)
+        if host == well:
+            return SimpleNamespace(ask=lambda: port)
+        raise kerberos.failure(host, "no", Trouble.BAD_KEYTAB if host == "first" else Trouble.NO_KDC, "alice")
+
+    monkeypatch.setenv("KRB5CCNAME", "MEMORY:none")
+    monkeypatch.setattr(Connection, "_open", opened)
+    connection = Connection("thrift://first:1,thrift://second:2")
+    if answers:
+        assert connection.read(lambda client: client.ask()) == 2
+    else:
+        with pytest.raises(LoginFailed, match="first"):
+            connection.read(lambda client: client.ask())
+    assert asked == ["first", "second"]

@@ -19,6 +19,7 @@ from hivesink import errors, kerberos
 from hivesink.config.site import Site
 from hivesink.hive import connect
 from hivesink.kerberos import tickets
+from hivesink.kerberos.sasl import over_kerberos
 from hivesink.logs import storage_of
 from hivesink.metastore import catalog
 from hivesink.metastore.thrift_connection import Connection
@@ -173,7 +174,7 @@ def test_a_client_of_hdfs_without_a_login(alice: Cluster) -> None:
 def test_a_keytab(ask: Callable[[], Any], alice: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The library takes tickets by it for hdfs-native, too."""
     keytab = str(kdc_of(alice).keytab)
-    monkeypatch.setattr(kerberos, "_logins", set())
+    monkeypatch.setattr(kerberos, "_logins", {})
     for name in kerberos.VARIABLES:
         monkeypatch.setenv(name, f"FILE:{tmp_path}/none")
     for principal, file, words in (
@@ -229,17 +230,19 @@ def test_hiveserver2(alice: Cluster) -> None:
         plain.query("SELECT 1")
 
 
-@pytest.mark.parametrize("layer", [1, 2, 4], ids=["authentication", "integrity", "privacy"])
-def test_layers(alice: Cluster, layer: int) -> None:
+@pytest.mark.parametrize(
+    ("offered", "layer"), [(1, 1), (2, 2), (3, 2), (7, 4)], ids=["authentication", "integrity", "two", "all"]
+)
+def test_layers(alice: Cluster, offered: int, layer: int) -> None:
     """Against the C library as a server; what Java's does is in `test_what_is_sealed`."""
     near, far = socket.socketpair()
     heard: list[bytes] = []
     with near, far:
-        serving = threading.Thread(target=accept, args=(far, str(kdc_of(alice).keytab), layer, heard))
+        serving = threading.Thread(target=accept, args=(far, str(kdc_of(alice).keytab), offered, layer, heard))
         serving.start()
         wire = TSocket("localhost")
         wire.setHandle(near)
-        transport = kerberos.transport(wire, "thrift://h:1", f"hive/_HOST{REALM}", "localhost")
+        transport = over_kerberos(wire, "thrift://h:1", f"hive/_HOST{REALM}", "localhost")
         transport.open()
         for question in (b"first", b"x" * 200_000):
             transport.write(question)
@@ -249,7 +252,7 @@ def test_layers(alice: Cluster, layer: int) -> None:
     assert heard == [b"first", b"x" * 200_000]
 
 
-def accept(wire: socket.socket, keytab: str, layer: int, heard: list[bytes]) -> None:
+def accept(wire: socket.socket, keytab: str, offered: int, layer: int, heard: list[bytes]) -> None:
     """RFC 4752's server in Thrift's messages: two questions, whose answers are them backwards."""
     gssapi: Any = importlib.import_module("gssapi")
     keys = gssapi.Credentials(usage="accept", store={"keytab": keytab})
@@ -267,7 +270,7 @@ def accept(wire: socket.socket, keytab: str, layer: int, heard: list[bytes]) -> 
         while not context.complete:
             say(2, context.step(hear()) or b"")
         assert hear() == b""
-        say(2, context.wrap(bytes([layer, 0, 255, 255]), False).message)
+        say(2, context.wrap(bytes([offered, 0, 255, 255]), False).message)
         assert context.unwrap(hear()).message[0] == layer
         say(5, b"")
         for _ in range(2):
