@@ -14,6 +14,7 @@ from hivesink import kerberos
 from hivesink.errors import InvalidOption
 from hivesink.kerberos import tickets
 from hivesink.kerberos.tickets import Keys, Trouble, trouble, trouble_of_java, verdict
+from hivesink.spark import settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,6 +132,11 @@ def test_whose_keys_a_process_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert kerberos.of_environment() is None
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{file}")
     assert kerberos.of_environment() == (both[0], file)
+    site = "<configuration><property name='hadoop.security.authentication' value='kerberos'/></configuration>"
+    (tmp_path / "core-site.xml").write_text(site)
+    assert settings.by_environment({}) == {}
+    login = {settings.PRINCIPAL: both[0], settings.KEYTAB: file}
+    assert settings.by_environment({"HADOOP_CONF_DIR": str(tmp_path)}) == login
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")
     assert kerberos.of_environment() is None
     why, reason = kerberos.renew(NONE, "no ticket", time.monotonic())

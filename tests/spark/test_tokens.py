@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -79,6 +80,16 @@ def test_new_ones(monkeypatch: pytest.MonkeyPatch, life: float, after: float, aw
         assert source.fresh(PLACES) == handed
 
 
+def test_no_log_has_them(caplog: pytest.LogCaptureFixture) -> None:
+    """py4j writes what it sends and receives."""
+    caplog.set_level(logging.DEBUG)
+    Counted(180.0).fresh(PLACES)
+    for name in ("py4j.java_gateway", "py4j.clientserver"):
+        logging.getLogger(name).debug("Answer received: !yeSERUUwA=")
+        logging.getLogger(name).info("Closing down")
+    assert [record.message for record in caplog.records if record.name.startswith("py4j")] == ["Closing down"] * 2
+
+
 def test_a_task_keeps_them_in_memory() -> None:
     """And logs in by nothing else, such as the first principal of a keytab that its environment names."""
     code = """
@@ -89,6 +100,7 @@ for content in (b"first", b"second, longer", b"3rd"):
     place = os.environ["HADOOP_TOKEN_FILE_LOCATION"]
     assert open(place, "rb").read() == open(place, "rb").read() == content
     assert "memfd" in os.readlink(place)
+assert kerberos.failure("nn", "none", kerberos.Trouble.NO_TICKET).retryable
 print(sum("memfd" in os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")))
 print(os.environ["KRB5CCNAME"], os.environ.get("KRB5_CLIENT_KTNAME"))
 """

@@ -8,6 +8,8 @@ from hivesink.embedded.server import free_port
 from hivesink.errors import StoreUnavailable, Unsupported
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.hdfs_address import Address, client_properties, quantity, resolve, umask
+from hivesink.storage.hdfs_answers import Failed, Kind
+from hivesink.storage.hdfs_calls import HdfsCalls
 from hivesink.storage.hdfs_files import servers
 
 HA = {
@@ -101,6 +103,20 @@ def test_values_that_cannot_be_read_are_refused() -> None:
 def test_both_names_of_a_file_system_lead_to_the_same_client() -> None:
     fs = HdfsFileSystem(HA)
     assert fs._at("hdfs://ns/w/.p").calls is fs._at("hdfs://one:8020/w/p").calls
+
+
+def test_a_nameservice_without_an_active_namenode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One standby is well, all of them take no call."""
+    failed = Failed(Kind.NOT_TAKEN, "Operation category READ is not supported in state standby")
+
+    def ask(*_: object, **__: object) -> None:
+        raise failed
+
+    monkeypatch.setattr(HdfsCalls, "ask", ask)
+    first, second = servers(HA, "hdfs://ns/w")
+    assert first.look() == "standby"
+    with pytest.raises(StoreUnavailable, match="all its NameNodes are standby"):
+        second.look()
 
 
 def test_the_servers_of_a_location_are_looked_at_one_by_one() -> None:
