@@ -146,8 +146,13 @@ def test_whose_keys_a_process_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.usefixtures("nobody")
 def test_a_process_has_one_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Also of threads that begin together; and no session has another afterwards, such as that of kinit's ticket."""
-    monkeypatch.setattr(kerberos, "_take", lambda *_: time.sleep(0.05) or (Keys.TAKEN, ""))
     file, begin, refused = keytab_of(tmp_path, "alice", "bob"), threading.Barrier(2), list[str]()
+
+    def take(*_: object) -> tuple[Keys, str]:
+        time.sleep(0.05)
+        return Keys.TAKEN, ""
+
+    monkeypatch.setattr(kerberos, "_take", take)
 
     def log_in(user: str) -> None:
         begin.wait()
@@ -171,7 +176,12 @@ def test_a_process_has_one_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_who_waited_for_new_tickets_shares_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a silent key server each try takes a minute; without anything to take them by each failure is looked at."""
     keys, tries = [Keys.NO_KDC], list[Trouble]()
-    monkeypatch.setattr(kerberos, "_new_tickets", lambda said: (tries.append(said), (keys[0], "words"))[1])
+
+    def take(said: Trouble) -> tuple[Keys, str]:
+        tries.append(said)
+        return keys[0], "words"
+
+    monkeypatch.setattr(kerberos, "_new_tickets", take)
     began = time.monotonic()
     assert [kerberos.renew(said, "", began) for said in (ENDED, ENDED, REFUSED)] == [(AWAY, "words")] * 3
     assert tries == [ENDED]
