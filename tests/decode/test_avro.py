@@ -451,6 +451,7 @@ BOUNDED: list[tuple[Any, bytes, bool]] = [
     (TREE, b"\0" * 40 + LEAF + b"\2\2" * 40, True),
     (TREE, b"\0" * 40 + LEAF + b"\2\2" * 39, False),
     (TREE, b"", False),
+    (record(b="int", v="long"), b"\x80\x80\x80\x80\x80\0\2", True),
     (record(a="R", b="R"), b"", False),
     (record(b=doubled(40), v="long"), b"\2", True),
     (record(b=items(doubled(40)), v="long"), b"\2\0\2", True),
