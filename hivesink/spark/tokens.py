@@ -62,8 +62,10 @@ class Tokens:
             except Py4JJavaError as error:
                 # A key server that is away for a while stops nothing.
                 if time.time() > end - _REST:
-                    failed = kerberos.failure_of_java(str(error), short_java_error(str(error)))
-                    raise failed or error from error
+                    if failed := kerberos.failure_of_java(str(error), short_java_error(str(error))):
+                        raise failed from error
+                    # Not from itself: who follows the causes would never end.
+                    raise
         return content
 
     def _take(self, places: Mapping[Address, str]) -> tuple[bytes, float, float]:

@@ -80,6 +80,16 @@ def test_new_ones(monkeypatch: pytest.MonkeyPatch, life: float, after: float, aw
         assert source.fresh(PLACES) == handed
 
 
+def test_an_error_that_is_no_logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has an end, where its causes are followed."""
+    monkeypatch.setattr(Away, "__str__", lambda _: "java.net.ConnectException: Connection refused")
+    source = Counted(180.0)
+    source.away = True
+    with pytest.raises(Away) as told:
+        source.fresh(PLACES)
+    assert told.value.__cause__ is None
+
+
 def test_no_log_has_them(caplog: pytest.LogCaptureFixture) -> None:
     """py4j writes what it sends and receives."""
     caplog.set_level(logging.DEBUG)
