@@ -71,6 +71,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# Spark hands longer plans to the tasks in files, and theirs have tokens. It takes no more time.
+_SECURED = {"spark.broadcast.UDFCompressionThreshold": "1g"}
+
 
 def choose(
     environ: Mapping[str, str],
@@ -113,6 +116,7 @@ def choose(
             jars += fetch(connector)
         if jars:
             own[JARS] = ",".join(filter(None, [own.get(JARS), *(jar.as_uri() for jar in jars)]))
+    settings |= _SECURED if site.has_kerberos else {}
     if own.get(METASTORE) != "":
         version = "spark.sql.hive.metastore.version"
         uri = metastore or environ.get("HIVESINK_METASTORE") or own.get(METASTORE) or site.metastore_uris
