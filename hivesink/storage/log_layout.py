@@ -40,7 +40,7 @@ _OTHERS = 15.0
 _NUMBER = r"(\d{10,})"
 _MANIFEST = re.compile(rf"{_NUMBER}\.(json|{'|'.join(mark.value for mark in Mark)})", re.ASCII)
 _FLOOR = re.compile(rf"floor-{_NUMBER}", re.ASCII)
-_TEMPORARY = re.compile(rf"\.(?:floor-)?{_NUMBER}(?:\.json)?\.[0-9a-f]+\.tmp", re.ASCII)
+_TEMPORARY = re.compile(rf"\.(?:floor-)?{_NUMBER}(?:\.(?:json|publishing))?\.[0-9a-f]+\.tmp", re.ASCII)
 _TOUCHED = re.compile(r"(\d+)-([0-9a-f]{8,32})t(\d+)-(\d+)-(\d+)", re.ASCII)
 
 

@@ -224,7 +224,8 @@ def test_floors_hide_what_is_at_or_below_them_even_undeleted(fs: Files, log: Com
 
 def test_trimming_again_or_lower_only_cleans_and_never_takes_the_head(fs: Files, log: CommitLog) -> None:
     filled(log, 4)
-    fs.create(f"{log.location}/manifests/.0000000003.json.abcdef01.tmp", b"{")
+    for torn in ("json", "publishing"):
+        fs.create(f"{log.location}/manifests/.0000000003.{torn}.abcdef01.tmp", b"{")
     for epoch in (3, 3, 1):
         log.trim(Floor(Epoch(epoch), Rows()))
         assert log.view().floor == 3
