@@ -85,12 +85,12 @@ class Tokens:
         begin, end = time.time(), float("inf")
         found = security.Credentials(taken)
         for address, place in places.items():
-            path = jvm.org.apache.hadoop.fs.Path(place)
-            service = _text(jvm, path.getFileSystem(hadoop).getCanonicalServiceName())
+            system = jvm.org.apache.hadoop.fs.Path(place).getFileSystem(hadoop)
+            service = _text(jvm, system.getCanonicalServiceName())
             token = taken.getToken(service) or given.getToken(service)
             if token is None and user.hasKerberosCredentials():
                 # Spark only logs why it got none.
-                path.getFileSystem(hadoop).addDelegationTokens(user.getShortUserName(), taken)
+                system.addDelegationTokens(user.getShortUserName(), taken)
                 token = taken.getToken(service)
             if token is None:
                 reason = "the driver has no delegation token of it, and nothing to take it by"
