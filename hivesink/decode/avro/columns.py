@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hivesink.core.table import Array, Map
 from hivesink.decode.arrowtypes import arrow_type
-from hivesink.decode.avro.scan import DEEPEST, FREE, MORE, Scan
+from hivesink.decode.avro.scan import BITS, DEEPEST, FREE, MORE, SIZES, STRING, Scan
 from hivesink.decode.avro.schema import Type
 from hivesink.decode.avro.wants import Lists, Numbers, Want, converted, decimals
 from hivesink.decode.convert import Converted
@@ -33,11 +33,9 @@ _HALVES = [
     for kept, shift in ((0x007F007F007F007F, 1), (0x00003FFF00003FFF, 2), (0x000000000FFFFFFF, 4))
 ]
 """What stays where it is while groups of seven bits close up, and by how much the others move."""
-_BITS = {"int": 32, "long": 64}
-_WIDTH = {"float": 4, "double": 8}
 _FEW = 32
 """Up to so many are passed over one by one: a step over all costs as much as a hundred of these."""
-_STRING, _NULL = Type("string"), Type("null")
+_NULL = Type("null")
 
 Read: TypeAlias = "tuple[list[Converted], Numbers]"
 """For each want the column, and where each value ends."""
@@ -142,7 +140,7 @@ class Columns:
                 ends[more[longer]] += 1
                 last[longer] = octets < MORE
                 self.odd[rows[more[longer[octets > 1]]]] |= place > 56  # noqa: PLR2004
-            self.odd[rows[more[joined >> np.uint64(_BITS[name] - 1) > 1]]] = True
+            self.odd[rows[more[joined >> np.uint64(BITS[name] - 1) > 1]]] = True
             numbers[more] = joined
         signs = -(numbers & _ONE).view(np.int64)
         return (numbers >> _ONE).view(np.int64) ^ signs, self._within(ends, rows)
@@ -156,16 +154,16 @@ class Columns:
                 flags = self._below(self._text.octets[at].astype(np.int64), 2, rows)
                 return lambda: pa.array(flags == 1), self._within(at + 1, rows)
             case "int" | "long" | "enum" as name:
-                numbers, at = self._number(at, rows, "long" if name == "long" else "int")
+                numbers, at = self._number(at, rows, name)
                 if name == "enum":
                     numbers = self._below(numbers, len(kind.symbols), rows)
                     # An odd record may have one of none.
                     symbols = pa.array(kind.symbols or [""], pa.string())
                     return lambda: symbols.take(pa.array(numbers)), at
-                width = f"i{_BITS[name] // 8}"
+                width = f"i{BITS[name] // 8}"
                 return lambda: pa.array(numbers.astype(width)).view(kind.arrow), at
             case "float" | "double" as name:
-                size = _WIDTH[name]
+                size = SIZES[name]
                 octets = self._text.octets[at[:, None] + np.arange(size)]
                 numbers = octets.view(f"<f{size}")[:, 0]
                 return partial(pa.array, numbers), self._within(at + size, rows)
@@ -207,7 +205,7 @@ class Columns:
         return columns, at
 
     def _union(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
-        numbers, at = self._number(at, rows, "int")
+        numbers, at = self._number(at, rows, kind.name)
         numbers = self._below(numbers, len(kind.parts), rows)
         ends, order = at.copy(), np.zeros(len(rows), np.int64)
         branches, count = list[tuple[Numbers, list[Converted]]](), 0
@@ -240,7 +238,7 @@ class Columns:
                 case "map", Map() as wanted if not want.steps:
                     item, key = (want._replace(type=part) for part in (wanted.value, wanted.key))
                     items, _ = self._read(kind.parts[0], begins, rows_of_items, [item])
-                    names = converted(_STRING, keys, len(owners), key)
+                    names = converted(STRING, keys, len(owners), key)
                     columns.append(lists.maps(names, items[0], wanted))
                 case _:
                     columns.append(want.wrong(kind, len(rows)))
@@ -282,4 +280,4 @@ class Columns:
         return owner[order], np.concatenate(begins)[order], at
 
     def _key(self, kind: Type, at: Numbers, rows: Numbers) -> Leaf:
-        return self._leaf(_STRING if kind.name == "map" else _NULL, at, rows)
+        return self._leaf(STRING if kind.name == "map" else _NULL, at, rows)

@@ -18,6 +18,7 @@ from hivesink.decode.avro.columns import Columns
 from hivesink.decode.avro.schema import Type, parse
 from hivesink.decode.avro.wants import Numbers, Want
 from hivesink.decode.clocks import nulls
+from hivesink.decode.json.decoder import in_order
 from hivesink.decode.json.spans import Text
 from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import InvalidOption
@@ -28,14 +29,12 @@ if TYPE_CHECKING:
 
     from hivesink.core.table import Column
     from hivesink.decode.convert import Converted
+    from hivesink.decode.json.shaped import Piece
     from hivesink.ports.rows import Schemas
 
 _MOST_ROWS, _MOST_BYTES = 16384, 8 << 20
 _FRAME = 5
 """Bytes before a record: zero, and the schema's number in the registry, the highest byte first."""
-
-Piece = tuple[Numbers, pa.RecordBatch]
-"""Rows, and which of the input they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +96,8 @@ class AvroDecoder:
             text, places = Text.of(chunk.drop_null().cast(pa.binary()).view(pa.string()))
             for kind, bodies in self._by_schema(Bodies(text, places[:-1], places[1:], rows), bad):
                 pieces.append(self._piece(kind, bodies, bad))
-        table = pa.Table.from_batches([batch for _, batch in pieces], self._schema)
-        good = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
-        if (good[1:] < good[:-1]).any():
-            order = np.argsort(good, kind="stable")
-            table, good = table.take(pa.array(order)), good[order]
-        good_rows = None if len(good) == len(records) else pa.array(good, pa.int32())
-        in_order = tuple(sorted(bad, key=lambda row: row.index))
-        return DecodedRows(table, good_rows, in_order, int(absent.sum()) if self._skips else 0)
+        skipped = int(absent.sum()) if self._skips else 0
+        return in_order(pieces, bad, skipped, len(records), self._schema)
 
     def _by_schema(
         self,

@@ -16,9 +16,9 @@ FREE = 100
 """Items that take no bytes, as nulls, that a record may have beyond the number of its bytes."""
 MORE = 0x80
 """The bit of a number's byte that says that another one follows."""
-_STRING = Type("string")
-_BITS = {"long": 64, "int": 32, "enum": 32, "union": 32}
-_SIZE = {"boolean": 1, "float": 4, "double": 8}
+STRING = Type("string")
+BITS = {"long": 64, "int": 32, "enum": 32, "union": 32}
+SIZES = {"boolean": 1, "float": 4, "double": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Scan:
             return at
         if name in {"array", "map"}:
             return self.past_items(kind, at, depth + 1)
-        if name in _BITS:
-            number, at = self._number(at, _BITS[name])
+        if name in BITS:
+            number, at = self._number(at, BITS[name])
             if name in {"enum", "union"} and not 0 <= number < len(kind.symbols or kind.parts):
                 raise ValueError(number)
             return self.past(kind.parts[number], at, depth + 1) if name == "union" else at
-        size = kind.size or _SIZE.get(name, 0)
+        size = kind.size or SIZES.get(name, 0)
         if name in {"bytes", "string"}:
             size, at = self._number(at)
         is_odd = name == "boolean" and self.octets[at] > 1
@@ -65,7 +65,7 @@ class Scan:
             for _ in range(left):
                 if begins is not None:
                     begins.append(at)
-                at = self.past(part, self.past(_STRING, at, 0) if is_map else at, depth)
+                at = self.past(part, self.past(STRING, at, 0) if is_map else at, depth)
             left, at = self._number(at)
             if left < 0:
                 # The block's bytes follow, for who passes over it.
@@ -78,7 +78,7 @@ class Scan:
 
     def _number(self, at: int, bits: int = 64) -> tuple[int, int]:
         joined, shift, octet = 0, 0, MORE
-        while octet >= MORE and shift < _BITS["long"]:
+        while octet >= MORE and shift < BITS["long"]:
             octet = self.octets[at]
             joined |= (octet & ~MORE) << shift
             at, shift = at + 1, shift + 7

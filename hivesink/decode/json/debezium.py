@@ -118,7 +118,8 @@ def _typed(
         times = replace(parser.times, format=unit, zone=ZoneInfo("UTC"), is_sure=True) if unit else parser.times
         return replace(parser, times=times)
     if isinstance(kind, Array | Map | Struct):
-        is_known = node is not None and _CONNECT not in json.dumps(node) and _VARIABLE not in json.dumps(node)
+        named = json.dumps(node)
+        is_known = node is not None and _CONNECT not in named and _VARIABLE not in named
         return replace(parser, number=number_of if is_known else _HANDLING[handling])
     if kind not in _NUMBERS and not isinstance(kind, Decimal):
         return parser

@@ -119,9 +119,8 @@ def split(record: bytes, steps: tuple[str | int, ...]) -> Split | None:
 
 @dataclass(frozen=True, slots=True)
 class _Envelopes:
-    """Records as far as the list: where they were split, their columns, and those that are bad, by their places."""
+    """Records as far as the list: their columns, and those that are bad, by their places."""
 
-    splits: list[Split | None]
     rows: DecodedRows
     good: Places
     bad: dict[int, BadRow]
@@ -214,7 +213,7 @@ class ExplodedDecoder:
         kept = np.array(places, np.int64)
         kept = kept if rows.good is None else kept[rows.good.to_numpy()]
         good[kept] = np.arange(len(kept))
-        return _Envelopes(splits, rows, good, bad)
+        return _Envelopes(rows, good, bad)
 
     def _refused(self, record: bytes) -> InvalidValue:
         """Why a record has no list, as the exact decoder says it."""
@@ -229,7 +228,7 @@ class ExplodedDecoder:
     def _joined(self, elements: pa.Table, envelopes: _Envelopes, records: Places) -> pa.Table:
         """The columns of rows whose elements are given, of the `records` at those places."""
         beside = envelopes.rows.table.take(pa.array(envelopes.good[records]))
-        both = {**dict(zip(beside.column_names, beside.columns, strict=True))}
+        both = dict(zip(beside.column_names, beside.columns, strict=True))
         both |= dict(zip(elements.column_names, elements.columns, strict=True))
         return pa.Table.from_arrays([both[name] for name in self._schema.names], schema=self._schema)
 
