@@ -19,8 +19,7 @@ from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.table import TableName, as_properties, field_ids, is_letters
 from hivesink.decode import convert
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.decode.avro.schema import parse
-from hivesink.decode.reader import RowsReader
+from hivesink.decode.reader import OpenSchemas, RowsReader
 from hivesink.errors import InvalidOption, RegistrationFailed, RowsUnfit, TableReplaced
 from hivesink.formats import adapter, measure
 from hivesink.hiveql.render import declared, stored
@@ -44,23 +43,24 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
     from hivesink.core.table import TableSpec
     from hivesink.ports import FileStore, LiveTable, LogRoot, Metastore
-    from hivesink.ports.rows import RowReader, Schemas
+    from hivesink.ports.rows import RowReader
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.waiting import Encode
 
 
-def schemas(plan: TaskPlan, root: LogRoot | None, site: Site = NO_SITE, *, compares: bool = True) -> KeptSchemas:
-    """The schemas of the plan's records, kept in `root`, if any; `compares` as in `KeptSchemas`."""
+def schemas(plan: TaskPlan, root: LogRoot | None, site: Site = NO_SITE, *, compares: bool = True) -> OpenSchemas:
+    """The schemas of the plan's records, which are kept in `root`, if any; `compares` as in `KeptSchemas`."""
 
     def read(path: str) -> bytes | None:
         # As everywhere in Hadoop, a bare path is on the default file system, here the table's.
         path = f"{file_system_of(plan.target.location)}{path}" if path.startswith("/") else path
         return storage_of(path, site).logs().read(path)
 
-    return KeptSchemas(plan.config, Passing() if root is None else root.schemas, read, parse, compares)
+    kept = Passing() if root is None else root.schemas
+    return lambda config, parse: KeptSchemas(config, kept, read, parse, compares)
 
 
-def row_reader(plan: TaskPlan, known: Schemas | None = None) -> RowReader:
+def row_reader(plan: TaskPlan, known: OpenSchemas | None = None) -> RowReader:
     """What turns the stream's records into rows of the plan's table, by the table's settings, and by `known`.
 
     Without these, schemas are those of today, and nothing is kept.

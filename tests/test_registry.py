@@ -316,7 +316,7 @@ def test_a_schema_in_a_file_is_on_the_tables_file_system(tmp_path: Path) -> None
         config = SinkConfig.parse({"sink.value.avro.schema-file": path})
         target = TablePlan(spec, f"file:{tmp_path}/b")
         plan = TaskPlan(target, None, config, InputShape(), "", Epoch(0), "", NOW)
-        assert schemas(plan, None).file() == ('"int"',)
+        assert schemas(plan, None)(config, parse).file() == ('"int"',)
 
 
 def test_a_task_keeps_the_schema_beside_all_logs_of_its_table(server: Server, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from hivesink.core.column_source import ELEMENT, RECORD, ColumnSource, Header, J
 from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_schema, arrow_type, check_types
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
+from hivesink.decode.avro.schema import parse
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Converted, convert
 from hivesink.decode.json.debezium import DebeziumDecoder
@@ -36,16 +37,30 @@ def _json(columns: Sequence[Column], config: SinkConfig) -> Decoder:
     return JsonDecoder(columns, config) if config["sink.json.explode"] is None else ExplodedDecoder(columns, config)
 
 
-DECODERS: Mapping[str, Callable[[Sequence[Column], SinkConfig], Decoder]] = {
-    "json": _json,
-    "debezium-json": DebeziumDecoder,
+OpenSchemas: TypeAlias = "Callable[[SinkConfig, Callable[[Sequence[str]], object]], Schemas]"
+"""The schemas that settings lead to, by what parses them: it raises ValueError for what is no schema."""
+
+
+class Maker(NamedTuple):
+    """Makes a format's decoders: `make` takes columns and settings and, where the format has a `parse`, `Schemas`."""
+
+    make: Callable[..., Decoder]
+    parse: Callable[[Sequence[str]], object] | None = None
+    """Parses the schemas that its records need; None: they need none."""
+
+    def decoder(self, columns: Sequence[Column], config: SinkConfig, schemas: OpenSchemas | None) -> Decoder:
+        if self.parse is None or schemas is None:
+            return self.make(columns, config)
+        return self.make(columns, config, schemas(config, self.parse))
+
+
+DECODERS: Mapping[str, Maker] = {
+    "json": Maker(_json),
+    "debezium-json": Maker(DebeziumDecoder),
+    "avro": Maker(AvroDecoder, parse),
+    "avro-confluent": Maker(ConfluentDecoder, parse),
 }
-"""By the values of `sink.value.format`: each makes a decoder for columns, by their table's settings."""
-BY_SCHEMA: Mapping[str, Callable[[Sequence[Column], SinkConfig, Schemas], Decoder]] = {
-    "avro": AvroDecoder,
-    "avro-confluent": ConfluentDecoder,
-}
-"""Further values: formats whose records need their writer's schema."""
+"""By the values of `sink.value.format`."""
 
 
 class RowsReader:
@@ -54,7 +69,8 @@ class RowsReader:
     Such columns are matched by name without regard to case, and a value that doesn't fit makes a bad row. Timestamps
     with a zone are instants and become wall clocks in the table's; TIMESTAMP_NTZ is a wall clock already. The table's
     settings say which columns are read from what a record comes with: Kafka's key, headers and position, its file,
-    `arrival` (UTC). `unfit` is the file format's, which says which rows it can't hold. `schemas` are for `BY_SCHEMA`.
+    `arrival` (UTC). `unfit` is the file format's, which says which rows it can't hold.
+    `schemas` are for formats that need them.
     """
 
     def __init__(
@@ -65,11 +81,11 @@ class RowsReader:
         arrival: datetime | None = None,
         *,
         unfit: Callable[[pa.Table], Iterable[BadRow]] = lambda _: (),
-        schemas: Schemas | None = None,
+        schemas: OpenSchemas | None = None,
     ) -> None:
         form = config["sink.value.format"]
-        if value is not None and form not in {**DECODERS, **BY_SCHEMA}:
-            message = f"sink.value.format = {form!r}: write one of {', '.join({**DECODERS, **BY_SCHEMA})}"
+        if value is not None and form not in DECODERS:
+            message = f"sink.value.format = {form!r}: write one of {', '.join(DECODERS)}"
             raise InvalidOption((message,))
         if value is not None and form != "json" and config["sink.json.explode"] is not None:
             message = f"sink.json.explode is of JSON records: remove it, or sink.value.format = {form!r}"
@@ -82,11 +98,7 @@ class RowsReader:
         self._given = [column for column in columns if column.name not in self._sources]
         # A table may have nothing but what surrounds the records. Arrow has no rows without columns.
         decoded = self._given or [Column("\0", Primitive.STRING)]
-        self._decoder: Decoder | None = None
-        if value is not None and schemas is not None and form in BY_SCHEMA:
-            self._decoder = BY_SCHEMA[form](decoded, config, schemas)
-        elif value is not None:
-            self._decoder = DECODERS[form](decoded, config)
+        self._decoder = None if value is None else DECODERS[form].decoder(decoded, config, schemas)
         self._unfit = unfit
         self._checked: pa.Schema | None = None
         self._arrival = pa.scalar(arrival, pa.timestamp("us", "UTC"))

@@ -12,7 +12,7 @@ import pytest
 from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, Primitive
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.decode.reader import BY_SCHEMA, DECODERS, RowsReader
+from hivesink.decode.reader import DECODERS, Maker, RowsReader
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows
 
@@ -107,21 +107,19 @@ WRITTEN: dict[str, Callable[[int | None, str | None], bytes]] = {
 
 @pytest.fixture(params=WRITTEN)
 def format_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(DECODERS, "tabs", TabsDecoder)
-    assert set(WRITTEN) == {*DECODERS, *BY_SCHEMA}
+    monkeypatch.setitem(DECODERS, "tabs", Maker(TabsDecoder))
+    assert set(WRITTEN) == {*DECODERS}
     return str(request.param)
 
 
 def read(format_name: str, records: Any, **settings: str) -> DecodedRows:
     config = SinkConfig.parse({"sink.value.format": format_name, **settings})
-    reader = RowsReader(COLUMNS, "value", config, schemas=Both())
+    reader = RowsReader(COLUMNS, "value", config, schemas=lambda *_: Both())
     return reader.read(pa.RecordBatch.from_arrays([records], ["value"]))
 
 
 def decoder_of(format_name: str) -> Decoder:
-    config = SinkConfig.parse({})
-    by_schema = BY_SCHEMA.get(format_name)
-    return by_schema(COLUMNS, config, Both()) if by_schema else DECODERS[format_name](COLUMNS, config)
+    return DECODERS[format_name].decoder(COLUMNS, SinkConfig.parse({}), lambda *_: Both())
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
