@@ -43,7 +43,7 @@ def storage_of(location: str, site: Site) -> Storage:
 
 
 def store_problems(location: str) -> tuple[str, ...]:
-    """Why no adapter knows `location`; empty if one does."""
+    """Why no adapter knows `location`; empty if an adapter does."""
     if scheme(location) in STORAGES:
         return ()
     kinds = ", ".join(kind.example for kind in STORAGES.values())
@@ -65,12 +65,12 @@ def log_root(folder: str, site: Site = NO_SITE) -> LogRoot:
 
 
 def commit_log(folder: str, site: Site = NO_SITE) -> CommitLog:
-    """The log in `folder`, also one that was put aside. Raises InvalidOption for a storage without an adapter."""
+    """The log in `folder`, also a log that was put aside. Raises InvalidOption for a storage without an adapter."""
     return FileCommitLog(storage_of(folder, site).logs(), normal(folder))
 
 
 def table_root(live: LiveTable, configured: str | None, site: Site = NO_SITE) -> LogRoot:
-    """The root of the table's log: the one that the table names, once it is begun, else where a start begins it.
+    """The root of the table's log: what the table names, once it is begun, else where a start begins it.
 
     `configured` is the value of `sink.log-location`. Raises InvalidOption, LogDamaged, StoreUnavailable.
     """

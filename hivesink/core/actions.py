@@ -72,7 +72,7 @@ class PartMissing(_OfPart):
 
 @dataclass(frozen=True, slots=True)
 class SetMark:
-    """Record what is done about the epoch. `waited` are the folders where parts of a published one were set aside."""
+    """Record what is done about the epoch. `waited` are the folders where parts of a published epoch were set aside."""
 
     mark: Mark
     epoch: Epoch
@@ -155,7 +155,7 @@ class StagingArea:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look. `files` holds the lengths of the files among the paths that `paths_to_look` names.
+    """A look. `files` holds the lengths of the files among the paths that `paths_to_look` names.
 
     `refused` are partitions that the metastore has refused to register: their epochs stay open, all others go on.
     `taken` are those of them whose folder is another partition's now. `rolled` holds the buckets of open rolls whose

@@ -38,7 +38,7 @@ class StagingIntent:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """One listing of a log. `manifests` are those above the floor, sorted; `is_over` if a reset has put it aside."""
+    """A listing of a log. `manifests` are those above the floor, sorted; `is_over` if a reset has put it aside."""
 
     floor: Epoch
     manifests: tuple[Epoch, ...]

@@ -1,4 +1,4 @@
-"""The manifest: what one epoch of one writer decided. `docs/manifest.md` describes every field."""
+"""The manifest: what an epoch of a writer decided. `docs/manifest.md` describes every field."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PartEntry(_InPartition):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One epoch. `at` is UTC and never before the last manifest's; `zones` are the tables' bucket zones.
+    """An epoch. `at` is UTC and never before the last manifest's; `zones` are the tables' bucket zones.
 
     `kind` says why the epoch exists: `batch` (rows of a micro-batch), `roll` (rows that waited become part files),
     `commit` (partitions are complete), `watermark` (it has passed a partition's end), `fence` (recovery shut out an

@@ -99,7 +99,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class InProgress:
-    """Being written by one task attempt; no other may touch it."""
+    """Being written by a task attempt; no other may touch it."""
 
     folder: str
     name: PartName
@@ -123,7 +123,7 @@ class PublishStep(Enum):
 def decide_publish(part: Pending, staged: int | None, target: int | None, *, one_file: bool = False) -> PublishStep:
     """How to publish `part`, from the lengths of the files at its two paths (None: no file).
 
-    The same decision serves the first commit and every recovery. `one_file`: both names are one file (a local link
+    The same decision serves the first commit and every recovery. `one_file`: both names are the same file (a local link
     whose unlink is missing). A moved part may be at its target already, under the same name: then nothing is left to
     unlink. Raises PartLost, TargetTaken.
     """

@@ -104,7 +104,7 @@ class Watermark:
     """Where (UTC) the clock goes on in the next silence, if the newest event time isn't later: never back."""
 
     def saw(self, newest: Mapping[str, datetime | None], now: datetime) -> Watermark:
-        """These event times have come too. One that is later than `now` counts as `now`: that hour isn't over."""
+        """These event times have come too. A time that is later than `now` counts as `now`: that hour isn't over."""
         times = {name: latest(self.newest.get(name), time and min(time, now)) for name, time in newest.items()}
         return replace(self, newest={**self.newest, **times})
 

@@ -46,7 +46,7 @@ class Policy:
 
 
 def fence(history: History, lists: Iterable[StagingIntent], stamp: Stamp) -> Manifest | None:
-    """The epoch that shuts out an older run at a start, if one could still decide or publish; `lists` are the log's."""
+    """The epoch that shuts out an older run at a start, if it could still decide or publish; `lists` are the log's."""
     # The try that has begun this epoch can no longer commit it. Nor may another run publish rows which may go back:
     # what it finds missing, this run may have made visible. Also behind another fence: the start that made it may be
     # alive, and two runs on the same head could both publish.

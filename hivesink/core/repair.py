@@ -130,7 +130,7 @@ def _removing(
     created_at = {part.name: epoch.manifest.epoch for epoch in history.open for part in epoch.manifest.created}
     covered: dict[PartitionKey, list[PartEntry]] = {}
     for part in gone:
-        # One of a settled epoch has been moved since: a commit covers it.
+        # A part of a settled epoch has been moved since: a commit covers it.
         if part.key in commits and created_at.get(part.name, 0) <= committed_at.get(part.key, 0):
             covered.setdefault(part.key, []).append(part)
     corrected = {part for own in covered.values() for part in own}

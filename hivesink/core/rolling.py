@@ -65,7 +65,7 @@ class OpenRows:
 
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
         rolled = set(manifest.rolled)
-        # One that removes parts repeats or corrects commits, which don't cover rows that have come since.
+        # An epoch that removes parts repeats or corrects commits, which don't cover rows that have come since.
         done = set() if manifest.remove else {commit.key for commit in manifest.commits}
         left = ((key, bucket.only() if key in rolled else bucket) for key, bucket in self.buckets.items())
         # A commit never closes rows that still wait.

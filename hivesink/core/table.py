@@ -147,7 +147,7 @@ def is_letters(table: str) -> bool:
 
 
 def main_table(table: str) -> str:
-    """The table itself, or the one whose dead letters it holds: whose log both are targets of."""
+    """The table itself, or the table whose dead letters it holds: whose log both are targets of."""
     return table.removesuffix(_LETTERS)
 
 

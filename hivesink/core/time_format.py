@@ -24,10 +24,10 @@ class EpochUnit(Enum):
 
     A number is of its unit only if it lies in the years 1 to 9999 (`lowest` to `highest`), and is 0 or at least
     `nearest` away from it. Otherwise it is rather a time of our days in the next larger unit: any number up to 50,000
-    may be a count of days until 2106, and any within 50 days of 1970 one of seconds, milliseconds or microseconds.
+    may be a count of days until 2106, and any within 50 days of 1970 a count of seconds, milliseconds or microseconds.
 
-    `digits` is the power of ten that makes a number of seconds one of this unit, 0 for days; `micros` how long one is,
-    in whole microseconds. `too_near` and `too_far` are the reasons of a bad record.
+    `digits` is the power of ten that makes seconds into this unit, 0 for days; `micros` how long the unit is, in whole
+    microseconds. `too_near` and `too_far` are the reasons of a bad record.
     """
 
     SECONDS = "epoch-seconds"
@@ -196,7 +196,7 @@ _WRITE = f"write {', '.join(_KINDS)}, a pattern such as yyyy/MM/dd HH:mm:ss Z, o
 
 
 def parse_formats(text: str) -> dict[str, TimeFormat]:
-    """One format for every column (key `""`), or `column=format,…`. Raises ValueError.
+    """A format for every column (key `""`), or `column=format,…`. Raises ValueError.
 
     A comma in a pattern stands in single quotes.
     """
@@ -217,6 +217,6 @@ def parse_formats(text: str) -> dict[str, TimeFormat]:
 
 
 def unit_of(formats: Mapping[str, TimeFormat], column: str) -> EpochUnit:
-    """The unit of a whole number that `column` has for a time: milliseconds, unless another one is declared."""
+    """The unit of a whole number that `column` has for a time: milliseconds, unless another is declared."""
     declared = formats.get(column, formats.get(""))
     return declared if isinstance(declared, EpochUnit) else EpochUnit.MILLIS

@@ -64,7 +64,7 @@ def refusal(word: str) -> str | None:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads one type from `text`, from position `at` on."""
+    """Reads a type from `text`, from position `at` on."""
 
     text: str
     at: int = 0

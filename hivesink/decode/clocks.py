@@ -120,7 +120,7 @@ def timestamps(texts: pa.Array, rules: TimeRules) -> tuple[pa.Array, Mask]:
         texts = pc.replace_substring_regex(texts, _ZEROS if rules.exact else _FINER, r"\1")
     # Arrow also reads dates and bare hours; only timestamps have a colon before the minutes.
     if pc.all(pc.equal(pc.binary_slice(texts.view(pa.binary()), _COLON, _COLON + 1), b":")).as_py():
-        # Arrow refuses texts of the other kind, one by one: that takes forty times as long as to read them.
+        # Arrow refuses texts of the other kind singly: that takes forty times as long as to read them.
         first = texts[int(np.argmin(absent))].as_py() if len(texts) else None
         is_instant = first is not None and _OFFSET.search(first) is not None
         for zoned in (is_instant, not is_instant):

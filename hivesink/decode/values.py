@@ -226,7 +226,7 @@ def _counted(number: str, unit: EpochUnit, kind: Primitive, rules: TimeRules) ->
 
 
 def timestamp_of(text: str, rules: TimeRules) -> datetime:
-    """ISO 8601 or SQL text: with an offset an instant, shown in the zone; without one the wall clock itself.
+    """ISO 8601 or SQL text: with an offset an instant, shown in the zone; without, the wall clock itself.
 
     Digits finer than microseconds are cut. Raises InvalidValue, by `rules.exact` also for such that aren't zero.
     """

@@ -61,7 +61,7 @@ def port_is_free(port: int) -> bool:
 
 
 def identity_of(pid: int) -> str | None:
-    """What tells process `pid` from a later one with its id; None if at most its exit code is left."""
+    """What tells process `pid` from a later process with its id; None if at most its exit code is left."""
     process = Path(f"/proc/{pid}")
     try:
         # proc(5): after the name, in parentheses, come the state and, as 22nd field, the start time.

@@ -25,7 +25,7 @@ class HiveSinkError(Exception):
 
 
 class InvalidOption(HiveSinkError, code="HS002"):
-    """One or more settings are wrong; `problems` has a line for each."""
+    """Settings are wrong; `problems` has a line for each."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         self.problems = problems
@@ -49,7 +49,7 @@ def appending(epoch: int) -> str:
 
 
 class OwnCodeFailed(HiveSinkError, code="HS005"):
-    """A method of the user's own class has raised `error`. One of a file or a server may pass."""
+    """A method of the user's own class has raised `error`. An error of a file or a server may pass."""
 
     def __init__(self, whose: str, method: str, error: BaseException) -> None:
         self.retryable = isinstance(error, OSError)

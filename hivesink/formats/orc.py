@@ -1,7 +1,7 @@
 """ORC for Hive's readers from 2.3 on, and Spark's: columns in DDL order under their DDL names.
 
 TIMESTAMPs are without zone, since Hive's readers know no TIMESTAMP_INSTANT. pyarrow leaves out which calendar a file
-counts in, so readers take it for the Julian one before 1582: `Tail` says that it is not.
+counts in, so readers take it for the Julian calendar before 1582: `Tail` says that it is not.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _spelt_out(values: pa.Array) -> pa.Array:
 
 
 class OrcRecords:
-    """One file's content. Each write is a stripe, or some where few bytes are many rows; lists make stripes of 4 MB."""
+    """A file's content. Each write is a stripe, or some where few bytes are many rows; lists make stripes of 4 MB."""
 
     def __init__(self, form: OrcFormat, stream: BinaryIO) -> None:
         self._form = form
@@ -219,14 +219,14 @@ class OrcRecords:
         self._tail.finish(self._raw_bytes, packed=self._form.compression is not OrcCompression.NONE)
 
     def __del__(self) -> None:
-        # pyarrow's writer would finish its file when it is dropped: one that wasn't closed must stay unfinished.
+        # pyarrow's writer would finish its file when it is dropped: a file that wasn't closed must stay unfinished.
         if self._writer is not None:
             self._writer.is_open = False
 
     def _begin(self, rows: pa.Table) -> orc.ORCWriter:
         # ORC's numbers of the columns: 0 is the row, nested ones come after theirs.
         form, numbers = self._form, [*accumulate(map(_size, rows.schema.types), initial=1)]
-        # A batch is a stripe where it exceeds one byte. ORC's writer makes room for a whole batch at each write.
+        # A batch of more than a byte is a stripe. ORC's writer makes room for a whole batch at each write.
         most, stripe = max(1, form.row_group // (_CELL_BYTES * (numbers[-1] - 1))), 1
         if form.has_lists:
             # For each row it copies the items of all rows before it in the batch: small batches, many to a stripe.

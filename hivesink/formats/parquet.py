@@ -42,7 +42,7 @@ class Dictionaries:
     def of(self, rows: pa.Table) -> tuple[str, ...]:
         """The leaf columns, as Parquet spells their paths (`tags.list.element`), for a file that begins with `rows`.
 
-        Only rows of which a sample is more than twice the last one are looked at.
+        Only rows of which a sample is more than twice the last are looked at.
         """
         size = min(rows.num_rows, _SAMPLE)
         if size > 2 * self._rows:
@@ -190,7 +190,7 @@ def _numbered(field: pa.Field, path: str, ids: Mapping[str, int]) -> pa.Field:
 
 
 class ParquetRecords:
-    """One file's content, each write a row group. `begin` makes its writer, given the rows that it begins with."""
+    """A file's content, each write a row group. `begin` makes its writer, given the rows that it begins with."""
 
     def __init__(self, begin: Callable[[pa.Table | None], pq.ParquetWriter]) -> None:
         self._begin = begin
@@ -205,6 +205,6 @@ class ParquetRecords:
         self._writer.close()
 
     def __del__(self) -> None:
-        # pyarrow's writer would finish its file when it is dropped: one that wasn't closed must stay unfinished.
+        # pyarrow's writer would finish its file when it is dropped: a file that wasn't closed must stay unfinished.
         if self._writer is not None:
             self._writer.is_open = False

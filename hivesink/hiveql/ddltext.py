@@ -30,7 +30,7 @@ _AFTER_TYPE = re.compile(
 
 
 class DdlProblem(NamedTuple):
-    """One mistake in a DDL file; `line` counts from 1, and 0 means the file as a whole."""
+    """A mistake in a DDL file; `line` counts from 1, and 0 means the file as a whole."""
 
     file: str
     line: int
@@ -42,7 +42,7 @@ class DdlProblem(NamedTuple):
 
 @dataclass(slots=True)
 class DdlText:
-    """One file's text. Lines count from 1."""
+    """A file's text. Lines count from 1."""
 
     file: str
     text: str

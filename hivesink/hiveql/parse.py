@@ -184,7 +184,7 @@ def _table(ddl: DdlText, create: exp.Create) -> TableSpec | None:
 
 
 def _clauses(ddl: DdlText, create: exp.Create) -> tuple[dict[type[exp.Expression], exp.Expression], dict[str, str]]:
-    """The clauses after the columns by their kinds, and TBLPROPERTIES; of a repeated one, the last counts."""
+    """The clauses after the columns by their kinds, and TBLPROPERTIES; of a repeated property, the last counts."""
     clauses: dict[type[exp.Expression], exp.Expression] = {}
     properties: dict[str, str] = {}
     for node in create.args["properties"].expressions if create.args.get("properties") else []:

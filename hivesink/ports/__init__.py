@@ -92,7 +92,7 @@ class FileStore(Protocol):
         """Delete staged parts, past any trash; ValueError for any other path. A missing part is no error."""
 
     def remove(self, files: Iterable[Finished]) -> None:
-        """Delete visible files for good. One that is missing or of another length is no error."""
+        """Delete visible files for good. A file that is missing or of another length is no error."""
 
     def staged(self, folder: str) -> Sequence[str]:
         """The staged parts in `folder`, of any writer; none if the folder is missing."""
@@ -107,7 +107,7 @@ class FileStore(Protocol):
         """A visible file, to read."""
 
     def mark(self, path: str) -> None:
-        """Create an empty file (a success file) and its folders. An existing one stays as it is."""
+        """Create an empty file (a success file) and its folders. An existing file stays as it is."""
 
     def walk(self, folder: str) -> Iterable[str]:
         """`folder` and every folder below it, hidden ones included; none if it is missing."""
@@ -132,7 +132,7 @@ class SegmentStore(Protocol):
         """The bytes of all segments by name, finished or not."""
 
     def drop(self, names: Iterable[str]) -> None:
-        """Delete segments. A missing one is no error."""
+        """Delete segments. A missing segment is no error."""
 
 
 class CommitLog(Protocol):
@@ -177,7 +177,7 @@ class CommitLog(Protocol):
         """The folders of a touched-list; none if it was forgotten meanwhile."""
 
     def forget(self, lists: Iterable[StagingIntent]) -> None:
-        """Delete touched-lists. A missing one is no error."""
+        """Delete touched-lists. A missing list is no error."""
 
     @property
     def segments(self) -> SegmentStore:
@@ -209,7 +209,7 @@ class LogRoot(Protocol):
         """Add `record`, which counts from now on. Durable."""
 
     def log(self, writer: str) -> CommitLog:
-        """The log of `writer`, which may not exist yet: never one that was put aside."""
+        """The log of `writer`, which may not exist yet: never a log that was put aside."""
 
     def logs(self) -> Mapping[str, CommitLog]:
         """The log of each writer that has begun, sorted by name; none that was put aside."""
@@ -257,10 +257,10 @@ class Metastore(Protocol):
         """Raises UnknownTable; Unsupported if the sink can't write such a table."""
 
     def create(self, spec: TableSpec) -> None:
-        """Create the table completely or not at all. Raises TableReplaced if there is one, Unsupported."""
+        """Create the table completely or not at all. Raises TableReplaced if it exists, Unsupported."""
 
     def names(self, table: LiveTable) -> Sequence[str]:
-        """The names of all registered partitions, without order. One quick call."""
+        """The names of all registered partitions, without order. A single quick call."""
 
     def lookup(self, table: LiveTable, partitions: Sequence[str] | None) -> Mapping[str, LivePartition]:
         """Those of `partitions` that are registered by exactly that name: databases may mix up two names.

@@ -63,7 +63,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class BatchJobs:
-    """The jobs of a query's run, one for each call. Raises Spark's own errors.
+    """The jobs of a query's run: each call starts a job. Raises Spark's own errors.
 
     To check its limit on a batch's bytes, Spark (4.1 on) adds up the sizes of its buffers at each row: a sixth of all
     that a record costs on its way to Python. It is lifted while all records are small. Spark's Kafka source has a task
@@ -82,7 +82,7 @@ class BatchJobs:
         self._tokens = Tokens(spark, setup.site.hadoop)
         self._largest = 0
         self._own: tuple[str | None, int] | None = None
-        """The session's limit, where Spark knows one, and the records of a batch."""
+        """The session's limit, where Spark has any, and the records of a batch."""
 
     def write(self, rows: DataFrame, plan: TaskPlan, records: int | None) -> list[TaskReport]:
         """Write segments of `rows`, each partition's in a single task if the settings say so; `records` as below."""

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 _OF_SPARK = "org.apache.spark.sql.execution.streaming."
 # On a local disk Hadoop's newer interface runs `chmod` in a process for each file, which takes 100 ms an epoch. Spark
-# keeps the older one for stores without the newer. Spark 4.1 moved it.
+# keeps the older for stores without the newer. Spark 4.1 moved it.
 _OLDER = tuple(f"{_OF_SPARK}{part}FileSystemBasedCheckpointFileManager" for part in ("", "checkpointing."))
-# It stores a file by one PUT.
+# It stores a file by a single PUT.
 ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 S3A = "s3a"
 
 
 def choose(spark: SparkSession, location: str) -> None:
-    """Set the manager for the session's next checkpoint, at `location`, unless the user has set another one."""
+    """Set the manager for the session's next checkpoint, at `location`, unless the user has set another."""
     if spark.conf.get(SETTING, None) not in {None, *_OLDER, ABORTABLE}:
         return
     # Asked of the session: submit arguments set the master too.
@@ -36,9 +36,9 @@ def choose(spark: SparkSession, location: str) -> None:
 
 
 def refuse_renaming(spark: SparkSession, location: str) -> None:
-    """Raise Unsupported for a checkpoint on S3 that one of Spark's own managers keeps, in a query of this session.
+    """Raise Unsupported for a checkpoint on S3 that Spark's own managers keep, in a query of this session.
 
-    Both write to another name first. To replace a file, one deletes it before the other is copied to its name; the
+    Both write to another name first. To replace a file, they delete it before the other is copied to its name; the
     other doesn't replace it, and says nothing.
     """
     if scheme(location) == S3A and str(spark.conf.get(SETTING, None) or _OF_SPARK).startswith(_OF_SPARK):

@@ -76,7 +76,7 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
 
 
 def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[int, int]]:
-    """The first offset of each partition of `topic`, and the one after its last record. Raises what `kafka` raises."""
+    """The first offset of each partition of `topic`, and that past its last record. Raises what `kafka` raises."""
     jvm = driver_jvm(spark)
     client = {"kafka.bootstrap.servers": servers, **FETCH}
     numbers = _partitions(spark, client, [topic])[topic]

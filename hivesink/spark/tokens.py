@@ -80,7 +80,7 @@ class Tokens:
         given, taken = user.getCredentials(), security.Credentials()
         manager = jvm.org.apache.spark.deploy.security.HadoopDelegationTokenManager
         manager(settings, hadoop, None).obtainDelegationTokens(taken)
-        # The JVM prefers a token to a ticket, also one that has ended, as where nobody renews Spark's.
+        # The JVM prefers a token to a ticket, also a token that has ended, as where nobody renews Spark's.
         user.addCredentials(taken)
         begin, end = time.time(), float("inf")
         found = security.Credentials(taken)

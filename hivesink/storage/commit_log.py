@@ -233,7 +233,7 @@ class FileLogRoot:
             stored = put_once(self.files, self._path(number), record.encode())
 
     def log(self, writer: str) -> CommitLog:
-        # Where a log was deleted, its files were accepted: no log has the folder of a deleted one.
+        # Where a log was deleted, its files were accepted: no log has a deleted log's folder.
         number = max(self._logs_of(writer), default=1 + len(self.accepted()))
         newest = self._log(writer, number)
         return self._log(writer, number + 1) if newest.view().is_over else newest

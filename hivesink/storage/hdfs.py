@@ -184,7 +184,7 @@ class HdfsFileSystem(FileSystem):
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """`mode` is its nine bits and the sticky one; `inherits`: it has a default ACL."""
+    """`mode` is its nine bits and the sticky bit; `inherits`: it has a default ACL."""
 
     mode: int
     inherits: bool
@@ -248,7 +248,7 @@ class Folders:
     def _make(self, path: str) -> Folder:
         nearest = dirname(path)
         if self.as_folder:
-            # As open as its parent. Only the outermost hidden one lets other users add names.
+            # As open as its parent. Only the outermost hidden folder lets other users add names.
             parent = self.need(nearest)
             mode = (parent.mode if basename(path) == _SHARED else parent.mode & ~0o1002) | 0o700
             return self._made(path, mode, parent)

@@ -64,7 +64,7 @@ def _address(location: str, authority: str, properties: Mapping[str, str]) -> Ad
     place = _server(authority)
     if place is None:
         raise unknown_file_system(location, f"{authority!r} is neither a nameservice nor host:port")
-    # Partitions older than the nameservice are registered at one of its NameNodes, the same file system.
+    # Partitions older than the nameservice are registered at a NameNode of it, the same file system.
     for name in nameservices(properties):
         namenodes = tuple(filter(None, _addresses(name, properties).values()))
         if place in map(_server, namenodes):
@@ -81,7 +81,7 @@ def _addresses(nameservice: str, properties: Mapping[str, str]) -> dict[str, str
 
 
 def _server(text: str) -> str | None:
-    """host:port in one spelling; None for anything else."""
+    """host:port, always spelled alike; None for anything else."""
     parts = _HOST.fullmatch(text)
     return None if parts is None else f"{parts['host'].lower()}:{parts['port'] or DEFAULT_PORT}"
 

@@ -2,7 +2,7 @@
 
 hdfs-native says most things as text: `RPCError("<Java class>", "<message>")`. Seen in 0.14.7: a changing call is handed
 to the next NameNode only where it was surely not taken (no connection, StandbyException); where a connection breaks
-after the request, the call ends in just one way, `OSError("RPC listener disconnected")`. So every other OSError of a
+after the request, the call always ends in `OSError("RPC listener disconnected")`. So every other OSError of a
 NameNode call came before the request.
 """
 
@@ -32,7 +32,7 @@ class Kind(Enum):
 
 
 class Failed(Exception):
-    """A call that failed. `reason` is one line, in the server's own words where it had any; `login` is of NO_LOGIN."""
+    """A call that failed. `reason` is a line, in the server's own words where it had any; `login` is of NO_LOGIN."""
 
     def __init__(self, kind: Kind, reason: str, login: Trouble = Trouble.REFUSED) -> None:
         self.kind, self.reason, self.login = kind, reason, login

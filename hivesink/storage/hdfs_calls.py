@@ -69,7 +69,7 @@ class HdfsCalls:
         answer: Future[_T] = Future()
         # A daemon, so that a hanging call doesn't keep the process alive.
         threading.Thread(target=_answer, args=(call, answer), name="hivesink-hdfs", daemon=True).start()
-        # `result` alone can't tell its own time-out from one that the call raised.
+        # `result` alone can't tell its own time-out from the call's.
         if not wait([answer], limit).done:
             raise Failed(Kind.UNANSWERED, f"no answer within {limit:g} s")
         return answer.result()
@@ -114,7 +114,7 @@ class HdfsCalls:
             again = failure.kind is Kind.NOT_TAKEN or (repeatable and failure.kind in UNCERTAIN)
             left = next(pauses, None) if again else None
             if left is None:
-                # A new one: the traceback of a local would keep this frame alive, and a client in it.
+                # A new error: the traceback of a local would keep this frame alive, and a client in it.
                 raise Failed(failure.kind, failure.reason, failure.login)
             if left < self.window - _QUIET and self.tick() - self._warned >= _WARN_AGAIN:
                 # A silent job looks idle.
@@ -172,7 +172,7 @@ class HdfsCalls:
     def _new(self, rounds: int) -> Client:
         order = self.address.namenodes
         if len(order) > 1:
-            # One that doesn't even accept a connection may keep a call waiting for minutes.
+            # A server that doesn't even accept a connection may keep a call waiting for minutes.
             order = tuple(sorted(order, key=lambda server: server == self._hung or not accepts(server)))
         self._first = order[0]
         if "SPARK_USER" in os.environ:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _BUFFER = 1 << 18
 _STEP = 300.0
-"""Seconds for one step of a write: hdfs-native gives DataNodes a minute each before it goes on without them."""
+"""Seconds for a step of a write: hdfs-native gives DataNodes a minute each before it goes on without them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ class LocalFileSystem(FileSystem):
     def same_file(self, left: str, right: str) -> bool:
         old, new = posix(left), posix(right)
         with _refusing(left, "look at"), contextlib.suppress(FileNotFoundError):
-            # One name reached through a linked folder is not a second name: unlinking it would lose the file.
+            # The same name reached through a linked folder is not a second name: unlinking it would lose the file.
             is_one_name = os.path.basename(old) == os.path.basename(new)
             if not (is_one_name and os.path.samefile(dirname(old), dirname(new))):
                 return os.path.samefile(old, new)

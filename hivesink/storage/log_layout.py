@@ -55,7 +55,7 @@ def floor_name(epoch: Epoch) -> str:
 
 
 def touched_name(touched: StagingIntent) -> str:
-    """One file a task attempt and chunk."""
+    """A file for each task attempt and chunk."""
     return f"{touched.epoch}-{touched.attempt}t{touched.task_attempt}-{touched.task}-{touched.chunk}"
 
 

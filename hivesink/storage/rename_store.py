@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 def run_parallel(calls: Iterable[Callable[[], _T]], parallelism: int) -> list[_T]:
     """The results of independent `calls`, in their order, or the first error in that order.
 
-    With `parallelism` 1 they run one by one in this thread. No call starts after one that failed, since each would
+    With `parallelism` 1 they run in turn in this thread. No call starts after a failed call, since each would
     wait its full timeout for a server that is down. All started calls have ended.
     """
     waiting = list(calls)
@@ -151,7 +151,7 @@ class RenameFileStore:
             level = [join(folder, entry.name) for folder, entries in inner for entry in entries if entry.is_folder]
 
     def prune(self, folders: Iterable[str]) -> None:
-        # Longest first, so that a folder can go after the last one in it.
+        # Longest first, so that a folder can go after the last folder in it.
         for folder in sorted(folders, key=len, reverse=True):
             retry_unknown("remove", folder, partial(self._fs.remove_empty, folder))
 
@@ -220,7 +220,7 @@ def _step(fs: FileSystem, part: Pending) -> None:
         case PublishStep.RENAME:
             fs.rename(part.staged, part.target)
         case PublishStep.UNLINK:
-            # The remaining name must be durable before the other one is deleted.
+            # The remaining name must be durable before the other is deleted.
             fs.make_durable(dirname(part.target))
             fs.delete(part.staged)
         case PublishStep.DONE:

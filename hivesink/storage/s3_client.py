@@ -42,7 +42,7 @@ _SIGNS = {
     "list_multipart_uploads": "IsTruncated",
     "list_parts": "IsTruncated",
 }
-"""What S3's own answers have. A proxy's page, or one that was cut, would be read as a success with nothing in it."""
+"""What S3's own answers have. A proxy's page, or a cut answer, would be read as a success with nothing in it."""
 _DELETES = frozenset({"delete_object", "abort_multipart_upload"})
 """Whose answer is 204, and has nothing in it."""
 _KINDS: Mapping[int, type[Exception]] = {
@@ -223,7 +223,7 @@ class Bucket:
             if kind is not OutcomeUnknown or number + 1 == self.tries or time.monotonic() > end:
                 break
             if method == "head_object":
-                # An error of HEAD has no body, which alone tells expired keys from wrong ones; one of GET has.
+                # An error of HEAD has no body, which alone tells expired keys from wrong ones; GET's has.
                 asked = "get_object"
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.1 * 2**number)))  # noqa: S311  no secret
         if issubclass(kind, OSError):

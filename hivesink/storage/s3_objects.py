@@ -24,7 +24,7 @@ _UPLOAD = re.compile(
     r"(?P<folder>.+)/\.upload-(?P<id>[^/]+)(?:/\.hivesink-waiting-[^/]+)?/(?P<hidden>[^/]+)", re.DOTALL
 )
 COPIED = 5 << 30
-"""The most bytes that one request copies."""
+"""The most bytes that a request copies."""
 SentPart = tuple[int, str, int]
 """Number, tag and length of a part of an upload."""
 PART, MOVED = "hivesink-part", "hivesink-moved-from"

@@ -1,4 +1,4 @@
-"""Waiting for a partition until every writer has committed it: one look at a time, so that the caller may sleep."""
+"""Waiting for a partition until every writer has committed it: a look at a time, so that the caller may sleep."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Look:
 
     @property
     def commits(self) -> dict[str, Any]:
-        """`partition` and `commits`, one for each writer: values that JSON has."""
+        """`partition` and each writer's `commits`: values that JSON has."""
         return {"partition": self.partition, "commits": [state.data for state in self.states]}
 
 

@@ -1,8 +1,8 @@
 """Avro's bytes to the columns of a Hive table, all records of a schema at once.
 
 Each step reads the same part of every record, which begins where the record's last part ended: no
-record depends on another one. A record is `odd` unless each part is what the schema allows, and the
-last one ends where the record does.
+record depends on another. A record is `odd` unless each part is what the schema allows, and the
+last part ends where the record does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HALVES = [
 ]
 """What stays where it is while groups of seven bits close up, and by how much the others move."""
 _FEW = 32
-"""Up to so many are passed over one by one: a step over all costs as much as a hundred of these."""
+"""Up to so many are passed over singly: a step over all costs as much as a hundred of these."""
 _NULL = Type("null")
 
 Read: TypeAlias = "tuple[list[Converted], Numbers]"
@@ -44,7 +44,7 @@ Leaf: TypeAlias = "tuple[Callable[[], pa.Array], Numbers]"
 
 
 class Columns:
-    """Reads the records of `text` between `begins` and `ends`; what an odd one gives means nothing.
+    """Reads the records of `text` between `begins` and `ends`; what an odd record gives means nothing.
 
     Within, `rows` are the records in which the values are, in order.
     """

@@ -15,7 +15,7 @@ DEEPEST = 100
 FREE = 100
 """Items that take no bytes, as nulls, that a record may have beyond the number of its bytes."""
 MORE = 0x80
-"""The bit of a number's byte that says that another one follows."""
+"""The bit of a number's byte that says that another follows."""
 STRING = Type("string")
 BITS = {"long": 64, "int": 32, "enum": 32, "union": 32}
 SIZES = {"boolean": 1, "float": 4, "double": 8}
@@ -23,7 +23,7 @@ SIZES = {"boolean": 1, "float": 4, "double": 8}
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Passes over values before `end` of `octets`, which go on; ValueError: one is odd."""
+    """Passes over values before `end` of `octets`, which go on; ValueError: a value is odd."""
 
     octets: memoryview
     end: int

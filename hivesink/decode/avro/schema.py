@@ -92,7 +92,7 @@ def parse(texts: Sequence[str]) -> Type:
 def _type(given: Any, space: str, names: dict[str, Type]) -> Type:
     """`space` is the namespace around it."""
     if isinstance(given, str):
-        # A name without dots is of this namespace, if there is such a one, else a full name.
+        # A name without dots is of this namespace, if it has such a name, else a full name.
         full = _full(given, space)
         return _leaf(given, {}) if given in _PRIMITIVES else names[full if full in names else given]
     if isinstance(given, list):
@@ -126,7 +126,7 @@ def _fields(record: Type, fields: Any, space: str, names: dict[str, Type]) -> No
             former.setdefault(alias, []).append(place)
     # A field's former name counts where no field has it now.
     record.names = former | record.names
-    # One that holds itself isn't empty: there is no such value.
+    # A record that holds itself isn't empty: there is no such value.
     record.is_empty = all(part.is_empty for part in record.parts)
 
 

@@ -49,7 +49,7 @@ class Want(NamedTuple):
         return self.none_fit(count, f"wrong type: {kind}{into}")
 
     def parts(self) -> list[Want]:
-        """What it wants of a record: itself, or all fields of a STRUCT; nothing of one that doesn't fit."""
+        """What it wants of a record: itself, or all fields of a STRUCT; nothing of a record that doesn't fit."""
         if self.steps:
             return [self] if isinstance(self.steps[0], str) else []
         if not isinstance(self.type, Struct):

@@ -27,7 +27,7 @@ RECENT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One epoch's outcome.
+    """An epoch's outcome.
 
     `epoch` counts from 1. `replayed`: Spark ran a batch again that the log had already, and nothing was written.
     `rows` has the counts `read`, `written`, `rejected`, `dropped`, `late` and `skipped`, of which the first is the sum,

@@ -195,7 +195,7 @@ class EpochWriter:
 
         def moved(part: PartEntry) -> PartEntry:
             location = tables[part.table].location
-            # One that lives elsewhere was listed at the last look.
+            # A partition that lives elsewhere was listed at the last look.
             if not part.partition or part.key in live or part.folder != folder(location, part.partition):
                 return part
             pending = Pending(part.staged, part.target, part.length)

@@ -40,7 +40,7 @@ class StaleError(errors.FencedOut):
 
 @dataclass(slots=True)
 class PlanRunner:
-    """One writer's history, and what advances it. `history` is the log's, as far as this run knows."""
+    """A writer's history, and what advances it. `history` is the log's, as far as this run knows."""
 
     context: CommitContext
     history: History

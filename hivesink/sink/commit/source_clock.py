@@ -150,7 +150,7 @@ class SourceClock:
         return replace(mark, quiet=self._quiet(name for name in seen.newest if self._heard[name] < began))
 
     def _sparks(self, before: Watermark, watermark: datetime | None, began: float) -> Watermark | None:
-        """Spark's own. One in the future ends no hour that is still to come."""
+        """Spark's own. A watermark in the future ends no hour that is still to come."""
         self._heard[_ALL], self._following = began, None
         # The partitions of earlier settings would go on by the clock, since they are silent now.
         mark = replace(before, newest={}, quiet={})
@@ -173,7 +173,7 @@ def _newest(
 ) -> dict[str, datetime | None]:
     """The newest event time of each partition that rows are of.
 
-    One beyond `limit` is taken to be wrong: it says nothing, but where there are no others.
+    A time beyond `limit` is taken to be wrong: it says nothing, but where there are no others.
     """
     times: dict[str, list[datetime]] = {}
     for name, at in (both for report in reports for both in report.newest.items()):

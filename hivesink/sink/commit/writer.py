@@ -72,7 +72,7 @@ class WriterSpec:
     def task_plan(
         self, epoch: Epoch, shape: InputShape, stamp: Stamp, late: datetime | None = None, *, places: bool = True
     ) -> TaskPlan:
-        """One try at `epoch`, with every partition in its default folder."""
+        """A try at `epoch`, with every partition in its default folder."""
         return TaskPlan(
             target=self.target,
             rejected=self.rejected,
@@ -112,7 +112,7 @@ def rolling_policy(config: SinkConfig) -> RollingPolicy:
 
 
 def rolling_class(spec: TableSpec, config: SinkConfig) -> BucketRolling | None:
-    """The user's own rolling policy, if there is one. Raises InvalidOption."""
+    """The user's own rolling policy, if any. Raises InvalidOption."""
     option = "sink.rolling-policy.class"
     plugin: BucketRolling | None = config[option] and load_plugin(option, config[option], "should_roll", spec, config)
     return plugin

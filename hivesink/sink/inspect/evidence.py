@@ -1,4 +1,4 @@
-"""What one look at a writer's log, files and partitions shows, for `verify` and others to judge."""
+"""What a look at a writer's log, files and partitions shows, for `verify` and others to judge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FoundPart:
-    """A file that is named as a part; `stage` is None for a finished one, which readers see."""
+    """A file that is named as a part; `stage` is None for a finished file, which readers see."""
 
     path: str
     name: PartName
@@ -89,7 +89,7 @@ class Evidence:
 
     @cached_property
     def places(self) -> Mapping[str, str]:
-        """The visible file of each live part, by its name, which is unique; none of one that is gone.
+        """The visible file of each live part, by its name, which is unique; none of a part that is gone.
 
         Of a part's copies it is one that readers find, best a whole one, best where it was.
         """

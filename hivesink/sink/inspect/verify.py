@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One writer's result. `totals` are row counts since its first epoch, by way of the floor."""
+    """A writer's result. `totals` are row counts since its first epoch, by way of the floor."""
 
     writer: str
     log: str
@@ -50,7 +50,7 @@ def verify(
     *,
     replaced: Collection[str] = (),
 ) -> Verdict:
-    """Check one writer's log against files and metastore. Without `measure` no footer and no segment is read.
+    """Check a writer's log against files and metastore. Without `measure` no footer and no segment is read.
 
     `require_same` raises what would stop the writer's start on the table; `replaced` as in `Evidence`.
     Raises StoreUnavailable, MetastoreUnreachable; a damaged log is a finding.
@@ -69,7 +69,7 @@ def verify(
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The rows that wait until their buckets are rolled; `since` is the oldest one's epoch's time (UTC)."""
+    """The rows that wait until their buckets are rolled; `since` is the time of the oldest row's epoch (UTC)."""
 
     rows: int
     bytes: int
@@ -90,7 +90,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class WriterStatus:
-    """One writer. `rows` are totals since its first epoch; `lost_rows` those that were accepted as lost.
+    """A writer. `rows` are totals since its first epoch; `lost_rows` those that were accepted as lost.
 
     `at` is the last epoch's time (UTC). Epoch 0: nothing was committed yet. `unsettled` are decided epochs that wait to
     be published, or for the look at the metastore after that.
@@ -112,7 +112,7 @@ class WriterStatus:
 
 
 def writer_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
-    """One of those that write `table`, by its log. Raises LogDamaged."""
+    """A writer of `table`, by its log. Raises LogDamaged."""
     log.require_readable()
     head, forgotten = log.head, sum(manifest.forgotten for manifest in log.manifests)
     return WriterStatus(
@@ -148,7 +148,7 @@ def find_leftovers(context: CommitContext, table: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What a reset does to one writer: its log is put aside, and `unpublished` of its rows are given up.
+    """What a reset does to a writer: its log is put aside, and `unpublished` of its rows are given up.
 
     `unreadable` are the epochs whose manifests can't be read or are missing: what they hold isn't counted.
     """

@@ -44,7 +44,7 @@ class BucketAssigner(Protocol):
     """
 
     def assign(self, rows: pa.Table, moment: Moment) -> Sequence[pa.Array]:
-        """One array of values per partition column, in the table's order, each as long as `rows`.
+        """An array of values per partition column, in the table's order, each as long as `rows`.
 
         `rows` has the table's columns and, where the stream has them, those of its partitions. A value is text or of
         the column's type; null means what `sink.bucket.on-null` says, and a value that doesn't fit makes a bad row. An

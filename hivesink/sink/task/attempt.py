@@ -1,4 +1,4 @@
-"""One task attempt: read batches, waiting rows or dead letters, write parts, report. Plain functions, no Spark.
+"""A task attempt: read batches, waiting rows or dead letters, write parts, report. Plain functions, no Spark.
 
 Parts become pending only at the normal end of the input. A task that fails, is killed or finds a record that stops
 the query leaves nothing that could be committed: no manifest lists its attempt's files.
@@ -102,7 +102,7 @@ def check_input(schema: pa.Schema, plan: TaskPlan, tools: TaskTools) -> None:
 
 
 def open_parts(plan: TaskPlan, tools: TaskTools, task: int = 0, task_attempt: int = 0) -> Parts:
-    """The parts of one task attempt, none of them begun."""
+    """The parts of a task attempt, none of them begun."""
     config, chunks = plan.config, count()
 
     def name(n: int, extension: str) -> PartName:
@@ -129,7 +129,7 @@ def open_parts(plan: TaskPlan, tools: TaskTools, task: int = 0, task_attempt: in
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Dead letters of one `part`, with the columns of `SCHEMA`; `chosen` are the rows to decode."""
+    """Dead letters of `part`, with the columns of `SCHEMA`; `chosen` are the rows to decode."""
 
     part: PartEntry
     rows: pa.RecordBatch

@@ -61,7 +61,7 @@ class EventTimes:
         sources, limit = self._sources(batch, good), (latest - _EPOCH) // _MICRO
         seen = self._newest(times, sources)
         if any(at is not None and at > limit for at in seen.values()):
-            # One wrong time must not hide the others.
+            # A wrong time must not hide the others.
             if pa.types.is_date(kind):
                 most = pa.scalar(latest.date()).cast(kind)
             else:

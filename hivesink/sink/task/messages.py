@@ -72,7 +72,7 @@ class InputShape:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """One try at an epoch, as each of its tasks sees it. `arrival` is UTC, fixed once per try.
+    """A try at an epoch, as each of its tasks sees it. `arrival` is UTC, fixed once per try.
 
     `late` is the watermark (UTC) before the batch: rows of partitions that were over by then are late. `places`:
     whether raw records come with the columns that say where they are from.

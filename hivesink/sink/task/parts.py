@@ -44,7 +44,7 @@ _FRAGMENTS = 64
 class Target:
     """How, and in which order of rows, the parts of `table` are written.
 
-    `made` gives their format, which rows that wait don't need: always the same one, since it learns from its files.
+    `made` gives their format, which rows that wait don't need: always the same, since it learns from its files.
     `gone` are columns that it no longer has, and that rows which waited still have, after the others: as text.
     """
 
@@ -65,7 +65,7 @@ class Target:
 
 @dataclass(slots=True, eq=False)
 class Bucket:
-    """A bucket of a task attempt: its rows in memory, and its open file, if it has one."""
+    """A bucket of a task attempt: its rows in memory, and its open file, if any."""
 
     target: Target
     partition: str

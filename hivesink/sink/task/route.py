@@ -103,7 +103,7 @@ class TableRouter:
     def _dead_letters(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Routed:
         named, lines = self._named(batch, bad)
         rows, left = gathered(named, self.plan.shape)
-        # A letter counts as one row.
+        # A letter counts as a row.
         for name in ("read", "extra"):
             self.counts[name] -= len(bad) - len(left)
         bad, lines = [bad[place] for place in left], [lines[place] for place in left]
