@@ -177,7 +177,8 @@ class OpenedWriter:
             rejected = TablePlan(replace(letters.spec, columns=columns_of(letters.spec)), letters.location)
         names = tuple(plan.name for plan in (target, rejected) if plan)
         zone = config["sink.bucket.time-zone"].key
-        run = tuple(sorted(options_of_run.items())), tuple(sorted(config.changed.items()))
+        columns = tuple(sorted((column.name, str(column.type)) for column in live.spec.columns))
+        run = tuple(sorted(options_of_run.items())), tuple(sorted(config.changed.items())), columns
         spec = WriterSpec(
             identity=Identity(writer, uid, names, tuple((name, zone) for name in names), log.location, *run),
             target=target,

@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from importlib import import_module
 from inspect import Parameter
 from io import TextIOWrapper
@@ -38,6 +39,7 @@ _MODULES = {
     "status": "status",
     "show": "show",
     "partitions": "status",
+    "history": "history",
     "wait": "status",
     "verify": "verify",
     "rejects": "rejects",
@@ -122,6 +124,15 @@ def command(body: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {argument.name: argument.annotation for argument in arguments}
     run.__signature__ = inspect.Signature(arguments)  # type: ignore[attr-defined]  # typer reads it
     return run
+
+
+def moment(text: str, option: str) -> datetime:
+    """The time (UTC) that `text` is as the value of `option`. Raises InvalidOption."""
+    try:
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise InvalidOption((f"{option} {text!r} is no time: write it as in 2024-01-02T03:04:05",)) from None
+    return time.replace(tzinfo=time.tzinfo or timezone.utc).astimezone(timezone.utc)
 
 
 @contextmanager

@@ -76,7 +76,7 @@ class IllegalStepError(AssertionError):
 class Identity:
     """A writer's name and uid, its tables with their bucket zones, and the folder of its log.
 
-    `options` and `settings` are those of this run, as its manifests have them.
+    `options`, `settings` and `columns` are those of this run, as its manifests have them.
     """
 
     writer: str
@@ -86,6 +86,7 @@ class Identity:
     log: str
     options: tuple[tuple[str, str], ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +232,7 @@ class History:
             options=own.options,
             settings=own.settings,
             watermark=head.watermark if head else None,
+            columns=own.columns,
         )
 
     def decided(self, manifest: Manifest) -> History:

@@ -98,7 +98,8 @@ class Manifest:
     older try at this epoch), `move` (parts go where their partition lives), `requeue` (lost parts' rows wait again) or
     `forget` (a person accepted a loss). `log` is the folder of its log. `options` are the settings that the run gave
     itself, which outrank the table's: whoever finishes its epochs uses them too. `settings` are all that the run goes
-    by, but for those at their default: the table's may have changed since its start.
+    by, but for those at their default: the table's may have changed since its start. `columns` are the table's then,
+    by name, with their types.
 
     `add` are the parts that it answers for from now on, `remove` the targets of those of earlier epochs that nobody
     answers for any more. A part under a removed target's name has moved. `forgotten` counts rows whose loss a person
@@ -135,6 +136,7 @@ class Manifest:
     waiting: tuple[tuple[PartitionKey, OpenBucket], ...] | None = None
     commits: tuple[Commit, ...] = ()
     watermark: Watermark | None = None
+    columns: tuple[tuple[str, str], ...] = ()
 
     @property
     def created(self) -> tuple[PartEntry, ...]:

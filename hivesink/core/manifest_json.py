@@ -33,9 +33,11 @@ def encode(manifest: Manifest) -> bytes:
     Before the sorted fields, the first line has `crc32`, that of the bytes without this line.
     """
     waiting = manifest.waiting
+    columns = {"columns": dict(manifest.columns)} if manifest.columns else {}
     return _bytes(
         {
-            **_fields(manifest),
+            **{name: value for name, value in _fields(manifest).items() if name != "columns"},
+            **columns,
             "format": FORMAT,
             "zones": dict(manifest.zones),
             "options": dict(manifest.options),
@@ -116,7 +118,7 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 def decode(data: bytes, file: str) -> Manifest:
     """The inverse of `encode`. Raises LogDamaged, which names `file`."""
     with _reading(data, file) as fields:
-        return _to_manifest(fields)
+        return _to_manifest({"columns": {}, **fields})
 
 
 def decode_records(data: bytes, file: str) -> tuple[Recorded, ...]:

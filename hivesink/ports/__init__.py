@@ -136,16 +136,13 @@ class SegmentStore(Protocol):
 
 
 class CommitLog(Protocol):
-    """A writer's log in the folder `location`. Mutual exclusion: at most one run can create an epoch's manifest.
-
-    Reading raises LogDamaged.
-    """
+    """A writer's log in `location`. At most one run can create an epoch's manifest. Reading raises LogDamaged."""
 
     @property
     def location(self) -> str: ...
 
     def uid(self, fresh: str | None) -> str | None:
-        """Return the writer's uid: as stored, else the manifests', else `fresh`. Given `fresh`, it is stored."""
+        """The writer's uid: as stored, else the manifests', else `fresh`. Given `fresh`, it is stored."""
 
     def view(self) -> LogView: ...
 
@@ -191,6 +188,9 @@ class CommitLog(Protocol):
 
     def end(self, at: datetime) -> None:
         """Put the log aside, durably, at `at` (UTC): nobody decides an epoch in it any more. Idempotent."""
+
+    def ended(self) -> datetime | None:
+        """When (UTC) it was put aside."""
 
 
 class LogRoot(Protocol):

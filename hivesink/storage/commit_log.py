@@ -9,6 +9,7 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from hivesink import errors
@@ -22,7 +23,6 @@ from hivesink.storage.log_layout import Ledger, LogSchemas, LogSegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from hivesink.core.manifest import Floor, Manifest, Recorded
     from hivesink.ports import CommitLog
@@ -193,6 +193,10 @@ class FileCommitLog:
         for epoch in view.manifests:
             if epoch > view.settled(Epoch(0)) and view.state(epoch) is EpochState.DECIDED:
                 put_once(self._files, self._slot(epoch, Mark.PUBLISHING.value), over)
+
+    def ended(self) -> datetime | None:
+        over = self._files.read(join(self._manifests, log_layout.OVER))
+        return None if over is None else datetime.fromisoformat(over.decode().strip())
 
     def _slot(self, epoch: Epoch, ending: str = "json") -> str:
         return join(self._manifests, log_layout.epoch_name(epoch, ending))

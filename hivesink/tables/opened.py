@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from hivesink.ports import LiveTable, Metastore
+    from hivesink.ports import CommitLog, LiveTable, Metastore
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class OpenedTable:
     site: Site
     metastore: Metastore
     owner: Ownership
+    is_known: bool
+    """Whether the root of the logs is this table's, and not that of a table which had its name."""
 
     @property
     def jobs(self) -> Mapping[str, CommitContext]:
@@ -133,10 +135,19 @@ class OpenedTable:
         is_its = head is None or is_letters(head.tables[0])
         return self.live.spec.name if is_its else TableName.parse(main_table(self.name))
 
+    def every_log(self, writer: str | None = None) -> dict[str, CommitLog]:
+        """The log of each writer by its name, and those that were put aside as `writer/1`; or those of one writer.
+
+        Raises InvalidOption if there is no such writer.
+        """
+        logs = {name: context.log for name, context in self.writers.items()}
+        logs |= self.owner.root.ended() if self.is_known else {}
+        of_one = {name: log for name, log in logs.items() if name.partition("/")[0] == writer}
+        return logs if writer is None else of_one or {name: each.log for name, each in self.chosen(writer).items()}
+
     def logs(self) -> dict[str, LogFacts]:
-        """The log of each writer by its name, and those that were put aside as `writer/1`."""
-        logs = {**self.owner.root.logs(), **self.owner.root.ended()}
-        return {name: read_log(log) for name, log in logs.items()}
+        """What all of `every_log` say."""
+        return {name: read_log(log) for name, log in self.every_log().items()}
 
 
 def replaced_letters(logs: Mapping[str, LogFacts]) -> dict[str, PartEntry]:
@@ -192,4 +203,4 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
             for writer, log in root.logs().items()
             if is_known
         }
-        yield OpenedTable(name, live, writers, site, registrar, owner)
+        yield OpenedTable(name, live, writers, site, registrar, owner, is_known)

@@ -37,8 +37,9 @@ COMMANDS = _commands()
 
 def test_these_are_the_commands() -> None:
     assert ", ".join(sorted(COMMANDS)) == (
-        "clean, ddl apply, ddl plan, doctor, init, metastore start, metastore status, metastore stop, partitions, "
-        "prepare, preview, query, recover, rejects list, rejects replay, reset, run, show, status, verify, wait"
+        "clean, ddl apply, ddl plan, doctor, history, init, metastore start, metastore status, metastore stop, "
+        "partitions, prepare, preview, query, recover, rejects list, rejects replay, reset, run, show, status, verify, "
+        "wait"
     )
 
 

@@ -261,7 +261,7 @@ def test_a_run_decides_nothing_in_a_log_that_was_put_aside(log: CommitLog) -> No
     for _ in range(2):
         log.end(AT)
     view = log.view()
-    assert (view.is_over, view.head, view.missing) == (True, 2, ())
+    assert (view.is_over, view.head, view.missing, log.ended()) == (True, 2, (), AT)
     for _ in range(2):
         with pytest.raises(LogMissing, match="reset"):
             log.create(small(3))

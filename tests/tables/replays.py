@@ -79,7 +79,7 @@ class World:
             parts = RenameFileStore(self.current)
             owner = Ownership(table_root(live, None), self.metastore, parts)
             writers = {writer: CommitContext(log, parts, self.metastore) for writer, log in owner.root.logs().items()}
-            yield OpenedTable(str(TABLE), live, writers, NO_SITE, store, owner)
+            yield OpenedTable(str(TABLE), live, writers, NO_SITE, store, owner, is_known=True)
         finally:
             self.current = before
 

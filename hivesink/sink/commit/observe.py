@@ -47,7 +47,7 @@ def _load(context: CommitContext, view: LogView, identity: Identity | None) -> H
     if identity is None:
         names = {name: known_as((name, ""), context.today or name)[0] for name in head.tables}
         zones = tuple((names.get(name, name), zone) for name, zone in head.zones)
-        run = head.options, head.settings
+        run = head.options, head.settings, head.columns
         identity = Identity(head.writer, head.uid, tuple(names.values()), zones, log.location, *run)
     epochs: list[OpenEpoch] = []
     moved: dict[str, str] = {}

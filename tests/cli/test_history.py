@@ -1,0 +1,80 @@
+"""`hivesink history`, on the real metastore: a table's epochs, page by page."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from copy import copy
+from typing import Any
+
+import pytest
+
+from hivesink.core.table import TableName
+from tests.cli.site import Capsys, Ingest, changed, hivesink
+
+LATER = {"sink.late-rows": "drop"}
+
+
+def test_epochs_are_told_newest_first_with_what_has_changed(ingest: Ingest, uri: str, capsys: Capsys) -> None:
+    table = ingest.table
+
+    def add_column(live: Any) -> None:
+        more = copy(live.sd.cols[0])
+        more.name, more.type = "more", "int"
+        live.sd.cols.append(more)
+
+    changed(uri, TableName.parse(table), add_column)
+    with closing(Ingest(table, uri, batches=3, options=LATER)) as again:
+        again.commit(0)
+        again.committer.finish()
+    assert hivesink(capsys, "reset", table, "--yes").code == 0
+    with closing(Ingest(table, uri, "second", options={"sink.rolling-policy.on-epoch": "false"})) as second:
+        second.commit(2)
+    said = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", hivesink(capsys, "history", table).out)
+    newest, _, oldest = said.partition("TIME  ingest/1 3: ")
+    assert newest.splitlines() == [
+        "TIME  second 1: batch 0 of query q",
+        "    3 rows read: 2 written, 1 dropped; 2 wait for their files",
+        "    t-0: 0 → 10",
+        "TIME  ingest/1 4: the log was put aside",
+        "TIME  ingest/1 4: batch 3 of query q",
+        "    1 row read: 1 dropped",
+        "    t-0: 30 → 40",
+        "    setting sink.late-rows: default → drop",
+        "    column more: none → INT",
+    ]
+    assert oldest.splitlines()[:4] == [
+        "batch 2 of query q",
+        "    5 rows read: 4 written, 1 dropped; 2 files (4 rows, 820 bytes) in 2 partitions",
+        "    committed: dt=2026-01-01, dt=2026-01-02",
+        "    t-0: 20 → 30",
+    ]
+
+
+def test_pages_have_each_epoch_once(ingest: Ingest, table: str, uri: str, capsys: Capsys) -> None:
+    with closing(Ingest(table, uri, "second")) as second:
+        second.commit(2)
+        second.committer.finish()
+        ingest.commit()
+    everything = hivesink(capsys, "history", table, "--json").data
+    numbers = [(told["writer"], told["epoch"]) for told in everything["epochs"]]
+    assert numbers == [("ingest", 4), ("second", 1), ("ingest", 3), ("ingest", 2), ("ingest", 1)]
+    assert (everything["next"], everything["trimmed"]) == (None, [])
+    first = hivesink(capsys, "history", table, "--json", "--limit", "2").data
+    second_page = hivesink(capsys, "history", table, "--json", "--limit", "3", "--until", first["next"]).data
+    assert first["epochs"] + second_page["epochs"] == everything["epochs"]
+    assert f"older: hivesink history {table} --until 20" in hivesink(capsys, "history", table, "--limit", "2").out
+    of_one = hivesink(capsys, "history", table, "--json", "--writer", "second").data
+    assert [told["writer"] for told in of_one["epochs"]] == ["second"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--until", "noon"), "--until 'noon' is no time: write it as in 2024-01-02T03:04:05"),
+        (("--writer", "nobody"), "no writer 'nobody' has written to "),
+    ],
+)
+def test_what_cannot_be_told(options: tuple[str, str], expected: str, ingest: Ingest, capsys: Capsys) -> None:
+    said = hivesink(capsys, "history", ingest.table, *options)
+    assert (said.code, expected in said.error) == (65, True)
