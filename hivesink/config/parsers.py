@@ -146,6 +146,16 @@ columns = matching(
 )
 location = matching(r"(?s)(?:/|file:/|[a-z0-9]+://).*", "write a path that isn't relative, hdfs://… or file:/…")
 file = matching(r"/.+", "write an absolute path")
+_SIGN = r"\\t|\\u00(?:0[1-9bcef]|1[0-9a-f])|[\x01-\t\x0b\x0c\x0e-/:-@\[-`{-~]"
+_NO_SIGN = r"write a single ASCII character, no letter or digit, such as ; or \t or \u0001"
+
+
+def _sign(text: str) -> str | None:
+    return None if text == "none" else text.encode().decode("unicode_escape") if text[1:] else text
+
+
+sign = matching(_SIGN, _NO_SIGN, _sign)
+sign_or_none = matching(f"none|{_SIGN}", f"{_NO_SIGN}, or none", _sign)
 registry = matching(
     r"https?://[^\s/@?#]+(/[^\s@?#]*)?",
     "write http://host:port or https://host, without a user",

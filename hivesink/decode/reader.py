@@ -18,6 +18,7 @@ from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.decode.avro.schema import parse
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Converted, convert
+from hivesink.decode.csv import CsvDecoder
 from hivesink.decode.json.debezium import DebeziumDecoder
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ValueParser
@@ -57,6 +58,7 @@ class Maker(NamedTuple):
 DECODERS: Mapping[str, Maker] = {
     "json": Maker(_json),
     "debezium-json": Maker(DebeziumDecoder),
+    "csv": Maker(CsvDecoder),
     "avro": Maker(AvroDecoder, parse),
     "avro-confluent": Maker(ConfluentDecoder, parse),
 }

@@ -40,6 +40,7 @@ SPEC = TableSpec(
         ("orc.row.index.stride", ["1000000000", f"{2**32}", "0", "-1", "many"], "a whole number"),
         ("orc.stripe.size", ["0", "1", "999999", "999KB", "0MB", "00GB", "1TB"], "a size of at least 1MB"),
         ("sink.json.null-text", ["", "zero", "a=", "empty,,"], "none, empty, zero-date, or column=empty"),
+        ("sink.value.csv.field-delimiter", ["", "ab", "a", "5", "none", "ä"], "a single ASCII"),
         (POLICIES, ["success-file", "metastore,custom", "metastore,own:A,own:B"], "metastore, and what else of"),
     ],
 )
@@ -55,6 +56,10 @@ def test_values_that_can_not_work_are_refused(name: str, texts: list[str], told:
         # A job may refuse to wait, or wait for a century.
         (DELAY, "0s", timedelta(0)),
         (DELAY, "36500d", timedelta(days=36_500)),
+        *(
+            ("sink.value.csv.field-delimiter", text, sign)
+            for text, sign in (("|", "|"), (r"\t", "\t"), (r"\u0001", "\1"))
+        ),
         ("orc.row.index.stride", " 999999999", 999_999_999),
         *(("orc.stripe.size", text, 2**20) for text in ("1MB", "1 m", "1024kb", "1048576", "1048576b")),
         *((SUCCESS_FILE, name, name) for name in ("_SUCCESS", ".done", "..done", "_")),

@@ -57,6 +57,10 @@ def _debezium(number: int | None, name: str | None) -> bytes:
     return b'{"op":"c","after":%b}' % _json(number, name)
 
 
+def _csv(number: int | None, name: str | None) -> bytes:
+    return f"{'' if number is None else number},{name or ''}".encode()
+
+
 def _tabs(number: int | None, name: str | None) -> bytes:
     return f"{'' if number is None else number}\t{name or ''}".encode()
 
@@ -99,6 +103,7 @@ class Both:
 WRITTEN: dict[str, Callable[[int | None, str | None], bytes]] = {
     "json": _json,
     "tabs": _tabs,
+    "csv": _csv,
     "avro": _avro,
     "avro-confluent": _confluent,
     "debezium-json": _debezium,
@@ -113,7 +118,7 @@ def format_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 def read(format_name: str, records: Any, **settings: str) -> DecodedRows:
-    config = SinkConfig.parse({"sink.value.format": format_name, **settings})
+    config = SinkConfig.parse({"sink.value.format": format_name, "sink.value.csv.null-literal": "", **settings})
     reader = RowsReader(COLUMNS, "value", config, schemas=lambda *_: Both())
     return reader.read(pa.RecordBatch.from_arrays([records], ["value"]))
 

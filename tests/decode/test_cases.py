@@ -67,10 +67,10 @@ class Case:
         return ExactDecoder(self.columns, self.options)
 
 
-def cases() -> dict[str, Case]:
+def cases(file: Path = FILE) -> dict[str, Case]:
     found: dict[str, Case] = {}
     kind, table = "", "TABLE"
-    for line in FILE.read_text(encoding="utf-8").split("\n"):
+    for line in file.read_text(encoding="utf-8").split("\n"):
         if heading := re.fullmatch(r"-- (value|records) of (.+?)(?:; (.+))?", line):
             kind, columns, properties = heading.groups()
             more = f" TBLPROPERTIES ({properties})" if properties else ""

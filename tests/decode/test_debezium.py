@@ -399,7 +399,7 @@ def exactly(record: bytes, columns: Sequence[Column], config: SinkConfig) -> lis
     found: dict[str, Any] = {}
     at = "before" if (is_before and before is not None) or after is None else "after"
     for part, decoder in debezium._Columns(columns, config, parsed, at).decoders.items():
-        exact = decoder._exact
+        exact = decoder.exact
         found |= dict(zip(exact.names, exact.row(inputs[part]), strict=True))
     return [found[column.name] for column in columns]
 

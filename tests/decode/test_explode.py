@@ -251,7 +251,7 @@ def test_agrees_with_the_exact_decoder(batches: list[list[str]], unknown: str) -
                 part = split_exactly(record.encode(), ("records",))
                 if part is None:
                     raise decoder._refused(record.encode())
-                beside, _ = decoder._envelopes._exact.row(part.before + part.after)
+                beside, _ = decoder._envelopes.exact.row(part.before + part.after)
             except InvalidValue as error:
                 refused.append(error.bad_row(len(places)))
                 places.append((place, None))
@@ -260,7 +260,7 @@ def test_agrees_with_the_exact_decoder(batches: list[list[str]], unknown: str) -
             places += [] if part.elements else [(place, None)]
             for number, element in enumerate(part.elements):
                 try:
-                    rows.append([*decoder._elements._exact.row(bytes(element)), beside])
+                    rows.append([*decoder._elements.exact.row(bytes(element)), beside])
                 except InvalidValue as error:
                     refused.append(error.bad_row(len(places)))
                 places.append((place, number))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -18,9 +18,11 @@ from hivesink.core.time_format import EpochUnit, TextPattern
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.json.decoder import JsonDecoder, exact_batch
-from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.values import InvalidValue
 from tests.decode.settings import PLAIN, decoding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 P = Primitive
 TYPES = "decimal(9,2) decimal(38,10) varchar(3) char(3) array<int> map<string,double> map<int,array<string>>"
@@ -126,9 +128,15 @@ def bits(table: pa.Table) -> list[Any]:
     return [[repr(value) for value in column.to_pylist()] for column in table.columns]
 
 
-def assert_same(columns: list[Column], options: SinkConfig, batches: list[list[bytes]]) -> None:
-    exact, schema = ExactDecoder(columns, options), arrow_schema(columns)
-    decoder = JsonDecoder(columns, options)  # one for all, so that what it has learnt counts
+def assert_same(
+    columns: list[Column],
+    options: SinkConfig,
+    batches: list[list[bytes]],
+    made: Callable[[Sequence[Column], SinkConfig], JsonDecoder] = JsonDecoder,
+) -> None:
+    schema = arrow_schema(columns)
+    decoder = made(columns, options)  # one for all, so that what it has learnt counts
+    exact = decoder.exact
     for batch in batches:
         rows, good, bad = [], [], []
         for index, record in enumerate(batch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -40,6 +40,13 @@ _ABSENT = b"null "
 """In place of a field that a record lacks. No value ends with a space."""
 
 
+class Keyed(Protocol):
+    """Reads a chunk of records at once."""
+
+    def decode(self, records: pa.StringArray) -> tuple[pa.RecordBatch, Mask]:
+        """The columns of `records`, which may hold any bytes but no nulls, and the records in doubt."""
+
+
 class JsonDecoder:
     """Decodes records, each one JSON object, into `columns`, names matched without regard to case.
 
@@ -50,9 +57,11 @@ class JsonDecoder:
         self, columns: Sequence[Column], config: SinkConfig, refine: Refine = lambda *given: given[-1]
     ) -> None:
         self._skips = config["sink.on-tombstone"] is OnTombstone.SKIP
-        self._exact = ExactDecoder(columns, config, refine)
-        self._columns = JsonColumns(self._exact)
-        self._shaped, self._keyed = ShapedDecoder(self._columns), KeyedDecoder(self._columns)
+        self.exact = ExactDecoder(columns, config, refine)
+        """The reference, a record at a time."""
+        self._columns = JsonColumns(self.exact)
+        self._shaped: ShapedDecoder | None = ShapedDecoder(self._columns)
+        self._keyed: Keyed = KeyedDecoder(self._columns)
         self._mostly_bad = False
         """Whether of the last records without a shape most were bad: the keyed decoder would read such ones in vain."""
 
@@ -80,7 +89,7 @@ class JsonDecoder:
     def _pieces(self, records: pa.StringArray, rows: Places, bad: list[BadRow]) -> Iterator[Piece]:
         """The good rows of `records`, whose input rows are `rows`; the others go to `bad`."""
         left = np.ones(len(records), dtype=np.bool_)
-        for places, batch in self._shaped.decode(records):
+        for places, batch in self._shaped.decode(records) if self._shaped else ():
             yield rows[places], batch
             left[places] = False
         if not left.any():
@@ -96,7 +105,7 @@ class JsonDecoder:
         doubtful = records.view(pa.binary()).filter(pa.array(doubt)).to_pylist()
         for row, record in zip(rows[doubt].tolist(), doubtful, strict=True):
             try:
-                exact.append(self._exact.row(record))
+                exact.append(self.exact.row(record))
                 fitting.append(row)
             except InvalidValue as error:  # noqa: PERF203 -- one record that doesn't fit must not keep the others back
                 bad.append(error.bad_row(row))
@@ -145,7 +154,7 @@ class KeyedDecoder:
         self._learn([])
 
     def decode(self, records: pa.StringArray) -> tuple[pa.RecordBatch, Mask]:
-        """The columns of `records`, which may hold any bytes but no nulls, and the records in doubt."""
+        """As `Keyed`."""
         doubt = not_utf8(records)
         if doubt.any():
             records = pc.if_else(pa.array(doubt), "{}", records)

@@ -1,0 +1,236 @@
+"""CSV records (RFC 4180), each a row, to rows of a Hive table: a field is read as a JSON text of its content would be.
+
+Records without line breaks and escapes are split a chunk at once. All others go to `Dialect.split`, which says what CSV
+is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hivesink.core.column_source import JsonPath
+from hivesink.core.table import Array, Column, HiveType, Map, Primitive, Struct
+from hivesink.decode.clocks import Mask, mask_of, not_utf8
+from hivesink.decode.json.decoder import JsonDecoder
+from hivesink.decode.json.exact import ExactDecoder
+from hivesink.decode.json.scan import NotJson, document
+from hivesink.decode.json.spans import Places, Spans, Text
+from hivesink.decode.values import InvalidValue
+from hivesink.errors import InvalidOption
+from hivesink.ports.rows import DecodedRows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hivesink.config.options import SinkConfig
+    from hivesink.decode.json.columns import JsonColumns
+
+_CSV = "sink.value.csv"
+_LF, _CR = b"\n\r"
+_NONE = "\ud800"
+"""In place of a sign that isn't declared. No text has it."""
+
+
+class Dialect:
+    """How a table's CSV is written."""
+
+    def __init__(self, config: SinkConfig) -> None:
+        """Raises InvalidOption where a character has two meanings."""
+        names = ("field-delimiter", "quote-character", "escape-character")
+        signs = [config[f"{_CSV}.{name}"] or _NONE for name in names]
+        given = [sign for sign in signs if sign != _NONE]
+        if len({*given}) < len(given):
+            raise InvalidOption((f"{_CSV}: {', '.join(names)} must differ (a doubled quote is a quote anyway)",))
+        self.delimiter, self.quote, self.escape = map(ord, signs)
+        self.null: str | None = config[f"{_CSV}.null-literal"]
+        delimiter, quote, escape = map(re.escape, signs)
+        quoted = f"{quote}((?:[^{quote}{escape}]|{quote}{quote}|{escape}.)*){quote}"
+        plain = rf"((?:[^{delimiter}{quote}{escape}\r\n]|{escape}.)*)"
+        self._field = re.compile(rf"(?s)(?:{quoted}|{plain})(?={delimiter}|\Z)")
+        self._special = re.compile(f"(?s){quote}({quote})|{escape}(.)")
+
+    def split(self, record: str) -> list[str | None]:
+        """The texts of a record's fields; None for null. Raises InvalidValue."""
+        texts: list[str | None] = []
+        at = 0
+        while at <= len(record):
+            match = self._field.match(record, at)
+            if match is None:
+                why = "a quote or line break out of place, or no closing quote"
+                raise InvalidValue(reason=f"not CSV in field {len(texts) + 1}: {why}")
+            inside, plain = match.groups()
+            content = self._special.sub(r"\1\2", inside if plain is None else plain)
+            texts.append(None if plain is not None and plain == self.null else content)
+            at = match.end() + 1
+        return texts
+
+
+def _raw(text: str | None, kind: HiveType) -> str:
+    """JSON of a field's text. Raises InvalidValue."""
+    if text is None or (kind is Primitive.BOOLEAN and text in {"true", "false"}):
+        return text or "null"
+    if not isinstance(kind, Array | Map | Struct):
+        return json.dumps(text, ensure_ascii=False)
+    try:
+        return document(text)
+    except NotJson:
+        raise InvalidValue(reason="not JSON") from None
+
+
+class _Exact(ExactDecoder):
+    """Records one at a time. A column has the field at its place in `places`, of `count` fields."""
+
+    def __init__(
+        self, columns: Sequence[Column], config: SinkConfig, dialect: Dialect, places: Sequence[int], count: int
+    ) -> None:
+        super().__init__(columns, config)
+        self.dialect, self.places, self.count = dialect, places, count
+
+    def row(self, record: bytes) -> list[Any]:
+        try:
+            fields = self.dialect.split(record.decode())
+        except UnicodeDecodeError:
+            raise InvalidValue(reason="not UTF-8") from None
+        if not record or len(fields) != self.count:
+            raise InvalidValue(reason=f"{len(fields)} fields, not {self.count}" if record else "empty, not CSV")
+        values = []
+        for slot, place in enumerate(self.places):
+            try:
+                raw = _raw(fields[place], self.columns[slot].type)
+            except InvalidValue as error:
+                raise error.within(self.names[slot]) from None
+            values.append(self._column(slot, {slot: raw}))
+        return values
+
+
+class _Splitter:
+    """Records of a chunk at once. What is special within a field leaves its record in doubt."""
+
+    def __init__(self, columns: JsonColumns, exact: _Exact) -> None:
+        self._columns, self._exact = columns, exact
+        self._used = sorted({*exact.places})
+        # No sign is a letter.
+        self._blank = chr(exact.dialect.delimiter).join("x" * exact.count)
+
+    def decode(self, records: pa.StringArray) -> tuple[pa.RecordBatch, Mask]:
+        """As `Keyed`."""
+        doubt = not_utf8(records)
+        if not doubt.any():
+            text, edges = Text.of(records)
+            marks, doubt = self._marks(text.octets, edges)
+        if doubt.any():
+            batch, unfit = self.decode(pc.if_else(pa.array(doubt), self._blank, records))
+            return batch, doubt | unfit
+        inner = marks.reshape(len(records), self._exact.count - 1)
+        begins = np.column_stack([edges[:-1], inner + 1])[:, self._used].ravel()
+        ends = np.column_stack([inner, edges[1:]])[:, self._used].ravel()
+        quoted = (text.octets[begins] == self._exact.dialect.quote) & (begins < ends)
+        texts = text.cut(begins + quoted, ends - quoted)
+        if quoted.any():
+            quote = chr(self._exact.dialect.quote)
+            texts = pc.replace_substring(texts, 2 * quote, quote)
+        as_json = pc.binary_join_element_wise('"', texts, '"', "")
+        if (null := self._exact.dialect.null) is not None:
+            is_null = pc.and_(pc.equal(texts, null), pa.array(~quoted))
+            as_json = pc.if_else(is_null, "null", as_json)
+        return self._columns.read(self._spans(as_json), len(records))
+
+    def _marks(self, octets: NDArray[np.uint8], edges: Places) -> tuple[Places, Mask]:
+        """Where the delimiters between fields are in the records between `edges`, and which records are in doubt."""
+        begins, ends, dialect = edges[:-1], edges[1:], self._exact.dialect
+        octets = octets[: edges[-1] + 1]
+        marks, quotes = (np.flatnonzero(octets[:-1] == sign) for sign in (dialect.delimiter, dialect.quote))
+        odd = np.flatnonzero((octets == _LF) | (octets == _CR) | (octets == dialect.escape))
+        doubt = (begins == ends) | (np.diff(np.searchsorted(odd, edges)) > 0)
+        if len(quotes):
+            first = np.searchsorted(quotes, edges)
+            row = np.searchsorted(edges, quotes, side="right") - 1
+            opens = (np.arange(len(quotes)) - first[row]) % 2 == 0
+            # Outside of each pair of quotes is the record's edge, a delimiter, or another pair: a doubled quote.
+            beside = np.where(opens, quotes == begins[row], quotes + 1 == ends[row])
+            beside |= np.isin(octets[np.where(opens, quotes - 1, quotes + 1)], [dialect.delimiter, dialect.quote])
+            doubt[row[~beside]] = True
+            doubt |= np.diff(first) % 2 == 1
+            row = np.searchsorted(edges, marks, side="right") - 1
+            marks = marks[(np.searchsorted(quotes, marks) - first[row]) % 2 == 0]
+        return marks, doubt | (np.diff(np.searchsorted(marks, edges)) != self._exact.count - 1)
+
+    def _spans(self, as_json: pa.StringArray) -> dict[str, Spans]:
+        """The fields of the columns, by these. `as_json` has the fields that are used, row by row."""
+        text, edges = Text.of(as_json)
+        # Nothing is escaped.
+        text.__dict__["odd"] = np.empty(0, np.int64)
+        fields, step = dict[str, Spans](), len(self._used)
+        for place, name, column in zip(self._exact.places, self._exact.names, self._exact.columns, strict=True):
+            at = self._used.index(place)
+            spans = Spans.of(text, edges[at:-1:step], edges[at + 1 :: step])
+            if column.type is Primitive.BOOLEAN:
+                bare = spans.are(b'"true"') | spans.are(b'"false"')
+            elif isinstance(column.type, Array | Map | Struct):
+                bare = spans.quoted & (spans.ends - spans.begins > len('""'))
+            else:
+                bare = np.zeros(len(spans), np.bool_)
+            fields[name] = Spans.of(text, spans.begins + bare, spans.ends - bare)
+        return fields
+
+
+class CsvDecoder(JsonDecoder):
+    """Decodes records, each one row of CSV, into `columns`: in their order, or by the names in the header's text.
+
+    A record that is just that text is skipped and counted.
+    """
+
+    def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
+        """Raises InvalidOption where a column can't have a field."""
+        dialect = Dialect(config)
+        self._header: str | None = config[f"{_CSV}.header"]
+        paths = {name: path.every for name, path in config.sources.items() if isinstance(path, JsonPath)}
+        names, where = [column.name for column in columns if column.name not in paths], "the columns without a path"
+        if self._header is not None:
+            where = f"{_CSV}.header"
+            try:
+                names = [str(name).lower() for name in dialect.split(self._header)]
+            except InvalidValue as error:
+                raise InvalidOption((f"{where}: {error.reason}",)) from error
+        places, problems = list[int](), list[str]()
+        for column in columns:
+            steps = paths.get(column.name, ((column.name,),))
+            field = str(steps[0][0])
+            # A table without columns of the record reads any field.
+            places.append(0 if field == "\0" else names.index(field) if field in names else -1)
+            if len(steps) > 1 or len(steps[0]) > 1 or (field != "\0" and names.count(field) != 1):
+                problems.append(
+                    f"column {column.name}: {where} must have the field {field!r} of CSV, and just that, once"
+                )
+        if problems:
+            raise InvalidOption(tuple(problems))
+        inside = replace(
+            config, values={**config.values, **{f"sink.column.{name}.from": JsonPath((name,)) for name in paths}}
+        )
+        super().__init__(columns, inside)
+        self.exact = _Exact(columns, inside, dialect, places, len(names))
+        self._keyed, self._shaped = _Splitter(self._columns, self.exact), None
+
+    def decode(self, records: pa.Array) -> DecodedRows:
+        """As `JsonDecoder`. The end of a line, at the end of a record, is no part of it."""
+        if pc.any(pc.ends_with(records, "\n")).as_py():
+            records = pc.replace_substring_regex(records, r"\r?\n\z", "")
+        if self._header is None:
+            return super().decode(records)
+        is_header = mask_of(pc.equal(records, pa.scalar(self._header, pa.string()).cast(records.type)))
+        places = np.flatnonzero(~is_header)
+        if len(places) == len(records):
+            return super().decode(records)
+        rows = super().decode(records.take(pa.array(places)))
+        good = places if rows.good is None else places[rows.good.to_numpy()]
+        bad = tuple(replace(row, index=int(places[row.index])) for row in rows.bad)
+        return DecodedRows(rows.table, pa.array(good, pa.int32()), bad, rows.skipped + int(is_header.sum()))
