@@ -46,10 +46,11 @@ _PASSWORD = "HIVESINK_HIVESERVER2_PASSWORD"  # noqa: S105  where it is
 
 
 class Wire(NamedTuple):
-    """How HiveServer2 is spoken to: over HTTP at `path`, else binary; over TLS with `tls`."""
+    """How HiveServer2 is spoken to: over HTTP at `path`, else binary; over TLS with `tls`; see `over_kerberos`."""
 
     path: str | None = None
     tls: ssl.SSLContext | None = None
+    protection: str = ""
 
 
 class Answer(NamedTuple):
@@ -83,6 +84,7 @@ def connect(address: str, site: Mapping[str, str]) -> Hive:
     wire = Wire(
         site.get("hive.server2.thrift.http.path", "cliservice").strip("/ ") if is_http else None,
         tls.trusting(site) if has_tls else None,
+        site.get("hive.server2.thrift.sasl.qop", ""),
     )
     try:
         parts = urlsplit("//" + address.rpartition("//")[2])
@@ -206,7 +208,7 @@ class Hive(AbstractContextManager["Hive"]):
             if self._auth == "NOSASL":
                 transport = TBufferedTransport(wire)
             elif self._auth == "KERBEROS":
-                transport = over_kerberos(wire, self.address, self._principal, self._host)
+                transport = over_kerberos(wire, self.address, self._principal, self._host, self._wire.protection)
             else:
                 sasl = partial(hive.get_installed_sasl, host=self._host, sasl_auth="PLAIN", **named)
                 transport = TSaslClientTransport(sasl, "PLAIN", wire)

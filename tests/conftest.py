@@ -24,7 +24,7 @@ from jobs.cluster.cluster import PARTS
 from jobs.cluster.kafka import EmbeddedKafka
 from jobs.cluster.s3 import S3Server
 from jobs.cluster.server import OwnMetastore
-from tests.hive3.servers import Hive3Metastore, Hive3Server
+from tests.hive3.servers import BY_FOLDERS, Hive3Metastore, Hive3Server
 from tests.secure.site import login_of
 
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
@@ -177,7 +177,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def hive3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hive3Metastore, Hive3Server]]:
     """A metastore of Hive 3.1.3, and a HiveServer2 for it that isn't started yet."""
     folder = tmp_path_factory.mktemp("hive3")
-    with Hive3Metastore(folder / "metastore") as metastore:
+    with Hive3Metastore(folder / "metastore", BY_FOLDERS) as metastore:
         server = Hive3Server(folder / "hiveserver2", metastore)
         try:
             yield metastore, server

@@ -137,6 +137,12 @@ def test_whose_keys_a_process_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert settings.by_environment({}) == {}
     login = {settings.PRINCIPAL: both[0], settings.KEYTAB: file}
     assert settings.by_environment({"HADOOP_CONF_DIR": str(tmp_path)}) == login
+    with monkeypatch.context() as of_command:
+        taken = list[tuple[str, str]]()
+        of_command.setattr(kerberos, "log_in", lambda *login: taken.append(login))
+        assert not kerberos.site_of({}).has_kerberos
+        assert kerberos.site_of({"HADOOP_CONF_DIR": str(tmp_path)}).has_kerberos
+        assert taken == [(both[0], file)]
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")
     assert kerberos.of_environment() is None
     why, reason = kerberos.renew(NONE, "no ticket", time.monotonic())

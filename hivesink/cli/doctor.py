@@ -133,6 +133,7 @@ def _site_files() -> str:
 
 def _login(site: Site) -> str:
     if site.has_kerberos:
+        kerberos.site_of(os.environ)
         kerberos.user("this site")
         return kerberos.who()
     return f"{os.environ.get('HADOOP_USER_NAME') or getpass.getuser()}, without Kerberos"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hivesink import kerberos
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, command
 from hivesink.cli.output import Line, Output, tell
@@ -87,7 +88,7 @@ def _catalog(address: str | None) -> Catalog:
     from hivesink.metastore import catalog
     from hivesink.tables.opened import metastore_address
 
-    site = Site.load(os.environ)
+    site = kerberos.site_of(os.environ)
     return catalog(metastore_address(address, site), site)
 
 

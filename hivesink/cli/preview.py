@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from hivesink import kerberos
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, command, table_name
 from hivesink.cli.metastore import declared_in
 from hivesink.cli.output import MOST, Grid, Line, Output, first, plain, shown, tell
 from hivesink.config.plugins import also_in
-from hivesink.config.site import Site
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
 
@@ -150,7 +150,7 @@ def _sampled(text: str, most: int) -> tuple[FilesSource | TopicSource, Sample]:
     """What `--from` names, and up to so many of its records."""
     from hivesink.sample.source import source_of
 
-    site = Site.load(os.environ)
+    site = kerberos.site_of(os.environ)
     source = source_of(text, site)
     if text.startswith("kafka:"):
         tell("starting Spark to look at the topic")

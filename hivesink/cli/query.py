@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from hivesink import kerberos
 from hivesink.cli.codes import summary
 from hivesink.cli.command import Metastore, command
 from hivesink.cli.output import Grid, Line, Output, plain, shown, tell
-from hivesink.config.site import Site
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption, NotCovered, QueryFailed
 from hivesink.hive import Answer, connect
@@ -42,7 +42,7 @@ def query(
     """
     if engine is not None and (engine == "hiveserver2") != (hiveserver2 is not None):
         raise InvalidOption(("--engine hiveserver2 and --hiveserver2 HOST:PORT go together: add or leave out one",))
-    by, site = engine or "duckdb", Site.load(os.environ)
+    by, site = engine or "duckdb", kerberos.site_of(os.environ)
     if hiveserver2 is not None:
         with connect(hiveserver2, site.hive) as hive:
             by, answer = "hiveserver2", hive.query(sql, most=limit + 1)

@@ -40,7 +40,9 @@ class Site:
         """
         of_hadoop, of_hive = site_files(environ)
         hadoop = _merged(entry for file in of_hadoop for entry in _entries(str(file)))
-        hive = _merged(entry for file in of_hive for entry in _entries(str(file)))
+        # Hive's clients read Hadoop's files, too, and are protected as Hadoop's.
+        protection = {name: hadoop[name] for name in ("hadoop.rpc.protection",) if name in hadoop}
+        hive = protection | _merged(entry for file in of_hive for entry in _entries(str(file)))
         return cls(_expanded(hadoop, hadoop, environ), _expanded(hive, {**hadoop, **hive}, environ))
 
     def overlaid(self, written: str) -> Site:

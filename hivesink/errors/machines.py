@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -161,6 +162,17 @@ class MetastoreUnreachable(HiveSinkError, code="HS081", retryable=True):
         super().__init__(f"the metastore at {metastore} can't answer ({reason}); is it running? See its own log")
 
 
+_NO_RIGHT = re.compile(r"AccessControl|Authorization|permission denied|privilege", re.IGNORECASE)
+"""What a refusal says, by the folders' rights, of SQL's grants, of Ranger or Sentry, or the name of its class."""
+
+
+def unanswered(metastore: str, reason: str) -> MetastoreUnreachable | NotWritable:
+    """The error for a question that the metastore, or HiveServer2, hasn't answered."""
+    if _NO_RIGHT.search(reason):
+        return NotWritable(f"the metastore at {metastore}", reason, "let this user be given the right to it")
+    return MetastoreUnreachable(metastore, reason)
+
+
 class MetastoreNotUnderstood(HiveSinkError, code="HS082"):
     """What answers is no metastore, or has a version that hivesink doesn't know, or wants another login."""
 
@@ -176,12 +188,14 @@ class RegistrationFailed(HiveSinkError, code="HS083", retryable=True):
     """The metastore refused a change, and has left what it refused as it was.
 
     `partitions` are those at fault, all others of the call are changed. None: the call was refused as a whole.
+    Where this user has no right to it, it isn't `retryable`.
     """
 
     def __init__(self, table: str, action: str, reason: str, metastore: str, partitions: tuple[str, ...] = ()) -> None:
         self.table = table
         self.reason = reason
         self.partitions = partitions
+        self.retryable = _NO_RIGHT.search(reason) is None
         # Quoted: a blank at the end may be what is wrong.
         shown = [repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…") for name in partitions]
         plural = "s" if len(partitions) > 1 else ""

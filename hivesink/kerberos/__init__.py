@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, LoginFailed
 from hivesink.kerberos import tickets
 from hivesink.kerberos.tickets import Keys, Trouble, trouble, trouble_of_java
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 _T = TypeVar("_T")
 _KDC = "the KDC"
@@ -39,6 +40,7 @@ __all__ = [
     "of_environment",
     "refuse_others",
     "renew",
+    "site_of",
     "told",
     "trouble",
     "trouble_of_java",
@@ -93,6 +95,17 @@ def of_environment() -> tuple[str, str] | None:
     # Without the package HDFS's client alone takes tickets.
     names = () if cache or find_spec("gssapi") is None else tickets.principals(file)
     return (names[0], file) if names else None
+
+
+def site_of(environ: Mapping[str, str]) -> Site:
+    """The site that it names, for a command, which has logged in by `of_environment` where that asks for Kerberos.
+
+    Raises what `Site.load` and `log_in` raise.
+    """
+    site = Site.load(environ)
+    if site.has_kerberos and not _logins and (login := of_environment()):
+        log_in(*login)
+    return site
 
 
 def logged_in(log_in: Callable[[], _T]) -> _T:

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PRIVACY = 4
+_LAYERS = {"integrity": 2, "auth-int": 2, "privacy": _PRIVACY, "auth-conf": _PRIVACY}
+"""By the words of `hadoop.rpc.protection` and `hive.server2.thrift.sasl.qop`; any other is 1, no layer."""
 
 
-def over_kerberos(socket: Any, server: str, principal: str, host: str) -> Any:
+def over_kerberos(socket: Any, server: str, principal: str, host: str, protection: str = "") -> Any:
     """Thrift's transport over `socket`, whose `open` logs in to `principal` (`service/_HOST@REALM`).
 
+    `protection` is what the site allows, after commas: a server that offers only less is refused.
     `server` is for errors: InvalidOption without the package for it; from `open` LoginFailed and
     TTransportException.
     """
@@ -42,7 +45,8 @@ def over_kerberos(socket: Any, server: str, principal: str, host: str) -> Any:
     wanted = gssapi.Name(f"{named}@{realm}", kinds.kerberos_principal)
     if not realm:
         wanted = gssapi.Name(named.replace("/", "@"), kinds.hostbased_service)
-    return Transport(lambda: Sasl(server, wanted), "GSSAPI", socket)
+    least = min(_LAYERS.get(word.strip().lower(), 1) for word in protection.split(","))
+    return Transport(lambda: Sasl(server, wanted, least), "GSSAPI", socket)
 
 
 class Sasl:
@@ -52,13 +56,13 @@ class Sasl:
     server waits.
     """
 
-    def __init__(self, server: str, name: Any) -> None:
+    def __init__(self, server: str, name: Any, least: int) -> None:
         gssapi = library(server)
         flags = gssapi.RequirementFlag
         wanted = [flags.mutual_authentication, flags.integrity, flags.confidentiality]
         self._server = server
         self._context = gssapi.SecurityContext(name=name, usage="initiate", flags=wanted)
-        self._layer = 1
+        self._least, self._layer = least, 1
 
     def start(self, mechanism: str) -> tuple[bool, str, bytes]:
         return True, mechanism, self.step()[1]
@@ -72,8 +76,11 @@ class Sasl:
                 return True, self._context.step(said) or b""
             # What the server offers: 1 nothing, 2 integrity, 4 privacy; then how much it takes.
             offered = self._context.unwrap(said).message
-            # The strongest, so none that is weaker than the site asks for, where the server has that.
-            self._layer = next(layer for layer in (_PRIVACY, 2, 1) if layer & offered[0])
+            # The strongest of them.
+            self._layer = next((layer for layer in (_PRIVACY, 2, 1) if layer & offered[0]), 0)
+            if self._layer < self._least:
+                reason = "it offers less protection than hadoop.rpc.protection or hive.server2.thrift.sasl.qop asks for"
+                raise failure(self._server, reason, Trouble.REFUSED)
             most = b"\0\0\0" if self._layer == 1 else offered[1:4]
             return True, self._context.wrap(bytes([self._layer]) + most, False).message
 

@@ -119,7 +119,7 @@ class Facts:
             (
                 self.external and self._set("discover.partitions"),
                 f"discover.partitions=true on {name}",
-                "the metastore would register folders whose files are incomplete",
+                "the metastore would register unfinished folders (partition.retention.period works only with it)",
                 f"run: ALTER TABLE {name} SET TBLPROPERTIES ('discover.partitions'='false')",
             ),
             (

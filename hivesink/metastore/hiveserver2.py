@@ -205,7 +205,7 @@ class HiveServer2Metastore:
             except BROKEN:
                 return self._session.run(statement).rows
         except (*BROKEN, REFUSED) as error:
-            raise errors.MetastoreUnreachable(self.address, reason(error)) from error
+            raise errors.unanswered(self.address, reason(error)) from error
 
     def _change(self, name: TableName, action: str, statement: str) -> None:
         try:

@@ -93,7 +93,7 @@ class Connection:
         return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
     def read(self, ask: Callable[..., T], *arguments: object) -> T:
-        """Raises the metastore's NoSuchObjectException, MetastoreUnreachable, MetastoreNotUnderstood."""
+        """Raises the metastore's NoSuchObjectException, MetastoreUnreachable, NotWritable, MetastoreNotUnderstood."""
         with self._lock:
             try:
                 try:
@@ -122,7 +122,7 @@ class Connection:
                 raise errors.RegistrationFailed(table, action, reason(error), self.address) from error
 
     def _failure(self, *causes: Exception) -> errors.HiveSinkError:
-        kind = errors.MetastoreNotUnderstood if all(map(_is_not_understood, causes)) else errors.MetastoreUnreachable
+        kind = errors.MetastoreNotUnderstood if all(map(_is_not_understood, causes)) else errors.unanswered
         return kind(self.address, "; ".join(dict.fromkeys(map(reason, causes))))
 
     def close(self) -> None:
@@ -217,12 +217,13 @@ class MetastoreLogin:
     """The login to a site's metastores: plain, or with Kerberos and the tickets of `kinit`; over TLS with `tls`.
 
     `principal` is then the metastore's own (`hive/_HOST@EXAMPLE.COM`, where _HOST is the host of the address).
-    `timeout` is for each wait on the socket, in seconds; the default is Hive's.
+    `timeout` is for each wait on the socket, in seconds; the default is Hive's. `protection`: see `over_kerberos`.
     """
 
     principal: str | None = None
     timeout: float = 600.0
     tls: ssl.SSLContext | None = None
+    protection: str = ""
 
     @classmethod
     def of(cls, hive: Mapping[str, str]) -> MetastoreLogin:
@@ -249,12 +250,13 @@ class MetastoreLogin:
             raise InvalidOption((f"hive.{_TIMEOUT} = {timeout!r}: write it as a number with s, m, h or ms",))
         unit = parts[2][:2] if parts[2][1:2] == "s" else parts[2][:1]
         has_tls = value("metastore.use.SSL", "false").lower() == "true"
-        return cls(principal, int(parts[1]) * _SECONDS[unit], tls.trusting(hive) if has_tls else None)
+        context, protection = tls.trusting(hive) if has_tls else None, hive.get("hadoop.rpc.protection", "")
+        return cls(principal, int(parts[1]) * _SECONDS[unit], context, protection)
 
     def transport(self, socket: Any, host: str, address: str) -> Any:
         """Over an open `socket`, logged in. Raises InvalidOption, LoginFailed, TTransportException."""
         if self.principal is None:
             return TBufferedTransport(socket)
-        transport = over_kerberos(socket, address, self.principal, host)
+        transport = over_kerberos(socket, address, self.principal, host, self.protection)
         transport.open()
         return transport

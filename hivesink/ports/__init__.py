@@ -245,7 +245,7 @@ class Metastore(Protocol):
     """A metastore, as far as readers need it to find every published row and never a wrong count.
 
     Partitions are named by their escaped path; `""` is an unpartitioned table itself. All calls take many partitions
-    and are few round trips. Every method may raise MetastoreUnreachable; changing ones RegistrationFailed,
+    and are few round trips. Every method may raise MetastoreUnreachable, NotWritable; changing ones RegistrationFailed,
     RegistrationUnknown. If a change is refused for some partitions, it is made for the others all the same:
     RegistrationFailed names the refused ones. `address` is for messages, and holds no secret.
     """

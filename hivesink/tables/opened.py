@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hivesink import wiring
+from hivesink import kerberos, wiring
 from hivesink.config.options import SinkConfig
-from hivesink.config.site import Site
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import require_writer_name
 from hivesink.core.manifest import REPLAYS, Manifest, PartEntry, replaced_parts
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
+    from hivesink.config.site import Site
     from hivesink.ports import CommitLog, LiveTable, Metastore
 
 
@@ -183,7 +183,7 @@ def metastore_address(given: str | None, site: Site) -> str:
 @contextmanager
 def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
     """Open `table`. Raises InvalidOption, UnknownTable, Unsupported, MetastoreUnreachable."""
-    parsed, site = TableName.parse(table), Site.load(os.environ)
+    parsed, site = TableName.parse(table), kerberos.site_of(os.environ)
     with closing(connect("thrift", metastore_address(metastore, site), site)) as registrar:
         live = main = registrar.table(parsed)
         name = str(live.spec.name)

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 # Of what org.apache.hive:hive-service and hive-standalone-metastore ask for: Hadoop is 3.3.6, which runs on Java 17.
 JARS = JarSet.listed(_HERE / "hive-3.1.3.txt")
+_SECURITY = "org.apache.hadoop.hive.ql.security"
+BY_FOLDERS = {
+    "metastore.pre.event.listeners": f"{_SECURITY}.authorization.AuthorizationPreEventListener",
+    "hive.security.metastore.authorization.manager": f"{_SECURITY}.authorization.StorageBasedAuthorizationProvider",
+    "hive.security.metastore.authenticator.manager": f"{_SECURITY}.HadoopDefaultMetastoreAuthenticator",
+}
+"""Settings of a metastore in which users may do what they may do to the folders."""
 
 
 class Hive3Metastore(HiveMetastore):

@@ -9,7 +9,7 @@ import pytest
 
 from hivesink.config.formats import FORMATS
 from hivesink.core.table import TableName
-from hivesink.errors import MetastoreUnreachable, RegistrationFailed, Unsupported
+from hivesink.errors import MetastoreUnreachable, NotWritable, RegistrationFailed, Unsupported, unanswered
 from hivesink.metastore.common import FLAG, Facts, change_all, is_trusted
 
 if TYPE_CHECKING:
@@ -64,6 +64,28 @@ def test_what_rows_would_be_lost_in_is_refused(facts: Facts, says: str) -> None:
     with pytest.raises(Unsupported, match=says) as caught:
         facts.refuse()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "has_no_right"),
+    [
+        # By Ranger, Sentry, SQL's grants and HDFS, each as it comes from the metastore or from HiveServer2.
+        ("Permission denied: user [bob] does not have [ALTER] privilege on [demo/t]", True),
+        ("User bob does not have privileges for ALTERTABLE_ADDPARTS", True),
+        ("FAILED: HiveAccessControlException Permission denied: Principal [name=bob, type=USER] does not have", True),
+        ("User: hive/h@X is not allowed to impersonate bob (AuthorizationException)", True),
+        ('java.security.AccessControlException: Permission denied: user=bob, access=WRITE, inode="/t"', True),
+        ("Got exception: java.net.ConnectException connection refused", False),
+    ],
+)
+def test_who_has_no_right_to_it(said: str, has_no_right: bool) -> None:
+    read, changed = unanswered("here", said), RegistrationFailed("d.t", "register", said, "here", ("dt=1",))
+    assert (isinstance(read, NotWritable), read.retryable, changed.retryable) == (
+        has_no_right,
+        not has_no_right,
+        not has_no_right,
+    )
+    assert said in str(read)
 
 
 def test_an_unknown_type_names_its_column() -> None:

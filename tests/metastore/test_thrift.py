@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from hive_metastore import ttypes
 
 from hivesink.core.partition import Estimate, NewPartition
 from hivesink.core.table import Column, Decimal, Map, Primitive, Struct, TableName
-from hivesink.errors import RegistrationFailed, TableReplaced, UnknownTable, Unsupported
+from hivesink.errors import NotWritable, RegistrationFailed, TableReplaced, UnknownTable, Unsupported
 from hivesink.metastore import catalog, thrift, thrift_calls
 from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
@@ -21,7 +22,6 @@ from tests.metastore.live import DT, OverThrift, counted, declared, dt, metastor
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from hivesink.embedded.metastore import EmbeddedMetastore
     from hivesink.ports import LiveTable
@@ -134,6 +134,21 @@ def test_a_partition_that_can_not_be_altered_stops_no_other(metastore: EmbeddedM
     assert "\n" not in str(caught.value)
     assert [over.parameters(live, day).get("numRows") for day in (days[0], days[2])] == ["7", "9"]
     over.close()
+
+
+@pytest.mark.parametrize("over", ["3.1.3"], indirect=True)
+def test_users_without_a_right(over: OverThrift, live: LiveTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    over.connect().add(live, [new(live, dt(1))])
+    monkeypatch.setenv("HADOOP_USER_NAME", "bob")
+    bob, folder = over.connect(), Path(live.location.removeprefix("file:"))
+    assert set(bob.lookup(live, [dt(1)])) == {dt(1)}
+    with pytest.raises(RegistrationFailed, match=r"register .*Permission denied: user=bob,") as told:
+        bob.add(live, [new(live, dt(2))])
+    assert not told.value.retryable
+    assert "\n" not in str(told.value)
+    folder.chmod(0o700)
+    with pytest.raises(NotWritable, match=r"metastore at .*Permission denied: user=bob,"):
+        bob.table(live.spec.name)
 
 
 def test_a_location_on_a_file_system_that_nobody_knows(over: OverThrift, tmp_path: Path) -> None:

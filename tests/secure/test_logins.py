@@ -147,9 +147,10 @@ def test_a_kdc_that_is_down(
         ({"hive.metastore.kerberos.principal": f"none/_HOST{REALM}"}, errors.LoginFailed, "none/localhost.* not found"),
         ({"hive.metastore.kerberos.principal": "hive/_HOST@OTHER.COM"}, errors.LoginFailed, "OTHER.COM.* not found"),
         ({"hive.metastore.kerberos.principal": f"hdfs/_HOST{REALM}"}, errors.LoginFailed, "GSS initiate failed"),
+        ({"hadoop.rpc.protection": "privacy"}, errors.LoginFailed, "offers less protection than"),
         ({"hive.metastore.sasl.enabled": "false"}, errors.MetastoreUnreachable, r"hive\.metastore\.sasl\.enabled"),
     ],
-    ids=["no such service", "another realm", "another service", "plain"],
+    ids=["no such service", "another realm", "another service", "sealed", "plain"],
 )
 def test_a_site_that_says_otherwise(
     alice: Cluster, properties: Mapping[str, str], kind: type[Exception], words: str
@@ -231,9 +232,11 @@ def test_hiveserver2(alice: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offered", "layer"), [(1, 1), (2, 2), (3, 2), (7, 4)], ids=["authentication", "integrity", "two", "all"]
+    ("offered", "asked", "layer"),
+    [(1, "auth", 1), (2, "privacy,Integrity", 2), (3, "", 2), (7, "auth-conf", 4)],
+    ids=["authentication", "integrity", "two", "all"],
 )
-def test_layers(alice: Cluster, offered: int, layer: int) -> None:
+def test_layers(alice: Cluster, offered: int, asked: str, layer: int) -> None:
     """Against the C library as a server; what Java's does is in `test_what_is_sealed`."""
     near, far = socket.socketpair()
     heard: list[bytes] = []
@@ -242,7 +245,7 @@ def test_layers(alice: Cluster, offered: int, layer: int) -> None:
         serving.start()
         wire = TSocket("localhost")
         wire.setHandle(near)
-        transport = over_kerberos(wire, "thrift://h:1", f"hive/_HOST{REALM}", "localhost")
+        transport = over_kerberos(wire, "thrift://h:1", f"hive/_HOST{REALM}", "localhost", asked)
         transport.open()
         for question in (b"first", b"x" * 200_000):
             transport.write(question)
