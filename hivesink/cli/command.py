@@ -38,6 +38,7 @@ _MODULES = {
     "query": "query",
     "status": "status",
     "show": "show",
+    "metrics": "metrics",
     "partitions": "status",
     "history": "history",
     "wait": "status",

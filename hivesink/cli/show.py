@@ -11,6 +11,7 @@ from rich.filesize import decimal
 
 from hivesink.cli.command import command
 from hivesink.cli.output import Grid, Line, Output
+from hivesink.cli.status import offsets_grid
 from hivesink.core.partition_commit import TimeExtractor, latest, start_of
 from hivesink.core.progress import count
 from hivesink.errors import Unsupported
@@ -60,6 +61,8 @@ def _blocks(picture: Mapping[str, Any]) -> Iterator[Line | Grid]:
     yield Grid.of("partitions, the newest last", [_row(each, most) for each in partitions], "rows", "bytes", "files")
     right = ("epoch", "read", "rejected", "files", "lag_seconds")
     yield Grid.of("the last epochs (times in UTC)", picture["epochs"], *right)
+    for writer, rows in picture["offsets"].items():
+        yield offsets_grid(writer, rows)
     if picture["rejected"]:
         yield Line(f"{count(picture['rejected'], 'rejected row')}; `hivesink rejects` shows dead letters", "bold red")
 
@@ -146,9 +149,10 @@ def _picture(opened: OpenedTable, now: datetime, limit: int | None) -> dict[str,
         "file_size": file_size,
         "partitions_in_all": len(order),
         "partitions": [*map(about, shown)],
+        "offsets": {writer: log.lag.data for writer, log in logs.items()},
         "epochs": [epoch for writer, log in logs.items() for epoch in _epochs(writer, log)],
         # The log that wrote them may have been reset since.
-        "rejected": max(0, sum(log.totals.rejected for log in logs.values()) - replayed),
+        "rejected": max(0, sum(log.total.totals.rejected for log in logs.values()) - replayed),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,9 @@ from hivesink.sink.inspect.verify import writer_status
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import not_dead_letters
 from hivesink.tables.waiting import PartitionWait
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 Partition = Annotated[str, typer.Argument(help="One partition, such as dt=2024-01-02--03.", metavar="PARTITION")]
 
@@ -38,17 +41,25 @@ def status(out: Output, opened: OpenedTable) -> None:
         none = "no writer has written to it yet, or its log is gone, of which `hivesink verify` tells"
         blocks.append(Line(str(opened.folder_gone or none)))
     for name, context in opened.writers.items():
-        last = writer_status(read_log(context.log), name, opened.name)
+        log = read_log(context.log)
+        last = writer_status(log, name, opened.name)
         # The offsets as in the manifest.
         batch = last.last_batch and last_batch_fields(last.last_batch)
         kept = batch and {key: value for key, value in batch.items() if key not in {"appended", "head"}}
         data = {**asdict(last), "last_batch": kept}
         rows = [item for item in data.items() if item[0] != "writer"]
         blocks.append(Grid(f"writer {name} (times in UTC)", ("what", "value"), rows))
+        blocks.append(offsets_grid(name, log.lag.data))
         if refusal := _refusal(opened, name):
             blocks.append(Line(f"no job can start: {refusal}", "red"))
-        writers.append({**data, "no_start": refusal and str(refusal)})
+        writers.append({**data, "offsets": log.lag.data, "no_start": refusal and str(refusal)})
     out.show({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks)
+
+
+def offsets_grid(writer: str, offsets: Sequence[Mapping[str, object]]) -> Grid:
+    """How far the writer is in each Kafka partition, as `Lag.data`; no rows for other sources."""
+    title = f"the first offsets that writer {writer} hasn't read, or that aren't visible or complete yet"
+    return Grid.of(title, offsets, "partition", "read", "visible", "complete")
 
 
 def _refusal(opened: OpenedTable, writer: str) -> HiveSinkError | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from operator import add
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from hivesink.core.epoch import Epoch, LastBatch
 from hivesink.core.partition import PartitionKey, is_aside, known_as
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from hivesink.core.offsets import SourceOffset
@@ -109,8 +109,8 @@ class Manifest:
     again. They are deleted once all of `add` can be read. A requeue that gives `add` up repeats them, and they stay.
 
     `opened` are the rows that wait from this epoch on, `rolled` the buckets whose waiting rows it has encoded, all but
-    those that still wait in `waiting`; this, if it isn't None, holds all buckets that are open after it. `commits` are
-    the partitions that it commits.
+    those that still wait in `waiting`; this, if it isn't None, holds all buckets that are open after it, and `reads`
+    where the batches began of which they have rows. `commits` are the partitions that it commits.
     """
 
     writer: str
@@ -134,6 +134,7 @@ class Manifest:
     opened: tuple[Opened, ...] = ()
     rolled: tuple[PartitionKey, ...] = ()
     waiting: tuple[tuple[PartitionKey, OpenBucket], ...] | None = None
+    reads: tuple[Read, ...] = ()
     commits: tuple[Commit, ...] = ()
     watermark: Watermark | None = None
     columns: tuple[tuple[str, str], ...] = ()
@@ -155,7 +156,8 @@ class Floor:
     """Epochs up to `epoch` are settled and their manifests deleted; `totals` are their row counts.
 
     `files` counts the parts that they created, less those that they removed, `forgotten` the rows whose loss a person
-    accepted. `replaced` are the dead letters' parts that they replaced: such a file may turn up again.
+    accepted. `replaced` are the dead letters' parts that they replaced: such a file may turn up again. `parts` and
+    `bytes` count all that they created, `kinds` how many epochs of each kind there were.
     """
 
     epoch: Epoch
@@ -163,6 +165,9 @@ class Floor:
     files: int = 0
     forgotten: int = 0
     replaced: tuple[PartEntry, ...] = ()
+    parts: int = 0
+    bytes: int = 0
+    kinds: Mapping[str, int] = field(default_factory=dict)
 
 
 def live_parts(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEntry]]:
@@ -200,6 +205,9 @@ def floor_over(before: Floor | None, manifests: Iterable[Manifest]) -> Floor:
             files=floor.files + len(manifest.add) - len(manifest.remove),
             forgotten=floor.forgotten + manifest.forgotten,
             replaced=tuple(replaced_parts(floor, (manifest,)).values()),
+            parts=floor.parts + len(manifest.created),
+            bytes=floor.bytes + sum(part.length for part in manifest.created),
+            kinds={**floor.kinds, manifest.kind: floor.kinds.get(manifest.kind, 0) + 1},
         )
     return floor
 
@@ -255,6 +263,22 @@ class OpenBucket:
     def only(self, slices: Iterable[Slice] = ()) -> OpenBucket:
         """With `slices` for those that wait."""
         return replace(OpenBucket.of(tuple(slices), self.first, self.last), published=self.published, files=self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Where the batches of epochs `epoch` to `last` began, of which rows wait, or are in no commit.
+
+    They were decided from `at` to `until` (UTC). `start` has the first offset of each Kafka partition that they read.
+    Without `waits` none of their rows waits any more.
+    """
+
+    epoch: Epoch
+    last: Epoch
+    at: datetime
+    until: datetime
+    start: SourceOffset
+    waits: bool = True
 
 
 @dataclass(frozen=True, slots=True)

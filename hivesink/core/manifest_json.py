@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch
-from hivesink.core.manifest import Commit, Floor, Manifest, OpenBucket, Opened, PartEntry, Recorded, Rows, Slice
+from hivesink.core.manifest import Commit, Floor, Manifest, OpenBucket, Opened, PartEntry, Read, Recorded, Rows, Slice
 from hivesink.core.partition_commit import Watermark
 from hivesink.errors import LogDamaged
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
 
 FORMAT = 1
-_SILENT: dict[str, Any] = {"quiet": {}, "clock": None, "extra": 0}
-"""Fields of a watermark and of row counts that files have only where they say something else."""
+_SILENT: dict[str, Any] = {"quiet": {}, "clock": None, "extra": 0, "reads": (), "columns": {}}
+"""Fields of a manifest, of a watermark and of row counts that files have only where they say something else."""
 _SEAL = re.compile(rb'\{\n "crc32": (\d+),')
 
 
@@ -32,12 +32,14 @@ def encode(manifest: Manifest) -> bytes:
 
     Before the sorted fields, the first line has `crc32`, that of the bytes without this line.
     """
-    waiting = manifest.waiting
-    columns = {"columns": dict(manifest.columns)} if manifest.columns else {}
+    waiting, fields = manifest.waiting, _fields(manifest)
+    for name in ("columns", "reads"):
+        if not fields[name]:
+            del fields[name]
     return _bytes(
         {
-            **{name: value for name, value in _fields(manifest).items() if name != "columns"},
-            **columns,
+            **fields,
+            **({"columns": dict(manifest.columns)} if manifest.columns else {}),
             "format": FORMAT,
             "zones": dict(manifest.zones),
             "options": dict(manifest.options),
@@ -62,8 +64,9 @@ def encode_records(records: Iterable[Recorded]) -> bytes:
 
 def encode_floor(floor: Floor) -> bytes:
     """In the form of `encode`."""
-    fields = {"files": floor.files, "forgotten": floor.forgotten, "replaced": floor.replaced}
-    return _bytes({"format": FORMAT, "floor": floor.epoch, "totals": floor.totals, **fields})
+    fields = {**_fields(floor), "floor": floor.epoch, "kinds": dict(floor.kinds)}
+    del fields["epoch"]
+    return _bytes({"format": FORMAT, **fields})
 
 
 def _plain(value: Any) -> Any:
@@ -110,6 +113,7 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
     Commit: _fields,
     Rows: _rows,
     LastBatch: last_batch_fields,
+    Read: _fields,
     Watermark: _watermark,
 }
 """How each kind of value is written; the others are offsets."""
@@ -118,7 +122,7 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 def decode(data: bytes, file: str) -> Manifest:
     """The inverse of `encode`. Raises LogDamaged, which names `file`."""
     with _reading(data, file) as fields:
-        return _to_manifest({"columns": {}, **fields})
+        return _to_manifest(_SILENT | fields)
 
 
 def decode_records(data: bytes, file: str) -> tuple[Recorded, ...]:
@@ -206,11 +210,13 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "bool": bool,
     "datetime": _time,
     "datetime | None": _or_none(_time),
+    "Mapping[str, int]": lambda counts: {str(name): int(count) for name, count in counts.items()},
     "Mapping[str, datetime]": _times,
     "Mapping[str, datetime | None]": _times,
     "LastBatch | None": _or_none(_to_last_batch),
     "tuple[str, ...]": _list(str),
     "tuple[tuple[str, str], ...]": _texts,
+    "SourceOffset": offsets.from_json,
     "tuple[SourceOffset, ...]": _list(offsets.from_json),
     "tuple[PartitionKey, ...]": _list(_key),
     "tuple[tuple[PartitionKey, OpenBucket], ...] | None": _or_none(
@@ -234,6 +240,7 @@ _to_commit = _reader(Commit)
 _READ["Rows"] = lambda fields: _to_rows(_SILENT | fields)
 _READ["tuple[PartEntry, ...]"] = _list(_reader(PartEntry))
 _READ["tuple[Commit, ...]"] = _list(_to_commit)
+_READ["tuple[Read, ...]"] = _list(_reader(Read))
 _READ["Watermark | None"] = _or_none(lambda fields: _to_watermark(_SILENT | fields))
 _READ["tuple[Opened, ...]"] = _list(lambda fields: Opened(*_key(fields), _to_slice(fields)))
 _to_floor: Callable[[Any], Floor] = _reader(Floor)

@@ -178,6 +178,21 @@ def span(start: tuple[SourceOffset, ...], end: tuple[SourceOffset, ...]) -> int 
     return total
 
 
+def ends(end: tuple[SourceOffset, ...]) -> dict[Partition, int]:
+    """The next record to read of each Kafka partition; the first that comes, where two sources read it."""
+    offsets: dict[Partition, int] = {}
+    for source in end:
+        if isinstance(source, KafkaOffset):
+            offsets |= {place: min(at, offsets.get(place, at)) for place, at in source.next}
+    return offsets
+
+
+def moved(start: SourceOffset, end: SourceOffset) -> dict[Partition, int]:
+    """The Kafka partitions that a batch has read of a source, each with its first offset; 0 where nobody knows it."""
+    first = ends((start,))
+    return {place: first.get(place, 0) for place, at in ends((end,)).items() if first.get(place, 0) != at}
+
+
 def to_json(offset: SourceOffset) -> Any:
     """In the form that `docs/manifest.md` describes."""
     match offset:

@@ -21,8 +21,8 @@ from hivesink.core.actions import LINGER, PartLocator, Snapshot, StagingArea, le
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import CommittedPartition, EpochState, History, Mark, Stamp
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_aside, same_location
+from hivesink.core.reads import segment_epoch
 from hivesink.core.repair import requeue, take_back
-from hivesink.core.rolling import segment_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

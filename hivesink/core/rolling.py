@@ -6,41 +6,33 @@ An epoch opens slices, a later epoch of kind `roll` encodes all open slices of a
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Manifest, OpenBucket, Opened, PartEntry, Slice
+from hivesink.core.manifest import Manifest, OpenBucket, Opened, PartEntry, Read, Slice
 from hivesink.core.partition import PartitionKey, known_as
+from hivesink.core.reads import merged, of_batch, still_open, waiting_reads
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
 
 SNAPSHOT_EVERY = 64
 """Most manifests that a start reads to know the open buckets; each snapshot repeats all of them."""
-_NAME = re.compile(r"([1-9]\d*)-[0-9a-f]{8,32}t\d+-\d+\.arrow", re.ASCII)
-
-
-def segment_name(epoch: Epoch, attempt: str, task_attempt: int, task: int) -> str:
-    """No two tasks share a name: `attempt` is random, the task attempt is Spark's own number."""
-    return f"{epoch}-{attempt}t{task_attempt}-{task}.arrow"
-
-
-def segment_epoch(name: str) -> Epoch | None:
-    """The epoch in a segment's name; None for any other name."""
-    match = _NAME.fullmatch(name)
-    return Epoch(int(match[1])) if match else None
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRows:
-    """The partitions with rows that wait, or aren't committed. `snapshot`: the newest epoch whose manifest has all."""
+    """The partitions with rows that wait, or aren't committed. `snapshot`: the newest epoch whose manifest has all.
+
+    `reads` say where the batches began whose rows these are, oldest first, and more of them since the snapshot.
+    """
 
     buckets: Mapping[PartitionKey, OpenBucket] = field(default_factory=dict)
     snapshot: Epoch = field(default=Epoch(0))
+    reads: tuple[Read, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -49,6 +41,14 @@ class OpenRows:
     @property
     def bytes(self) -> int:
         return sum(bucket.bytes for bucket in self.buckets.values())
+
+    @property
+    def since(self) -> datetime | None:
+        """The time (UTC) of the epoch of the oldest row that waits, or an earlier one; None if none waits."""
+        waiting = waiting_reads(self.reads, self.buckets.values())
+        if waiting is None:
+            return min(bucket.first for bucket in self.buckets.values() if bucket.slices)
+        return min((read.at for read in waiting), default=None)
 
     @property
     def opened(self) -> tuple[Opened, ...]:
@@ -60,8 +60,8 @@ class OpenRows:
     def after(self, manifest: Manifest) -> OpenRows:
         """What is open once `manifest` is decided."""
         if manifest.waiting is not None:
-            return OpenRows(dict(manifest.waiting), manifest.epoch)
-        return replace(self, buckets=self._changed(manifest))
+            return OpenRows(dict(manifest.waiting), manifest.epoch, manifest.reads)
+        return replace(self, buckets=self._changed(manifest), reads=(*self.reads, *of_batch(manifest)))
 
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
         rolled = set(manifest.rolled)
@@ -86,16 +86,20 @@ class OpenRows:
     def renamed(self, table: str) -> OpenRows:
         """As they are known where the log's table is `table`. The next manifest holds them so, for whoever reads on."""
         buckets = {known_as(key, table): bucket for key, bucket in self.buckets.items()}
-        return self if buckets.keys() == self.buckets.keys() else OpenRows(buckets, Epoch(-SNAPSHOT_EVERY))
+        if buckets.keys() == self.buckets.keys():
+            return self
+        return replace(self, buckets=buckets, snapshot=Epoch(-SNAPSHOT_EVERY))
 
     def complete(self, manifest: Manifest) -> Manifest:
         """`manifest` with a snapshot, where a start would have to read too many manifests without it."""
-        if manifest.waiting is not None:
+        after = self._changed(manifest) if manifest.waiting is None else dict(manifest.waiting)
+        if manifest.waiting is None and after and manifest.epoch - self.snapshot < SNAPSHOT_EVERY:
             return manifest
-        after = self._changed(manifest)
-        if after and manifest.epoch - self.snapshot < SNAPSHOT_EVERY:
-            return manifest
-        return replace(manifest, waiting=tuple(sorted(after.items())))
+        reads = (*self.reads, *of_batch(manifest))
+        # Until all is settled before it, rows that earlier rolls have encoded may have to wait again.
+        if manifest.settled == manifest.epoch - 1:
+            reads = merged(still_open(reads, [*self.buckets.values(), *after.values()]))
+        return replace(manifest, waiting=tuple(sorted(after.items())), reads=reads)
 
     def without(self, lost: Iterable[PartEntry], gone: Container[Slice] = ()) -> dict[PartitionKey, OpenBucket]:
         """The buckets that no longer count the parts in `lost` as published, nor the slices in `gone` as waiting."""

@@ -13,6 +13,7 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import require_writer_name
 from hivesink.core.manifest import REPLAYS, Manifest, PartEntry, replaced_parts
+from hivesink.core.metrics import Figures, commit_delay
 from hivesink.core.progress import Policies
 from hivesink.core.table import TableName, TableSpec, is_letters, main_table
 from hivesink.embedded import metastore as embedded
@@ -115,6 +116,17 @@ class OpenedTable:
         still = {key for key in held if key in after and {*before[key].slices} <= {*after[key].slices}}
         states = follower.states(now)
         return [replace(state, waits_for=str(held[state.key])) if state.key in still else state for state in states]
+
+    def figures(self, writer: str) -> Figures:
+        """What the writer's log says for metrics. Raises what `LogFollower.read` raises."""
+        follower = LogFollower(writer, self.writers[writer].log, self.policies)
+        follower.read()
+        facts = follower.facts
+        delays = (commit_delay(manifest, follower.policies.rule) for manifest in reversed(facts.manifests))
+        delay = next((seconds for seconds in delays if seconds is not None), 0.0)
+        return Figures(
+            facts.total, facts.head, facts.lag, facts.open_rows, len(facts.open), facts.waiting, commit_delay=delay
+        )
 
     def writing(self, writer: str, options: Mapping[str, str] | None = None) -> wiring.OpenedWriter:
         """What writes as the job of `writer`, by the settings that this gave itself, or by other `options`.

@@ -38,8 +38,8 @@ COMMANDS = _commands()
 def test_these_are_the_commands() -> None:
     assert ", ".join(sorted(COMMANDS)) == (
         "clean, ddl apply, ddl plan, doctor, history, init, metastore start, metastore status, metastore stop, "
-        "partitions, prepare, preview, query, recover, rejects list, rejects replay, reset, run, show, status, verify, "
-        "wait"
+        "metrics, partitions, prepare, preview, query, recover, rejects list, rejects replay, reset, run, show, "
+        "status, verify, wait"
     )
 
 

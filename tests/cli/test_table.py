@@ -12,6 +12,7 @@ from hive_metastore.ttypes import FieldSchema
 
 from hivesink.cli import verify
 from hivesink.core.epoch import Epoch
+from hivesink.core.metrics import METRICS
 from hivesink.core.table import TableName
 from hivesink.errors import Unsupported
 from tests.cli.site import Capsys, Ingest, changed, hivesink
@@ -84,6 +85,24 @@ def test_status(ingest: Ingest, table: str, capsys: Capsys) -> None:
     }
     assert writer["last_batch"]["end"] == [{"kafka": {"t": {"0": 30}}}]
     assert writer["unsettled"] == []
+    assert writer["offsets"] == [{"topic": "t", "partition": 0, "read": 30, "visible": 30, "complete": 30}]
+    assert "│ t     │         0 │   30 │      30 │       30 │" in text.out
+
+
+def test_metrics_by_the_log_alone(ingest: Ingest, table: str, capsys: Capsys) -> None:
+    """Also while the metastore, whose table is open already, loses what the job has decided."""
+    _open_epoch(ingest)
+    said = hivesink(capsys, "metrics", table)
+    labels = f'table="{table}",writer="ingest"'
+    kafka = f'{{partition="0",{labels.replace(",writer", chr(44) + "topic=" + chr(34) + "t" + chr(34) + ",writer")}}}'
+    values = dict(line.rsplit(" ", 1) for line in said.out.splitlines() if line[0] != "#")
+    assert values[f"hivesink_read_offset{kafka}"] == "40.0"
+    assert values[f"hivesink_visible_offset{kafka}"] == "30.0"
+    assert values[f'hivesink_rows_total{{result="written",{labels}}}'] == "16.0"
+    assert values[f'hivesink_epochs_total{{kind="requeue",{labels}}}'] == "0.0"
+    assert values[f"hivesink_unsettled_epochs{{{labels}}}"] == "1.0"
+    told = hivesink(capsys, "metrics", table, "--json").data["metrics"]
+    assert {(each["writer"], each["metric"]) for each in told} == {("ingest", m.name) for m in METRICS}
 
 
 def test_verify(ingest: Ingest, table: str, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:

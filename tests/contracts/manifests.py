@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
-from hivesink.core.manifest import Commit, Manifest, OpenBucket, Opened, PartEntry, Rows, Slice
+from hivesink.core.manifest import Commit, Manifest, OpenBucket, Opened, PartEntry, Read, Rows, Slice
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, OtherOffset
 from hivesink.core.partition_commit import Watermark
 
@@ -63,6 +63,7 @@ def full() -> Manifest:
         opened=(Opened("demo.flights", "dt=2013-01-01", NEW),),
         rolled=(("demo.flights", "dt=a%3Ab ü"),),
         waiting=((("demo.flights", "dt=2013-01-01"), replace(WAITS, published=9, files=2)),),
+        reads=(Read(Epoch(7), Epoch(9), AT - timedelta(minutes=3), AT, KafkaOffset.of({"t": {"1": 7}}), waits=False),),
         commits=(Commit("demo.flights", "dt=a%3Ab ü", 3, 40, 5),),
         watermark=Watermark(AT - timedelta(hours=2), {"t-0": AT - timedelta(hours=1), "t-1": None}),
     )

@@ -22,7 +22,7 @@ from hivesink.storage.local import LocalFileSystem
 from tests.contracts.manifests import AT, edited, full, small
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9, 2, full().replaces)
+FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9, 2, full().replaces, 11, 12000, {"batch": 5, "roll": 2})
 RECORDS = (
     Recorded(Commit("demo.flights", "dt=2013-01-01", 1, 20, 2), Epoch(5), AT, None, ()),
     Recorded(
@@ -61,6 +61,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         opened=draw(st.sampled_from([(), base.opened])),
         rolled=tuple(draw(st.lists(st.tuples(text, text)))),
         waiting=draw(st.sampled_from([None, (), base.waiting])),
+        reads=draw(st.sampled_from([(), base.reads])),
         commits=draw(st.sampled_from([(), base.commits])),
         watermark=draw(st.sampled_from([None, Watermark(clock=base.at), base.watermark])),
     )
@@ -185,7 +186,9 @@ def test_a_floor_sums_up_wherever_it_is_put(stops: set[int]) -> None:
     for stop in sorted({*stops, 6}):
         floor = floor_over(floor, [one for one in manifests if (floor.epoch if floor else 0) < one.epoch <= stop])
     replaced = (at("/l", "p"), at("/l", "q"))
-    assert floor == Floor(Epoch(6), Rows(6, 6), files=2, forgotten=4, replaced=replaced)
+    kinds = {kind: sum(one.kind == kind for one in manifests) for kind in {one.kind for one in manifests}}
+    size = sum(part.length for one in manifests for part in one.created)
+    assert floor == Floor(Epoch(6), Rows(6, 6), 2, 4, replaced, parts=4, bytes=size, kinds=kinds)
 
 
 def test_rows_add_and_balance() -> None:

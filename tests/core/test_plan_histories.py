@@ -42,7 +42,8 @@ from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition, PartitionKey, aside
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.core.plan import Policy, fence, plan, sweep
-from hivesink.core.rolling import open_rows, segment_epoch, segment_name
+from hivesink.core.reads import segment_epoch, segment_name
+from hivesink.core.rolling import open_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

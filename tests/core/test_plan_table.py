@@ -17,7 +17,8 @@ from hivesink.core.manifest import Manifest, OpenBucket, PartEntry, Slice
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition, PartitionKey, aside
 from hivesink.core.plan import Policy, fence, plan, sweep
-from hivesink.core.rolling import OpenRows, segment_name
+from hivesink.core.reads import segment_name
+from hivesink.core.rolling import OpenRows
 from tests.contracts.manifests import AT, small
 from tests.core.tables import cases
 

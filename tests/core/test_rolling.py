@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Commit, Manifest, OpenBucket, Opened, PartEntry, Slice
+from hivesink.core.reads import segment_epoch, segment_name
 from hivesink.core.rolling import (
     SNAPSHOT_EVERY,
     Ages,
@@ -17,8 +18,6 @@ from hivesink.core.rolling import (
     RollingPolicy,
     due,
     open_rows,
-    segment_epoch,
-    segment_name,
     spread,
 )
 from tests.contracts.manifests import AT, small

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
+from hivesink.core.lag import Lag, lag
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import LogView, require_whole
-from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, live_parts, newest, recorded, replaced_parts
+from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, floor_over, live_parts, newest, recorded
 from hivesink.core.partfile import PartName
 from hivesink.core.progress import Policies, why_open
-from hivesink.core.rolling import OpenRows, open_rows, segment_epoch
+from hivesink.core.reads import segment_epoch
+from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import HiveSinkError, LogDamaged, StoreUnavailable
 
@@ -66,8 +68,9 @@ class LogFacts:
 
     @property
     def open(self) -> tuple[Manifest, ...]:
-        """The epochs that are not settled."""
-        return tuple(manifest for manifest in self.manifests if self.head and manifest.epoch > self.settled)
+        """The epochs that are not settled. A bare epoch has nothing to publish, and nothing to confirm."""
+        newer = (manifest for manifest in self.manifests if self.head and manifest.epoch > self.settled)
+        return tuple(manifest for manifest in newer if not manifest.is_bare)
 
     @cached_property
     def parts(self) -> tuple[tuple[Manifest, PartEntry], ...]:
@@ -88,15 +91,24 @@ class LogFacts:
     def open_rows(self) -> OpenRows:
         return open_rows(reversed(self.manifests))
 
+    @cached_property
+    def lag(self) -> Lag:
+        """How far readers are: as before the oldest epoch with a part, moved since or not, that isn't settled."""
+        names = (PartName.parse(part.name) for manifest in self.open for part in manifest.add)
+        begun = [manifest.epoch for manifest in self.open] + [name.epoch for name in names if name]
+        settled = [manifest for manifest in self.manifests if manifest.epoch < min(begun, default=self.view.head + 1)]
+        newest, before = (manifests[-1].last_batch if manifests else None for manifests in (self.manifests, settled))
+        return lag(newest, before, open_rows(reversed(settled)))
+
     @property
     def unpublished_rows(self) -> int:
         """Rows that wait, and those of parts that aren't published."""
         return self.open_rows.rows + sum(part.rows for part in self.waiting)
 
-    @property
-    def totals(self) -> Rows:
-        """Row counts from the writer's first epoch on: the floor's, and those of the manifests."""
-        return sum((manifest.rows for manifest in self.manifests), self.floor.totals if self.floor else Rows())
+    @cached_property
+    def total(self) -> Floor:
+        """Counts from the writer's first epoch on, as a floor over all of them would have them."""
+        return floor_over(self.floor, self.manifests)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -106,7 +118,7 @@ class LogFacts:
     @property
     def replaced(self) -> Mapping[str, PartEntry]:
         """By name, the dead letters' parts that its epochs have replaced: a file that is still there is no letter."""
-        return replaced_parts(self.floor, self.manifests)
+        return {part.name: part for part in self.total.replaced}
 
     def settled_parts(self) -> Callable[[str, int], bool]:
         """Says whether the visible file of a name and length is a settled part: without its manifest by name alone."""

@@ -16,7 +16,8 @@ from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import stray_floor
 from hivesink.core.offsets import chain, span
 from hivesink.core.progress import count
-from hivesink.core.rolling import OpenRows, segment_epoch
+from hivesink.core.reads import segment_epoch
+from hivesink.core.rolling import OpenRows
 from hivesink.core.table import TableName, main_table
 from hivesink.sink.commit.recovery import ALL
 

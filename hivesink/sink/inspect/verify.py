@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import leftovers
-from hivesink.core.epoch import Epoch, LastBatch
-from hivesink.core.rolling import OpenRows, segment_epoch
 from hivesink.errors import HiveSinkError, InvalidOption, LogOfAnotherTable, TableMadeAgain
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.evidence import gather
@@ -18,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
+    from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.manifest import Rows
+    from hivesink.core.rolling import OpenRows
     from hivesink.ports import CommitLog, LiveTable
     from hivesink.ports.rows import Measure
     from hivesink.sink.commit.context import CommitContext
@@ -64,7 +64,7 @@ def verify(
             if error.retryable:
                 raise
             findings.append(Finding("error", None, str(error)))
-    return Verdict(writer, log.location, log.view.floor, log.view.head, log.totals, tuple(findings))
+    return Verdict(writer, log.location, log.view.floor, log.view.head, log.total.totals, tuple(findings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +77,8 @@ class Waiting:
     since: datetime | None
 
     @classmethod
-    def of(cls, rows: OpenRows, times: Mapping[Epoch, datetime]) -> Waiting:
-        """`times` are those of the epochs that the log still has; a bucket's own also counts its published rows."""
-        waiting = [bucket for bucket in rows.buckets.values() if bucket.slices]
-        since = (
-            times.get(segment_epoch(part.segment) or Epoch(0), bucket.first)
-            for bucket in waiting
-            for part in bucket.slices
-        )
-        return cls(rows.rows, rows.bytes, len(waiting), min(since, default=None))
+    def of(cls, rows: OpenRows) -> Waiting:
+        return cls(rows.rows, rows.bytes, sum(bool(bucket.slices) for bucket in rows.buckets.values()), rows.since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +107,7 @@ class WriterStatus:
 def writer_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
     """A writer of `table`, by its log. Raises LogDamaged."""
     log.require_readable()
-    head, forgotten = log.head, sum(manifest.forgotten for manifest in log.manifests)
+    head = log.head
     return WriterStatus(
         writer=writer,
         uid=log.uid,
@@ -124,11 +117,10 @@ def writer_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
         at=head.at if head else None,
         kind=head.kind if head else None,
         floor=log.view.floor,
-        rows=log.totals,
-        lost_rows=forgotten + (log.floor.forgotten if log.floor else 0),
-        waiting=Waiting.of(log.open_rows, {manifest.epoch: manifest.at for manifest in log.manifests}),
-        # An epoch without parts has nothing to publish.
-        unsettled=tuple(manifest.epoch for manifest in log.open if not manifest.is_bare),
+        rows=log.total.totals,
+        lost_rows=log.total.forgotten,
+        waiting=Waiting.of(log.open_rows),
+        unsettled=tuple(manifest.epoch for manifest in log.open),
         last_batch=head.last_batch if head else None,
     )
 
@@ -165,7 +157,7 @@ def plan_reset(writer: str, log: CommitLog) -> Reset:
     """The reset of `writer`. Skips damaged manifests: a reset is a way out of them too. Raises StoreUnavailable."""
     facts = read_log(log)
     unreadable = tuple(sorted({*facts.unreadable, *facts.view.missing}))
-    return Reset(writer, log.location, facts.view.head, facts.totals.written, facts.unpublished_rows, unreadable)
+    return Reset(writer, log.location, facts.view.head, facts.total.totals.written, facts.unpublished_rows, unreadable)
 
 
 def require_free(owner: Ownership, live: LiveTable, resets: Iterable[Reset], discard: int) -> None:

@@ -21,7 +21,7 @@ from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Opened, PartEntry, Rows
 from hivesink.core.partfile import PartName
 from hivesink.core.partition import aside
-from hivesink.core.rolling import segment_name
+from hivesink.core.reads import segment_name
 from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.parts import Parts, Target

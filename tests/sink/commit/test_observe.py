@@ -132,8 +132,8 @@ def test_a_writer_at_work_between_any_two_calls_is_no_damage(act: Callable[[Writ
         log, beside = writer.log_beside(act, step)
         facts = read_log(log)
         assert (dict(facts.unreadable), facts.view.missing) == ({}, ())
-        assert facts.totals in (Rows(32, 32), Rows(40, 40), Rows(64, 64))
-        assert facts.totals.read == 4 * facts.view.head
+        assert facts.total.totals in (Rows(32, 32), Rows(40, 40), Rows(64, 64))
+        assert facts.total.totals.read == 4 * facts.view.head
         if step > len(beside.calls):
             break
     assert step > 10
@@ -149,7 +149,7 @@ def test_a_listing_that_a_writer_tears_is_no_damage(
             writer = Writer()
             facts = read_log(writer.log_beside(act, step, cut=cut, order=order)[0])
             assert (dict(facts.unreadable), facts.view.missing) == ({}, ())
-            assert facts.totals.read == 4 * facts.view.head
+            assert facts.total.totals.read == 4 * facts.view.head
 
             writer = Writer()
             history = load(replace(context, log=writer.log_beside(act, step, cut=cut, order=order)[0]))

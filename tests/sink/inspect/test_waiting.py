@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import OpenBucket, Slice
-from hivesink.core.rolling import OpenRows, segment_name
+from hivesink.core.manifest import OpenBucket, Read, Slice
+from hivesink.core.offsets import KafkaOffset
+from hivesink.core.reads import segment_name
+from hivesink.core.rolling import OpenRows
 from hivesink.errors import LogDamaged, RowsHeldBack
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.ownership import Ownership
@@ -166,6 +168,6 @@ def test_rows_wait_since_their_own_epoch_not_since_the_first_of_their_partition(
     late = Slice(segment_name(Epoch(7), "00000000ab", 0, 0), 0, 10, 1)
     published = replace(OpenBucket.of((late,), first, then), published=3, files=1)
     rows = OpenRows({("demo.t", "dt=1"): published, ("demo.t", "dt=2"): OpenBucket.of((), first, first)})
-    assert Waiting.of(rows, {Epoch(7): then}).since == then
-    # That manifest may be trimmed.
-    assert Waiting.of(rows, {}).since == first
+    read = Read(Epoch(7), Epoch(7), then, then, KafkaOffset(()))
+    assert Waiting.of(replace(rows, reads=(read,))).since == then
+    assert Waiting.of(rows).since == first

@@ -1,0 +1,100 @@
+"""The metrics: their names, which are a public contract, and what a writer's log says of each. No client library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from datetime import datetime
+
+    from hivesink.core.lag import Lag
+    from hivesink.core.manifest import Floor, Manifest, PartEntry
+    from hivesink.core.partition_commit import CommitRule
+    from hivesink.core.rolling import OpenRows
+
+KINDS = ("batch", "roll", "commit", "watermark", "fence", "move", "requeue", "forget")
+"""Why there are epochs, as `Manifest` says."""
+RESULTS = ("written", "rejected", "dropped", "late", "skipped")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric, without the prefix and the endings that its kind gives it. `labels` beside `table` and `writer`."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+_KAFKA = ("topic", "partition")
+METRICS = (
+    Metric("rows", "counter", "rows read, by what became of them", ("result",)),
+    Metric("bytes", "counter", "bytes of the files made"),
+    Metric("files", "counter", "files made"),
+    Metric("epochs", "counter", "epochs decided", ("kind",)),
+    Metric("read_offset", "gauge", "all records below are read, in a decided epoch", _KAFKA),
+    Metric("visible_offset", "gauge", "all records below can be queried", _KAFKA),
+    Metric("complete_offset", "gauge", "all records below are in committed partitions", _KAFKA),
+    Metric("open_rows", "gauge", "rows that wait"),
+    Metric("open_bytes", "gauge", "bytes of segments that hold them"),
+    Metric("oldest_waiting_seconds", "gauge", "age of the oldest of them; 0 if none waits"),
+    Metric("unsettled_epochs", "gauge", "epochs decided and not settled"),
+    Metric("unregistered_partitions", "gauge", "new partitions whose rows wait to be registered"),
+    Metric("last_commit_timestamp_seconds", "gauge", "time of the newest epoch; 0 before the first"),
+    Metric("watermark_timestamp_seconds", "gauge", "the watermark; 0 if there is none"),
+    Metric("partition_commit_delay_seconds", "gauge", "from the end of the partition committed last to its commit"),
+)
+"""In the order in which they are exported; `docs/metrics.md` has each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A value of the metric `name`, with its ending; `labels` beside those of the writer."""
+
+    metric: str
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ending: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a writer's log says: `total` as a floor over all of it, what isn't settled or published, what is open."""
+
+    total: Floor
+    head: Manifest | None
+    lag: Lag
+    rows: OpenRows
+    unsettled: int
+    unpublished: Collection[PartEntry]
+    commit_delay: float
+
+    def samples(self, now: datetime) -> Iterator[Sample]:
+        """At the time `now` (UTC)."""
+        yield from (Sample("rows", getattr(self.total.totals, kind), {"result": kind}) for kind in RESULTS)
+        yield Sample("bytes", self.total.bytes)
+        yield Sample("files", self.total.parts)
+        kinds = {**dict.fromkeys(KINDS, 0), **self.total.kinds}
+        yield from (Sample("epochs", number, {"kind": kind}) for kind, number in kinds.items())
+        for each in self.lag.data:
+            labels = {"topic": each["topic"], "partition": str(each["partition"])}
+            yield from (Sample(f"{kind}_offset", each[kind], labels) for kind in ("read", "visible", "complete"))
+        yield Sample("open_rows", self.rows.rows)
+        yield Sample("open_bytes", self.rows.bytes)
+        since, mark = self.rows.since, self.head.watermark.at if self.head and self.head.watermark else None
+        yield Sample("oldest_waiting_seconds", max(0.0, (now - since).total_seconds()) if since else 0)
+        yield Sample("unsettled_epochs", self.unsettled)
+        new = {part.key for part in self.unpublished if part.was_set_aside}
+        yield Sample("unregistered_partitions", len(new))
+        yield Sample("last_commit_timestamp_seconds", self.head.at.timestamp() if self.head else 0)
+        yield Sample("watermark_timestamp_seconds", mark.timestamp() if mark else 0)
+        yield Sample("partition_commit_delay_seconds", self.commit_delay)
+
+
+def commit_delay(manifest: Manifest, rule: CommitRule) -> float | None:
+    """The longest time (seconds) from the end of a partition to its first commit, by `manifest`; None without such."""
+    ends = (rule.end(commit.key) for commit in manifest.commits if commit.revision == 1)
+    return max(((manifest.at - end).total_seconds() for end in ends if end), default=None)

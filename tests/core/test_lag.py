@@ -1,0 +1,188 @@
+"""Read, visible and complete offsets by the log: cases, and any log against a simple model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from hivesink.core import reads, rolling
+from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
+from hivesink.core.lifecycle import Mark
+from hivesink.core.log import LogView
+from hivesink.core.manifest import Commit, Manifest, Opened, PartEntry, Slice
+from hivesink.core.offsets import KafkaOffset, NoOffset, ends
+from hivesink.core.reads import segment_name
+from hivesink.core.rolling import OpenRows
+from hivesink.sink.inspect.facts import LogFacts
+from tests.contracts.manifests import AT, small
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hivesink.core.lag import Lag
+
+TABLE = "demo.events"
+
+
+@dataclass
+class Log:
+    """A log step by step: `a,b<10/5` reads t-0 up to 10, t-1 up to 5, and opens the days a and b.
+
+    `roll a` rolls and commits the bucket; `publish a` doesn't commit it; `move a` moves its parts. After `-` nothing
+    that follows is settled, up to `+`.
+    """
+
+    manifests: list[Manifest] = field(default_factory=list)
+    rows: OpenRows = field(default_factory=OpenRows)
+    settled: int = 0
+    _settles: bool = True
+
+    def take(self, step: str) -> None:
+        if step in {"-", "+"}:
+            self._settles = step == "+"
+        elif "<" in step:
+            self._batch(*step.split("<"))
+        else:
+            kind, _, days = step.partition(" ")
+            self._roll(kind, days.split(","))
+        if self._settles:
+            self.settled = len(self.manifests)
+
+    def facts(self, trimmed: int = 0) -> LogFacts:
+        kept = tuple(manifest for manifest in self.manifests if manifest.epoch > trimmed)
+        marks = {Epoch(self.settled): frozenset({Mark.SETTLED})} if self.settled > trimmed else {}
+        view = LogView(Epoch(trimmed), tuple(manifest.epoch for manifest in kept), marks)
+        return LogFacts("/log", "0a1b2c3d", view, None, kept)
+
+    def _decide(self, **changes: Any) -> None:
+        number = len(self.manifests) + 1
+        before = self.manifests[-1].last_batch if self.manifests else None
+        unsettled = (manifest.epoch for manifest in self.facts().open)
+        settled = Epoch(min(unsettled, default=number) - 1)
+        new = replace(small(number), at=AT + timedelta(seconds=number), settled=settled, last_batch=before)
+        self.manifests.append(self.rows.complete(replace(new, **changes)))
+        self.rows = self.rows.after(self.manifests[-1])
+
+    def _batch(self, days: str, offsets: str) -> None:
+        number = Epoch(len(self.manifests) + 1)
+        before = self.manifests[-1].last_batch if self.manifests else None
+        end = KafkaOffset.of({"t": {str(number): int(at) for number, at in enumerate(offsets.split("/"))}})
+        ref = BatchRef("q", BatchId(number), before.ref.end if before else (NoOffset(),), (end,))
+        opened = [
+            Opened(TABLE, day, Slice(segment_name(number, "00ff00ff00", 0, 0), 0, 1, 1)) for day in days.split(",")
+        ]
+        self._decide(last_batch=LastBatch(number, ref), opened=tuple(opened if days else ()))
+
+    def _roll(self, kind: str, days: list[str]) -> None:
+        number = len(self.manifests) + 1
+        if kind == "move":
+            old = {part.partition: part for manifest in self.manifests for part in manifest.add}
+            moved = tuple(old[day] for day in days)
+            self._decide(kind="move", add=moved, remove=tuple(part.target for part in moved))
+            return
+        keys = tuple((TABLE, day) for day in days if self.rows.waits((TABLE, day)))
+        parts = tuple(_part(day, number) for _, day in keys)
+        commits = tuple(Commit(*key, 1, 1, 1) for key in keys) if kind == "roll" else ()
+        self._decide(kind="roll", add=parts, rolled=keys, commits=commits)
+
+
+def _part(day: str, epoch: int) -> PartEntry:
+    name = f"part-0a1b2c3d-{epoch}-00ff00ff00t0-0-0.parquet"
+    return PartEntry(TABLE, day, f"/t/{day}/.{name}.pending", f"/t/{day}/{name}", 1, 1)
+
+
+def texts(lag: Lag) -> str:
+    return " ".join("/".join(map(str, at.values())) or "-" for at in (lag.read, lag.visible, lag.complete))
+
+
+CASES = {
+    "": "- - -",
+    "a<10": "10 0 0",
+    "<10": "10 10 10",  # No row of it was to be kept.
+    "a<10; roll a": "10 10 10",
+    "a<10; -; roll a": "10 0 0",  # Decided, while the metastore is down.
+    "a<10; -; roll a; +; <10": "10 10 10",
+    "a<10; publish a": "10 10 0",
+    "a<10; publish a; b<20; roll b": "20 20 0",
+    "a<10; b<20; roll b": "20 0 0",
+    "a<10; b<20; roll a": "20 10 10",
+    "a<10; publish a; a<20; roll a": "20 20 20",
+    "a<10/0; b<10/5": "10/5 0/0 0/0",
+    "a<10/0; b<10/5; roll a": "10/5 10/0 10/0",
+    "a<10/0; b<10/5; roll b": "10/5 0/5 0/0",  # Epoch 1 has read nothing of t-1.
+    "a<10/5; roll a; b<20/5; -; roll b": "20/5 10/5 10/5",
+    "a<10; roll a; -; b<20; roll b; c<30": "30 10 10",
+    "a<10; roll a; c<20/7": "20/7 10/0 10/0",  # A partition more.
+    "a,b<10; -; roll a,b; move b": "10 0 0",
+    "a,b<10; c<20; -; roll a,b; +; -; move b": "20 0 0",  # What waits of a settled roll has moved on.
+    "a,b<10; -; roll a,b; move b; +; <10": "10 10 10",
+}
+
+
+@pytest.mark.parametrize(("steps", "expected"), CASES.items())
+def test_offsets(steps: str, expected: str) -> None:
+    log = Log()
+    for step in filter(None, steps.split("; ")):
+        log.take(step)
+    assert texts(log.facts().lag) == expected
+
+
+DAYS = st.sampled_from(("a", "b", "a,b", "c,d", "a,c"))
+READS = st.tuples(st.sampled_from(("", "a", "b", "a,b", "c,d")), st.sampled_from((0, 7)), st.sampled_from((0, 7)))
+STEPS = st.lists(READS | st.sampled_from("-+") | st.tuples(st.sampled_from(("roll", "publish")), DAYS), max_size=40)
+
+
+def _exact(log: Log) -> Iterator[tuple[int, int]]:
+    """The visible and complete offset of each Kafka partition, from all that has come since the first epoch."""
+    settled = [manifest for manifest in log.manifests if manifest.epoch <= log.settled]
+    batches = [m for m in log.manifests if m.last_batch and m.last_batch.epoch == m.epoch]
+    for place in (("t", 0), ("t", 1)):
+        firsts = {"visible": 0, "complete": 0}
+        for manifest in reversed(batches):
+            assert manifest.last_batch is not None
+            first, last = (
+                ends(side).get(place, 0) for side in (manifest.last_batch.ref.start, manifest.last_batch.ref.end)
+            )
+            later = [m for m in settled if m.epoch > manifest.epoch]
+            done = {"visible": {key for m in later for key in m.rolled}}
+            done["complete"] = {commit.key for m in later for commit in m.commits}
+            for kind, keys in done.items():
+                if manifest is batches[-1]:
+                    firsts[kind] = last
+                if first != last and {new.key for new in manifest.opened} - keys:
+                    firsts[kind] = first
+        yield firsts["visible"], min(firsts.values())
+
+
+@settings(max_examples=150, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(STEPS, st.booleans())
+def test_any_log_is_never_ahead_of_the_truth_and_never_goes_back(steps: list[Any], is_small: bool) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        if is_small:
+            patched.setattr(rolling, "SNAPSHOT_EVERY", 3)
+            patched.setattr(reads, "MOST", 2)
+        log, at, before = Log(), (0, 0), [(0, 0), (0, 0)]
+        for step in steps:
+            if isinstance(step, str):
+                log.take(step)
+            elif len(step) == 2:
+                log.take(" ".join(step))
+            else:
+                at = at[0] + step[1], at[1] + step[2]
+                log.take(f"{step[0]}<{at[0]}/{at[1]}")
+            lag = log.facts().lag
+            told = list(zip(lag.visible.values(), lag.complete.values(), strict=True))
+            for now, was, exact in zip(told, before, _exact(log), strict=False):
+                assert all(was[kind] <= now[kind] <= exact[kind] for kind in (0, 1)), (now, was, exact)
+            before = told or before
+            is_settled = log.settled == len(log.manifests)
+            if told and not is_small and is_settled:
+                assert [visible for visible, _ in told] == [exact for exact, _ in _exact(log)]
+            # What is left of a trimmed log says the same.
+            if log.rows.snapshot > 1 and is_settled:
+                assert log.facts(trimmed=log.rows.snapshot - 1).lag == lag
