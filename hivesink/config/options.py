@@ -37,7 +37,7 @@ from hivesink.config.parsers import (
     stripe,
     zone,
 )
-from hivesink.core.column_source import ColumnSource, parse_list, parse_source
+from hivesink.core.column_source import ColumnSource, KeyPath, parse_list, parse_source
 from hivesink.core.time_format import TimePattern, parse_formats
 from hivesink.errors import InvalidOption
 
@@ -150,6 +150,7 @@ _EVERY = {**OPTIONS, **OF_HIVE}
 _DEFAULTS = {name: option.default and option.parse(option.default) for name, option in _EVERY.items()}
 PREFIXES = ("sink.", "partition.time-extractor.")
 """How the properties begin that are the sink's alone."""
+_VALUE, _KEY = "sink.value.", "sink.key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,14 @@ class SinkConfig:
         return {match[1]: value for name, value in self.values.items() if (match := _SOURCE.fullmatch(name))}
 
     @property
+    def of_key(self) -> SinkConfig:
+        """As keys are decoded: `sink.key.…` in place of `sink.value.…`, and their paths in place of records'."""
+        sources = {f"sink.column.{name}.from": at.path for name, at in self.sources.items() if isinstance(at, KeyPath)}
+        ignored = ("sink.json.explode", "sink.on-tombstone", "sink.on-unknown-field")
+        values, changed = _of_keys(self.values), _of_keys(self.changed)
+        return SinkConfig({**_DEFAULTS, **values, **sources, **{name: _DEFAULTS[name] for name in ignored}}, changed)
+
+    @property
     def has_dead_letters(self) -> bool:
         """Whether bad records, or late rows, go to the table of dead letters."""
         return "dead-letter" in {self["sink.late-rows"].value, self["sink.on-bad-record"].value}
@@ -184,6 +193,11 @@ class SinkConfig:
     def text(self, name: str) -> str | None:
         """As it would be written: its default, where it isn't changed; None for no value."""
         return self.changed.get(name, _EVERY[name].default if name in _EVERY else None)
+
+
+def _of_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in settings.items() if not name.startswith(_VALUE)}
+    return {re.sub(f"^{re.escape(_KEY)}", _VALUE, name): value for name, value in given.items()}
 
 
 def as_texts(options: Mapping[str, object]) -> dict[str, str]:
@@ -200,7 +214,9 @@ def _parsed(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[Sink
     # The names of columns are in lower case, as Hive has them.
     given = {_lowered(name): text for texts in (properties, own) for name, text in texts.items()}
     sources = {name: _SOURCE_OPTION for name in given if _SOURCE.fullmatch(name)}
-    options = {**_EVERY, **sources}
+    of_value = {name: name.replace(_KEY, _VALUE, 1) for name in given if name.startswith(_KEY)}
+    keys = {name: OPTIONS[other] for name, other in of_value.items() if other in OPTIONS}
+    options = {**_EVERY, **sources, **keys}
     wrong = (name for name in sorted(given) if name not in options and (name in own or name.startswith(PREFIXES)))
     problems = [f"{name} is not a setting of the sink" for name in wrong]
     twice = Counter(map(_lowered, properties))

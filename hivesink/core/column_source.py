@@ -20,7 +20,7 @@ _STEP = re.compile(
 )
 _PATHS = "write names and indexes, such as $.user.id, $['odd name'] or $.items[0].sku"
 _ANOTHER = re.compile(r"\s*,\s*(?=\$)")
-_HEADER = "kafka.headers."
+_HEADER, _KEY = "kafka.headers.", "kafka.key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,13 @@ class JsonPath:
     @property
     def every(self) -> tuple[tuple[str | int, ...], ...]:
         return self.steps, *self.others
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPath:
+    """A path in Kafka's key."""
+
+    path: JsonPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ _STREAM_COLUMNS = {
     Metadata.PATH: (PATH, ("string",)),
 }
 
-ColumnSource = JsonPath | Header | Metadata
+ColumnSource = JsonPath | KeyPath | Header | Metadata
 
 
 def parse_source(text: str) -> ColumnSource:
@@ -84,12 +91,18 @@ def parse_source(text: str) -> ColumnSource:
     text = text.strip()
     if text.startswith(_HEADER) and text != _HEADER:
         return Header(text.removeprefix(_HEADER))
+    if text.startswith(f"{_KEY}$"):
+        return KeyPath(_paths(text.removeprefix(_KEY)))
     if not text.startswith("$"):
         names = {source.value: source for source in Metadata}
         if text in names:
             return names[text]
-        message = f"write a JSON path such as $.user.id, {_HEADER}<name>, or one of {', '.join(names)}"
+        message = f"write a JSON path such as $.user.id, {_KEY}$.id, {_HEADER}<name>, or one of {', '.join(names)}"
         raise ValueError(message)
+    return _paths(text)
+
+
+def _paths(text: str) -> JsonPath:
     paths, at = list[tuple[str | int, ...]](), 0
     while at < len(text):
         steps, at = _steps(text, at + 1)
@@ -141,6 +154,8 @@ def stream_column(source: ColumnSource) -> tuple[str, tuple[str, ...]] | None:
     """The stream's column that `source` is read from, and Spark's types that it may have; None if it is in none."""
     if isinstance(source, JsonPath):
         return None
+    if isinstance(source, KeyPath):
+        source = Metadata.KEY
     return _STREAM_COLUMNS.get(Metadata.HEADERS if isinstance(source, Header) else source)
 
 
@@ -153,7 +168,7 @@ def misfit(source: ColumnSource, kind: HiveType) -> str | None:
     """The types that a column from `source` may have, where `kind` is none of them; None where it is."""
     is_text = kind is Primitive.STRING or isinstance(kind, Varchar | Char)
     match source:
-        case JsonPath():
+        case JsonPath() | KeyPath():
             return None
         case Header() | Metadata.KEY:
             return "any type that isn't nested" if isinstance(kind, Array | Map | Struct) else None

@@ -11,7 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from hivesink.core.column_source import ELEMENT, RECORD, ColumnSource, Header, JsonPath, Metadata, stream_column
+from hivesink.core.column_source import (
+    ELEMENT,
+    RECORD,
+    ColumnSource,
+    Header,
+    JsonPath,
+    KeyPath,
+    Metadata,
+    stream_column,
+)
 from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_schema, arrow_type, check_types
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
@@ -85,13 +94,6 @@ class RowsReader:
         unfit: Callable[[pa.Table], Iterable[BadRow]] = lambda _: (),
         schemas: OpenSchemas | None = None,
     ) -> None:
-        form = config["sink.value.format"]
-        if value is not None and form not in DECODERS:
-            message = f"sink.value.format = {form!r}: write one of {', '.join(DECODERS)}"
-            raise InvalidOption((message,))
-        if value is not None and form != "json" and config["sink.json.explode"] is not None:
-            message = f"sink.json.explode is of JSON records: remove it, or sink.value.format = {form!r}"
-            raise InvalidOption((message,))
         self._value = value
         self._config = config
         self._columns = tuple(columns)
@@ -100,7 +102,9 @@ class RowsReader:
         self._given = [column for column in columns if column.name not in self._sources]
         # A table may have nothing but what surrounds the records. Arrow has no rows without columns.
         decoded = self._given or [Column("\0", Primitive.STRING)]
-        self._decoder = None if value is None else DECODERS[form].decoder(decoded, config, schemas)
+        self._decoder = None if value is None else _decoder(decoded, config, schemas)
+        of_key = [column for column in columns if isinstance(self._sources.get(column.name), KeyPath)]
+        self._key = _decoder_of_key(of_key, config, schemas) if of_key else None
         self._unfit = unfit
         self._checked: pa.Schema | None = None
         self._arrival = pa.scalar(arrival, pa.timestamp("us", "UTC"))
@@ -125,11 +129,11 @@ class RowsReader:
             check_types(batch.schema, self._given, self._config)
             self._checked = batch.schema
         count = batch.num_rows if rows.good is None else len(rows.good)
-        bad: dict[int, InvalidValue] = {}
+        bad = self._read_keys(batch, rows.good, arrays)
         for column, name in zip(self._columns, self._schema.names, strict=True):
             if name in arrays:
-                continue
-            if source := self._sources.get(name):
+                wrong = dict[int, InvalidValue]()
+            elif source := self._sources.get(name):
                 stream, _ = stream_column(source) or (None, None)
                 given = pa.repeat(self._arrival, count) if stream is None else batch.column(stream)
                 given = given.take(rows.good) if stream and rows.good is not None else given
@@ -146,6 +150,23 @@ class RowsReader:
         table = pa.Table.from_arrays([arrays[name] for name in self._schema.names], schema=self._schema)
         return _without(replace(rows, table=table), [error.bad_row(row) for row, error in bad.items()])
 
+    def _read_keys(
+        self, batch: pa.RecordBatch, good: pa.Array | None, arrays: dict[str, pa.Array | pa.ChunkedArray]
+    ) -> dict[int, InvalidValue]:
+        """Add the columns from the keys of the good rows to `arrays`, and return why bad keys are that.
+
+        The columns are null where a key is null or bad.
+        """
+        if self._key is None:
+            return {}
+        keys = batch.column("key") if good is None else batch.column("key").take(good)
+        rows = self._key.decode(keys)
+        places = np.full(len(keys), -1)
+        places[slice(None) if rows.good is None else rows.good.to_numpy()] = np.arange(rows.table.num_rows)
+        table = rows.table.take(pa.array(places, mask=places < 0))
+        arrays |= dict(zip(table.column_names, table.columns, strict=True))
+        return {row.index: InvalidValue(row.reason).within(row.field or Metadata.KEY.value) for row in rows.bad}
+
     def _surrounding(self, column: Column, source: ColumnSource, given: pa.Array) -> Converted:
         kind, times = column.type, TimeRules.of(self._config, column.name)
         if isinstance(source, Header):
@@ -161,6 +182,32 @@ class RowsReader:
         elif types.is_integer(given.type) and _is_text(kind):
             given = given.cast(pa.string())
         return convert(given, kind, times)
+
+
+def _decoder(columns: Sequence[Column], config: SinkConfig, schemas: OpenSchemas | None) -> Decoder:
+    """Raises InvalidOption."""
+    form = config["sink.value.format"]
+    if form not in DECODERS:
+        message = f"sink.value.format = {form!r}: write one of {', '.join(DECODERS)}"
+        raise InvalidOption((message,))
+    if form != "json" and config["sink.json.explode"] is not None:
+        message = f"sink.json.explode is of JSON records: remove it, or sink.value.format = {form!r}"
+        raise InvalidOption((message,))
+    return DECODERS[form].decoder(columns, config, schemas)
+
+
+def _decoder_of_key(columns: Sequence[Column], config: SinkConfig, schemas: OpenSchemas | None) -> Decoder:
+    """Raises InvalidOption, also for a registry that isn't the records': schemas are kept by their numbers alone."""
+    of_record, of_key = (
+        given.values.get(f"sink.value.{given['sink.value.format']}.url") for given in (config, config.of_key)
+    )
+    if None not in {of_record, of_key} and of_record != of_key:
+        raise InvalidOption((f"keys and records must be of the same registry, not {of_key} and {of_record}",))
+    try:
+        return _decoder(columns, config.of_key, schemas)
+    except InvalidOption as error:
+        problems = (problem.replace("sink.value.", "sink.key.") for problem in error.problems)
+        raise InvalidOption(tuple(problems)) from error
 
 
 def _beside(parts: pa.RecordBatch, batch: pa.RecordBatch, value: str | None) -> pa.RecordBatch:

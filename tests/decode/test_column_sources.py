@@ -11,10 +11,13 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
+from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import Header, JsonPath, parse_source
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.reader import RowsReader
+from hivesink.errors import InvalidOption
+from tests.contracts.test_decoder import Both
 from tests.decode.settings import decoding
 
 if TYPE_CHECKING:
@@ -91,6 +94,7 @@ def test_a_path(case: tuple[Any, ...]) -> None:
         ("$.a, b", r"not a path from ', b' on"),
         ("$.a $.b", r"not a path from ' \$\.b' on"),
         ("$.a, $", "a path begins with a name"),
+        ("kafka.key.$", "a path begins with a name"),
     ],
 )
 def test_what_is_no_source(text: str, told: str) -> None:
@@ -199,3 +203,68 @@ def test_rows_that_come_as_columns_have_metadata_beside_them() -> None:
     rows = read({"o": "kafka.offset"}, {"id": "int", "o": "int"}, given, None)
     assert rows.table.to_pylist() == [{"id": 1, "o": 1}]
     assert bad(rows) == [(1, "o", "out of range for int"), (2, "id", "out of range for int")]
+
+
+KEYED = {
+    "sink.column.k.from": "kafka.key.$.id",
+    "sink.column.when.from": "kafka.key.$.at.ts, $.ts",
+    "sink.timestamp-format": "when=epoch-millis",
+}
+
+
+def read_keyed(keys: list[bytes | None], values: list[bytes | None], *, k: str = "INT", **options: str) -> DecodedRows:
+    kinds = {"a": "INT", "k": k, "when": "TIMESTAMP"}
+    columns = [Column(n, parse_type(kind.rstrip("!")), nullable=kind[-1] != "!") for n, kind in kinds.items()]
+    config = SinkConfig.parse({**KEYED, **options})
+    reader = RowsReader(columns, "value", config, schemas=lambda *_: Both())
+    return reader.read(pa.RecordBatch.from_pydict(kafka(value=values, key=keys)))
+
+
+def test_columns_from_a_decoded_key() -> None:
+    values: list[bytes | None] = [b'{"a":1}', b"bad", None, b'{"a":2}', b'{"a":3}', b'{"a":4}', b'{"a":5}', b'{"a":6}']
+    keys = [
+        b'{"ID":7,"ts":86400000000,"more":1}',
+        b"bad",
+        b"bad",
+        None,
+        b"bad",
+        b'{"id":"x"}',
+        b"{}",
+        b'{"at":{"ts":0}}',
+    ]
+    rows = read_keyed(keys, values, **{"sink.on-unknown-field": "bad-record"})
+    first, second = datetime(1972, 9, 27), datetime(1970, 1, 1)
+    shown = [tuple(row.values()) for row in rows.table.to_pylist()]
+    assert shown == [(1, 7, first), (2, None, None), (5, None, None), (6, None, second)]
+    assert rows.good is not None
+    assert rows.good.to_pylist() == [0, 3, 6, 7]
+    assert bad(rows) == [(1, None, "not JSON"), (4, "kafka.key", "not JSON"), (5, "k", "wrong type: text into int")]
+    assert rows.skipped == 1
+    rows = read_keyed(keys, values, k="INT!")
+    assert bad(rows)[1:] == [
+        (3, "k", "null"),
+        *bad(read_keyed(keys, values))[1:],
+        (6, "k", "missing"),
+        (7, "k", "missing"),
+    ]
+
+
+def test_a_key_has_a_format_and_settings_of_its_own() -> None:
+    rows = read_keyed(
+        [b"1717243200000;7", b"0;8;9"],
+        [b"5", b"6"],
+        **{"sink.value.format": "csv", "sink.key.format": "csv", "sink.key.csv.field-delimiter": ";"},
+        **{"sink.key.csv.header": "ts;id", "sink.column.when.from": "kafka.key.$.ts"},
+    )
+    assert rows.table.to_pylist() == [{"a": 5, "k": 7, "when": datetime(2024, 6, 1, 12)}]
+    assert bad(rows) == [(1, "kafka.key", "3 fields, not 2")]
+    registry = {f"sink.{of}.{name}": "avro-confluent" for of, name in (("key", "format"), ("value", "format"))}
+    url = "sink.{}.avro-confluent.url".format
+    with pytest.raises(InvalidOption, match="keys and records must be of the same registry, not http://b and http://a"):
+        read_keyed([], [], **registry, **{url("value"): "http://a", url("key"): "http://b"})
+    with pytest.raises(InvalidOption, match=r"sink.key.format = 'morse': write one of json"):
+        read_keyed([], [], **{"sink.key.format": "morse"})
+    with pytest.raises(InvalidOption, match=r"column when: sink.key.csv.header must have the field 'at'"):
+        read_keyed([], [], **{"sink.key.format": "csv", "sink.key.csv.header": "id,ts"})
+    with pytest.raises(InvalidOption, match=r"sink.key.csv.colour is not a setting"):
+        SinkConfig.parse({"sink.key.csv.colour": "red"})
