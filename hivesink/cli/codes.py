@@ -31,6 +31,8 @@ class ExitCode(IntEnum):
     FAILED = 1
     """A check found errors, or a program has a bug."""
     USAGE = 2
+    NOTHING = 3
+    """`changed` has seen nothing new."""
     NEEDS_PERSON = 65
     RETRY = 75
     """Worth another try."""

@@ -41,6 +41,7 @@ _MODULES = {
     "metrics": "metrics",
     "partitions": "status",
     "history": "history",
+    "changed": "changed",
     "wait": "status",
     "verify": "verify",
     "rejects": "rejects",

@@ -111,11 +111,11 @@ def require_own(file: str, manifest: Manifest, uid: str) -> None:
         raise LogDamaged(file, f"its uid is {manifest.uid}, this log's is {uid}: it is another log's", advice)
 
 
-def require_writer_name(name: str) -> None:
+def require_writer_name(name: str, whose: str = "writer") -> None:
     """Raise InvalidOption if no writer can be called `name`: its log's folder and files beside it have this name."""
     if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
         problem = (
-            f"the writer's name {name!r} can't be used: use up to {LONGEST_NAME} letters (a-z, A-Z), digits, `_` and "
+            f"the {whose}'s name {name!r} can't be used: use up to {LONGEST_NAME} letters (a-z, A-Z), digits, `_` and "
             "`-`, with `.` only inside and `-` not first"
         )
         raise InvalidOption((problem,))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.partition import Estimate, LivePartition, NewPartition
     from hivesink.core.table import TableName, TableSpec
-    from hivesink.ports.rows import SchemaStore
+    from hivesink.ports.rows import Receipts, SchemaStore
 
 _T = TypeVar("_T")
 _Closed_co = TypeVar("_Closed_co", covariant=True)
@@ -28,10 +28,7 @@ _Closed_co = TypeVar("_Closed_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A look at a server of a site, or at a place there: what it is, and how to look.
-
-    `look` returns what is worth knowing, in a line; it raises what a job would.
-    """
+    """A look at a server or a place of a site. `look` returns what is worth knowing, and raises what a job would."""
 
     what: str
     look: Callable[[], str]
@@ -222,6 +219,8 @@ class LogRoot(Protocol):
 
     def accept(self, uid: str) -> None:
         """Add to `accepted`, durably."""
+
+    def receipts(self, consumer: str) -> Receipts: ...
 
     @property
     def schemas(self) -> SchemaStore:

@@ -64,6 +64,19 @@ class SchemaStore(Protocol):
         """Store `data`, durably, unless something is stored. Returns what is. Raises StoreUnavailable, NotWritable."""
 
 
+class Receipts(Protocol):
+    """What a consumer of a table's changes has acknowledged, each time under the next number."""
+
+    def newest(self) -> tuple[int, bytes | None]:
+        """The highest number, and what it holds; 0 and None where there is none. Raises StoreUnavailable."""
+
+    def add(self, number: int, data: bytes) -> None:
+        """Store `data`, durably, unless another is stored: then StoreUnavailable. Only the newest ones stay."""
+
+    def path(self, number: int) -> str:
+        """Where it is, for messages."""
+
+
 class Schemas(Protocol):
     """Schemas of writers of records, each as texts: what it refers to, and itself last."""
 

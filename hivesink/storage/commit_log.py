@@ -19,7 +19,7 @@ from hivesink.core.lifecycle import EpochState, Mark
 from hivesink.core.log import LogView, RootRecord, StagingIntent, require_own, require_whole
 from hivesink.storage import log_layout
 from hivesink.storage.fs import Files, delete, drop, join, put_once, read_listed, retry_unknown
-from hivesink.storage.log_layout import Ledger, LogSchemas, LogSegments
+from hivesink.storage.log_layout import Ledger, LogReceipts, LogSchemas, LogSegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -260,6 +260,9 @@ class FileLogRoot:
 
     def accept(self, uid: str) -> None:
         self.files.put(join(self.location, f"{_ACCEPTED}/{uid}"), b"")
+
+    def receipts(self, consumer: str) -> LogReceipts:
+        return LogReceipts(self.files, join(self.location, f".consumers/{consumer}"))
 
     @property
     def schemas(self) -> LogSchemas:

@@ -3,6 +3,7 @@
 <log> is <root>/<writer>/<number>; the next number is begun after a reset.
 <root>/.schemas/<number>.json                         a registry's schema, by which records were read (`registry`)
 <root>/.schemas/<number>.unknown                      since when the registry hasn't known it
+<root>/.consumers/<consumer>/<number>.json            what a consumer of changes has acknowledged
 <log>/uid
 <log>/manifests/0000000012.json, and beside it 0000000012.publishing, .published, .verified, .settled
 <log>/manifests/floor-0000000007
@@ -174,6 +175,33 @@ class LogSchemas:
                 if time.monotonic() > until:
                     raise
                 time.sleep(random.uniform(0, 1))  # noqa: S311  no secret
+
+
+@dataclass(frozen=True, slots=True)
+class LogReceipts:
+    """Implements `ports.Receipts` in `folder`: each file is a receipt, and the highest number counts."""
+
+    files: Files
+    folder: str
+
+    def newest(self) -> tuple[int, bytes | None]:
+        def read() -> tuple[int, bytes | None]:
+            number = parse_view(entry.name for entry in self.files.list(self.folder)).head
+            return number, read_listed(self.files, self.path(number)) if number else None
+
+        return retry_unknown("read the receipts in", self.folder, read)
+
+    def add(self, number: int, data: bytes) -> None:
+        path = self.path(number)
+        if put_once(self.files, path, data) != data:
+            reason = "another call has acknowledged changes meanwhile; look again"
+            raise errors.StoreUnavailable(action="create", path=path, reason=reason)
+        for entry in self.files.list(self.folder):
+            if is_dead(entry.name, Epoch(number - 1), Epoch(number)):
+                delete(self.files, join(self.folder, entry.name))
+
+    def path(self, number: int) -> str:
+        return join(self.folder, epoch_name(Epoch(number)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.pages import ROOT, blocks_run_by, commands
+from tests.docs.pages import ROOT, block, blocks_run_by, commands
 from tests.docs.test_recipes import Shell, day
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1800)]
 
-(DAG,) = blocks_run_by(__file__, "docs/recipes.md")
+DAG, RECOMPUTE = blocks_run_by(__file__, "docs/recipes.md")
 (COMMAND,) = (one for one in commands(ROOT / "docs" / "recipes.md") if one.startswith("hivesink wait demo.events"))
 WAIT = f"""
     load >> BashOperator(
@@ -45,7 +45,11 @@ def test_a_dag_of_bash_operators(airflow: Airflow, metastore: EmbeddedMetastore,
     if two:
         text = text.replace("airflow.providers.standard.operators.bash", "airflow.operators.bash")
         text = text.replace("from airflow.sdk import DAG", "from airflow import DAG")
-    text += WAIT
+    text += WAIT + RECOMPUTE.text
+    (tmp_path / "recompute.sh").write_text(
+        block("docs/recipes.md", "# recompute.sh").text.replace("demo.", f"{sh.database}.")
+    )
+    (tmp_path / "compute.py").write_text("")
     text = text.replace("/opt/hivesink/.venv/bin", str(Path(sys.executable).parent))
     text = text.replace("/srv/events", str(tmp_path)).replace("demo.", f"{sh.database}.")
     text += RUN.replace("DATE", "execution_date" if two else "logical_date")
@@ -58,10 +62,10 @@ def test_a_dag_of_bash_operators(airflow: Airflow, metastore: EmbeddedMetastore,
         found: dict[str, str] = json.loads(next(line for line in said.splitlines() if line.startswith('{"')))
         return found
 
-    assert states_after("2024-01-03") == {"load": "success", "complete": "success"}
+    assert states_after("2024-01-03") == {"load": "success", "complete": "success", "recompute": "success"}
     assert sh.rows() == day(1, 2)
     # A second run of one day is deleted first, for which Airflow 2 lacks a table here.
     for date, code, state in (("2024-01-04", 75, "skipped"), ("2024-01-05", 65, "failed")):
         (tmp_path / "jobs" / "events.py").write_text(f"raise SystemExit({code})")
         after = "skipped" if state == "skipped" else "upstream_failed"
-        assert states_after(date) == {"load": state, "complete": after}
+        assert states_after(date) == {"load": state, "complete": after, "recompute": after}

@@ -54,6 +54,18 @@ def test_of_claims_at_once_one_wins(root: LogRoot) -> None:
     assert len(root.records()) == 1
 
 
+def test_a_consumers_newest_receipt_counts_and_of_two_at_once_the_first(root: LogRoot) -> None:
+    receipts = root.receipts("daily")
+    assert receipts.newest() == (0, None)
+    for number, data in ((1, b"one"), (2, b"two"), (2, b"two"), (3, b"three")):
+        receipts.add(number, data)
+    assert receipts.newest() == (3, b"three")
+    with pytest.raises(StoreUnavailable, match="another call has acknowledged"):
+        receipts.add(3, b"other")
+    assert (receipts.newest(), root.receipts("hourly").newest()) == ((3, b"three"), (0, None))
+    assert root.logs() == root.ended() == {}
+
+
 def test_a_damaged_record_is_named(kept: tuple[Files, str], root: LogRoot) -> None:
     root.claim(RECORD)
     kept[0].create(f"{root.location}/table-000002.json", b"torn")

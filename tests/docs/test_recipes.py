@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from jobs.cluster.kafka import create_topic
+from tests.cli.site import Ingest
 from tests.docs.pages import ROOT, block
 
 if TYPE_CHECKING:
@@ -173,6 +175,21 @@ def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_pat
     sh.must(drop)
     sh.must(commands.replace("backfill-events-2024-01-03", "by-kafka"))
     assert sh.rows() == [*day(31, 41), [61, "2024-01-04"]]
+
+
+def test_days_that_have_changed_are_computed_once(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    """The job's rows come from `Ingest`, without Spark."""
+    sh = Shell(tmp_path, metastore, "recipes_changed")
+    (tmp_path / "recompute.sh").write_text(block(PAGE, "# recompute.sh").text.replace("demo.", "recipes_changed."))
+    told = "import json, sys; print(*(each['partition'] for each in json.load(open(sys.argv[1]))['partitions']))"
+    (tmp_path / "compute.py").write_text("raise SystemExit(7)")
+    with closing(Ingest("recipes_changed.events", metastore.uri, options={"sink.on-bad-record": "drop"})) as writer:
+        writer.commit(2)
+        writer.committer.finish()
+        assert sh("sh recompute.sh").returncode == 7
+        (tmp_path / "compute.py").write_text(told)
+        assert sh.must("sh recompute.sh") == "dt=__HIVE_DEFAULT_PARTITION__"
+        assert sh("sh recompute.sh").returncode == 3
 
 
 def test_cron(tmp_path: Path) -> None:

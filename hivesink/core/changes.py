@@ -1,0 +1,152 @@
+"""Which partitions have changed since somebody looked, by the commits in a table's logs.
+
+A partition's revision is the sum of its revisions in all logs of the table: commits outlive manifests, and a log that
+was put aside stays. The table's revision is a text that names, of each log, an epoch up to which everything can be
+read: `flights/1:1234`. Only such epochs count.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import REPLAYS, Manifest, Recorded, newest
+from hivesink.core.partition import known_as
+from hivesink.errors import InvalidOption, LogDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+
+class Seen(NamedTuple):
+    """A partition as a log has committed it, up to an epoch: `rows` are all that the log's writer has there."""
+
+    revision: int
+    epoch: Epoch
+    rows: int
+
+
+Seens = dict[str, dict[str, Seen]]
+"""By log (`flights/1`), then by partition (`dt=2024-01-02`)."""
+Revision = dict[str, Epoch]
+"""By log, an epoch up to which everything can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogCommits:
+    """What a log has committed of `table`: `records`, and `open`, its manifests above the epoch `settled`."""
+
+    table: str
+    records: tuple[Recorded, ...]
+    open: tuple[Manifest, ...]
+    settled: Epoch
+
+    def read(self, upto: Epoch | None = None) -> tuple[Epoch, dict[str, Seen]]:
+        """An epoch (up to `upto`) up to which everything can be read, and each partition as it was committed there.
+
+        An open epoch that repeats a commit moves its files, which nobody can read meanwhile: that commit waits.
+        """
+        settled = self.settled if upto is None else min(upto, self.settled)
+        known = newest((record for record in self.records if record.epoch <= settled), self.table)
+        for commit in (commit for manifest in self.open for commit in manifest.commits):
+            before = known.get(known_as(commit.key, self.table))
+            if before and commit.revision <= before.commit.revision:
+                del known[known_as(commit.key, self.table)]
+                settled = Epoch(min(settled, before.epoch - 1))
+        seen = {
+            key[1]: Seen(record.commit.revision, record.epoch, record.commit.rows)
+            for key, record in known.items()
+            # All files of some were lost before anybody read them: their rows wait again.
+            if key[0] == self.table and record.commit.files
+        }
+        return settled, seen
+
+    def at(self, time: datetime, manifests: Iterable[Manifest]) -> Epoch:
+        """An epoch up to which everything could be read at `time`, by the log's `manifests`.
+
+        What was settled between the newest manifest of then and `time` is above it. Of trimmed epochs only their times
+        are known: each is taken to have been settled at once.
+        """
+        before = [manifest for manifest in manifests if manifest.at <= time]
+        if not before:
+            return max((record.epoch for record in self.records if record.at <= time), default=Epoch(0))
+        settled = before[-1].settled
+        waiting = tuple(manifest for manifest in before if manifest.epoch > settled)
+        return LogCommits(self.table, self.records, waiting, settled).read()[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A partition whose committed rows have changed; `rows_before` is None where nobody knows it any more."""
+
+    partition: str
+    revision: int
+    rows_before: int | None
+    rows: int
+    why: tuple[str, ...]
+
+
+def changes(before: Seens, now: Seens, *, is_held: Callable[[str], bool], knows_all: bool) -> list[Change]:
+    """What differs between two looks, by partition.
+
+    `is_held`: whether a partition is committed at its end, so that rows which come after that are late. `knows_all`:
+    what is missing in `before` was never seen; otherwise its earlier commits may be trimmed.
+    """
+    reasons: dict[str, list[str]] = {}
+    unknown = set[str]()
+    for log, partitions in now.items():
+        for partition, seen in partitions.items():
+            was = before.get(log, {}).get(partition)
+            if was == seen:
+                continue
+            if was is None and seen.revision > 1 and not knows_all:
+                unknown.add(partition)
+            reason = "late rows" if is_held(partition) else "more rows"
+            if was and seen.rows <= was.rows:
+                reason = "a forgotten loss"
+            reasons.setdefault(partition, []).append("replay" if log.startswith(f"{REPLAYS}/") else reason)
+    changed = []
+    for partition, why in sorted(reasons.items()):
+        old, new = ([log[partition] for log in look.values() if partition in log] for look in (before, now))
+        rows = None if partition in unknown else sum(seen.rows for seen in old)
+        is_new = not old and partition not in unknown
+        told = ("new",) if is_new else tuple(dict.fromkeys(why))
+        revision, total = sum(seen.revision for seen in new), sum(seen.rows for seen in new)
+        changed.append(Change(partition, revision, rows, total, told))
+    return changed
+
+
+def revision_text(revision: Revision) -> str:
+    """`backfill/1:7,flights/2:1234`."""
+    return ",".join(f"{log}:{epoch}" for log, epoch in sorted(revision.items()))
+
+
+def parse_revision(text: str, logs: Iterable[str]) -> Revision:
+    """The inverse of `revision_text`; a number alone is of the only log. Raises InvalidOption for other logs."""
+    known, parsed = sorted(logs), dict[str, Epoch]()
+    for item in text.split(","):
+        log, _, number = item.rpartition(":")
+        log = log or (known[0] if len(known) == 1 else "")
+        if log not in known or not (number.isascii() and number.isdecimal()):
+            problem = f"{text!r} is no revision of this table: write it as `hivesink changed` prints it, or a time"
+            raise InvalidOption((problem,))
+        parsed[log] = Epoch(int(number))
+    return parsed
+
+
+def encode_receipt(seen: Seens) -> bytes:
+    """JSON of what a consumer has seen."""
+    return (json.dumps({"format": 1, "logs": seen}, sort_keys=True, indent=1) + "\n").encode()
+
+
+def decode_receipt(data: bytes, file: str) -> Seens:
+    """The inverse of `encode_receipt`. Raises LogDamaged, which names `file`."""
+    try:
+        logs = json.loads(data)["logs"]
+        return {log: {name: Seen(*seen) for name, seen in each.items()} for log, each in logs.items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        advice = "delete it: the consumer then sees every partition as new"
+        raise LogDamaged(file, f"it is no receipt ({error})", advice) from error
