@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
     from hivesink.ports.rows import SchemaStore
 
-_FILE, _REGISTRY = "sink.value.avro.schema-file", "sink.value.avro-confluent"
+_FILE = "sink.value.avro.schema-file"
 _USER, _TOKEN = "basic-auth.user-info", "bearer-auth.token"
 _NO_SUCH_ID = 40403
 _MOST_BYTES = 16 << 20
@@ -41,9 +41,11 @@ class Registry:
     def __init__(self, config: SinkConfig) -> None:
         """Raises InvalidOption without an address."""
         self._config = config
+        self.options = f"sink.value.{config['sink.value.format']}"
+        """How the names of its options begin."""
         url = self._setting("url")
         if url is None:
-            problem = f"{_REGISTRY}.url is missing: write where the registry is"
+            problem = f"{self.options}.url is missing: write where the registry is"
             raise InvalidOption((f"{problem}, such as http://host:8081",))
         self._url = urlsplit(url)
         self.name = f"the schema registry {url}"
@@ -52,7 +54,7 @@ class Registry:
         """Numbers that are unknown and not kept."""
 
     def _setting(self, name: str) -> Any:
-        return self._config[f"{_REGISTRY}.{name}"]
+        return self._config[f"{self.options}.{name}"]
 
     def schema(self, number: int) -> tuple[str, ...] | None:
         """The schema of that number, after those that it refers to; None where there is none.
@@ -111,7 +113,7 @@ class Registry:
         if isinstance(answer, dict) and (status, answer.get("error_code")) == (404, _NO_SUCH_ID):
             return None
         if status in {401, 403}:
-            user, token = f"{_REGISTRY}.{_USER}", f"{_REGISTRY}.{_TOKEN}"
+            user, token = f"{self.options}.{_USER}", f"{self.options}.{_TOKEN}"
             who = self._config.text(user) or self._config.text(token) or "nobody"
             advice = f"correct what {user} or {token} names"
             raise LoginFailed(self.name, who, f"HTTP {status}", advice)
@@ -130,7 +132,7 @@ class Registry:
                 context.load_cert_chain(own)
         except OSError as error:
             files, why = " or ".join(filter(None, (trusted, own))), error.strerror or error
-            problem = f"{_REGISTRY}.ssl.*: {files} can't be read as PEM ({why})"
+            problem = f"{self.options}.ssl.*: {files} can't be read as PEM ({why})"
             raise InvalidOption((problem,)) from error
         return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
 
@@ -150,11 +152,11 @@ class Registry:
             text = Path(place).read_text("utf-8") if is_file else os.environ[place[4:]]
         except (OSError, KeyError, UnicodeDecodeError) as error:
             why = f"can't be read ({type(error).__name__}) where a task runs"
-            raise InvalidOption((f"{_REGISTRY}.{name} = {place!r} {why}",)) from error
+            raise InvalidOption((f"{self.options}.{name} = {place!r} {why}",)) from error
         text = text.strip()
         if not text.isprintable() or (name == _TOKEN and not text.isascii()):
             why = "has more than one line, or what no header can have"
-            raise InvalidOption((f"{_REGISTRY}.{name} = {place!r} {why}",))
+            raise InvalidOption((f"{self.options}.{name} = {place!r} {why}",))
         return text
 
 
@@ -216,7 +218,7 @@ class KeptSchemas:
                 first = self.kept.put(f"{number}.unknown", begin.isoformat().encode())
                 waited[number] = datetime.fromisoformat(first.decode())
             schemas[number] = texts
-        timeout = self.config[f"{_REGISTRY}.unknown-id-timeout"]
+        timeout = self.config[f"{registry.options}.unknown-id-timeout"]
         waited = {number: since for number, since in waited.items() if begin - since < timeout}
         end = self.now()
         until = end + max(_AGAIN, 10 * (end - begin))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Opening: TypeAlias = "Callable[..., KeptSchemas]"
+OF_AVRO = {"sink.value.format": "avro-confluent"}
 URL = "sink.value.avro-confluent.url"
 USER = "sink.value.avro-confluent.basic-auth.user-info"
 TOKEN = "sink.value.avro-confluent.bearer-auth.token"  # noqa: S105 -- an option's name
@@ -88,9 +89,7 @@ def opened(server: Server, tmp_path: Path) -> Opening:
 
     def opened(now: datetime = NOW, *, compares: bool = True, **options: str) -> KeptSchemas:
         registry._SEEN.clear()
-        config = SinkConfig.parse(
-            {URL: server.url, **{name.replace("__", "."): text for name, text in options.items()}}
-        )
+        config = SinkConfig.parse({**OF_AVRO, URL: server.url, **options})
         root = log_root(str(tmp_path / "log"))
         return KeptSchemas(config, root.schemas, lambda _: None, parse, compares=compares, now=lambda: now)
 
@@ -322,7 +321,7 @@ def test_a_schema_in_a_file_is_on_the_tables_file_system(tmp_path: Path) -> None
 def test_a_task_keeps_the_schema_beside_all_logs_of_its_table(server: Server, tmp_path: Path) -> None:
     server.has(7, {"type": "record", "name": "R", "fields": [{"name": "c", "type": "int"}]})
     spec = parse_ddl("CREATE TABLE a.b (c INT) STORED AS PARQUET", "b.sql")
-    config = SinkConfig.parse({URL: server.url, "sink.value.format": "avro-confluent"})
+    config = SinkConfig.parse({**OF_AVRO, URL: server.url})
     target = TablePlan(spec, f"file:{tmp_path}/b")
     plan = TaskPlan(target, None, config, InputShape(value="value"), "", Epoch(0), "", NOW)
     tools = ToolsSpec(str(tmp_path / "log" / "writer" / "1")).open(plan)
@@ -336,6 +335,6 @@ def test_missing_settings_are_named(opened: Opening) -> None:
         opened().file()
     with pytest.raises(InvalidOption, match=r"schema-file = '/x': there is no such file"):
         opened(**{"sink.value.avro.schema-file": "/x"}).file()
-    config = SinkConfig.parse({})
+    config = SinkConfig.parse(OF_AVRO)
     with pytest.raises(HiveSinkError, match=r"sink.value.avro-confluent.url is missing"):
         KeptSchemas(config, registry.Passing(), lambda _: None, parse).registered([])

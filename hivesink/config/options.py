@@ -70,6 +70,17 @@ OrcCompression = Enum(
 ParquetTimestamp = Enum("ParquetTimestamp", {"INT96": "int96", "MICROS": "micros"})
 
 
+_OF_REGISTRY: Mapping[str, Option] = {
+    "url": Option(None, registry),
+    "basic-auth.user-info": Option(None, secret),
+    "bearer-auth.token": Option(None, secret),
+    "ssl.truststore.location": Option(None, file),
+    "ssl.keystore.location": Option(None, file),
+    "timeout": Option("10s", interval),
+    "unknown-id-timeout": Option("5min", duration),
+}
+"""Of each format whose schemas are in a registry, under its name."""
+
 OPTIONS: Mapping[str, Option] = {
     "sink.bucket.assigner": Option("partition-columns", assigner),
     "sink.bucket.time-column": Option(None, column),
@@ -87,13 +98,11 @@ OPTIONS: Mapping[str, Option] = {
     "sink.value.csv.null-literal": Option(None, str),
     "sink.value.csv.header": Option(None, str),
     "sink.value.avro.schema-file": Option(None, location),
-    "sink.value.avro-confluent.url": Option(None, registry),
-    "sink.value.avro-confluent.basic-auth.user-info": Option(None, secret),
-    "sink.value.avro-confluent.bearer-auth.token": Option(None, secret),
-    "sink.value.avro-confluent.ssl.truststore.location": Option(None, file),
-    "sink.value.avro-confluent.ssl.keystore.location": Option(None, file),
-    "sink.value.avro-confluent.timeout": Option("10s", interval),
-    "sink.value.avro-confluent.unknown-id-timeout": Option("5min", duration),
+    **{
+        f"sink.value.{form}.{name}": option
+        for form in ("avro-confluent", "debezium-avro-confluent", "protobuf-confluent")
+        for name, option in _OF_REGISTRY.items()
+    },
     "sink.value.debezium.image": Option("after", one_of(Image)),
     "sink.value.debezium.decimal-handling-mode": Option("double", one_of(DecimalHandling)),
     "sink.timestamp-zone": Option("UTC", zone),

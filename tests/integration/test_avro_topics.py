@@ -87,7 +87,7 @@ def test_a_rollout_of_schemas_is_read_once_whatever_becomes_of_the_registry(
 
     registry.stop()
     with pytest.raises(SourceUnreachable, match="the schema registry"):
-        Registry(SinkConfig.parse({URL: registry.url})).schema(old)
+        Registry(SinkConfig.parse(settings)).schema(old)
     with pytest.raises(HiveSinkError, match="the schema registry") as away:
         stage.drain(events=topic.stream(stage.spark))
     assert away.value.retryable
