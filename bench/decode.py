@@ -62,8 +62,8 @@ class Given:
 
     texts = (json.dumps(SCHEMA),)
 
-    def file(self) -> Sequence[str]:
-        return self.texts
+    def file(self) -> tuple[str, Sequence[str]]:
+        return "", self.texts
 
     def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
         return dict.fromkeys(numbers, self.texts)

@@ -11,6 +11,7 @@ import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from hashlib import sha256
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,8 @@ _FILE = "sink.value.avro.schema-file"
 _USER, _TOKEN = "basic-auth.user-info", "bearer-auth.token"
 _NO_SUCH_ID = 40403
 _MOST_BYTES = 16 << 20
-_SEEN: dict[tuple[str, str, int], tuple[tuple[str, ...], datetime]] = {}
-"""By folder, registry and number, until when: a process lives for many tasks. Unknown: ()."""
+_SEEN: dict[tuple[str, str, int, bool], tuple[tuple[str, ...], datetime]] = {}
+"""By folder, registry, number and whether it `compares`, until when: a process lives for many tasks. Unknown: ()."""
 _AGAIN = timedelta(seconds=10)
 """How long a schema isn't compared again, or ten times as long as that took."""
 _MOST_UNKNOWN = 100
@@ -98,9 +99,10 @@ class Registry:
             connection.request("GET", self._url.path.rstrip("/") + path, headers=headers)
             response = connection.getresponse()
             status, body = response.status, response.read(_MOST_BYTES)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
             self.is_away = True
-            raise SourceUnreachable(self.name, str(error) or type(error).__name__) from error
+            reason = f"{str(error) or type(error).__name__}; start it, or correct {self.options}.url"
+            raise SourceUnreachable(self.name, reason) from error
         finally:
             if timer is not None:
                 timer.cancel()
@@ -165,6 +167,14 @@ def _cut(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_RDWR)
 
 
+def _texts(stored: bytes, path: str) -> tuple[str, ...]:
+    """A schema as it is kept at `path`."""
+    try:
+        return tuple(map(str, json.loads(stored)))
+    except (ValueError, TypeError) as error:
+        raise LogDamaged(path, str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Passing:
     """A `SchemaStore` for a look at a sample: nothing is kept."""
@@ -183,7 +193,7 @@ class KeptSchemas:
     """Implements `ports.rows.Schemas`: a schema is in `kept` before any row is made by it.
 
     `read` reads a file. `parse` raises ValueError for what is no schema: that isn't kept. `compares`: whether what is
-    kept must still be the registry's.
+    kept must still be the registry's, and what isn't known be waited for. `schema` is that of older records.
     """
 
     config: SinkConfig
@@ -191,29 +201,43 @@ class KeptSchemas:
     read: Callable[[str], bytes | None]
     parse: Callable[[Sequence[str]], object]
     compares: bool = True
+    schema: str | None = None
     now: Callable[[], datetime] = field(default=lambda: datetime.now(timezone.utc))
 
-    def file(self) -> Sequence[str]:
+    def file(self) -> tuple[str, Sequence[str]]:
+        if self.schema is not None:
+            name = f"{self.schema}.json"
+            path = f"{self.kept.location}/{name}"
+            return self.schema, _texts(self.kept.get(name) or b"", path)
         path = self.config[_FILE]
         if path is None:
             raise InvalidOption((f"{_FILE} is missing: write the path of the records' schema",))
         content = self.read(path)
         if content is None:
             raise InvalidOption((f"{_FILE} = {path!r}: there is no such file",))
-        return (content.decode("utf-8", "replace"),)
+        texts = (content.decode("utf-8", "replace"),)
+        stored = json.dumps(texts, indent=1).encode()
+        name = sha256(stored).hexdigest()
+        # What is no schema is refused by who asks.
+        with suppress(ValueError):
+            self.parse(texts)
+            if self.kept.get(f"{name}.json") is None:
+                self.kept.put(f"{name}.json", stored)
+        return name, texts
 
     def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
         registry, begin = Registry(self.config), self.now()
-        schemas, looked = dict[int, tuple[str, ...]](), dict[tuple[str, str, int], tuple[str, ...]]()
+        schemas, looked = dict[int, tuple[str, ...]](), dict[tuple[str, str, int, bool], tuple[str, ...]]()
         waited = dict[int, datetime]()
         for number in numbers:
-            place, is_asked = (self.kept.location, registry.name, number), registry.misses < _MOST_UNKNOWN
+            place = self.kept.location, registry.name, number, self.compares
+            is_asked = registry.misses < _MOST_UNKNOWN
             texts, until = _SEEN.get(place, ((), begin))
             if until <= begin:
                 texts = self._kept(registry, number)
                 if texts or is_asked:
                     looked[place] = texts
-            if not texts and place in looked:
+            if self.compares and not texts and place in looked:
                 # The time counts from the first try of any task.
                 first = self.kept.put(f"{number}.unknown", begin.isoformat().encode())
                 waited[number] = datetime.fromisoformat(first.decode())
@@ -234,7 +258,12 @@ class KeptSchemas:
         path = f"{self.kept.location}/{name}"
         stored = self.kept.get(name)
         if stored is None:
-            answer = registry.schema(number) if registry.misses < _MOST_UNKNOWN else None
+            try:
+                answer = registry.schema(number) if registry.misses < _MOST_UNKNOWN else None
+            except SourceUnreachable:
+                # What can't be replayed stays a dead letter.
+                if self.compares:
+                    raise
             registry.misses += answer is None
             if answer is None:
                 return ()
@@ -248,10 +277,7 @@ class KeptSchemas:
             # What is kept must do where the registry can't answer.
             with suppress(HiveSinkError):
                 answer = registry.schema(number)
-        try:
-            texts = tuple(map(str, json.loads(stored)))
-        except (ValueError, TypeError) as error:
-            raise LogDamaged(path, str(error)) from error
+        texts = _texts(stored, path)
         if answer is not None and answer != texts:
             problem = f"{registry.name} has another schema {number} now than {path} has"
             way = "give it its old numbers back or, if all older records are read, move the file away"

@@ -57,7 +57,7 @@ def schemas(plan: TaskPlan, root: LogRoot | None, site: Site = NO_SITE, *, compa
         return storage_of(path, site).logs().read(path)
 
     kept = Passing() if root is None else root.schemas
-    return lambda config, parse: KeptSchemas(config, kept, read, parse, compares)
+    return lambda config, parse: KeptSchemas(config, kept, read, parse, compares, plan.schema)
 
 
 def row_reader(plan: TaskPlan, known: OpenSchemas | None = None) -> RowReader:

@@ -12,19 +12,25 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from hivesink import registry
 from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
+from hivesink.core.manifest import PartEntry
+from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.decode.avro.schema import parse
 from hivesink.errors import HiveSinkError, InvalidOption, LogDamaged, LoginFailed, SourceUnreachable
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.logs import log_root
 from hivesink.registry import KeptSchemas
+from hivesink.sink.task.attempt import Letters, ReplayRouter
 from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
-from hivesink.wiring import ToolsSpec, schemas
+from hivesink.sink.task.rejects import rejected_spec
+from hivesink.sink.task.route import TableRouter
+from hivesink.wiring import ToolsSpec, row_reader, schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -233,7 +239,13 @@ def test_another_answer_than_before_stops_a_job_but_no_replay(server: Server, op
     with pytest.raises(InvalidOption, match=r"has another schema 7 now than .*/7\.json has"):
         opened().registered([7])
     assert opened(compares=False).registered([7]) == {7: ('{"fields": [], "name": "R", "type": "record"}',)}
-    file = tmp_path / "log" / ".schemas" / "7.json"
+    # Letters of a schema that nobody knows stay.
+    assert opened(compares=False).registered([8]) == {}
+    folder = tmp_path / "log" / ".schemas"
+    assert [kept.name for kept in folder.iterdir()] == ["7.json"]
+    server.answers["/apis/ccompat/v7/schemas/ids/8"] = 500, b""
+    assert opened(compares=False).registered([8, 7]).keys() == {7}
+    file = folder / "7.json"
     file.write_bytes(b"torn")
     with pytest.raises(LogDamaged, match=r"7\.json"):
         opened().registered([7])
@@ -315,7 +327,7 @@ def test_a_schema_in_a_file_is_on_the_tables_file_system(tmp_path: Path) -> None
         config = SinkConfig.parse({"sink.value.avro.schema-file": path})
         target = TablePlan(spec, f"file:{tmp_path}/b")
         plan = TaskPlan(target, None, config, InputShape(), "", Epoch(0), "", NOW)
-        assert schemas(plan, None)(config, parse).file() == ('"int"',)
+        assert schemas(plan, None)(config, parse).file()[1] == ('"int"',)
 
 
 def test_a_task_keeps_the_schema_beside_all_logs_of_its_table(server: Server, tmp_path: Path) -> None:
@@ -328,6 +340,36 @@ def test_a_task_keeps_the_schema_beside_all_logs_of_its_table(server: Server, tm
     rows = tools.reader.read(pa.RecordBatch.from_pydict({"value": [b"\0\0\0\0\7\4"]}))
     assert rows.table.to_pylist() == [{"c": 2}]
     assert [file.name for file in (tmp_path / "log" / ".schemas").iterdir()] == ["7.json"]
+
+
+def test_letters_are_read_by_the_file_of_then(tmp_path: Path) -> None:
+    def declare(kind: str) -> None:
+        (tmp_path / "s.avsc").write_text(
+            json.dumps({"type": "record", "name": "R", "fields": [{"name": "c", "type": kind}]})
+        )
+
+    options = {"sink.value.format": "avro", "sink.value.avro.schema-file": str(tmp_path / "s.avsc")}
+    config = SinkConfig.parse({**options, "sink.on-bad-record": "dead-letter"})
+    spec = TableSpec(TableName("d", "t"), (Column("c", Primitive.STRING),))
+    target = TablePlan(spec, f"file:{tmp_path}/t")
+    rejected = TablePlan(rejected_spec(spec.name, None, external=False), f"file:{tmp_path}/r")
+    plan = TaskPlan(target, rejected, config, InputShape(value="value"), "", Epoch(0), "", NOW)
+    declare("string")
+    tools = ToolsSpec(str(tmp_path / "log" / "writer" / "1")).open(plan)
+    given = pa.RecordBatch.from_pydict({"value": pa.array([b"\x04ab", b"torn"], pa.binary())})
+    rows, letters = sorted(TableRouter(plan, tools).route(given), key=lambda routed: routed.table)
+    assert rows.rows.to_pylist() == [{"c": "ab"}]
+    (letter,) = letters.rows.to_batches()
+    assert [file.stem for file in (tmp_path / "log" / ".schemas").iterdir()] == letter["schema_id"].to_pylist()
+
+    declare("bytes")
+    root = log_root(str(tmp_path / "log"))
+    part = PartEntry(letters.table, letters.partition, "p", "p", 1, 0)
+    mended = {letter["id"][0].as_py(): b"\x04cd"}
+    router = ReplayRouter(plan, lambda then: row_reader(then, schemas(then, root, compares=False)), mended)
+    (again,) = router.route(Letters(part, letter, np.arange(1)))
+    assert again.rows.to_pylist() == [{"c": "cd"}]
+    assert row_reader(plan).read(given).bad[0].reason == "wrong type: bytes into string"
 
 
 def test_missing_settings_are_named(opened: Opening) -> None:

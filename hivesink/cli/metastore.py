@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,9 @@ from hivesink.cli.command import Metastore, command
 from hivesink.cli.output import Line, Output, tell
 from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
+from hivesink.core.epoch import Epoch
 from hivesink.embedded import metastore as server
+from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,15 +73,29 @@ def declared_in(path: Path) -> Sequence[TableSpec]:
 
     The user's own classes are also looked for beside the files.
     """
+    from hivesink import wiring
     from hivesink.config import options
     from hivesink.hiveql.parse import parse_path
     from hivesink.logs import store_problems
     from hivesink.sink.commit.writer import problems_of
+    from hivesink.sink.task.messages import TablePlan, TaskPlan
+    from hivesink.sink.task.rejects import STREAM
+
+    site = Site.load(os.environ)
 
     def problems(spec: TableSpec) -> tuple[str, ...]:
         config = options.SinkConfig.parse(spec.options)
         places = filter(None, (spec.location, config["sink.log-location"]))
-        return (*problems_of(spec, config), *(problem for place in places for problem in store_problems(place)))
+        problems = (*problems_of(spec, config), *(problem for place in places for problem in store_problems(place)))
+        target = TablePlan(spec, spec.location or site.default_filesystem or "")
+        plan = TaskPlan(target, None, config, STREAM, "", Epoch(0), "", datetime.now(timezone.utc))
+        if not problems:
+            try:
+                # As each task of a job makes it.
+                wiring.row_reader(plan, wiring.schemas(plan, None, site))
+            except InvalidOption as error:
+                return error.problems
+        return problems
 
     with also_in(path if path.is_dir() else path.parent):
         return parse_path(path, problems)

@@ -44,7 +44,7 @@ def preview(
 
     Example: hivesink preview --ddl ddl/flights.sql --from events
 
-    --from FILE|FOLDER|kafka://HOST:PORT/TOPIC: JSON lines in files, or a topic of JSON records.
+    --from FILE|FOLDER|kafka://HOST:PORT/TOPIC: Lines in files, or a topic.
     --table TABLE: A table of the metastore, as database.table.
     --ddl FILE.sql: Instead of --table: a DDL file, applied or not.
     --limit N: About how many records to read, from all files.
@@ -73,7 +73,7 @@ def preview(
     partitions = dict(sorted(Counter(made.partitions).items()))
     by_partition = [{"partition": name, "rows": number} for name, number in partitions.items()]
     unknown = [{"field": name, "records": number} for name, number in made.unknown.items()]
-    checked, told = _checked(sample, made)
+    checked, told = _checked(made)
     data = {"table": str(spec.name), "source": from_, **checked, "bad": len(made.bad), "partitions": partitions}
     blocks = [
         Grid(f"Rows of {spec.name}", ["partition", *kinds], cells),
@@ -94,6 +94,7 @@ def init(
     table: str | None = None,
     time_column: str | None = None,
     every: Literal["none", "month", "day", "hour"] | None = None,
+    set_: list[str] | None = None,
     dry_run: bool = False,
 ) -> None:
     """Look at a sample of a source, and write ddl/<table>.sql and jobs/<table>.py for it. Overwrites nothing.
@@ -102,10 +103,11 @@ def init(
 
     Example: hivesink init --from events --table demo.events
 
-    --from FILE|FOLDER|kafka://HOST:PORT/TOPIC: JSON lines in files, or a topic of JSON records.
+    --from FILE|FOLDER|kafka://HOST:PORT/TOPIC: Lines in files, or a topic.
     --table TABLE: The table, as database.table. Default: `demo.` and the name of the source.
     --time-column COLUMN: What decides the partition: a column, `timestamp` of Kafka, or `arrival`.
     --every none|month|day|hour: How long a partition is. Default: by the sample's rate.
+    --set NAME=VALUE: A setting of the table, such as sink.value.format=avro-confluent; may be repeated.
     """
     from hivesink.sample.tables import job_text, propose
 
@@ -116,7 +118,11 @@ def init(
     if taken := [str(path) for path in (ddl, job) if path.exists()]:
         raise InvalidOption((f"{' and '.join(taken)}: init overwrites nothing; move it away, or name another table",))
     origin, sample = _sampled(from_, 1000)
-    made = propose(sample, name, from_, datetime.now(timezone.utc), time=time_column, every=every)
+    if wrong := [text for text in set_ or () if "=" not in text]:
+        raise InvalidOption((f"--set {wrong[0]}: write NAME=VALUE",))
+    settings = {key: value for key, _, value in (text.partition("=") for text in set_ or ())}
+    now = datetime.now(timezone.utc)
+    made = propose(sample, name, from_, now, time=time_column, every=every, settings=settings)
     files = {ddl: made.ddl, job: job_text(job, origin, made.spec)}
     blocks: list[Line | Grid] = []
     for path, content in files.items():
@@ -128,7 +134,7 @@ def init(
             blocks.append(Line(f"{path}: written", "green"))
     columns = (*made.spec.columns, *made.spec.partition_columns)
     unsure = [f"{column.name} {column.type}: {column.comment}" for column in columns if column.comment]
-    checked, told = _checked(sample, made.checked)
+    checked, told = _checked(made.checked)
     following = [
         f"hivesink ddl apply {ddl}",
         f"hivesink preview --table {name} --from {shlex.quote(from_)}",
@@ -157,8 +163,8 @@ def _sampled(text: str, most: int) -> tuple[FilesSource | TopicSource, Sample]:
     return source, source.sample(most, site)
 
 
-def _checked(sample: Sample, made: Preview) -> tuple[dict[str, Any], list[Line | Grid]]:
-    bad = [{**sample.place(row.index), "field": row.field, "reason": row.reason} for row in made.bad]
+def _checked(made: Preview) -> tuple[dict[str, Any], list[Line | Grid]]:
+    bad = [*made.bad]
     fit = made.rows.num_rows
     # Where records hold many, their elements.
     records = fit + len(made.bad) + made.skipped

@@ -147,7 +147,7 @@ def _no_path(text: str, at: int) -> ValueError:
 def json_path(field: str) -> str:
     """The path of a record's field of any name, as `sink.column.<name>.from` has it."""
     escaped = re.sub(r'["\\]', r"\\\g<0>", field)
-    return f'$["{escaped}"]'
+    return f"$.{field}" if field.isidentifier() else f'$["{escaped}"]'
 
 
 def stream_column(source: ColumnSource) -> tuple[str, tuple[str, ...]] | None:

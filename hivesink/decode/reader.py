@@ -23,6 +23,7 @@ from hivesink.core.column_source import (
 )
 from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_schema, arrow_type, check_types
+from hivesink.decode.avro.debezium import DebeziumAvroDecoder
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.decode.avro.schema import parse
 from hivesink.decode.clocks import nulls
@@ -70,6 +71,7 @@ DECODERS: Mapping[str, Maker] = {
     "csv": Maker(CsvDecoder),
     "avro": Maker(AvroDecoder, parse),
     "avro-confluent": Maker(ConfluentDecoder, parse),
+    "debezium-avro-confluent": Maker(DebeziumAvroDecoder, parse),
 }
 """By the values of `sink.value.format`."""
 
@@ -108,6 +110,11 @@ class RowsReader:
         self._unfit = unfit
         self._checked: pa.Schema | None = None
         self._arrival = pa.scalar(arrival, pa.timestamp("us", "UTC"))
+
+    @property
+    def schema(self) -> str | None:
+        """As `RowReader` has it."""
+        return getattr(self._decoder, "schema", None)
 
     def read(self, batch: pa.RecordBatch) -> DecodedRows:
         """Raises InvalidOption where a decoded batch lacks a column or has it in a type that can't fit."""

@@ -80,8 +80,11 @@ class Receipts(Protocol):
 class Schemas(Protocol):
     """Schemas of writers of records, each as texts: what it refers to, and itself last."""
 
-    def file(self) -> Sequence[str]:
-        """The schema in the file that the table's settings name. Raises InvalidOption, StoreUnavailable."""
+    def file(self) -> tuple[str, Sequence[str]]:
+        """The schema in the file that the table's settings name, and a name for its content.
+
+        It is kept in the table's log. Raises InvalidOption, StoreUnavailable, NotWritable.
+        """
 
     def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
         """Those of these numbers in the registry; the others are bad, since it has not had them for too long.
@@ -92,7 +95,13 @@ class Schemas(Protocol):
 
 
 class RowReader(Protocol):
-    """Turns input batches into table rows: data columns in DDL order, then the columns that the assigner needs."""
+    """Turns input batches into table rows: data columns in DDL order, then the columns that the assigner needs.
+
+    `schema` names what records are read by, for a format whose records don't name it.
+    """
+
+    @property
+    def schema(self) -> str | None: ...
 
     def read(self, batch: pa.RecordBatch) -> DecodedRows: ...
 

@@ -68,15 +68,13 @@ class Sample:
         values: list[bytes | None] = self.batch.column("value").to_pylist()
         return values
 
-    def place(self, row: int) -> dict[str, str | int]:
+    def place(self, row: int, element: int | None = None) -> dict[str, str | int]:
         """Where the record of that row came from: `file` and `line`, or `topic`, `partition` and `offset`."""
-        if self.shape.path is None:
-            return {name: self.batch.column(name)[row].as_py() for name in ("topic", "partition", "offset")}
-        return {"file": named_file(self.batch.column(PATH)[row].as_py()), "line": self.batch.column(_LINE)[row].as_py()}
-
-    def position(self, row: int) -> str:
-        """The same for people."""
-        return " ".join(f"{key} {value}" for key, value in self.place(row).items())
+        names = ("topic", "partition", "offset") if self.shape.path is None else (PATH, _LINE)
+        place = {name.removeprefix("_"): self.batch.column(name)[row].as_py() for name in names}
+        if "path" in place:
+            place = {"file": named_file(place["path"]), "line": place["line"]}
+        return place if element is None else {**place, "element": element}
 
 
 @dataclass(frozen=True, slots=True)

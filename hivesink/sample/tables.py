@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,14 +13,14 @@ import pyarrow as pa
 
 from hivesink import wiring
 from hivesink.config.options import SinkConfig
+from hivesink.core.column_source import ELEMENT, JsonPath, stream_column
 from hivesink.core.column_source import RECORD as ROWS_RECORD
-from hivesink.core.column_source import JsonPath, stream_column
 from hivesink.core.epoch import Epoch
 from hivesink.core.partition import with_scheme
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.hiveql.render import render
-from hivesink.sample.infer import infer
+from hivesink.sample.formats import PROPOSALS, Given, lowered, values_of
 from hivesink.sample.source import FilesSource, Sample, TopicSource
 from hivesink.sink.commit.writer import problems_of
 from hivesink.sink.task.assign import assigner_for, row_columns
@@ -31,10 +29,9 @@ from hivesink.sink.task.route import assign
 from hivesink.spark.input import columns_to_drop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from hivesink.ports.rows import BadRow
 
 ARRIVAL = "arrival"
 RECORD = "timestamp"
@@ -50,13 +47,13 @@ _LIKELIEST = re.compile(r"^(?:ts|time|timestamp)$|event|occurred")
 class Preview:
     """`rows` are those that the table would get, in the sample's order, and `partitions` the partition of each.
 
-    `bad` are sorted by record. `unknown` counts the fields that the table lacks, by their names in lower case, the most
-    first. `skipped` are the tombstones.
+    `bad` are sorted by record: where each came from, its field and the reason. `unknown` counts the fields that the
+    table lacks, by their names in lower case, the most first. `skipped` are the tombstones.
     """
 
     rows: pa.Table
     partitions: tuple[str, ...]
-    bad: tuple[BadRow, ...]
+    bad: tuple[Mapping[str, Any], ...]
     skipped: int
     unknown: Mapping[str, int]
 
@@ -75,39 +72,42 @@ def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
             problems.append(f"{option} = {config.text(option)!r}: records of this sample have no such thing")
     if problems:
         raise InvalidOption(tuple(problems))
-    target = TablePlan(spec, spec.location or "")
-    plan = TaskPlan(target, None, config, sample.shape, uid="", epoch=Epoch(0), attempt="", arrival=arrival)
+    plan = _plan(sample, spec, config, arrival)
     _, decoded, assigned, bad = next(assign(sample.batch, plan, wiring.row_reader(plan), assigner_for(spec, config)))
     fit = np.flatnonzero(assigned.codes >= 0)
     paths = (source for source in config.sources.values() if isinstance(source, JsonPath))
     columns = {column.name for column in row_columns(spec, config)} - config.sources.keys()
     # Of a change event the fields are no columns.
-    records = sample.records() if config["sink.value.format"] == "json" else ()
+    records = sample.records() if config["sink.value.format"] == "json" else []
     top, parts = (), decoded.parts
+    of_row, elements = np.arange(len(sample.batch)), [None] * len(sample.batch)
     if parts is not None:
-        # Rows are elements of records.
-        records, top = parts.column("value").field("text").to_pylist(), config["sink.json.explode"].steps
-        bad = [replace(row, index=parts.column(ROWS_RECORD)[row.index].as_py()) for row in bad]
+        # Rows are elements of records, or records without any.
+        of_row, elements = np.asarray(parts.column(ROWS_RECORD)), parts.column(ELEMENT).to_pylist()
+        texts = parts.column("value").field("text").to_pylist()
+        records = [text for text, element in zip(texts, elements, strict=True) if element is not None]
+        top = config["sink.json.explode"].steps
     every = [steps for path in paths for steps in path.every]
     taken = columns | {str(steps[len(top)]) for steps in every if steps[: len(top)] == top}
     # A lone surrogate can't be printed: it is shown as the record has it.
-    fields = (name.lower().encode("utf-8", "backslashreplace").decode() for item in objects(records) for name in item)
+    fields = (
+        name.encode("utf-8", "backslashreplace").decode() for item in map(lowered, values_of(records)) for name in item
+    )
     return Preview(
         rows=decoded.table.select([column.name for column in spec.columns]).take(pa.array(fit)),
         partitions=tuple(assigned.paths[code] for code in assigned.codes[fit].tolist()),
-        bad=tuple(bad),
+        bad=tuple(
+            {**sample.place(int(of_row[row.index]), elements[row.index]), "field": row.field, "reason": row.reason}
+            for row in bad
+        ),
         skipped=decoded.skipped,
         unknown=dict(Counter(name for name in fields if name not in taken).most_common()),
     )
 
 
-def objects(records: Iterable[bytes | None]) -> Iterator[dict[str, Any]]:
-    """The records that are JSON objects; not those that are nested too deeply for Python's own reader."""
-    for record in records:
-        with suppress(ValueError, RecursionError):
-            value = json.loads((record or b"").decode())
-            if isinstance(value, dict):
-                yield value
+def _plan(sample: Sample, spec: TableSpec, config: SinkConfig, arrival: datetime) -> TaskPlan:
+    target = TablePlan(spec, spec.location or "")
+    return TaskPlan(target, None, config, sample.shape, uid="", epoch=Epoch(0), attempt="", arrival=arrival)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +130,35 @@ def granularity(size: int, span: timedelta) -> str:
 
 
 def propose(
-    sample: Sample, table: TableName, source: str, arrival: datetime, *, time: str | None, every: str | None
+    sample: Sample,
+    table: TableName,
+    source: str,
+    arrival: datetime,
+    *,
+    time: str | None,
+    every: str | None,
+    settings: Mapping[str, str] | None = None,
 ) -> Proposal:
-    """A table that the sample has been decoded with; `time` and `every` are the user's, if any.
+    """A table that the sample has been decoded with; `time`, `every` and `settings` are the user's, if any.
 
-    Raises InvalidOption if the sample has nothing to make a table of, and for a `time` that can't decide the partition.
+    Raises InvalidOption if the sample has nothing to make a table of, and for a `time` that can't decide the partition;
+    and what `Schemas` raises.
     """
-    columns, properties = infer(objects(sample.records()))
+    settings = dict(settings or {})
+    config = SinkConfig.parse({}, settings)
+    form = config["sink.value.format"]
+    if form not in PROPOSALS:
+        raise InvalidOption((f"sink.value.format = {form!r}: init makes tables of {', '.join(PROPOSALS)}",))
+    plan = _plan(sample, TableSpec(table, ()), config, arrival)
+    given = Given(sample.records(), config, wiring.schemas(plan, None), is_topic=sample.shape.offset is not None)
+    columns, properties, sure, left = PROPOSALS[form](given)
     if not columns:
         first = repr((sample.records()[0] or b"")[:40]) if len(sample.batch) else "none"
         problem = f"--from {source}: no JSON object with a field that can be a column; the first record is {first}"
-        raise InvalidOption((f"{problem}. Write one JSON object a line",))
-    spec = TableSpec(table, columns, properties=tuple(properties.items()))
+        raise InvalidOption((f"{problem}. Write one JSON object a line, or --set sink.value.format=…",))
+    spec = TableSpec(table, columns, properties=tuple({**settings, **properties}.items()))
     rows = preview(sample, spec, arrival).rows
-    name = time.lower() if time else _likeliest(sample, spec, rows)
+    name = time.lower() if time else sure or _likeliest(sample, spec, rows)
     period = granularity(sample.size, _span(sample, rows, name))
     if period == "hour" and any(column.name == name and column.type is Primitive.DATE for column in columns):
         period = "day"
@@ -152,15 +167,15 @@ def propose(
     if period != "none":
         spec = _partitioned(spec, name, period)
     checked = preview(sample, spec, arrival)
-    notes = []
+    notes = [*left]
     if every is None and period == "none":
-        notes.append(f"Not partitioned: a month brings less than {_FULL >> 20} MB of JSON (--every says otherwise)")
+        notes.append(f"Not partitioned: a month brings less than {_FULL >> 20} MB (--every says otherwise)")
     if checked.bad:
         spec = replace(spec, properties=(*spec.properties, ("sink.on-bad-record", "dead-letter")))
-        bad = checked.bad[0]
-        reason = f"{bad.field}: {bad.reason}" if bad.field else bad.reason
+        *place, (_, field), (_, reason) = checked.bad[0].items()
+        reason = f"{field}: {reason}" if field else reason
         problem = f"{len(checked.bad):,} of {len(sample.batch):,} records are bad and would go to {table.rejected}"
-        notes.append(f"{problem}; the first, {sample.position(bad.index)}: {reason}")
+        notes.append(f"{problem}; the first, {' '.join(f'{key} {value}' for key, value in place)}: {reason}")
     spec = replace(spec, properties=tuple(sorted(spec.properties)))
     title = f"Proposed by `hivesink init` from {len(sample.batch):,} records of {source}"
     comments = "".join(f"-- {' '.join(line.splitlines())}\n" for line in (title, *notes))
@@ -243,7 +258,7 @@ def job_text(job: Path, source: FilesSource | TopicSource, spec: TableSpec) -> s
     """The text for the file `job`, whose stem is the writer; as those in `jobs/`."""
     if isinstance(source, TopicSource):
         what, kafka, events = (
-            "the JSON records of a Kafka topic",
+            "the records of a Kafka topic",
             ", kafka=True",
             "sources.kafka(spark, SERVERS, TOPIC)",
         )
@@ -253,7 +268,7 @@ def job_text(job: Path, source: FilesSource | TopicSource, spec: TableSpec) -> s
             events += _DROP.format(names=names)
     else:
         deep = ', options={"recursiveFileLookup": "true"}' if source.is_deep else ""
-        what, kafka, events = "the JSON lines of a folder's files", "", f"sources.lines(spark, FOLDER{deep})"
+        what, kafka, events = "the lines of a folder's files", "", f"sources.lines(spark, FOLDER{deep})"
         settings = f'FOLDER = environ.get("FOLDER", {with_scheme(source.folder)!r})'
     texts = {"source": what, "kafka": kafka, "events": events, "settings": settings}
     return _JOB.format(table=str(spec.name), path=str(job), writer=job.stem, **texts)

@@ -2,6 +2,7 @@
 
 <log> is <root>/<writer>/<number>; the next number is begun after a reset.
 <root>/.schemas/<number>.json                         a registry's schema, by which records were read (`registry`)
+<root>/.schemas/<SHA-256>.json                        of a schema file
 <root>/.schemas/<number>.unknown                      since when the registry hasn't known it
 <root>/.consumers/<consumer>/<number>.json            what a consumer of changes has acknowledged
 <log>/uid

@@ -109,8 +109,11 @@ def down(folder: Path) -> int:
     return 0
 
 
-def topic(folder: Path, name: str, partitions: int) -> int:
-    """Create a topic of the cluster's broker unless it exists; then write what is piped in, a record each line."""
+def topic(folder: Path, name: str, partitions: int, *, keyed: bool) -> int:
+    """Create a topic of the cluster's broker unless it exists; then write what is piped in, a record each line.
+
+    `keyed`: a line is a key, a tab and a value; without the tab the record has no value.
+    """
     from confluent_kafka import Producer
 
     broker = Cluster.detached(folder).servers.by_name()["kafka"]
@@ -125,9 +128,9 @@ def topic(folder: Path, name: str, partitions: int) -> int:
     failed: list[str] = []
     producer, count = Producer({"bootstrap.servers": broker.address, "log_level": 0}), 0
     for line in sys.stdin.buffer:
-        producer.produce(
-            name, line.rstrip(b"\r\n"), on_delivery=lambda error, _: failed.append(str(error)) if error else None
-        )
+        key, tab, value = line.rstrip(b"\r\n").partition(b"\t") if keyed else (None, b"\t", line.rstrip(b"\r\n"))
+        told = lambda error, _: failed.append(str(error)) if error else None  # noqa: E731
+        producer.produce(name, value if tab else None, key, on_delivery=told)
         # Its queue is bounded: it is emptied as it fills.
         if (count := count + 1) % 10_000 == 0:
             producer.flush()
@@ -150,6 +153,7 @@ def main() -> int:
     parser.add_argument("command", choices=["up", "status", "env", "down", "topic"])
     parser.add_argument("name", nargs="?", help="the topic of `topic`, which writes the lines of standard input to it")
     parser.add_argument("--partitions", type=int, default=2, help="of a new topic")
+    parser.add_argument("--keyed", action="store_true", help="lines are KEY<tab>VALUE; without a tab, no value")
     parser.add_argument("--folder", type=Path, default=default_folder(), help="data, settings and logs")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), help="what `up` starts")
     parser.add_argument("--s3", action="store_true", help="`up` starts an S3 server too, which Hive's servers know")
@@ -180,7 +184,7 @@ def _run(arguments: argparse.Namespace) -> int:
         case "env":
             return env(folder)
         case "topic":
-            return topic(folder, arguments.name, arguments.partitions)
+            return topic(folder, arguments.name, arguments.partitions, keyed=arguments.keyed)
         case _:
             return down(folder)
 

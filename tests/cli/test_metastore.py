@@ -118,6 +118,11 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line_before_the_metast
         "e": DDL.format(name="x.s", location="gs://b/t"),
         "f": good.replace("x.y", "x.g").replace(properties, properties + commits),
     }
+    formats = {"g": "avro','sink.value.avro.schema-file'='/no.avsc", "h": "debezium-json','sink.json.explode'='$.a"}
+    for name, form in formats.items():
+        texts[name] = good.replace("x.y", f"x.{name}2").replace(
+            properties, f"{properties}'sink.value.format'='{form}',"
+        )
     for name, text in texts.items():
         (folder / f"{name}.sql").write_text(text)
     said = hivesink(capsys, "ddl", "apply", folder, "--metastore", "thrift://127.0.0.1:1")
@@ -128,6 +133,8 @@ def test_all_problems_of_a_folder_are_shown_with_file_and_line_before_the_metast
         "d.sql:5: .*'note' is of type string, not TIMESTAMP, DATE or BIGINT",
         r"e.sql.*gs://b/t: hivesink supports only HDFS \(hdfs://…\), local file systems \(file:/…\), S3 \(s3a://…\)",
         "f.sql.*sink.partition-commit.delay is missing",
+        "g.sql:5: sink.value.avro.schema-file = '/no.avsc': there is no such file",
+        "h.sql:5: sink.json.explode is of JSON records",
     )
     assert (said.code, len(said.err.splitlines())) == (65, len(told)), said.err
     for line, problem in zip(said.err.splitlines(), told, strict=True):

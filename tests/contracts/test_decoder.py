@@ -80,24 +80,26 @@ def _confluent(number: int | None, name: str | None) -> bytes:
     return b"\0\0\0\0\7" + _avro(number, name)
 
 
+def _change(number: int | None, name: str | None) -> bytes:
+    return b"\0\0\0\0\x08\2" + _avro(number, name) + b"\0\2c"
+
+
+def _schema(**fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
+
+
 class Both:
-    """The schema of `_avro`, from wherever."""
+    """The schemas of `_avro` and `_change`, from wherever."""
 
-    texts = (
-        json.dumps(
-            {
-                "type": "record",
-                "name": "R",
-                "fields": [{"name": "id", "type": ["null", "int"]}, {"name": "name", "type": ["null", "string"]}],
-            }
-        ),
-    )
+    row = _schema(id=["null", "int"], name=["null", "string"])
+    texts = (json.dumps(row),)
+    change = (json.dumps({**_schema(after=["null", row], before=["null", "R"], op="string"), "name": "E"}),)
 
-    def file(self) -> Sequence[str]:
-        return self.texts
+    def file(self) -> tuple[str, Sequence[str]]:
+        return "", self.texts
 
     def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
-        return {number: self.texts for number in numbers if number == 7}
+        return {number: texts for number, texts in ((7, self.texts), (8, self.change)) if number in numbers}
 
 
 WRITTEN: dict[str, Callable[[int | None, str | None], bytes]] = {
@@ -107,6 +109,7 @@ WRITTEN: dict[str, Callable[[int | None, str | None], bytes]] = {
     "avro": _avro,
     "avro-confluent": _confluent,
     "debezium-json": _debezium,
+    "debezium-avro-confluent": _change,
 }
 
 

@@ -38,8 +38,8 @@ class Given:
     def __init__(self, *schemas: Any) -> None:
         self.texts = [json.dumps(schema) for schema in schemas]
 
-    def file(self) -> Sequence[str]:
-        return self.texts[:1]
+    def file(self) -> tuple[str, Sequence[str]]:
+        return "", self.texts[:1]
 
     def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
         return {number: [self.texts[number]] for number in numbers if number < len(self.texts)}
@@ -280,6 +280,27 @@ def test_fields_are_taken_by_name_by_former_name_and_by_path() -> None:
     ):
         beyond = decoded(schema, "a int", records, **{"sink.column.a.from": path}).bad
         assert [(bad.field, bad.reason) for bad in beyond] == [why]
+
+
+def test_paths_lead_into_lists() -> None:
+    item = {**record(sku="string", n="int"), "name": "Item"}
+    schema = record(items={"type": "array", "items": ["null", item]}, id="int")
+    lists: list[list[str | None]] = [["a", "b", "c"], [], [None, "d"], ["e"]]
+    items = [[sku and {"sku": sku, "n": n} for n, sku in enumerate(skus, 126)] for skus in lists]
+    given: list[bytes | None] = [written(schema, {"items": some, "id": n}) for n, some in enumerate(items)]
+    paths = {f"sink.column.{name}.from": path for name, path in (("sku", "$.items[1].sku"), ("n", "$.items[2].n"))}
+    rows = decoded(schema, "id int, sku string, n tinyint", given, **paths)
+    assert [(bad.index, bad.field, bad.reason) for bad in rows.bad] == [(0, "items.2.n", "out of range for tinyint")]
+    assert [row["sku"] for row in rows.table.to_pylist()] == [None, "d", None]
+
+
+def test_a_field_that_no_column_takes_may_be_bad() -> None:
+    schema = record(id="int", name="string")
+    schema["fields"][0]["aliases"] = ["uid"]
+    octets, strict = written(schema, {"id": 1, "name": "x"}), {"sink.on-unknown-field": "bad-record"}
+    rows = decoded(schema, "uid int", [octets, None], **strict)
+    assert [(bad.index, bad.field, bad.reason) for bad in rows.bad] == [(0, "name", "unknown field")]
+    assert decoded(schema, "uid int, name string", [octets], **strict).bad == ()
 
 
 def test_a_time_of_day_is_no_instant() -> None:

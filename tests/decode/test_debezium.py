@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
@@ -18,15 +18,17 @@ from hypothesis import strategies as st
 from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
+from hivesink.decode.avro.debezium import DebeziumAvroDecoder
 from hivesink.decode.json import debezium
 from hivesink.decode.json.debezium import DebeziumDecoder
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import InvalidValue
+from tests.decode.test_avro import Given, columns, written
 from tests.decode.test_fast_agrees import plain, values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hivesink.ports.rows import DecodedRows
 
@@ -125,7 +127,7 @@ def test_the_key_of_a_delete_by_a_list_of_paths() -> None:
 @pytest.mark.parametrize(
     ("given", "field", "reason"),
     [
-        (event("t", None, None), "after", "null, and so is before"),
+        (event("t", None, None), None, "no before and no after"),
         ({"id": 1, "name": "flattened"}, "op", "missing"),
         ({"schema": None, "payload": None}, "op", "missing"),
         ({"schema": None, "payload": {"id": 1}}, "op", "missing"),
@@ -391,7 +393,7 @@ def exactly(record: bytes, columns: Sequence[Column], config: SinkConfig) -> lis
     is_before = config["sink.value.debezium.image"].value == "before"
     image = next((one for one in ((before, after) if is_before else (after, before)) if one is not None), None)
     if image is None:
-        raise InvalidValue(reason="null, and so is before").within(step="after")
+        raise InvalidValue(reason="no before and no after")
     parsed = None
     with suppress(ValueError):
         parsed = json.loads(given or "null")
@@ -424,3 +426,119 @@ def test_agrees_with_the_exact_decoder(batches: list[list[bytes]], image: str, m
         decoded = decoder.decode(pa.array(batch, pa.binary()))
         assert [list(row.values()) for row in decoded.table.to_pylist()] == rows
         assert decoded.bad == tuple(refused)
+
+
+def called(name: str, kind: str, **more: Any) -> Any:
+    """A type of Avro as Connect's converter writes it."""
+    return ["null", {"type": kind, "connect.version": 1, "connect.name": name, **more}]
+
+
+CENTS = {"logicalType": "decimal", "precision": 6, "scale": 2, "connect.parameters": {"scale": "2"}}
+SCALED: dict[str, Any] = {"type": "record", "name": "VariableScaleDecimal", "connect.name": VARIABLE}
+SCALED["fields"] = [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]
+IN_AVRO: dict[str, Any] = {
+    "id": "int",
+    "name": ["null", "string"],
+    "born": called(f"{TIME}Date", "int"),
+    "balance": called(f"{CONNECT}Decimal", "bytes", **CENTS),
+    "seen": called(f"{TIME}MicroTimestamp", "long"),
+    "zone": called(f"{TIME}ZonedTimestamp", "string"),
+}
+
+
+def envelope(kinds: Mapping[str, Any]) -> dict[str, Any]:
+    def struct(name: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+        fields = [{"name": field, "type": kind} for field, kind in kinds.items()]
+        return {"type": "record", "name": name, "namespace": "shop.people", "fields": fields}
+
+    source = struct("Source", {"connector": "string", "table": "string", "pos": "long"})
+    images = {"before": ["null", struct("Value", kinds)], "after": ["null", "Value"]}
+    return struct("Envelope", {**images, "source": source, "op": ["null", "string"], "ts_ms": ["null", "long"]})
+
+
+def read_avro(events: Sequence[Any], kinds: str, values: Mapping[str, Any] = IN_AVRO, **options: str) -> DecodedRows:
+    schema = envelope(values)
+    given = [None if some is None else b"\0\0\0\0\0" + written(schema, some) for some in events]
+    decoder = DebeziumAvroDecoder(columns(kinds), SinkConfig.parse(options), Given(schema))
+    return decoder.decode(pa.array(given, pa.binary()))
+
+
+def in_avro(some: Any) -> Any:
+    """An event as fastavro takes it."""
+
+    def balanced(image: Any) -> Any:
+        cents = int.from_bytes(b64decode(image["balance"]), "big", signed=True)
+        return {**image, "balance": Decimal(cents).scaleb(-2)}
+
+    return {**some, **{at: some[at] and balanced(some[at]) for at in ("before", "after")}}
+
+
+SOURCES = {"sink.column.op.from": "$.op", "sink.column.pos.from": "$.source.pos"}
+
+
+@pytest.mark.parametrize("image", ["after", "before", "both"])
+def test_an_event_in_avro_is_the_row_that_it_is_in_json(image: str) -> None:
+    wanted = f"{PEOPLE}, before_name string, op string, pos bigint"
+    zone = {"sink.timestamp-zone": "America/Los_Angeles"}
+    options: dict[str, Any] = {**SOURCES, **zone, "sink.value.debezium.image": image}
+    events = [*EVENTS, None, event("u", ADA, {**ADA, "name": None})]
+    in_json = read([some and with_schema(some, PEOPLE_FIELDS) for some in events], wanted, **options)
+    rows = read_avro([some and in_avro(some) for some in events], wanted, **options)
+    assert rows.table.to_pylist() == in_json.table.to_pylist()
+    assert (rows.bad, rows.skipped, rows.table.schema) == ((), 1, in_json.table.schema)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "wanted", "right"),
+    [
+        (called(f"{TIME}Timestamp", "long"), 1529476623000, "timestamp", datetime(2018, 6, 20, 6, 37, 3)),
+        (called(f"{CONNECT}Timestamp", "long", logicalType="timestamp-millis"), 1529476623000, "timestamp",
+            datetime(2018, 6, 20, 6, 37, 3)),
+        (called(f"{TIME}NanoTimestamp", "long"), 1529476623000000001, "timestamp", datetime(2018, 6, 20, 6, 37, 3)),
+        (called(f"{TIME}MicroTimestamp", "long"), 1, "timestamp", datetime(1970, 1, 1, 0, 0, 0, 1)),
+        (called(f"{TIME}Date", "int"), 19787, "int", 19787),
+        (called(f"{CONNECT}Date", "int", logicalType="date"), 19787, "date", date(2024, 3, 5)),
+        (called(f"{TIME}MicroTime", "long"), 1000000, "bigint", 1000000),
+        (called(f"{TIME}ZonedTimestamp", "string"), "2018-06-20T13:37:03+02:00", "timestamp",
+            datetime(2018, 6, 20, 4, 37, 3)),
+        (called(f"{TIME}ZonedTimestamp", "string"), "soon", "timestamp", ("v", "not a timestamp")),
+        (called(f"{CONNECT}Decimal", "bytes", **CENTS), Decimal("123.45"), "double", 123.45),
+        (called(f"{CONNECT}Decimal", "bytes", **CENTS), Decimal("12.34"), "decimal(6,1)",
+            ("v", "more decimal places than decimal(6,1)")),
+        (SCALED, {"scale": 2, "value": b"09"}, "decimal(6,2)", Decimal("123.45")),
+        (["null", SCALED], {"scale": 2, "value": b"09"}, "decimal(6,2)", Decimal("123.45")),
+        (SCALED, {"scale": -1, "value": b"\x07"}, "bigint", 70),
+        ({**SCALED, "fields": [{"name": "scale", "type": "long"}, SCALED["fields"][1]]},
+            {"scale": 1 << 32, "value": b"1"}, "int", ("v.scale", "out of range for int")),
+        (SCALED, {"scale": 2, "value": b""}, "decimal(6,2)", ("v", "not a number: no bytes")),
+        (SCALED, {"scale": 2, "value": b"09"}, "struct<scale:int>", {"scale": 2}),
+        (["null", "string"], "123.45", "decimal(6,2)", Decimal("123.45")),
+        (["null", "string"], "x", "int", ("v", "wrong type: text into int")),
+    ],
+)  # fmt: skip
+def test_a_value_by_its_name_in_avro(kind: Any, value: Any, wanted: str, right: Any) -> None:
+    zone = {"sink.timestamp-zone": "America/Los_Angeles"}
+    both = [event("d", {"v": value}, None, pos=1), event("c", None, {"v": value}, pos=2)]
+    rows = read_avro(both, f"v {wanted}", {"v": kind}, **zone)
+    reasons = [(row.field, row.reason) for row in rows.bad]
+    assert [*rows.table["v"].to_pylist(), *reasons] == [right] * 2
+
+
+def test_what_is_no_change_of_a_row_is_bad_in_avro() -> None:
+    id_alone = {"id": ["null", "int"]}
+    good, odd = event("c", None, {"id": 1}), event(None, None, {"id": 2})
+    given = [good, event("t", None, None), odd, event("c", None, {"id": None})]
+    rows = read_avro(given, "id int not null", id_alone)
+    assert bad(rows) == [(1, None, "no before and no after"), (2, "op", "missing"), (3, "id", "null")]
+    odd_images = {
+        **envelope(id_alone),
+        "fields": [{"name": "after", "type": "string"}, {"name": "op", "type": "string"}],
+    }
+    decoder = DebeziumAvroDecoder(columns("id int"), SinkConfig.parse({}), Given(odd_images))
+    rows = decoder.decode(pa.array([b"\0\0\0\0\0\2x\2c"]))
+    assert bad(rows) == [(0, "after", "wrong type: string, not a record")]
+    strict: dict[str, Any] = {"sink.on-unknown-field": "bad-record"}
+    op: dict[str, Any] = {"sink.column.op.from": "$.op"}
+    assert read_avro(given[:1], "id int, op string", id_alone, **op, **strict).bad == ()
+    more = {**id_alone, "new": ["null", "int"]}
+    assert bad(read_avro(given[:1], "id int", more, **strict)) == [(0, "new", "unknown field")]

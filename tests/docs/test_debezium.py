@@ -15,7 +15,7 @@ from tests.docs.pages import blocks_run_by
 
 
 def test_the_latest_state_has_each_row_that_is_left_as_it_was_changed_last() -> None:
-    (view,) = (block.text for block in blocks_run_by(__file__, "docs/types.md"))
+    (view,) = (block.text for block in blocks_run_by(__file__, "docs/recipes.md"))
     columns = {"id": "int", "name": "string", "balance": "decimal(6,2)", "op": "string", "record_offset": "bigint"}
     sources = {"op": "$.op", "record_offset": "kafka.offset"}
     config = SinkConfig.parse(

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 from jobs.cluster.kafka import create_topic
 from tests.cli.site import Ingest
+from tests.decode.test_debezium import ADA, PEOPLE_FIELDS, event, with_schema
 from tests.docs.pages import ROOT, block
 
 if TYPE_CHECKING:
@@ -130,6 +131,40 @@ def test_csv(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
     notes = json.loads(sh("hivesink query 'SELECT note FROM demo.events ORDER BY id' --json").stdout)["rows"]
     assert notes == [['a "b", c'], [None], ["ü"]]
     assert sh.reasons() == [("not JSON", 7), ("not UTF-8", 1), ("wrong type", 2)]
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.long
+def test_change_events(metastore: EmbeddedMetastore, kafka: str, tmp_path: Path) -> None:
+    topic = f"people-{tmp_path.name}"
+    create_topic(kafka, topic)
+    producer = Producer({"bootstrap.servers": kafka})
+    renamed = {**ADA, "name": "Ada King"}
+    bob = {**ADA, "id": 2}
+    for change in (event("c", None, ADA), event("c", None, bob), event("u", ADA, renamed), event("d", bob, None)):
+        producer.produce(topic, json.dumps(with_schema(change, PEOPLE_FIELDS)), b"k", partition=0)
+    producer.produce(topic, None, b"k", partition=0)
+    assert producer.flush(60) == 0
+    sh = Shell(tmp_path, metastore, "recipes_cdc", KAFKA_SERVERS=kafka)
+    (tmp_path / "view.sql").write_text(block(PAGE, "CREATE VIEW demo.people AS").text.replace("demo.", "recipes_cdc."))
+    told = sh.must(block(PAGE, "# cdc.sh").text.replace("localhost:9092/people", f"{kafka}/{topic}"))
+    assert "Ada King" in told
+    asked = sh("hivesink query 'SELECT id, name FROM demo.people' --json")
+    assert json.loads(asked.stdout)["rows"] == [[1, "Ada King"]]
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_records_that_hold_many(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
+    sh = Shell(tmp_path, metastore, "recipes_many")
+    (tmp_path / "batches").mkdir()
+    lines = ['{"account": 7, "Records": [{"id": 1}, {"id": 2}]}', '{"account": 8, "Records": [{"id": 3}, 4]}']
+    (tmp_path / "batches" / "a.json").write_text("\n".join(lines))
+    told = sh.must(block(PAGE, "# wrapped.sh").text)
+    assert "a.json line 2 element 1" in told
+    asked = sh("hivesink query 'SELECT account, id FROM demo.records ORDER BY id' --json")
+    assert json.loads(asked.stdout)["rows"] == [[7, 1], [7, 2], [8, 3]]
 
 
 @pytest.mark.spark

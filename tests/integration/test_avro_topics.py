@@ -1,8 +1,10 @@
-"""A topic in Avro through a real registry, broker and Spark: a rollout of two schemas, faults, a kill, a replay."""
+"""Topics in Avro through a real registry, broker and Spark: a rollout of schemas, faults, a kill, what init makes."""
 
 from __future__ import annotations
 
 import io
+import runpy
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +12,16 @@ import fastavro
 import pytest
 
 from hivesink.config.options import SinkConfig
+from hivesink.core.table import TableName
 from hivesink.errors import HiveSinkError, SourceUnreachable
 from hivesink.registry import Registry
+from hivesink.sample.source import TopicSource, sample_topic
+from hivesink.sample.tables import job_text, propose
 from hivesink.tables.opened import open_table
 from hivesink.tables.rejects import DeadLetters, Wanted
 from hivesink.tables.replay import Replay
+from tests.decode.test_avro import written
+from tests.decode.test_debezium import EVENTS, IN_AVRO, SEEN, ZONE, envelope, in_avro
 from tests.integration.apicurio import Apicurio
 
 if TYPE_CHECKING:
@@ -126,4 +133,42 @@ def test_a_rollout_of_schemas_is_read_once_whatever_becomes_of_the_registry(
     assert replayed.rows == 1
     stage.spark.catalog.refreshTable(stage.table)
     assert rows(stage) == [*expected, row(40, is_new=False), row(41, is_new=False)]
+    stage.verify()
+
+
+@pytest.mark.parametrize("form", ["avro-confluent", "debezium-avro-confluent"])
+def test_a_table_and_a_job_that_init_makes_of_a_topic(
+    stage: Stage, topic: Topic, registry: Apicurio, monkeypatch: pytest.MonkeyPatch, *, form: str
+) -> None:
+    is_change = form.startswith("debezium")
+    schema = envelope(IN_AVRO) if is_change else {**NEW, "name": "Row"}
+    number = registry.register("rows-value", schema)
+    frame = b"\0" + number.to_bytes(4, "big")
+    events = [frame + written(schema, in_avro(event)) for event in EVENTS] if is_change else [framed(number, NEW, 7)]
+    topic.put_raw([*((0, event) for event in events), (1, None)])
+    settings = {"sink.value.format": form, f"sink.value.{form}.url": registry.url}
+    sample, name = sample_topic(stage.spark, topic.servers, topic.name, 100), TableName.parse(stage.table)
+    made = propose(sample, name, "topic", datetime.now(timezone.utc), time=None, every="day", settings=settings)
+    assert (len(made.checked.rows), made.checked.bad, made.checked.skipped) == (len(events), (), 1)
+    stage.create(made.ddl)
+    job = stage.folder / "job.py"
+    job.write_text(job_text(job, TopicSource(topic.servers, topic.name), made.spec), encoding="utf-8")
+    for variable, value in {"TRIGGER": "availableNow", "HIVESINK_METASTORE": stage.uri}.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("CHECKPOINT", str(stage.checkpoint))
+    runpy.run_path(str(job), run_name="__main__")
+    if is_change:
+        columns = "op, id, CAST(balance AS STRING), CAST(born AS STRING), seen, zone, record_offset, dt"
+        rest = "1815-12-10", SEEN, ZONE
+        assert sorted(map(tuple, stage.query(f"SELECT {columns} FROM {stage.table}"))) == [
+            ("c", 1, "123.45", *rest, 0, "2024-03-05"),
+            ("d", 1, "2.26", *rest, 2, "2024-03-05"),
+            ("r", 2, "123.45", *rest, 3, "2024-03-05"),
+            ("u", 1, "2.26", *rest, 1, "2024-03-05"),
+        ]
+    else:
+        columns = "id, name, CAST(amount AS STRING), CAST(dt AS STRING), event_dt"
+        assert [tuple(some) for some in stage.query(f"SELECT {columns} FROM {stage.table}")] == [
+            (7, "n7", "0.07", "2024-01-03", "2024-01-03")
+        ]
     stage.verify()

@@ -235,5 +235,5 @@ def test_a_sample_has_the_first_and_the_newest_records_of_each_partition(stage: 
     topic.put_raw([(0, b"%d" % number) for number in range(100)] + [(1, b"one")], at)
     sample = sample_topic(stage.spark, topic.servers, topic.name, 11)
     assert sample.records() == [b"0", b"1", b"98", b"99", b"one"]
-    assert sample.position(4) == f"topic {topic.name} partition 1 offset 0"
+    assert sample.place(4) == {"topic": topic.name, "partition": 1, "offset": 0}
     assert set(sample.batch.column("timestamp").to_pylist()) == {at}

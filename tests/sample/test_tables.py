@@ -22,7 +22,7 @@ from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
 from hivesink.sample.infer import infer
 from hivesink.sample.source import FilesSource, Sample, TopicSource, source_of
-from hivesink.sample.tables import ARRIVAL, RECORD, Proposal, granularity, objects, preview, propose
+from hivesink.sample.tables import ARRIVAL, RECORD, Proposal, granularity, preview, propose
 from hivesink.sink.task.messages import InputShape
 
 NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)
@@ -54,6 +54,34 @@ def test_golden(name: str) -> None:
     made = propose(_of_lines(lines.encode().splitlines()), NAME, "f", NOW, time=None, every="none")
     assert made.ddl.partition("\n")[2].strip() == expected.strip()
     assert parse_ddl(made.ddl, "t.sql") == made.spec
+
+
+def test_formats_that_settings_name(tmp_path: Path) -> None:
+    lines = [b"id,name,odd name,at", b'1,"a, b",2.5,2024-01-02T03:04:05Z', b"2,,,", b'3,"torn', b"4"]
+    csv = {"sink.value.format": "csv"}
+    made = propose(_of_lines(lines), NAME, "f", NOW, time=None, every="none", settings=csv)
+    assert [(column.name, str(column.type)) for column in made.spec.columns] == [
+        ("id", "bigint"), ("name", "string"), ("odd_name", "double"), ("at", "timestamp"),
+    ]  # fmt: skip
+    assert made.checked.rows.slice(1).to_pylist() == [{"id": 2, "name": None, "odd_name": None, "at": None}]
+    assert ([row["line"] for row in made.checked.bad], made.checked.skipped) == ([4, 5], 1)
+
+    schema = {"type": "record", "name": "R", "fields": [
+        {"name": "Id", "type": "long", "aliases": ["uid"]},
+        {"name": "tags", "type": {"type": "map", "values": ["null", "string"]}},
+        {"name": "child", "type": ["null", "R"]},
+        {"name": "either", "type": ["int", "string"]},
+    ]}  # fmt: skip
+    (tmp_path / "s.avsc").write_text(json.dumps(schema))
+    avro = {"sink.value.format": "avro", "sink.value.avro.schema-file": str(tmp_path / "s.avsc")}
+    made = propose(_of_lines([b"\2\0\0\0\2"]), NAME, "f", NOW, time=None, every="none", settings=avro)
+    assert made.checked.rows.to_pylist() == [{"id": 1, "tags": [], "child": None}]
+    left = [note.removeprefix("No column holds all values of ") for note in made.notes[:3]]
+    assert left == ["child.child (union)", "child.either (union)", "either (union)"]
+    with pytest.raises(
+        InvalidOption, match=r"sink.value.format = 'morse': init makes tables of json, csv, debezium-json"
+    ):
+        propose(_of_lines([]), NAME, "f", NOW, time=None, every=None, settings={"sink.value.format": "morse"})
 
 
 @pytest.mark.parametrize(
@@ -160,13 +188,14 @@ _json = st.recursive(
 @given(st.lists(st.dictionaries(_names, _json, max_size=4), max_size=6))
 def test_the_columns_decode_whatever_they_were_inferred_from(records: list[dict[str, object]]) -> None:
     sample = _of_lines([json.dumps(record).encode() for record in records])
-    columns, properties = infer(objects(sample.records()))
+    columns, properties = infer(records)
     if columns:
         spec = TableSpec(NAME, columns, properties=tuple(sorted(properties.items())))
         assert parse_ddl(render(spec), "t.sql") == spec
         made = preview(sample, spec, NOW)
-        assert {row.reason for row in made.bad} <= {"duplicate field"}
-        assert all(len({name.lower() for name in records[row.index]}) < len(records[row.index]) for row in made.bad)
+        assert {row["reason"] for row in made.bad} <= {"duplicate field"}
+        odd = [records[row["line"] - 1] for row in made.bad]
+        assert all(len({name.lower() for name in record}) < len(record) for record in odd)
         if not made.bad:
             assert not any(name.isprintable() for name in made.unknown)
 
@@ -178,7 +207,8 @@ def _sample(path: Path, most: int = 1000) -> Sample:
 
 
 def _places(sample: Sample) -> list[str]:
-    return [sample.position(row).rpartition("/")[2] for row in range(sample.batch.num_rows)]
+    places = map(sample.place, range(sample.batch.num_rows))
+    return [f"{Path(str(place['file'])).name} line {place['line']}" for place in places]
 
 
 def test_lines_are_those_that_hadoop_splits(tmp_path: Path) -> None:
@@ -279,7 +309,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, data: bytes) -> None
             {"sink.value.format": "debezium-json", "sink.column.who.from": "$.source.id"},
             [b'{"op": "c", "after": {"id": 1, "n": 2}, "source": {"id": 3}}', b'{"op": "t"}'],
             [{"id": 1, "who": 3, "n": 2}],
-            [(1, "after")],
+            [(1, None)],
             {},
         ),
     ],
@@ -290,5 +320,5 @@ def test_records_that_are_no_plain_rows(
     """What is bad is told by its record."""
     columns = tuple(Column(name, Primitive.INT) for name in ("id", "who", "n"))
     made = preview(_of_lines(lines), TableSpec(NAME, columns, properties=tuple(options.items())), NOW)
-    assert (made.rows.to_pylist(), [(row.index, row.field) for row in made.bad]) == (rows, bad)
+    assert (made.rows.to_pylist(), [(row["line"] - 1, row["field"]) for row in made.bad]) == (rows, bad)
     assert made.unknown == unknown

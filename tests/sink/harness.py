@@ -95,6 +95,8 @@ def _position(offset: Any) -> int:
 class Rows:
     """Batches whose columns are the table's already."""
 
+    schema = None
+
     def read(self, batch: pa.RecordBatch) -> DecodedRows:
         return DecodedRows(pa.Table.from_batches([batch]), None, (), 0)
 

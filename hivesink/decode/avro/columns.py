@@ -18,7 +18,8 @@ from hivesink.core.table import Array, Map
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.avro.scan import BITS, DEEPEST, FREE, MORE, SIZES, STRING, Scan
 from hivesink.decode.avro.schema import Type
-from hivesink.decode.avro.wants import Lists, Numbers, Want, converted, decimals
+from hivesink.decode.avro.wants import SCALED, Lists, Numbers, Want, converted, decimals, parsed, scaled_number
+from hivesink.decode.connect import VARIABLE
 from hivesink.decode.convert import Converted
 
 if TYPE_CHECKING:
@@ -79,6 +80,15 @@ class Columns:
         self._depth += 1
         try:
             match kind.name:
+                case "record" if kind.connect == VARIABLE:
+                    # As a number, too, a value has a scale of its own.
+                    parts = [want._replace(type=SCALED) if want.is_number else want for want in wants]
+                    made, at = self._record(kind, at, rows, parts)
+                    for n, (want, part) in enumerate(zip(wants, parts, strict=True)):
+                        if want is not part:
+                            numbers, bad = parsed(made[n][0], scaled_number, want)
+                            made[n] = numbers, bad | made[n][1]
+                    return made, at
                 case "record":
                     return self._record(kind, at, rows, wants)
                 case "union":
@@ -235,6 +245,10 @@ class Columns:
                     item = want._replace(type=wanted.element)
                     items, _ = self._read(kind.parts[0], begins, rows_of_items, [item])
                     columns.append(lists.arrays(items[0], wanted))
+                case "array", _ if want.steps and isinstance(want.steps[0], int):
+                    item = want._replace(steps=want.steps[1:])
+                    items, _ = self._read(kind.parts[0], begins, rows_of_items, [item])
+                    columns.append(lists.item(items[0], want.steps[0]))
                 case "map", Map() as wanted if not want.steps:
                     item, key = (want._replace(type=part) for part in (wanted.value, wanted.key))
                     items, _ = self._read(kind.parts[0], begins, rows_of_items, [item])

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hivesink.config.options import OnTombstone, SinkConfig
+from hivesink.config.options import OnTombstone, OnUnknownField, SinkConfig
 from hivesink.core.column_source import JsonPath
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.avro.columns import Columns
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hivesink.core.table import Column
+    from hivesink.decode.clocks import Mask
     from hivesink.decode.convert import Converted
     from hivesink.decode.json.shaped import Piece
     from hivesink.ports.rows import Schemas
@@ -62,21 +62,21 @@ class AvroDecoder:
         self._columns = tuple(columns)
         self._schema = arrow_schema(columns)
         self._skips = config["sink.on-tombstone"] is OnTombstone.SKIP
-        self._wants: list[Want] = []
-        self._paths: list[int] = []
-        """How many of `_wants` each column has: the first that isn't null counts."""
+        self._takes_all = config["sink.on-unknown-field"] is OnUnknownField.BAD_RECORD
+        self._wants: list[list[Want]] = []
+        """Of each column: the first that isn't null counts."""
         for name, column in zip(self._schema.names, columns, strict=True):
-            source, times = config.sources.get(name), TimeRules.of(config, name)
+            source = config.sources.get(name)
             paths = source.every if isinstance(source, JsonPath) else ((name,),)
-            self._wants += [Want(path, column.type, times) for path in paths]
-            self._paths.append(len(paths))
+            self._wants.append([Want(path, column.type, TimeRules.of(config, name)) for path in paths])
         self._schemas = schemas
         self._prepare()
 
     def _prepare(self) -> None:
         """Raises InvalidOption for settings that no record can be read by."""
         try:
-            self._kind = _parsed(tuple(self._schemas.file()))
+            self.schema, texts = self._schemas.file()
+            self._kind = _parsed(tuple(texts))
         except ValueError as error:
             raise InvalidOption((f"sink.value.avro.schema-file: {error}",)) from error
 
@@ -109,19 +109,21 @@ class AvroDecoder:
 
     def _piece(self, kind: Type, bodies: Bodies, bad: list[BadRow]) -> Piece:
         """The rows of `bodies`; those that don't fit go to `bad`."""
+        if self._takes_all and (unknown := self._unknown(kind)):
+            bad += [BadRow(row, unknown, "unknown field") for row in bodies.rows.tolist()]
+            return bodies.rows[:0], pa.RecordBatch.from_pylist([], self._schema)
         reader = Columns(bodies.text, bodies.begins, bodies.ends)
-        made = reader.read(kind, self._wants)
+        made = iter(reader.read(kind, [want for some in self._wants for want in some]))
         if reader.odd.any():
             odd = bodies.rows[reader.odd].tolist()
             bad += [BadRow(row, None, "not of its schema") for row in odd]
             # The others are read alike without these.
             return self._piece(kind, bodies.take(np.flatnonzero(~reader.odd)), bad)
-        rest, wants = iter(made), iter(self._wants)
         arrays, wrong = [], dict[int, InvalidValue]()
-        for column, count in zip(self._columns, self._paths, strict=True):
-            array, unfit = reduce(_first_of, [next(rest) for _ in range(count)])
+        read = self._read([[next(made) for _ in some] for some in self._wants])
+        for column, wants, (array, unfit) in zip(self._columns, self._wants, read, strict=False):
             arrays.append(array)
-            names = {want.name for want in islice(wants, count)}
+            names = {want.name for want in wants}
             missing: dict[int, InvalidValue] = {}
             if not column.nullable and array.null_count:
                 reason = InvalidValue("null" if names & kind.names.keys() else "missing")
@@ -137,12 +139,26 @@ class AvroDecoder:
         fits[list(wrong)] = False
         return bodies.rows[fits], batch.filter(pa.array(fits))
 
+    def _read(self, read: list[list[Converted]]) -> list[Converted]:
+        """The columns from what is read for `_wants`."""
+        return [reduce(first_of, some) for some in read]
 
-def _first_of(first: Converted, other: Converted) -> Converted:
-    """The values of the first, and of the other where those are null."""
+    def _unknown(self, kind: Type) -> str | None:
+        """A field of the schema's records that no column takes."""
+        return unknown_field(kind, {want.name for some in self._wants for want in some})
+
+
+def unknown_field(kind: Type, taken: set[str]) -> str | None:
+    """A field of a record's that has none of the names `taken`."""
+    places = {place for name in taken for place in kind.names.get(name, ())}
+    return next((name for name, some in kind.names.items() if not places & {*some}), None)
+
+
+def first_of(first: Converted, other: Converted, absent: Mask | None = None) -> Converted:
+    """The values of the first, and of the other where those are `absent`, by default null."""
     (array, bad), (rest, bad_rest) = first, other
-    absent = nulls(array)
-    array = pc.coalesce(array, rest) if absent.any() else array
+    absent = nulls(array) if absent is None else absent
+    array = pc.if_else(pa.array(absent), rest, array) if absent.any() else array
     return array, {row: error for row, error in bad_rest.items() if absent[row]} | bad
 
 

@@ -55,6 +55,7 @@ class Type:
     `parts` are a record's fields, a union's branches, an array's items or a map's values; they may
     lead back to it.
     `names` has the places of a record's fields by lower-case name.
+    `connect` is what Kafka Connect, which wrote the schema, calls it.
     `is_empty`: each value takes no bytes.
     """
 
@@ -62,10 +63,12 @@ class Type:
     logical: str = ""
     size: int = 0
     scale: int = 0
+    precision: int = 0
     symbols: tuple[str, ...] = ()
     parts: list[Type] = field(default_factory=list)
     names: dict[str, list[int]] = field(default_factory=dict)
     is_empty: bool = False
+    connect: str = ""
 
     def __str__(self) -> str:
         return self.logical or self.name
@@ -125,7 +128,7 @@ def _fields(record: Type, fields: Any, space: str, names: dict[str, Type]) -> No
         for alias in {alias.lower() for alias in given.get("aliases", ())}:
             former.setdefault(alias, []).append(place)
     # A field's former name counts where no field has it now.
-    record.names = former | record.names
+    record.names |= {name: places for name, places in former.items() if name not in record.names}
     # A record that holds itself isn't empty: there is no such value.
     record.is_empty = all(part.is_empty for part in record.parts)
 
@@ -139,6 +142,7 @@ def _leaf(name: str, given: dict[str, Any]) -> Type:
     made = Type(name, size=given["size"] if name == "fixed" else 0)
     if type(made.size) is not int or not 0 <= made.size < _MOST_BYTES:
         raise ValueError(made.size)
+    made.connect = str(given.get("connect.name"))
     made.is_empty = name == "null" or (name == "fixed" and not made.size)
     if name == "enum":
         made.symbols = tuple(given["symbols"])
@@ -150,7 +154,7 @@ def _leaf(name: str, given: dict[str, Any]) -> Type:
     if logical == "decimal" and type(precision) is type(scale) is int and name in {"bytes", "fixed"}:
         most = precision if name == "bytes" else int((8 * made.size - 1) * log10(2))
         if 0 < precision <= most and 0 <= scale <= min(precision, DIGITS):
-            made.logical, made.scale = "decimal", scale
+            made.logical, made.scale, made.precision = "decimal", scale, precision
     elif logical in _LOGICAL.get(name, ()) and made.size == (_UUID_BYTES if name == "fixed" else 0):
         made.logical = str(logical)
     return made

@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+import json
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hivesink.core.table import INTEGERS, Array, HiveType, Map, Primitive, Struct
+from hivesink.core.table import INTEGERS, Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.decode.arrowtypes import arrow_type, mismatches
 from hivesink.decode.avro.schema import DIGITS
-from hivesink.decode.clocks import nulls
+from hivesink.decode.clocks import nulls, timestamps
+from hivesink.decode.connect import DEBEZIUM, UNITS, ZONED, counting, number_of_octets
 from hivesink.decode.convert import Converted, convert
+from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.values import InvalidValue, TimeRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hivesink.core.time_format import EpochUnit
     from hivesink.decode.avro.schema import Type
     from hivesink.decode.json.spans import Text
 
 Numbers = NDArray[np.int64]
 _WORD = 8
+_REALS = {Primitive.FLOAT, Primitive.DOUBLE}
+SCALED = Struct((("scale", Primitive.INT), ("value", Primitive.BINARY)))
+"""Debezium's decimals of which each value has a scale."""
 
 
 class Want(NamedTuple):
-    """What is below `steps` in a value, names of fields in lower case, as a Hive type."""
+    """What is below `steps` in a value, names of fields in lower case, as a Hive type.
+
+    Of a change event (`is_change`) texts are read as JSON's are, and decimals as numbers of any type.
+    """
 
     steps: Sequence[str | int]
     type: HiveType
     times: TimeRules
+    is_change: bool = False
 
     @property
     def name(self) -> str:
@@ -48,6 +60,20 @@ class Want(NamedTuple):
         into = f", not {other}" if self.steps else f" into {self.type}"
         return self.none_fit(count, f"wrong type: {kind}{into}")
 
+    @property
+    def is_text(self) -> bool:
+        return self.type is Primitive.STRING or isinstance(self.type, Varchar | Char)
+
+    @property
+    def is_number(self) -> bool:
+        return not self.steps and (self.type in {*INTEGERS, *_REALS} or isinstance(self.type, Decimal))
+
+    def unit(self, kind: Type) -> EpochUnit | None:
+        """What numbers count, by the name that Debezium gives their type, and in its events also by Connect's."""
+        is_named = self.is_change or kind.connect.startswith(DEBEZIUM)
+        is_time = is_named and self.type in {Primitive.DATE, Primitive.TIMESTAMP}
+        return UNITS.get(kind.connect) if is_time else None
+
     def parts(self) -> list[Want]:
         """What it wants of a record: itself, or all fields of a STRUCT; nothing of a record that doesn't fit."""
         if self.steps:
@@ -59,14 +85,20 @@ class Want(NamedTuple):
 
 
 def converted(kind: Type, values: Callable[[], pa.Array], count: int, want: Want) -> Converted:
-    """By the rules for a stream's columns, and timestamp-millis as a number."""
-    wanted = want.type
+    """By the rules for a stream's columns, timestamp-millis also as a number; and by the type's name in Connect."""
+    wanted, unit = want.type, want.unit(kind)
     if kind.name == "null":
         return pa.nulls(count, arrow_type(wanted)), {}
+    if unit is not None:
+        want = want._replace(times=counting(want.times, unit))
+    if unit is not None or (kind.logical == "timestamp-millis" and wanted is Primitive.BIGINT):
+        kind = replace(kind, logical="")
+    if kind.name == "string" and not want.is_text and not want.steps and (want.is_change or kind.connect == ZONED):
+        return _of_texts(values(), want)
+    if kind.logical == "decimal" and want.is_change and wanted in _REALS:
+        return parsed(values(), str, want)
     is_text = kind.logical == "uuid" and kind.name == "fixed" and wanted is not Primitive.BINARY
     given = pa.string() if is_text else kind.arrow
-    is_number = kind.logical == "timestamp-millis" and wanted is Primitive.BIGINT
-    given = pa.int64() if is_number else given
     epoch = want.times.unit is not None
     # A time of day is no instant, whatever numbers are.
     is_unfit = kind.logical.startswith("time-") and wanted not in INTEGERS
@@ -77,9 +109,37 @@ def converted(kind: Type, values: Callable[[], pa.Array], count: int, want: Want
         # An odd record may have a shorter one.
         texts = (str(UUID(bytes=octets.ljust(16))) for octets in array.to_pylist())
         array = pa.array(texts, given)
-    made, bad = convert(array.view(given) if is_number else array, wanted, want.times)
+    made, bad = convert(array.view(given), wanted, want.times)
     beyond = np.flatnonzero(nulls(array)).tolist() if array.null_count else ()
     return made, bad | {row: InvalidValue(f"out of range for {wanted}") for row in beyond}
+
+
+def _of_texts(texts: pa.StringArray, want: Want) -> Converted:
+    if want.type is Primitive.TIMESTAMP and want.times.pattern is None:
+        with suppress(UnicodeDecodeError):
+            made, doubt = timestamps(texts, want.times)
+            if not doubt.any():
+                return made, {}
+    return parsed(texts.view(pa.binary()), lambda octets: json.dumps(octets.decode()), want)
+
+
+def parsed(array: pa.Array, text_of: Callable[[Any], str], want: Want) -> Converted:
+    """Values as their JSON text, which `text_of` makes, would be read. It may raise InvalidValue."""
+    parser, values, bad = ValueParser(want.times, ignore_unknown=True), [], dict[int, InvalidValue]()
+    for row, cell in enumerate(array.to_pylist()):
+        try:
+            values.append(None if cell is None else parser.parse(text_of(cell), want.type))
+        except (InvalidValue, UnicodeDecodeError) as error:  # noqa: PERF203 -- must not keep the others back
+            values.append(None)
+            bad[row] = error if isinstance(error, InvalidValue) else InvalidValue("not UTF-8")
+    return pa.array(values, arrow_type(want.type)), bad
+
+
+def scaled_number(fields: dict[str, Any]) -> str:
+    """The text of a number from the fields of `SCALED`."""
+    if fields["scale"] is None:
+        raise InvalidValue(reason="not a number: no scale")
+    return number_of_octets(fields["value"] or b"", fields["scale"])
 
 
 def decimals(text: Text, kind: Type, begins: Numbers, ends: Numbers) -> pa.Array:
@@ -129,6 +189,15 @@ class Lists:
         twice = np.setdiff1d(np.arange(len(places)), first).tolist()
         again = {place: InvalidValue("duplicate key") for place in twice}
         return made, self._named(again | bad | bad_names)
+
+    def item(self, items: Converted, number: int) -> Converted:
+        """The item of that number, from 0, of each list; null where there is none."""
+        array, wrong = items
+        places = self.edges[:-1] + number
+        there = places < self.edges[1:]
+        rows = np.flatnonzero(there & np.isin(places, [*wrong])).tolist()
+        bad = {row: wrong[int(places[row])].within(str(number)) for row in rows}
+        return array.take(pa.array(places, mask=~there)), bad
 
     def _named(self, bad: dict[int, InvalidValue]) -> dict[int, InvalidValue]:
         """The first of the `bad` items of each list, named by its number there."""

@@ -1,7 +1,4 @@
-"""Debezium's change events in JSON as rows: an append of the change log, with the types that Debezium's schema names.
-
-https://debezium.io/documentation/reference/stable/connectors/mysql.html has the events and the logical types.
-"""
+"""Debezium's change events in JSON as rows: an append of the change log, with the types that the schema names."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +15,9 @@ import pyarrow.compute as pc
 from hivesink.config.options import DecimalHandling, Image, OnUnknownField, SinkConfig
 from hivesink.core.column_source import JsonPath
 from hivesink.core.table import Array, Column, Decimal, HiveType, Map, Primitive, Struct
-from hivesink.core.time_format import EpochUnit
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema
 from hivesink.decode.clocks import mask_of
+from hivesink.decode.connect import CONNECT, UNITS, VARIABLE, counting, number_of_octets
 from hivesink.decode.json.decoder import JsonDecoder, in_order
 from hivesink.decode.json.exact import Refine, ValueParser, number_of, wrong_type
 from hivesink.decode.json.scan import members, unquote
@@ -34,22 +30,14 @@ if TYPE_CHECKING:
     from hivesink.decode.json.shaped import Piece
     from hivesink.decode.json.spans import Places
 
-_CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
-_UNITS = {
-    f"{_TIME}Date": EpochUnit.DAYS,
-    f"{_CONNECT}Date": EpochUnit.DAYS,
-    f"{_TIME}Timestamp": EpochUnit.MILLIS,
-    f"{_CONNECT}Timestamp": EpochUnit.MILLIS,
-    f"{_TIME}MicroTimestamp": EpochUnit.MICROS,
-    f"{_TIME}NanoTimestamp": EpochUnit.NANOS,
-}
-"""What the numbers of these types count: wall clocks without a zone, as if in UTC."""
-_DECIMAL, _VARIABLE = f"{_CONNECT}Decimal", "io.debezium.data.VariableScaleDecimal"
+_DECIMAL = f"{CONNECT}Decimal"
 _NUMBERS = frozenset({*INTEGER_BITS, Primitive.DOUBLE, Primitive.FLOAT})
 _ENVELOPE = tuple(Column(name, Primitive.STRING) for name in ("op", "before", "after", "schema", "payload"))
-_NO_EVENT, _NO_IMAGE = BadRow(0, "op", "missing"), BadRow(0, "after", "null, and so is before")
+NO_IMAGE = "no before and no after"
+_NO_EVENT, _NO_IMAGE = BadRow(0, "op", "missing"), BadRow(0, None, NO_IMAGE)
 _TOO_DEEP = BadRow(0, "schema", "nested too deep")
-_BEFORE = "before_"
+BEFORE = "before_"
+"""How the names begin of columns of the image `before`, where both are wanted."""
 _MOST_SCHEMAS = 100
 
 
@@ -71,13 +59,7 @@ def _from_octets(raw: str, kind: HiveType, scale: int | None = None) -> str:
         if kind in {Primitive.DOUBLE, Primitive.FLOAT}:
             raise wrong_type(raw, f" of unknown scale into {kind}")
         scale = kind.scale if isinstance(kind, Decimal) else 0
-    octets = binary_of(unquote(raw))
-    if not octets:
-        raise InvalidValue(reason="not a number: no bytes")
-    with suppress(ValueError):
-        return f"{int.from_bytes(octets, 'big', signed=True)}e{-scale}"
-    # More than Python writes.
-    raise InvalidValue(reason="too many digits")
+    return number_of_octets(binary_of(unquote(raw)), scale)
 
 
 def _no_text(raw: str, kind: HiveType) -> str:
@@ -94,7 +76,7 @@ _HANDLING = {
 }
 
 
-def _node(schema: Any, steps: Iterable[str | int]) -> Mapping[str, Any] | None:
+def node_at(schema: Any, steps: Iterable[str | int]) -> Mapping[str, Any] | None:
     """The schema of what is at `steps`; None if it says nothing of that."""
     for step in steps:
         if not isinstance(schema, dict):
@@ -114,18 +96,17 @@ def _typed(
     """A value's parser by what the schema says of it, or, where it says nothing, by the declared `handling`."""
     name = node and node.get("name")
     if kind in {Primitive.DATE, Primitive.TIMESTAMP}:
-        unit = _UNITS.get(str(name))
-        times = replace(parser.times, format=unit, zone=ZoneInfo("UTC"), is_sure=True) if unit else parser.times
-        return replace(parser, times=times)
+        unit = UNITS.get(str(name))
+        return replace(parser, times=counting(parser.times, unit)) if unit else parser
     if isinstance(kind, Array | Map | Struct):
         named = json.dumps(node)
-        is_known = node is not None and _CONNECT not in named and _VARIABLE not in named
+        is_known = node is not None and CONNECT not in named and VARIABLE not in named
         return replace(parser, number=number_of if is_known else _HANDLING[handling])
     if kind not in _NUMBERS and not isinstance(kind, Decimal):
         return parser
     if node is None:
         return replace(parser, number=_HANDLING[handling])
-    number = _from_octets if name == _VARIABLE else number_of
+    number = _from_octets if name == VARIABLE else number_of
     if name == _DECIMAL:
         parameters, number = node.get("parameters"), _no_text
         with suppress(InvalidValue):
@@ -135,7 +116,12 @@ def _typed(
 
 
 def _refine(schema: Any, root: tuple[str, ...], handling: DecimalHandling) -> Refine:
-    return lambda column, steps, parser: _typed(parser, column.type, _node(schema, (*root, *steps)), handling)
+    return lambda column, steps, parser: _typed(parser, column.type, node_at(schema, (*root, *steps)), handling)
+
+
+def images_of(config: SinkConfig) -> tuple[str, str]:
+    """The image of the rows, and the one that stands in for it."""
+    return ("before", "after") if config["sink.value.debezium.image"] is Image.BEFORE else ("after", "before")
 
 
 class _Columns:
@@ -148,12 +134,12 @@ class _Columns:
         paths: dict[str, JsonPath] = {}
         is_both = config["sink.value.debezium.image"] is Image.BOTH
         for column in columns:
-            source, is_before = sources.get(column.name), is_both and column.name.startswith(_BEFORE)
+            source, is_before = sources.get(column.name), is_both and column.name.startswith(BEFORE)
             if isinstance(source, JsonPath):
                 parts["beside"].append(column)
             else:
                 parts["before" if is_before else "image"].append(column)
-                name = column.name.removeprefix(_BEFORE) if is_before else column.name
+                name = column.name.removeprefix(BEFORE) if is_before else column.name
                 paths[f"sink.column.{column.name}.from"] = JsonPath((name,))
         inside = replace(config, values={**config.values, **paths})
         # Of an image alone all fields are the table's.
@@ -175,10 +161,7 @@ class DebeziumDecoder:
     def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
         self._columns, self._config = tuple(columns), config
         self._schema = arrow_schema(columns)
-        self._images = (
-            ("before", "after") if config["sink.value.debezium.image"] is Image.BEFORE else ("after", "before")
-        )
-        """The image of the rows, and the one that stands in for it."""
+        self._images = images_of(config)
         # Of a table's settings only what it does with tombstones is about the envelope.
         plain = SinkConfig.parse({"sink.on-tombstone": config["sink.on-tombstone"].value})
         self._events, self._payloads = JsonDecoder(_ENVELOPE, plain), JsonDecoder(_ENVELOPE, plain)

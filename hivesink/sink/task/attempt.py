@@ -25,7 +25,7 @@ from hivesink.core.reads import segment_name
 from hivesink.sink.task.assign import assigner_for
 from hivesink.sink.task.messages import TaskPlan, TaskReport, TaskTools
 from hivesink.sink.task.parts import Parts, Target
-from hivesink.sink.task.rejects import as_stream
+from hivesink.sink.task.rejects import SCHEMA_OF, as_stream
 from hivesink.sink.task.route import StopError, TableRouter, assign, by_partition
 from hivesink.sink.task.segments import SegmentWriter, encode
 
@@ -167,12 +167,13 @@ class ReplayRouter:
         """The rows of those that fit; the others are dead letters still."""
         assigner, replayed = assigner_for(self.plan.target.spec, self.plan.config), self.replayed
         is_left = np.ones(letters.rows.num_rows, np.bool_)
-        arrivals = letters.rows.column("arrived_at").take(pa.array(letters.chosen)).dictionary_encode()
-        # A row may depend on its record's arrival.
-        for code, arrival in enumerate(arrivals.dictionary.to_pylist()):
-            places = letters.chosen[arrivals.indices.to_numpy() == code]
+        chosen = letters.rows.take(pa.array(letters.chosen))
+        origins = [*zip(*(chosen.column(name).to_pylist() for name in ("arrived_at", SCHEMA_OF)), strict=True)]
+        # A row may depend on its record's arrival, and on the schema of then.
+        for origin in dict.fromkeys(origins):
+            places = letters.chosen[[other == origin for other in origins]]
             some = letters.rows.take(pa.array(places))
-            then = replace(self.plan, arrival=arrival.replace(tzinfo=timezone.utc))
+            then = replace(self.plan, arrival=origin[0].replace(tzinfo=timezone.utc), schema=origin[1])
             before = 0
             for read, decoded, assigned, bad in assign(as_stream(some, self.mended), then, self.reader(then), assigner):
                 of_row = np.arange(len(read)) if decoded.parts is None else np.asarray(decoded.parts.column(RECORD))

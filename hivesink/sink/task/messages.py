@@ -75,7 +75,7 @@ class TaskPlan:
     """A try at an epoch, as each of its tasks sees it. `arrival` is UTC, fixed once per try.
 
     `late` is the watermark (UTC) before the batch: rows of partitions that were over by then are late. `places`:
-    whether raw records come with the columns that say where they are from.
+    whether raw records come with the columns that say where they are from. `schema`: as dead letters have it.
     """
 
     target: TablePlan
@@ -88,6 +88,7 @@ class TaskPlan:
     arrival: datetime
     late: datetime | None = None
     places: bool = True
+    schema: str | None = None
 
     def order(self, table: TablePlan) -> tuple[SortKey, ...]:
         """How the rows of `table`, the target or the dead letters, are sorted in its files."""

@@ -32,7 +32,7 @@ _MOST_TIMES = 16
 _POSITION = ("topic", "partition", "offset")
 _HEADERS = Array(Struct((("key", Primitive.STRING), ("value", Primitive.BINARY))))
 _HEADERS_IN_ARROW = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_ELEMENT = "element"
+_ELEMENT, SCHEMA_OF = "element", "schema_id"
 _COLUMNS = (
     ("value", Primitive.BINARY, pa.binary(), "the record as it came"),
     ("field", Primitive.STRING, pa.string(), "the column that it doesn't fit, null for the whole record"),
@@ -53,6 +53,7 @@ _COLUMNS = (
         pa.int64(),
         "its place in its record, from 0, where that holds many: value has it alone",
     ),
+    (SCHEMA_OF, Primitive.STRING, pa.string(), "names the content of the schema file that it was read by"),
 )
 STREAM = InputShape("value", "timestamp", "topic", "partition", "offset", PATH)
 """What `as_stream` makes of dead letters."""
@@ -86,11 +87,12 @@ def rejected_spec(table: TableName, location: str | None, *, external: bool) -> 
 def columns_of(table: TableSpec) -> tuple[Column, ...]:
     """The columns of dead letters. Raises Unsupported for a table that has not all of them, so is none.
 
-    Only `element` may be missing: tables had none before records could hold many.
+    Only the last ones may be missing, which tables had not from the beginning.
     """
     own = rejected_spec(table.name, None, external=False)
     there = {(column.name, column.type) for column in table.columns}
-    columns = [column for column in own.columns if column.name != _ELEMENT or (column.name, column.type) in there]
+    later = {_ELEMENT, SCHEMA_OF}
+    columns = [column for column in own.columns if column.name not in later or (column.name, column.type) in there]
     missing = [f"{column.name} {column.type}" for column in columns if (column.name, column.type) not in there]
     if missing or [(column.name, column.type) for column in table.partition_columns] != [("dt", Primitive.STRING)]:
         why = f"it lacks {', '.join(missing)}" if missing else "it isn't partitioned by dt alone"
@@ -171,6 +173,7 @@ def letters(
         "headers": headers,
         "line": list(lines),
         _ELEMENT: _elements(rows),
+        SCHEMA_OF: [plan.schema] * len(bad),
     }
     return pa.Table.from_pydict(cells, schema=SCHEMA)
 

@@ -108,7 +108,8 @@ class TableRouter:
             self.counts[name] -= len(bad) - len(left)
         bad, lines = [bad[place] for place in left], [lines[place] for place in left]
         partition = f"dt={self.plan.arrival:%Y-%m-%d}"
-        return self.plan.dead_letters(partition, letters(rows, self.plan, bad, lines, self._ids))
+        plan = replace(self.plan, schema=self.reader.schema)
+        return plan.dead_letters(partition, letters(rows, plan, bad, lines, self._ids))
 
 
 def assign(

@@ -1,0 +1,262 @@
+"""The columns of a sample by how its records are written: from their schema, or from the values that they hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hivesink.core.column_source import JsonPath, json_path, parse_list, parse_source
+from hivesink.core.table import Array, Column, Decimal, HiveType, Map, Primitive, Struct
+from hivesink.core.time_format import EpochUnit
+from hivesink.decode.arrowtypes import arrow_type
+from hivesink.decode.avro.schema import DIGITS, Type, parse
+from hivesink.decode.connect import CONNECT, UNITS, VARIABLE, ZONED
+from hivesink.decode.csv import Dialect
+from hivesink.decode.json.debezium import node_at
+from hivesink.decode.values import NUMBER, InvalidValue
+from hivesink.errors import InvalidOption
+from hivesink.sample.infer import infer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from hivesink.config.options import SinkConfig
+    from hivesink.decode.reader import OpenSchemas
+
+_FRAME = 5
+_HIVE = {arrow_type(kind): kind for kind in Primitive}
+_AVRO = {"struct": "record", "int8": "int", "int16": "int", "int32": "int", "int64": "long"}
+_AVRO |= {"float32": "float", "float64": "double"}
+"""What types of Connect's are called in Avro."""
+
+
+class Given(NamedTuple):
+    """A sample's records, the settings of their table, and whether they are a topic's."""
+
+    records: Sequence[bytes | None]
+    config: SinkConfig
+    schemas: OpenSchemas
+    is_topic: bool
+
+
+class Proposed(NamedTuple):
+    """Columns, the properties that they need, the column of an event's time, if sure, and what people should know."""
+
+    columns: tuple[Column, ...]
+    properties: dict[str, str]
+    time: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def values_of(records: Iterable[bytes | None]) -> Iterator[Any]:
+    """The records that are JSON; not those that are nested too deeply for Python's own reader."""
+    for record in records:
+        with suppress(ValueError, RecursionError):
+            yield json.loads((record or b"").decode())
+
+
+def _of_json(given: Given) -> Proposed:
+    values = [*values_of(given.records)]
+    if values and all(map(_event, values)):
+        return _of_changes(given)
+    path = given.config.text("sink.json.explode") or _list_of(values)
+    if path is None:
+        lists = [name for name, value in lowered(values[0] if values else None).items() if _is_list(value)]
+        note = "{0} is a list of objects: --set sink.json.explode=$.{0} makes each a row"
+        objects = (value for value in values if isinstance(value, dict))
+        return Proposed(*infer(objects), None, tuple(map(note.format, lists)))
+    steps, rows, inner = parse_list(path).steps, list[dict[str, Any]](), set[str]()
+    for value in values:
+        beside = {name: item for name, item in lowered(value).items() if name not in steps[:1]}
+        for step in steps:
+            value = lowered(value).get(str(step))  # noqa: PLW2901
+        elements = [lowered(element) for element in (value if isinstance(value, list) else ())]
+        inner = inner.union(*elements)
+        rows += [{**beside, **element} for element in elements]
+    columns, properties = infer(rows)
+    for column in columns:
+        option = f"sink.column.{column.name}.from"
+        field = properties.get(option, json_path(column.name))
+        source = parse_source(field)
+        if isinstance(source, JsonPath) and source.steps[0] not in inner:
+            properties[option] = field
+        elif option in properties:
+            properties[option] = path + field[1:]
+    return Proposed(columns, {**properties, "sink.json.explode": path})
+
+
+def lowered(value: Any) -> dict[str, Any]:
+    """An object's fields by their names in lower case; of anything else none."""
+    return {name.lower(): item for name, item in value.items()} if isinstance(value, dict) else {}
+
+
+def _list_of(values: Sequence[Any]) -> str | None:
+    """The path to the list of objects that each of the records is, or that is all it has."""
+    names = {name for value in values for name in lowered(value)}
+    lists = [lowered(value).get(min(names)) if names else value for value in values]
+    if len(names) > 1 or not any(lists) or not all(map(_is_list, filter(None, lists))):
+        return None
+    return json_path(names.pop()) if names else "$"
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def _event(value: Any) -> dict[str, Any]:
+    """The change event in a record; empty for any other record."""
+    fields = lowered(value)
+    event = lowered(fields.get("payload", fields))
+    return event if "op" in event and {"before", "after"} & event.keys() else {}
+
+
+def _of_changes(given: Given) -> Proposed:
+    values = [*values_of(given.records)]
+    images = (event.get("after") or event.get("before") for event in map(_event, values))
+    columns, properties = infer(image for image in images if isinstance(image, dict))
+    nodes = (node_at(value.get("schema"), ["after"]) for value in values if isinstance(value, dict))
+    if node := next(filter(None, nodes), None):
+        kinds = {column.name: column for column in _columns(_type_of(node))[0]}
+        columns = tuple(replace(kinds.get(column.name, column), name=column.name) for column in columns)
+        properties.pop("sink.timestamp-format", None)
+    return _with_event(given, columns, {**properties, "sink.value.format": "debezium-json"})
+
+
+def _with_event(given: Given, columns: Sequence[Column], properties: dict[str, str], *notes: str) -> Proposed:
+    """With what the latest state of a row is told by."""
+    every = {"op": (Primitive.STRING, "$.op"), "changed_at": (Primitive.TIMESTAMP, "$.ts_ms")}
+    if given.is_topic:
+        every["record_offset"] = Primitive.BIGINT, "kafka.offset"
+    more, time = list(columns), ""
+    for wanted, (kind, path) in every.items():
+        name = wanted
+        while name in {column.name for column in more}:
+            name = f"event_{name}"
+        more.append(Column(name, kind, "of the change"))
+        properties[f"sink.column.{name}.from"] = path
+        time = name if kind is Primitive.TIMESTAMP else time
+    formats = filter(None, (properties.get("sink.timestamp-format"), f"{time}=epoch-millis"))
+    properties["sink.timestamp-format"] = ",".join(formats)
+    return Proposed(tuple(more), properties, time, notes)
+
+
+def _of_csv(given: Given) -> Proposed:
+    dialect, option = Dialect(given.config), "sink.value.csv.header"
+    records = [record.decode("utf-8", "replace") for record in given.records if record]
+    header = given.config[option] or next(iter(() if given.is_topic else records), None)
+    if header is None:
+        raise InvalidOption((f"{option} is missing: name the fields, as in --set {option}=id,name",))
+    split = [dialect.split(header)]
+    for record in records:
+        with suppress(InvalidValue):
+            split.append(dialect.split(record))
+    names, *texts = (row for row in split if len(row) == len(split[0]))
+    rows = [dict(zip(map(str, names), map(_value, row), strict=True)) for row in texts if row != names]
+    columns, properties = infer(rows)
+    if any("" in row for row in texts):
+        properties["sink.json.null-text"] = "empty"
+    return Proposed(columns, {**properties, option: header})
+
+
+def _value(text: str | None) -> Any:
+    """What JSON would have for a field's text."""
+    is_json = text in {"true", "false"} or re.fullmatch(NUMBER, text or "")
+    return json.loads(text) if text and is_json else text or None
+
+
+def _of_avro(given: Given) -> Proposed:
+    form, schemas = given.config["sink.value.format"], given.schemas(given.config, parse)
+    if form == "avro":
+        _, texts = schemas.file()
+    else:
+        framed = [record for record in given.records if record and record[0] == 0 and len(record) >= _FRAME]
+        known = schemas.registered(sorted({int.from_bytes(record[1:_FRAME], "big") for record in framed}))
+        if not known:
+            raise InvalidOption(
+                (f"sink.value.format = {form!r}: no record of the sample begins with a schema's number",)
+            )
+        texts = known[max(known)]
+    try:
+        kind = parse(texts)
+    except ValueError as error:
+        raise InvalidOption((f"sink.value.format = {form!r}: {error}",)) from error
+    if not form.startswith("debezium"):
+        columns, left = _columns(kind)
+        return Proposed(columns, {}, None, left)
+    images = [kind.parts[place] for place in kind.names.get("after", ())]
+    images = [branch for image in images for branch in (image.parts or [image]) if branch.name == "record"]
+    columns, left = _columns(images[0]) if images else ((), ())
+    return _with_event(given, columns, {}, *left)
+
+
+PROPOSALS: Mapping[str, Callable[[Given], Proposed]] = {
+    "json": _of_json,
+    "csv": _of_csv,
+    "debezium-json": _of_changes,
+    "avro": _of_avro,
+    "avro-confluent": _of_avro,
+    "debezium-avro-confluent": _of_avro,
+}
+"""By format: what a table of such records may be. They raise InvalidOption, and what `Schemas` raises."""
+
+
+def _columns(record: Type) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """The columns of a record's fields, and a note on each field that none can hold."""
+    notes = list[str]()
+    kinds = ((name, _hive(kind, name, notes)) for name, kind in _fields(record))
+    return tuple(Column(name, kind) for name, kind in kinds if kind), tuple(notes)
+
+
+def _fields(record: Type) -> Iterator[tuple[str, Type]]:
+    names: dict[int, str] = {}
+    for name, places in record.names.items():
+        # Former names come last.
+        names.setdefault(places[0], name)
+    return ((names[place], part) for place, part in enumerate(record.parts) if place in names)
+
+
+def _hive(kind: Type, path: str, notes: list[str], *above: Type) -> HiveType | None:  # noqa: PLR0911  one for each kind
+    """The type of a column that holds all values of `kind`, else None and a note: none holds a record in itself."""
+    if unit := UNITS.get(kind.connect):
+        return Primitive.DATE if unit is EpochUnit.DAYS else Primitive.TIMESTAMP
+    if kind.connect == VARIABLE:
+        return Decimal(DIGITS, 10)
+    if kind.connect == ZONED or "timestamp" in kind.logical:
+        return Primitive.TIMESTAMP
+    if kind.logical == "decimal":
+        return Decimal(min(kind.precision, DIGITS), kind.scale)
+    parts = () if kind in above else kind.parts
+    if kind.name == "record" and parts:
+        fields = ((name, _hive(part, f"{path}.{name}", notes, kind, *above)) for name, part in _fields(kind))
+        some = tuple((name, part) for name, part in fields if part)
+        return Struct(some) if some else None
+    inner = {_hive(part, path, notes, kind, *above) for part in parts if part.name != "null"}
+    made = next(iter(inner)) if len(inner) == 1 else None
+    if not kind.parts and kind.name != "record":
+        made = _HIVE.get(kind.arrow)
+    # What is within has its own note.
+    if made is None and None not in inner and kind.name != "null":
+        notes.append(f"No column holds all values of {path} ({kind})")
+    if made and kind.name == "array":
+        return Array(made)
+    if made and kind.name == "map":
+        return Map(Primitive.STRING, made)
+    return made
+
+
+def _type_of(node: Any) -> Type:
+    """A type of Connect's, from an event's own schema, as Avro would have it."""
+    kind = str(node.get("type", "struct"))
+    made = Type(_AVRO.get(kind, kind), connect=str(node.get("name")))
+    parameters = node.get("parameters") or {}
+    if made.connect == f"{CONNECT}Decimal":
+        made.logical, made.scale = "decimal", int(parameters.get("scale", 0))
+        made.precision = int(parameters.get("connect.decimal.precision", DIGITS))
+    inner = node.get("fields") or [node[name] for name in ("items", "values") if name in node]
+    for place, part in enumerate(inner):
+        made.parts.append(_type_of(part))
+        made.names[str(part.get("field")).lower()] = [place]
+    return made
