@@ -20,6 +20,7 @@ from hivesink import __version__, kerberos
 from hivesink.cli.codes import ExitCode, code_of
 from hivesink.cli.command import Metastore, command, table_name
 from hivesink.cli.output import Line, Output, error_lines
+from hivesink.config.options import SinkConfig
 from hivesink.config.site import NO_SITE, Site, site_files
 from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.hive import check as hiveserver2_check
@@ -27,11 +28,12 @@ from hivesink.jvm.java import find_java
 from hivesink.logs import storage_of
 from hivesink.metastore import checks as metastore_checks
 from hivesink.ports import Check
+from hivesink.registry import Registry
 from hivesink.storage.fs import delete, drop, join
 from hivesink.tables.opened import OpenedTable, metastore_address, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _MOST_SKEW = 60.0
 """Seconds. At five minutes Kerberos refuses, at fifteen S3; times of arrival are wrong long before."""
@@ -141,11 +143,14 @@ def _login(site: Site) -> str:
 
 def _brokers(servers: str) -> str:
     from hivesink.spark.session import session_for_kafka
-    from hivesink.spark.sources import brokers
+    from hivesink.spark.sources import brokers, client_of
 
     spark = session_for_kafka("hivesink doctor")
     try:
-        return f"answers, with the brokers {', '.join(brokers(spark, servers))}"
+        client = client_of(spark, servers)
+        names = ("kafka.security.protocol", "kafka.sasl.mechanism")
+        how = ", ".join(client[name] for name in names if name in client) or "PLAINTEXT"
+        return f"answers by {how}, with the brokers {', '.join(brokers(spark, servers))}"
     finally:
         spark.stop()
 
@@ -165,6 +170,20 @@ def _of_table(name: str, address: str | None, site: Site) -> Iterator[Check]:
         yield from _made("the table's servers", lambda: storage_of(location, site).servers(location))  # noqa: B023  now
         yield Check(f"folder {location}", partial(_probe, location, site))
         yield Check(f"log {root}", partial(_log, root, location, site))
+        yield from _made("the table's options", lambda: _registry(table.live.spec.options))  # noqa: B023  now
+
+
+def _registry(options: Mapping[str, str]) -> Iterator[Check]:
+    config = SinkConfig.parse(options)
+    if config["sink.value.avro-confluent.url"] is not None:
+        registry = Registry(config)
+
+        def look() -> str:
+            # Of any number: that it answers is enough.
+            registry.schema(1)
+            return "answers"
+
+        yield Check(registry.name, look)
 
 
 def _log(root: str, location: str, site: Site) -> str:

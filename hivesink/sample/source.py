@@ -177,7 +177,7 @@ def sample_topic(spark: SparkSession, servers: str, topic: str, most: int) -> Sa
         starting, ending = (
             json.dumps({topic: {str(number): edges[side] for number, edges in part.items()}}) for side in (0, 1)
         )
-        client = {"kafka.bootstrap.servers": servers, **sources.FETCH, **sources.ASK}
+        client = {**sources.client_of(spark, servers), **sources.ASK}
         # Records may expire while they are read: the sample is then smaller.
         settings = {"subscribe": topic, "startingOffsets": starting, "endingOffsets": ending, "failOnDataLoss": "false"}
         records = spark.read.format("kafka").options(**client, **settings, includeHeaders="true").load()

@@ -7,13 +7,15 @@ from a later topic of its name (brokers from 2.8 on).
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hivesink.core.column_source import BLOCK, PATH
 from hivesink.core.offsets import KafkaOffset, SourceOffset, TopicIds
-from hivesink.errors import InvalidOption, SourceUnreachable
-from hivesink.spark.running import driver_jvm
+from hivesink.errors import InvalidOption, LoginFailed, SourceUnreachable
+from hivesink.kerberos import failure, trouble_of_java
+from hivesink.spark.running import driver_jvm, short_java_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,16 +49,30 @@ def kafka(spark: SparkSession, servers: str, topics: str, *, options: Mapping[st
     """A stream of Kafka records, read from their beginning, with the columns of Spark's own source.
 
     The record is the bytes in `value`. `servers` is host:port, several with commas; so are several `topics`. A query
-    that has a checkpoint goes on from there. `options` are Spark's own and win over these.
+    that has a checkpoint goes on from there. `options` are Spark's own and win over these, and over `client_of`.
 
     Raises SourceUnreachable if no broker answers within 15 s, InvalidOption if a topic doesn't exist: Spark itself
-    would silently wait for either.
+    would silently wait for either. Raises LoginFailed if the brokers take no login of these.
     """
-    client = {"kafka.bootstrap.servers": servers, **FETCH, **(options or {})}
+    client = client_of(spark, servers) | dict(options or {})
     stream = spark.readStream.format("kafka").option("startingOffsets", "earliest").options(**client)
     records = stream.option("subscribe", topics).load()
     _partitions(spark, client, [topic.strip() for topic in topics.split(",")])
     return records
+
+
+def client_of(spark: SparkSession, servers: str) -> dict[str, str]:
+    """A client's options: those that we set, then those of the file `$HIVESINK_KAFKA_CONFIG`.
+
+    It is one for Kafka's own tools (`--command-config`): `security.protocol=SASL_SSL`, and so on.
+    """
+    jvm = driver_jvm(spark)
+    properties = jvm.java.util.Properties()
+    if file := os.environ.get("HIVESINK_KAFKA_CONFIG"):
+        with closing(jvm.java.io.FileReader(file)) as reader:
+            properties.load(reader)
+    of_file = {f"kafka.{name}": text for name, text in properties.items()}
+    return {**FETCH, **of_file, "kafka.bootstrap.servers": servers}
 
 
 def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
@@ -78,7 +94,7 @@ def lines(spark: SparkSession, folder: str, *, options: Mapping[str, str] | None
 def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[int, int]]:
     """The first offset of each partition of `topic`, and that past its last record. Raises what `kafka` raises."""
     jvm = driver_jvm(spark)
-    client = {"kafka.bootstrap.servers": servers, **FETCH}
+    client = client_of(spark, servers)
     numbers = _partitions(spark, client, [topic])[topic]
     places = {number: jvm.org.apache.kafka.common.TopicPartition(topic, number) for number in numbers}
 
@@ -94,17 +110,14 @@ def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[in
 
 
 def ids_at_start(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
-    """The ids of the topics that a stream's `options` name, as far as these alone lead to them.
-
-    Where Spark knows more of a cluster, such as a token, its own client is asked with the first batch.
-    """
+    """The ids of the topics that a stream's `options` name; where those name none, the first batch tells."""
     if "subscribe" not in options or "kafka.bootstrap.servers" not in options:
         return {}
     names = [topic.strip() for topic in options["subscribe"].split(",")]
     try:
         with _admin(spark, options, names) as client:
             return _ids_of(client, names)
-    except SourceUnreachable as error:
+    except (SourceUnreachable, LoginFailed) as error:
         logger.warning("whether topics were created again isn't known at this start: %s", error)
         return {}
 
@@ -126,11 +139,9 @@ def ids_now(execution: Any, ends: tuple[SourceOffset, ...]) -> TopicIds:
         try:
             ids.append(_ids_of(reader.admin(), names) if "admin" in dir(reader) else {})
         except Py4JJavaError as error:
-            reason = str(error.java_exception.getCause() or error.java_exception)
-            if "InterruptedException" in reason:
+            if "InterruptedException" in str(error):
                 raise  # The query is stopped, and tells so itself.
-            msg = f"the id of topic {', '.join(names)} of Kafka"
-            raise SourceUnreachable(msg, reason) from error
+            _refuse(error, f"the id of topic {', '.join(names)} of Kafka")
     return tuple(ids)
 
 
@@ -144,8 +155,8 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: Sequence
 
 
 def brokers(spark: SparkSession, servers: str) -> list[str]:
-    """The brokers that answer for their cluster, as host:port. Raises SourceUnreachable."""
-    with _admin(spark, {"kafka.bootstrap.servers": servers}, ()) as asked:
+    """The brokers that answer for their cluster, as host:port. Raises what `_admin` raises."""
+    with _admin(spark, client_of(spark, servers), ()) as asked:
         # Python sees the elements of Java's lists only.
         nodes = driver_jvm(spark).java.util.ArrayList(asked.describeCluster().nodes().get())
         return sorted(f"{node.host()}:{node.port()}" for node in nodes)
@@ -173,22 +184,39 @@ def _ids_of(client: Any, names: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def _admin(spark: SparkSession, client: Mapping[str, str], topics: Sequence[str]) -> Iterator[Any]:
-    """Kafka's own AdminClient, with the settings in `client` that Spark will use; errors name `topics`."""
+    """Kafka's own AdminClient, with the settings in `client`, and the token, that Spark will use; errors name `topics`.
+
+    Raises what `_refuse` raises.
+    """
     from py4j.protocol import Py4JJavaError
 
     jvm = driver_jvm(spark)
-    properties = jvm.java.util.Properties()
-    for name, value in {**ASK, **client}.items():
-        if name.startswith("kafka."):
-            properties.put(name.removeprefix("kafka."), value)
+    wanted = {name[6:]: value for name, value in {**ASK, **client}.items() if name.startswith("kafka.")}
+    settings = jvm.org.apache.spark.kafka010.KafkaConfigUpdater("hivesink", jvm.PythonUtils.toScalaMap(wanted))
     try:
-        with closing(jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)) as asked:
+        java = settings.setAuthenticationConfigIfNeeded().build()
+        with closing(jvm.org.apache.kafka.clients.admin.AdminClient.create(java)) as asked:
             yield asked
     except Py4JJavaError as error:
-        reason = str(error.java_exception.getCause() or error.java_exception)
-        if "ConfigException" in reason and "resolvable" not in reason:
-            raise  # No later try helps.
-        raise SourceUnreachable(_text(client, topics), reason) from error
+        _refuse(error, _text(client, topics))
+
+
+def _refuse(error: Any, where: str) -> NoReturn:
+    """Raises what an error of Kafka's client means: SourceUnreachable, LoginFailed or InvalidOption."""
+    text, kinds = str(error), set[str]()
+    kind = (error.java_exception.getCause() or error.java_exception).getClass()
+    while kind:
+        kinds.add(kind.getSimpleName())
+        kind = kind.getSuperclass()
+    reason, user = short_java_error(text), "the user of kafka.sasl.jaas.config"
+    if why := trouble_of_java(text):
+        raise failure(where, reason, why, user) from error
+    if "AuthenticationException" in kinds:
+        raise LoginFailed(where, user, reason, "mend kafka.security.protocol, kafka.sasl.*, kafka.ssl.*") from error
+    if "RetriableException" in kinds or "resolvable" in text:
+        advice = "do its brokers run, and is kafka.security.protocol theirs?"
+        raise SourceUnreachable(where, f"{reason}; {advice}") from error
+    raise InvalidOption((f"{where}: {reason}; mend the kafka.* options, or this user's rights",)) from error
 
 
 def _text(client: Mapping[str, str], topics: Sequence[str]) -> str:

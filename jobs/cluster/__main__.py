@@ -68,12 +68,13 @@ def up(folder: Path, only: Collection[str] | None, *, secure: bool = False) -> i
     return env(folder)
 
 
-def env(folder: Path) -> int:
-    """Print the variables by which jobs and `hivesink` find the servers that run, as a shell takes them; 1 if none."""
-    cluster = Cluster.detached(folder)
-    servers, variables = cluster.servers, {}
+def variables_of(cluster: Cluster) -> dict[str, str]:
+    """The environment's, by which jobs and `hivesink` find the servers that run; `alice` is logged in where one is."""
+    servers, variables = cluster.servers, dict[str, str]()
     if servers.broker.alive:
         variables["KAFKA_SERVERS"] = cluster.kafka
+        if servers.kdc:
+            variables["HIVESINK_KAFKA_CONFIG"] = str(servers.broker.client_properties)
     if servers.namenode.alive:
         variables["HADOOP_CONF_DIR"] = str(cluster.conf)
     if servers.kdc is not None and servers.kdc.alive:
@@ -85,6 +86,12 @@ def env(folder: Path) -> int:
         variables["HIVE_CONF_DIR"] = str(cluster.conf)
     if servers.master.alive:
         variables["HIVESINK_MASTER"] = cluster.spark_master
+    return variables
+
+
+def env(folder: Path) -> int:
+    """Print those variables as a shell takes them; 1 if there are none."""
+    variables = variables_of(Cluster.detached(folder))
     for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}")
     if not variables:
@@ -116,17 +123,17 @@ def topic(folder: Path, name: str, partitions: int, *, keyed: bool) -> int:
     """
     from confluent_kafka import Producer
 
-    broker = Cluster.detached(folder).servers.by_name()["kafka"]
+    broker = Cluster.detached(folder).servers.broker
     if not broker.alive:
         sys.stderr.write(f"no broker runs in {folder}; start one: python -m jobs.cluster up --only kafka\n")
         return 1
-    created = create_topic(broker.address, name, partitions)
+    created = create_topic(broker.address, name, partitions, login=broker.login)
     print(f"topic {name} of {broker.address}: {'created' if created else 'is there'}", flush=True)
     if sys.stdin.isatty():
         return 0
     sys.stderr.write("reading standard input to its end, a record each line\n")
     failed: list[str] = []
-    producer, count = Producer({"bootstrap.servers": broker.address, "log_level": 0}), 0
+    producer, count = Producer({"bootstrap.servers": broker.address, "log_level": 0, **broker.login}), 0
     for line in sys.stdin.buffer:
         key, tab, value = line.rstrip(b"\r\n").partition(b"\t") if keyed else (None, b"\t", line.rstrip(b"\r\n"))
         told = lambda error, _: failed.append(str(error)) if error else None  # noqa: E731
@@ -157,7 +164,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=default_folder(), help="data, settings and logs")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), help="what `up` starts")
     parser.add_argument("--s3", action="store_true", help="`up` starts an S3 server too, which Hive's servers know")
-    parser.add_argument("--secure", action="store_true", help="HDFS and Hive of a new folder ask for Kerberos")
+    parser.add_argument("--secure", action="store_true", help="servers of a new folder ask for logins")
     arguments = parser.parse_args()
     if arguments.command == "topic" and arguments.name is None:
         parser.error("topic: name it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from jobs.cluster.s3 import S3Server
 from jobs.cluster.spark import SparkMaster, SparkWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import TypeAlias
@@ -93,7 +93,7 @@ class Cluster:
 
     What the servers hold stays in `folder` for the next block; every process ends with this one. `only` names
     the parts to start, by default all, but S3 only where the folder has had one; what a part needs comes along.
-    `secure`: HDFS and Hive ask for Kerberos, of their own key server; so does a folder that has had one.
+    `secure`: HDFS, Hive and Kafka ask for logins, by a key server of their own; so does a folder that has had one.
     `metastore_extra` and `hiveserver2_extra` are properties that win over the cluster's own. Without `durable`
     a power cut may lose the last changes, which tests don't mind; the death of a process never does.
     Raises ServerFailed, SourceUnreachable, JavaFailed.
@@ -200,6 +200,8 @@ class Cluster:
             "kafka": partial(start, self.servers.broker),
             "spark": partial(self._start_spark, start),
         }
+        if self.servers.kdc and self.parts & {"hdfs", "kafka"}:
+            start(self.servers.kdc)
         _together([chain for part, chain in chains.items() if part in self.parts])
 
     def _start_hadoop(self, start: Start) -> None:
@@ -210,26 +212,20 @@ class Cluster:
                 for server in (servers.hiveserver2, servers.metastore):
                     server.stop()
             start(servers.s3)
-        with nullcontext() if servers.kdc is None else self._as_superuser(servers.kdc, start):
+        with nullcontext() if servers.kdc is None else servers.kdc.logged_in(kdc.SERVICES[0]):
             start(servers.namenode)
             make_folders(self.filesystem, settings.FOLDERS, servers.kdc)
             if servers.kdc:
                 make_homes(self.filesystem, servers.kdc)
         # Neither the metastore nor HiveServer2 reads or writes a file when it starts, so no DataNode is needed.
         _together([*(partial(start, node) for node in servers.datanodes), partial(self._start_hive, start)])
-        sites = client_sites(self.filesystem, secure=servers.kdc is not None)
+        sites = client_sites(self.filesystem, servers.kdc)
         if servers.s3.alive:
             sites["core-site"] |= servers.s3.properties
         write_sites(self.conf, sites)
         if "metastore" in self.parts:
             hive = settings.hive_site(self.metastore_uri, self.filesystem)
             write_sites(self.conf, {"hive-site": hive | (kdc.hive_site() if servers.kdc else {})})
-
-    @contextmanager
-    def _as_superuser(self, keys: Kdc, start: Start) -> Iterator[None]:
-        start(keys)
-        with keys.logged_in(kdc.SERVICES[0]):
-            yield
 
     def _start_hive(self, start: Start) -> None:
         if "metastore" in self.parts:
@@ -300,8 +296,8 @@ def _servers(
 
 def _secured(servers: Servers, keys: Kdc) -> Servers:
     """The same ones, at names instead of numbers, with keys of `keys`."""
-    secured: tuple[EmbeddedServer, ...] = (servers.namenode, *servers.datanodes, servers.metastore, servers.hiveserver2)
-    for server in secured:
+    hive: tuple[EmbeddedServer, ...] = (servers.metastore, servers.hiveserver2)
+    for server in (servers.namenode, *servers.datanodes, *hive, servers.broker):
         server.kdc, server.host = keys, kdc.HOST
     return replace(servers, kdc=keys)
 

@@ -143,11 +143,11 @@ class DataNode(EmbeddedServer):
         return Launch(command, self.folder / "datanode.log", "Successfully sent block report ")
 
 
-def client_sites(filesystem: str, *, secure: bool = False) -> dict[str, dict[str, str]]:
+def client_sites(filesystem: str, keys: Kdc | None = None) -> dict[str, dict[str, str]]:
     """Return core-site.xml and hdfs-site.xml for clients, by name without the ending."""
     core, hdfs = settings.core_site(filesystem, getpass.getuser()), settings.hdfs_site()
-    if secure:
-        core, hdfs = core | kdc.core_site(), hdfs | kdc.hdfs_site()
+    if keys:
+        core, hdfs = core | kdc.core_site(keys.protection), hdfs | kdc.hdfs_site(keys.protection)
     return {"core-site": core, "hdfs-site": hdfs}
 
 
@@ -173,15 +173,15 @@ def make_homes(filesystem: str, keys: Kdc) -> None:
 def _client(filesystem: str, keys: Kdc | None = None) -> Client:
     from hdfs_native import Client
 
-    sites = client_sites(filesystem, secure=keys is not None)
+    sites = client_sites(filesystem, keys)
     return Client(filesystem, sites["core-site"] | sites["hdfs-site"])
 
 
 def _write_conf(folder: Path, filesystem: str, own: Mapping[str, str], keys: Kdc | None) -> Path:
     conf = folder / "conf"
-    sites = client_sites(filesystem, secure=keys is not None)
+    sites = client_sites(filesystem, keys)
     if keys is not None:
-        sites["hdfs-site"] |= kdc.hdfs_site(keys.keytab)
+        sites["hdfs-site"] |= kdc.hdfs_site(keys.protection, keys.keytab)
     sites["core-site"]["hadoop.tmp.dir"] = str(folder / "tmp")
     sites["hdfs-site"].update(own)
     write_sites(conf, sites)

@@ -46,7 +46,7 @@ class _HiveServer(EmbeddedServer):
 
     def _hive(self, heap: str, site: Mapping[str, str], logger: str, *options: str) -> tuple[str, ...]:
         """Its command line, up to the main class; `logger` logs the line that says it is ready."""
-        sites = client_sites(self._filesystem(), secure=self.kdc is not None)
+        sites = client_sites(self._filesystem(), self.kdc)
         sites["core-site"]["hadoop.tmp.dir"] = str(self.folder / "tmp")
         secured = kdc.hive_site(self.kdc.keytab) if self.kdc else {}
         options += self.kdc.java if self.kdc else ()

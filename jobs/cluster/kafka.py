@@ -11,6 +11,7 @@ from hivesink.embedded.server import HOST, POLL_SECONDS, Launch, free_port
 from hivesink.errors import SourceUnreachable
 from hivesink.jvm.jars import fetch
 from hivesink.jvm.java import find_java
+from jobs.cluster.kafka_logins import PROTOCOL, KafkaLogins
 from jobs.cluster.server import EmbeddedServer
 from jobs.cluster.settings import KAFKA_JARS
 from jobs.cluster.tool import run_once
@@ -49,10 +50,26 @@ WAIT = 30.0
 class EmbeddedKafka(EmbeddedServer):
     """A broker for the length of a `with` block; its topics stay in `folder` for the next one.
 
-    It doesn't create topics by itself. Raises ServerFailed, SourceUnreachable, JavaFailed.
+    It doesn't create topics by itself. With a `kdc` it asks for TLS, and for a login by Kerberos or SCRAM; others may
+    be its clients by `client.properties`, a file for Kafka's own. Raises ServerFailed, SourceUnreachable, JavaFailed.
     """
 
     name = "the embedded Kafka broker"
+
+    @property
+    def logins(self) -> KafkaLogins | None:
+        """Who may be its client by what; None: everybody."""
+        return KafkaLogins(self.folder, self.kdc.keytab) if self.kdc else None
+
+    @property
+    def login(self) -> Mapping[str, str]:
+        """What librdkafka's clients need besides the address."""
+        return self.logins.librdkafka() if self.logins else {}
+
+    @property
+    def client_properties(self) -> Path:
+        """What Kafka's own clients need besides the address; there is no such file where that is nothing."""
+        return self.folder / "client.properties"
 
     @property
     def bootstrap(self) -> str:
@@ -62,10 +79,18 @@ class EmbeddedKafka(EmbeddedServer):
     def _launch(self, port: int) -> Launch:
         self.folder.mkdir(parents=True, exist_ok=True)
         java = (find_java().program, "-cp", os.pathsep.join(map(str, fetch(KAFKA_JARS))))
-        settings = self.folder / "server.properties"
-        write_atomically(settings, _properties(self.folder / "topics", port, free_port()))
+        settings, logins = self.folder / "server.properties", self.logins
+        properties = _properties(self.folder / "topics", port, free_port(), PROTOCOL if logins else "PLAINTEXT")
+        if logins:
+            logins.make()
+            properties |= {"advertised.listeners": f"{PROTOCOL}://{self.host}:{port}", **logins.broker()}
+            write_properties(self.client_properties, logins.client())
+        write_properties(settings, properties)
         if not (self.folder / "topics" / "meta.properties").exists():
-            tool = (*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings))
+            words = ("format", "-t", CLUSTER_ID, "-c", str(settings), *(logins.scram() if logins else ()))
+            # As a file: command lines are for all to see.
+            write_atomically(self.folder / "format", "\n".join(words), mode=0o600)
+            tool = (*java, "kafka.tools.StorageTool", f"@{self.folder / 'format'}")
             run_once("Kafka's storage tool", tool, self.folder / "format.log")
         return Launch(
             command=(
@@ -74,6 +99,7 @@ class EmbeddedKafka(EmbeddedServer):
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                 # This logger's line says when the broker is ready.
                 "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
+                *(self.kdc.java if self.kdc else ()),
                 *("kafka.Kafka", str(settings)),
             ),
             log=self.folder / "broker.log",
@@ -81,27 +107,31 @@ class EmbeddedKafka(EmbeddedServer):
         )
 
 
-def _properties(topics: Path, port: int, controller: int) -> str:
-    properties = {
+def write_properties(file: Path, properties: Mapping[str, str]) -> None:
+    """A file of Java's, for its owner alone."""
+    write_atomically(file, "".join(f"{name}={value}\n" for name, value in properties.items()), mode=0o600)
+
+
+def _properties(topics: Path, port: int, controller: int, protocol: str) -> dict[str, str]:
+    return {
         "controller.quorum.voters": f"1@{HOST}:{controller}",
-        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-        "log.dirs": topics,
+        "listeners": f"{protocol}://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": f"{protocol}://{HOST}:{port}",
+        "log.dirs": str(topics),
         **BROKER,
     }
-    return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
-def create_topic(servers: str, topic: str, partitions: int = 1) -> bool:
+def create_topic(servers: str, topic: str, partitions: int = 1, *, login: Mapping[str, str] | None = None) -> bool:
     """Create `topic` unless it exists, and wait until it can be used. Return whether it was created.
 
-    Raises SourceUnreachable.
+    `login` as `EmbeddedKafka.login`. Raises SourceUnreachable.
     """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     # Errors are raised; the client need not log them as well.
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0, **(login or {})})
     created = True
     try:
         admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=WAIT)[topic].result()
@@ -109,11 +139,13 @@ def create_topic(servers: str, topic: str, partitions: int = 1) -> bool:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise SourceUnreachable(_name(servers, topic), error.args[0].str()) from error
         created = False
-    end_offsets(servers, topic, partitions)
+    end_offsets(servers, topic, partitions, login=login)
     return created
 
 
-def end_offsets(servers: str, topic: str, partitions: int, *, within: float = WAIT) -> dict[int, int]:
+def end_offsets(
+    servers: str, topic: str, partitions: int, *, within: float = WAIT, login: Mapping[str, str] | None = None
+) -> dict[int, int]:
     """Return each partition's end offset. Raises SourceUnreachable if a leader doesn't answer in time.
 
     A new partition has no leader for a moment, and then one that doesn't know it yet.
@@ -121,7 +153,7 @@ def end_offsets(servers: str, topic: str, partitions: int, *, within: float = WA
     from confluent_kafka import KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0, **(login or {})})
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
     wanted = {TopicPartition(topic, number): latest for number in range(partitions)}
     deadline = time.monotonic() + within

@@ -34,6 +34,8 @@ class Kdc(EmbeddedServer):
     name = "the KDC"
     keeps_port = True
     host = HOST
+    protection = "authentication"
+    """Of HDFS's and the metastore's calls, and of data: at least this, `integrity` or `privacy`."""
 
     def __init__(self, folder: Path, *, lifetime: int = 86_400) -> None:
         super().__init__(folder)
@@ -97,25 +99,25 @@ class Kdc(EmbeddedServer):
         return Launch((*java_command(jars, "128m"), main, *arguments), self.folder / "kdc.log", "Do <CTRL-C> or kill")
 
 
-def core_site() -> dict[str, str]:
-    """What core-site.xml has where Kerberos is on."""
+def core_site(protection: str) -> dict[str, str]:
+    """What core-site.xml has where Kerberos is on; `protection` as `Kdc.protection`."""
     return {
         "hadoop.security.authentication": "kerberos",
         "hadoop.security.authorization": "true",
-        "hadoop.rpc.protection": "authentication",
+        "hadoop.rpc.protection": protection,
         "hadoop.security.token.service.use_ip": "false",
         "hadoop.proxyuser.hive.groups": "*",
         "hadoop.proxyuser.hive.hosts": "*",
     }
 
 
-def hdfs_site(keytab: Path | None = None) -> dict[str, str]:
+def hdfs_site(protection: str, keytab: Path | None = None) -> dict[str, str]:
     """What hdfs-site.xml has then; a server's has the `keytab`."""
     site = {
         "dfs.namenode.kerberos.principal": f"hdfs/_HOST@{REALM}",
         "dfs.datanode.kerberos.principal": f"hdfs/_HOST@{REALM}",
         "dfs.block.access.token.enable": "true",
-        "dfs.data.transfer.protection": "authentication",
+        "dfs.data.transfer.protection": protection,
     }
     own = {
         "dfs.namenode.keytab.file": str(keytab),

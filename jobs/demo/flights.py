@@ -18,7 +18,7 @@ from hivesink import sources
 from jobs.cluster.kafka import create_topic, end_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -95,25 +95,26 @@ class KafkaTopic:
 
     name = f"the Kafka topic {TOPIC}"
 
-    def __init__(self, spark: SparkSession | None, servers: str) -> None:
+    def __init__(self, spark: SparkSession | None, servers: str, login: Mapping[str, str] | None = None) -> None:
         self._spark = spark
         self._servers = servers
-        create_topic(servers, TOPIC, PARTITIONS)
+        self._login = login or {}
+        create_topic(servers, TOPIC, PARTITIONS, login=login)
 
     def events(self) -> DataFrame:
         assert self._spark is not None  # noqa: S101  None is for callers that only send
         return sources.kafka(self._spark, self._servers, TOPIC, options={"maxOffsetsPerTrigger": "30000"})
 
-    def send(self, flights: Flights) -> int:
+    def send(self, flights: Flights, months: Iterable[int] = MONTHS) -> int:
         """Send the events that the topic lacks. Returns how many it sent."""
         from confluent_kafka import Producer
 
-        present, sent = end_offsets(self._servers, TOPIC, PARTITIONS), 0
+        present, sent = end_offsets(self._servers, TOPIC, PARTITIONS, login=self._login), 0
         # Errors only: retries against a broker that has just started are not worth a message.
-        client = {"bootstrap.servers": self._servers, "log_level": 3}
+        client = {"bootstrap.servers": self._servers, "log_level": 3, **self._login}
         # Idempotent: in order and once, whatever the broker does.
         producer = Producer({**client, "enable.idempotence": True, "linger.ms": 20})
-        for month in MONTHS:
+        for month in months:
             for n, event in enumerate(flights.events(month)):
                 partition = n % PARTITIONS
                 if present[partition]:

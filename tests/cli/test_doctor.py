@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.cli import doctor
 from hivesink.embedded.server import free_port
+from hivesink.errors import SourceUnreachable
 from tests.cli.site import Capsys, Ingest, hive_site, hivesink
+from tests.test_registry import URL, Server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +83,18 @@ def test_wrong_settings(  # noqa: PLR0917
     monkeypatch.setenv("HIVE_CONF_DIR", str(folder))
     arguments = ("--metastore", "thrift://127.0.0.1:1") if what != "metastore" else ()
     assert what in bad(capsys, 65, *arguments)
+
+
+def test_a_schema_registry() -> None:
+    with Server() as server:
+        options = {"sink.value.format": "avro-confluent", URL: server.url}
+        (check,) = doctor._registry(options)
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        assert (check.what, check.look()) == (f"the schema registry {server.url}", "answers")
+        thread.join()
+    with pytest.raises(SourceUnreachable):
+        check.look()
 
 
 def test_an_unknown_table_and_a_wrong_name(uri: str, capsys: Capsys) -> None:

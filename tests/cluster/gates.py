@@ -26,7 +26,7 @@ from hivesink.jvm.java import find_java
 from hivesink.logs import table_root
 from hivesink.metastore import connect
 from tests.cluster.target import DATABASE, Feed, Target
-from tests.secure.site import site_of
+from tests.secure.site import environment_of, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -266,7 +266,7 @@ class Stage(Gates):
         }
 
     def environment(self) -> dict[str, str]:
-        return {"HADOOP_CONF_DIR": str(self.cluster.conf), "HIVE_CONF_DIR": str(self.cluster.conf)}
+        return environment_of(self.cluster)
 
     def log(self) -> CommitLog:
         site = site_of(self.cluster)

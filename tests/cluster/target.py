@@ -54,13 +54,14 @@ class Feed:
     topic: str
     pad: int = 0
     sent: int = 0
+    login: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         from confluent_kafka import Producer
 
-        assert create_topic(self.servers, self.topic, 3)
+        assert create_topic(self.servers, self.topic, 3, login=self.login)
         # Idempotent: a broker that dies before it has answered gets nothing twice.
-        settings = {"bootstrap.servers": self.servers, "linger.ms": 5, "enable.idempotence": True}
+        settings = {"bootstrap.servers": self.servers, "linger.ms": 5, "enable.idempotence": True, **self.login}
         # A broker that is down is what these tests are about.
         self._producer = Producer({**settings, "log_level": 0})
 

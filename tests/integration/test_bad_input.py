@@ -10,7 +10,6 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
 from hivesink import HiveSink, errors, sources
@@ -200,8 +199,8 @@ def test_a_topic_that_can_not_be_read_is_told_at_once(spark: SparkSession, kafka
             errors.SourceUnreachable,
             "TimeoutException: Timed out waiting for a node",
         ),
-        ("localhost", "clicks", {}, Py4JJavaError, "Invalid url in bootstrap.servers: localhost"),
-        ("h:9092", "clicks", {"kafka.request.timeout.ms": "x"}, Py4JJavaError, "request.timeout.ms"),
+        ("localhost", "clicks", {}, errors.InvalidOption, "Invalid url in bootstrap.servers: localhost"),
+        ("h:9092", "clicks", {"kafka.request.timeout.ms": "x"}, errors.InvalidOption, "request.timeout.ms"),
         (kafka, "clcks", {}, errors.InvalidOption, f"topic clcks of Kafka at {kafka}: no such topic: "),
     ]
     for servers, name, options, error, words in cases:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
+from jobs.cluster.hdfs import make_folders
+from jobs.cluster.kdc import SERVICES
 from tests.cli.site import Capsys, hivesink
+from tests.cluster.gates import REPOSITORY
+from tests.cluster.target import DATABASE, Target, own
+from tests.secure.site import environment_of, kdc_of, login_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def test_a_login(alice: Cluster, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HADOOP_CONF_DIR", "HIVE_CONF_DIR"):
-        monkeypatch.setenv(name, str(alice.conf))
+    for name, value in environment_of(alice).items():
+        monkeypatch.setenv(name, value)
     monkeypatch.delenv("HIVESINK_METASTORE", raising=False)
     found = hivesink(capsys, "doctor", "--json")
     assert found.code == 0, found.out
@@ -29,3 +38,22 @@ def test_a_login(alice: Cluster, tmp_path: Path, capsys: Capsys, monkeypatch: py
     bad = {check["what"]: check["said"] for check in found.data["checks"] if not check["ok"]}
     assert (found.code, {*bad} >= {"login", f"metastore {alice.metastore_uri}"}) == (65, True), found.out
     assert all("run kinit" in text for text in bad.values())
+
+
+def test_a_user_who_may_not_write(alice: Cluster, tmp_path: Path) -> None:
+    """Into alice's table, in a process of bob's."""
+    with kdc_of(alice).logged_in(SERVICES[0]):
+        make_folders(alice.filesystem, {f"/{DATABASE}": 0o1777}, kdc_of(alice))
+    table = Target.create(alice, own("alices")).name
+    environment = {**os.environ, **environment_of(alice), "PYTHONPATH": str(REPOSITORY)}
+    for user, bad in (("alice", []), ("bob", ["user=bob, access=WRITE"])):
+        ended = subprocess.run(
+            [sys.executable, "-m", "hivesink.cli", "doctor", table, "--json"],
+            env=environment | dict(login_of(alice, user, tmp_path)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = [check["said"] for check in json.loads(ended.stdout)["checks"] if not check["ok"]]
+        assert (ended.returncode, len(said)) == (65 if bad else 0, len(bad)), ended.stdout
+        assert all(words in text for words, text in zip(bad, said, strict=True))

@@ -19,15 +19,18 @@ from hivesink.logs import table_root
 from hivesink.metastore import connect as registrar
 from hivesink.spark.settings import KEYTAB, PRINCIPAL
 from jobs.cluster.hdfs import make_folders
+from jobs.cluster.kafka import write_properties
 from jobs.cluster.kdc import SERVICES
-from jobs.demo.flights import Flights
+from jobs.demo.flights import Flights, KafkaTopic
 from tests.cluster.gates import LONGEST, REPOSITORY, Kills, Stage, kill_all, local
 from tests.cluster.target import DATABASE, Feed, Target, own
-from tests.secure.site import kdc_of, site_of
+from tests.secure.secrecy import events_in, processes, require_secret
+from tests.secure.site import environment_of, kdc_of, site_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hivesink.ports import CommitLog
     from jobs.cluster import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]
@@ -37,7 +40,11 @@ STEPS = ("while-publishing", "in-task", "after-manifest", "before-register", "ra
 
 class WithoutTicket(Stage):
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), "KRB5CCNAME": f"FILE:{self.folder}/none"}
+        logins, config = self.cluster.servers.broker.logins, self.folder / "client.properties"
+        assert logins
+        write_properties(config, logins.client(mechanism="GSSAPI"))
+        own = {"HIVESINK_KAFKA_CONFIG": str(config), "KRB5CCNAME": f"FILE:{self.folder}/none"}
+        return {**super().environment(), **own}
 
 
 def keys_of(cluster: Cluster) -> dict[str, str]:
@@ -46,12 +53,13 @@ def keys_of(cluster: Cluster) -> dict[str, str]:
 
 @pytest.mark.parametrize("login", ["ticket", "keytab"])
 def test_kills_of_a_job(alice: Cluster, tmp_path: Path, login: str) -> None:
+    """Kafka's login is by SCRAM, or by the keytab too."""
     alice.servers.broker.start()
     keys = kdc_of(alice)
     with keys.logged_in(SERVICES[0]):
         make_folders(alice.filesystem, {f"/{DATABASE}": 0o1777}, keys)
     name = own("secured")
-    feed, target = Feed(alice.kafka, name, pad=400), Target.create(alice, name)
+    feed, target = Feed(alice.kafka, name, pad=400, login=alice.servers.broker.login), Target.create(alice, name)
     feed.put((len(STEPS) + 3) * BATCH)
     # Several batches of rows in a task, so that it can stand still between two.
     spark = {**local(), "spark.sql.execution.arrow.maxRecordsPerBatch": "15"}
@@ -68,16 +76,17 @@ def test_kills_of_a_job(alice: Cluster, tmp_path: Path, login: str) -> None:
 
 def test_flights(alice: Cluster, tmp_path: Path) -> None:
     """As a user runs them: by the site's files, a keytab in spark-defaults.conf; alice's folder has the checkpoint."""
+    broker = alice.servers.broker
+    broker.start()
     alice.servers.hiveserver2.start()
-    site, flights, months = site_of(alice), Flights.load(), (1, 2, 3, 4)
-    defaults = "".join(f"{name} {value}\n" for name, value in keys_of(alice).items())
-    (tmp_path / "spark-defaults.conf").write_text(defaults)
-    (tmp_path / "events").mkdir()
+    site, flights, months = site_of(alice), Flights.load(), (1, 2, 3, 4, 5)
+    defaults = keys_of(alice) | events_in(tmp_path / "events")
+    (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in defaults.items()))
+    topic = KafkaTopic(None, broker.address, broker.login)
     environment = {
         **os.environ,
-        "FOLDER": (tmp_path / "events").as_uri(),
-        "HADOOP_CONF_DIR": str(alice.conf),
-        "HIVE_CONF_DIR": str(alice.conf),
+        **environment_of(alice),
+        "KAFKA_SERVERS": broker.address,
         "PYTHONPATH": str(REPOSITORY),
         "SPARK_CONF_DIR": str(tmp_path),
     }
@@ -97,22 +106,25 @@ def test_flights(alice: Cluster, tmp_path: Path) -> None:
     def said() -> str:
         return (tmp_path / "output").read_text(errors="replace")[-4000:]
 
-    def head() -> int:
+    def log() -> CommitLog:
         live = registrar("thrift", alice.metastore_uri, site).table(TableName("demo", "flights"))
-        return table_root(live, None, site).log("flights").view().head
+        return table_root(live, None, site).log("flights")
+
+    def head() -> int:
+        return log().view().head
 
     run = ("run", str(REPOSITORY / "jobs" / "flights.py"))
     no_ticket = {"KRB5CCNAME": f"FILE:{tmp_path}/none"}
     assert command("ddl", "apply", str(REPOSITORY / "ddl" / "flights.sql")).wait(LONGEST) == 0, said()
     for month in months:
-        (tmp_path / "events" / f".{month}").write_text("\n".join(flights.events(month)) + "\n")
-        (tmp_path / "events" / f".{month}").rename(tmp_path / "events" / f"{month}.json")
+        topic.send(flights, months[:month])
         before = head()
         job = command(*run, **no_ticket)
         try:
             assert wait_until(lambda: head() > before or job.poll() is not None, LONGEST), said()  # noqa: B023
             assert job.poll() is None, said()
             time.sleep(secrets.randbelow(1000) / 1000)
+            seen = processes(job)
         finally:
             kill_all(job)
     assert command(*run, TRIGGER="availableNow", **no_ticket).wait(LONGEST) == 0, said()
@@ -120,5 +132,7 @@ def test_flights(alice: Cluster, tmp_path: Path) -> None:
     with connect(alice.hiveserver2, site.hive) as hive:
         # Without a reduce, which Hadoop refuses to run in a secured process that lacks its native library.
         rows = Counter(map(tuple, hive.query("SELECT month, flight FROM demo.flights").rows))
+    manifests = map(str, map(log().manifest, log().view().manifests))
+    require_secret(alice, (tmp_path,), "\n".join([seen, *manifests]))
     wanted = flights.table[flights.table["month"].isin(months)]
     assert rows == Counter(zip(wanted["month"], wanted["flight"], strict=True))

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 from hivesink.spark.settings import KEYTAB, PRINCIPAL
 from jobs.cluster.hdfs import make_folders
 from jobs.cluster.kdc import SERVICES
-from tests.cluster.gates import GONE, LONGEST, Stage, local, on_cluster
+from tests.cluster.gates import LONGEST, Stage, local, on_cluster
 from tests.cluster.target import DATABASE, Feed, Target, own
+from tests.secure.secrecy import events_in, keys_of, processes, require_secret
 from tests.secure.site import kdc_of, login_of
 
 if TYPE_CHECKING:
@@ -67,7 +65,7 @@ def stage_of(alice: Cluster, folder: Path, short: Mapping[str, str], spark: Mapp
     with kdc.logged_in(SERVICES[0]):
         make_folders(alice.filesystem, {f"/{DATABASE}": 0o1777}, kdc)
     name = own("lasting")
-    feed, target = Feed(alice.kafka, name), Target.create(alice, name)
+    feed, target = Feed(alice.kafka, name, login=alice.servers.broker.login), Target.create(alice, name)
     every = {"processingTime": "3 seconds"}
     return ShortTickets(folder, alice, target, feed, spark, 400, every, environ=short)
 
@@ -92,14 +90,11 @@ def test_tickets_by_a_keytab(alice: Cluster, tmp_path: Path, short: dict[str, st
         server.start()
     kdc, keytab = kdc_of(alice), tmp_path / "alice.keytab"
     shutil.copy(kdc.keytab, keytab)
-    (tmp_path / "events").mkdir()
     spark = {
         **on_cluster(alice),
         PRINCIPAL: "alice@EXAMPLE.COM",
         KEYTAB: str(keytab),
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": (tmp_path / "events").as_uri(),
+        **events_in(tmp_path / "events"),
     }
     stage = stage_of(alice, tmp_path / "job", short, spark)
     stage.source.put(400)
@@ -126,16 +121,9 @@ def test_tickets_by_a_keytab(alice: Cluster, tmp_path: Path, short: dict[str, st
     kinit(short, keytab)
     stage.check(stage.source.sent)
     secrets += keys_of(keytab)
-    texts = {"ps": seen.encode()}
     places = (tmp_path, *(worker.folder for worker in alice.servers.workers))
-    texts |= {str(path): path.read_bytes() for place in places for path in place.rglob("*") if path.is_file()}
-    del texts[str(keytab)]
-    assert any(b"SparkListenerEnvironmentUpdate" in text for text in texts.values())
-    # So a file of delegation tokens begins, and so each of them ends; logs may name the kind.
-    wanted = [b"\x15HDFS_DELEGATION_TOKEN", *secrets]
-    shapes = [shape for secret in wanted for shape in (secret, secret.hex().encode(), *encoded(secret))]
-    shapes += [b"HDTS\0", b"HDTS\1"]
-    assert {name for name, text in texts.items() for shape in shapes if shape in text} == set()
+    keytab.unlink()
+    require_secret(alice, places, seen, secrets)
 
 
 def test_a_ticket_that_nobody_renews(alice: Cluster, tmp_path: Path, short: dict[str, str]) -> None:
@@ -158,37 +146,3 @@ def test_a_ticket_that_nobody_renews(alice: Cluster, tmp_path: Path, short: dict
     stage.trigger = {"availableNow": True}
     assert stage.drain() == 0, stage.output[-4000:]
     stage.check(stage.source.sent)
-
-
-def keys_of(keytab: Path) -> list[bytes]:
-    """The keys in MIT's file: entries with their length, of which a name, a time, a number and the key's own length."""
-    content, place, keys = keytab.read_bytes(), 2, []
-    while place < len(content):
-        (length,) = struct.unpack_from(">i", content, place)
-        entry, place = content[place + 4 : place + 4 + length], place + 4 + length
-        (parts,), at = struct.unpack_from(">h", entry), 2
-        for _ in range(parts + 1):
-            at += 2 + struct.unpack_from(">h", entry, at)[0]
-        # The name's type, the time, the key's number and its type.
-        at += 4 + 4 + 1 + 2
-        keys.append(entry[at + 2 : at + 2 + struct.unpack_from(">h", entry, at)[0]])
-    assert all(len(key) >= 8 for key in keys)
-    return keys
-
-
-def encoded(secret: bytes) -> Iterator[bytes]:
-    """In base 64, wherever it begins, without the letters that depend on what is before and behind."""
-    for before in range(3):
-        whole = base64.b64encode(bytes(before) + secret)
-        yield whole[4 * bool(before) : (before + len(secret)) // 3 * 4]
-
-
-def processes(job: subprocess.Popen[bytes]) -> str:
-    """What `ps` shows of the job's, and of executors, with their environments."""
-    found = []
-    for process in (*psutil.Process(job.pid).children(recursive=True), *psutil.process_iter()):
-        with GONE:
-            lines = process.cmdline()
-            if process.ppid() == job.pid or any("executor" in line for line in lines):
-                found += [*lines, *map("=".join, process.environ().items())]
-    return "\n".join(found)
