@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from hivesink.core.metrics import METRICS
 from hivesink.core.metrics import Metric as Named
+from hivesink.errors import NotWritable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hivesink.core.metrics import Sample
 
+logger = logging.getLogger("hivesink")
+
 PREFIX = "hivesink_"
+_EVERY = 10.0
+"""Seconds between two writes of a file."""
 
 
 def name_of(metric: Named) -> str:
@@ -42,3 +55,49 @@ class Families(Collector):
     def text(self) -> str:
         """In Prometheus's text format."""
         return generate_latest(self).decode()
+
+
+def serve(families: Families, host: str, port: int) -> None:
+    """Serve `families` at http://host:port/metrics until the process ends. Raises NotWritable."""
+    registry = CollectorRegistry()
+    registry.register(families)
+    try:
+        server, _ = start_http_server(port, host, registry)
+    except (OSError, OverflowError) as error:
+        place, advice = f"{host}:{port} for metrics", "name a free port of this machine"
+        raise NotWritable(place, str(error), advice) from error
+    logger.info("metrics at http://%s:%d/metrics", host, server.server_port)
+
+
+def write_always(families: Families, folder: str) -> None:
+    """Write `families` into a file in `folder` every 10 s, and at the process's end. Raises NotWritable."""
+    path = Path(folder, f"hivesink-{Path(sys.argv[0]).stem or 'job'}.prom")
+
+    def write() -> None:
+        whole = path.with_name(f".{path.name}.{os.getpid()}")
+        whole.write_text(families.text(), encoding="utf-8")
+        whole.replace(path)
+
+    def write_on() -> None:
+        was = ""
+        while True:
+            time.sleep(_EVERY)
+            try:
+                write()
+                was = ""
+            except OSError as error:
+                if str(error) != was:
+                    logger.warning("no metrics in %s: %s", path, error)
+                was = str(error)
+
+    def write_last() -> None:
+        with suppress(OSError):
+            write()
+
+    try:
+        write()
+    except OSError as error:
+        place, advice = f"{folder} for metrics", "name a folder that this user can write"
+        raise NotWritable(place, str(error), advice) from error
+    threading.Thread(target=write_on, name="hivesink-metrics", daemon=True).start()
+    atexit.register(write_last)

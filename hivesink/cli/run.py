@@ -44,6 +44,8 @@ def run(
     *,
     restart: bool = False,
     writer: str | None = None,
+    metrics: str | None = None,
+    metrics_file: str | None = None,
     metastore: Metastore = None,
 ) -> None:
     """Run a job file as a program, in its own process. The file's name without .py is the default writer.
@@ -56,6 +58,8 @@ def run(
 
     --restart: Start the job again after exit code 75 and a death by signal: after 1 s, 2 s … 60 s.
     --writer NAME: The writer's name, for a job that names none. Default: the file's, without .py.
+    --metrics [HOST]:PORT: Serve metrics for Prometheus there. Default: of no host 127.0.0.1.
+    --metrics-file DIR: Write metrics into a file there, every 10 s and at the end.
     """
     if job.suffix != ".py":
         raise InvalidOption((f"'{job}' is not a .py file: a job is a Python program",))
@@ -65,6 +69,9 @@ def run(
     environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
     if metastore:
         environment["HIVESINK_METASTORE"] = metastore
+    if metrics is not None and not metrics.rpartition(":")[2].isdecimal():
+        raise InvalidOption((f"--metrics = {metrics!r}: write host:port, or :9464 for this machine alone",))
+    environment |= {"HIVESINK_METRICS": metrics or "", "HIVESINK_METRICS_FILE": metrics_file or ""}
     wanted = {"--json": out.is_json, "--debug": os.environ.get("HIVESINK_DEBUG")}
     flags = [flag for flag, is_wanted in wanted.items() if is_wanted]
     program = "from hivesink.cli import child; child()"

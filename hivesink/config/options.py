@@ -136,6 +136,9 @@ OPTIONS: Mapping[str, Option] = {
     "sink.log-location": Option(None, location),
     "sink.log.retained-epochs": Option("200", positive),
     "sink.registration.max-delay": Option("1h", duration),
+    "sink.kafka.commit-group": Option(
+        None, matching(r"(?:[\w.-]|\$\{(?:table|writer)\})+", "write a name, such as hivesink.${table}.${writer}")
+    ),
     "sink.parquet.timestamp": Option("int96", one_of(ParquetTimestamp)),
 }
 """The only list of the settings; `docs/options.md`, which a test holds to it, says what each does."""

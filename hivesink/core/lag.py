@@ -33,6 +33,10 @@ class Lag:
     visible: Mapping[Partition, int] = field(default_factory=dict)
     complete: Mapping[Partition, int] = field(default_factory=dict)
 
+    def of(self, read: Mapping[Partition, int]) -> Lag:
+        """For the partitions that are `read` so far: 0 where nothing is known of the others."""
+        return Lag(read, *({place: at.get(place, 0) for place in read} for at in (self.visible, self.complete)))
+
     @property
     def data(self) -> list[dict[str, Any]]:
         """A row for each Kafka partition, sorted, with values that JSON has."""
@@ -45,15 +49,14 @@ class Lag:
 
 def lag(newest: LastBatch | None, settled: LastBatch | None, rows: OpenRows) -> Lag:
     """`newest` is the newest batch; `settled` and `rows` are as before the oldest epoch that isn't settled."""
-    newest_ends, done = (ends(batch.ref.end) if batch else {} for batch in (newest, settled))
+    read, done = (ends(batch.ref.end) if batch else {} for batch in (newest, settled))
     buckets = rows.buckets.values()
-    waiting = waiting_reads(rows.reads, buckets)
-    visible = _below(waiting, done)
+    visible = _below(waiting_reads(rows.reads, buckets), done)
     # Where nobody knows where the batch of the oldest rows began, nothing is certain.
     oldest = min((bucket.first for bucket in buckets), default=None)
-    is_known = oldest is None or any(read.at <= oldest <= read.until for read in rows.reads)
+    is_known = oldest is None or any(known.at <= oldest <= known.until for known in rows.reads)
     complete = _below(still_open(rows.reads, buckets) if is_known else None, visible)
-    return Lag(newest_ends, *({place: at.get(place, 0) for place in newest_ends} for at in (visible, complete)))
+    return Lag(done, visible, complete).of(read)
 
 
 def _below(reads: Iterable[Read] | None, limit: Mapping[Partition, int]) -> dict[Partition, int]:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hivesink.core.lag import Lag
     from hivesink.core.manifest import OpenBucket
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import CommitRule, FromPatterns, Watermark, WatermarkPolicy
@@ -19,7 +20,8 @@ class Progress:
 
     `rows` are those read, rejected ones too, and `epochs` the batches and rolls that committed them. `partitions` are
     the ones that got files. `rows_per_second` is that of the last minute. `waiting_rows` wait for their
-    roll, or until their partitions are over. Kafka has `behind_records` more.
+    roll, or until their partitions are over. Kafka has `behind_records` more. `offsets` are those up to which Kafka's
+    records are `read`, `visible` and `complete`, by topic and partition.
     """
 
     rows: int = 0
@@ -29,6 +31,7 @@ class Progress:
     rejected: int = 0
     waiting_rows: int = 0
     behind_records: int | None = None
+    offsets: Lag | None = None
 
     def __str__(self) -> str:
         rate = "" if self.rows_per_second is None else f" ({self.rows_per_second:,.0f}/s)"

@@ -14,11 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hivesink.config.options import OnStop
+from hivesink.core.metrics import Sample
+from hivesink.core.offsets import ends
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 from hivesink.spark.running import Questions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
 
     from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
@@ -152,6 +155,17 @@ class HiveQuery:
         """What the query has committed, what waits, and how far it is behind its source. Waits for no batch."""
         return self.run.committer.progress()
 
+    def samples(self, now: datetime) -> Iterator[Sample]:
+        """The metrics at the time `now` (UTC)."""
+        yield from self.run.committer.figures.samples(now)
+        for (topic, number), at in ends(self.run.newest or ()).items():
+            yield Sample("end_offset", at, {"topic": topic, "partition": str(number)})
+        is_up = False
+        with contextlib.suppress(Exception):  # The JVM may be gone.
+            is_up = bool(self.handle.isActive)
+        yield Sample("group_commit_failures", self.run.group.failures if self.run.group else 0)
+        yield Sample("up", int(is_up))
+
     def settle(self) -> None:
         """End the query with its job, or wait for its own end. Raises its failure, unless the job was told of it."""
         if self._ended.is_set():
@@ -197,6 +211,8 @@ class HiveQuery:
                 config = self.run.setup.spec.config
                 keeps = config["sink.on-stop"] is OnStop.KEEP and not config["sink.rolling-policy.on-epoch"]
                 self.run.committer.finish(roll=not keeps or self._interval is None)
+                if self.run.group is not None:
+                    self.run.group.close()
                 self._finished = True
                 if well and self.run.failure is None:
                     self.run.committer.tell_end()

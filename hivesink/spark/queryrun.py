@@ -20,6 +20,7 @@ from hivesink.sink.task.attempt import check_input
 from hivesink.spark import running
 from hivesink.spark.batchjobs import BatchJobs
 from hivesink.spark.checkpoint import Checkpoint, batch_ref, batch_watermark, next_batch, next_watermark
+from hivesink.spark.group import GroupCommits
 from hivesink.spark.input import SourceFiles, input_shape, needed_input
 from hivesink.spark.running import Running, briefly, short_java_error, trigger_interval
 from hivesink.spark.sources import ids_at_start, ids_now
@@ -76,6 +77,9 @@ class QueryRun:
         self._unfollowed: BatchId | None = None
         """The last batch, where that is so and the next batch's watermark isn't known yet."""
         self.call = call or Call()
+        self.newest: tuple[SourceOffset, ...] | None = None
+        """The ends of Kafka's topics, as Spark saw them last."""
+        self.group: GroupCommits | None = None
         self._calling = threading.RLock()
 
     def begin(self, location: str, schema: StructType, plan: Any, *, ends_early: bool) -> Checkpoint:
@@ -94,8 +98,10 @@ class QueryRun:
         # PySpark 4.2 wants the zone of TIMESTAMPs; tasks get UTC from every version.
         zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
         check_input(to_arrow_schema(chosen, **zone), plan_of_none, setup.tools().open(plan_of_none))
-        self.committer.recover()
         streams = running.streams(plan)
+        self.group = GroupCommits.of(self._spark, spec, streams)
+        self.committer.figures.heard = None if self.group is None else self.group.hear
+        self.committer.recover()
         self._sources = tuple(map(running.source_text, streams))
         first = next_batch(files, self._sources)
         files.remove_left_over()
@@ -190,7 +196,8 @@ class QueryRun:
             shape = self._shape(batch.schema, ref.end)
             if self._has_watermark and shape.event_time is None:
                 shape = replace(shape, watermark=batch_watermark(ref.batch, files))
-            behind = running.records_behind(query.execution, ref.end)
+            self.newest = running.newest_offsets(query.execution, ref.end)
+            behind = None if self.newest is None else span(ref.end, self.newest)
             write, ids = partial(self._write, batch, call, ref, query), lambda: self._topics.ids
             done = self.committer.commit(ref, shape, write, behind, query.checkpoint, topic_ids=ids)
             if done.replayed:

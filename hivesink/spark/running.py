@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from hivesink.core.offsets import KafkaOffset, SourceOffset, span
+from hivesink.core.offsets import KafkaOffset, SourceOffset
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.sink.commit.source_clock import InputTraits
 
@@ -100,8 +100,8 @@ class Questions:
         return min(before, tick - self.interval.total_seconds())
 
 
-def records_behind(execution: Any, end: tuple[SourceOffset, ...]) -> int | None:
-    """The records beyond a batch's `end` when Spark last asked Kafka; None where not all sources tell."""
+def newest_offsets(execution: Any, end: tuple[SourceOffset, ...]) -> tuple[SourceOffset, ...] | None:
+    """The ends of the topics of a batch up to `end` when Spark last asked Kafka; None where not all sources tell."""
     sources = execution.sources()
     if sources.size() != len(end) or not all(isinstance(offset, KafkaOffset) for offset in end):
         return None
@@ -113,7 +113,7 @@ def records_behind(execution: Any, end: tuple[SourceOffset, ...]) -> int | None:
         return None
     if any(offset is None for offset in newest):
         return None
-    return span(end, tuple(KafkaOffset.of(json.loads(offset.json())) for offset in newest))
+    return tuple(KafkaOffset.of(json.loads(offset.json())) for offset in newest)
 
 
 def trigger_interval(execution: Any) -> timedelta | None:

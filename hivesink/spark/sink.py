@@ -14,9 +14,12 @@ from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import require_outside
 from hivesink.metastore import connect
+from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.inspect.figures import figures
 from hivesink.spark import filemanager, tokens
 from hivesink.spark import settings as st
 from hivesink.spark.batchjobs import ship
+from hivesink.spark.metrics import begin
 from hivesink.spark.query import HiveQuery, newest, queries
 from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Running, driver_jvm, trigger_interval
@@ -102,12 +105,14 @@ class HiveSink:
         checkpoint: str | os.PathLike[str],
         trigger: Mapping[str, Any] | str | None = None,
         name: str | None = None,
+        metrics: str | os.PathLike[str] | None = None,
     ) -> HiveQuery:
         """Recover, then start the query, and return its handle.
 
         `events` holds raw records or the table's columns. `checkpoint` is the folder of Spark's checkpoint. `trigger`
         is as for `DataStreamWriter.trigger`; a text is its processingTime, and without it each batch begins when the
-        last has ended. `name` is the query's in Spark.
+        last has ended. `name` is the query's in Spark. `metrics` is an address such as `:9464` that serves them, or a
+        folder for a file of them.
 
         Raises, before a query or a new checkpoint exists, what recovery raises: another run at work (EpochTaken), a
         damaged log (LogDamaged), lost parts (PartLost); what log and checkpoint reveal together (ForeignHistory,
@@ -135,10 +140,17 @@ class HiveSink:
         run = QueryRun(events.sparkSession, self.setup)
         writer = events.writeStream.foreachBatch(run).option("checkpointLocation", location).trigger(**chosen)
         plan = events._jdf.queryExecution().analyzed()  # noqa: SLF001  the only way to it
+        self._count(run, metrics)
         run.begin(location, events.schema, plan, ends_early="processingTime" not in chosen)
         self._run = run
         query = (writer if name is None else writer.queryName(name)).start()
         return HiveQuery(query, run, interval=trigger_interval(query._jsq.streamingQuery()))  # noqa: SLF001  as above
+
+    def _count(self, run: QueryRun, place: str | os.PathLike[str] | None = None) -> None:
+        """Have figures for metrics where anybody wants them. Raises NotWritable."""
+        if begin(place):
+            log, rule = self.setup.context.log, self.setup.spec.commit_rule
+            run.committer.figures.count(lambda: figures(read_log(log), rule))
 
     def _require_same(self, other: wiring.OpenedWriter, checkpoint: str) -> None:
         """Raises InvalidOption where the checkpoint is another sink's: Spark would end that in silence."""
@@ -163,6 +175,7 @@ class HiveSink:
             before = newest.get(self.setup.context.log.location)
             call = before.run.call if before else None
             self._run = QueryRun(self._spark, self.setup, query, call)
+            self._count(self._run)
             HiveQuery(query.handle, self._run, own=False, interval=trigger_interval(query.execution))
         self._run(batch, batch_id)
 

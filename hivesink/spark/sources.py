@@ -18,9 +18,11 @@ from hivesink.kerberos import failure, trouble_of_java
 from hivesink.spark.running import driver_jvm, short_java_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from hivesink.core.offsets import Partition
 
 
 logger = logging.getLogger("hivesink")
@@ -160,6 +162,20 @@ def brokers(spark: SparkSession, servers: str) -> list[str]:
         # Python sees the elements of Java's lists only.
         nodes = driver_jvm(spark).java.util.ArrayList(asked.describeCluster().nodes().get())
         return sorted(f"{node.host()}:{node.port()}" for node in nodes)
+
+
+def commit(
+    spark: SparkSession, client: Mapping[str, str], group: str, offsets: Iterable[Mapping[Partition, int]]
+) -> None:
+    """Commit each of `offsets` to a consumer group without members, as it comes. Raises SourceUnreachable."""
+    jvm = driver_jvm(spark)
+    with _admin(spark, client, ()) as asked:
+        for each in offsets:
+            wanted = jvm.java.util.HashMap()
+            for (topic, number), at in each.items():
+                place = jvm.org.apache.kafka.common.TopicPartition(topic, number)
+                wanted.put(place, jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(at))
+            asked.alterConsumerGroupOffsets(group, wanted).all().get()
 
 
 def _described(client: Any, names: Sequence[str]) -> dict[str, Any]:

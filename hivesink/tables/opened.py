@@ -13,7 +13,6 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import require_writer_name
 from hivesink.core.manifest import REPLAYS, Manifest, PartEntry, replaced_parts
-from hivesink.core.metrics import Figures, commit_delay
 from hivesink.core.progress import Policies
 from hivesink.core.table import TableName, TableSpec, is_letters, main_table
 from hivesink.embedded import metastore as embedded
@@ -24,6 +23,7 @@ from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import rolling_policy, watermark_policy
 from hivesink.sink.inspect.facts import LogFacts, LogFollower, PartitionState, read_log
+from hivesink.sink.inspect.figures import figures
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.task.events import commit_rule, patterns_of_names
 from hivesink.sink.task.segments import held_back
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.config.site import Site
+    from hivesink.core.metrics import Figures
     from hivesink.ports import CommitLog, LiveTable, Metastore
 
 
@@ -121,12 +122,7 @@ class OpenedTable:
         """What the writer's log says for metrics. Raises what `LogFollower.read` raises."""
         follower = LogFollower(writer, self.writers[writer].log, self.policies)
         follower.read()
-        facts = follower.facts
-        delays = (commit_delay(manifest, follower.policies.rule) for manifest in reversed(facts.manifests))
-        delay = next((seconds for seconds in delays if seconds is not None), 0.0)
-        return Figures(
-            facts.total, facts.head, facts.lag, facts.open_rows, len(facts.open), facts.waiting, commit_delay=delay
-        )
+        return figures(follower.facts, follower.policies.rule)
 
     def writing(self, writer: str, options: Mapping[str, str] | None = None) -> wiring.OpenedWriter:
         """What writes as the job of `writer`, by the settings that this gave itself, or by other `options`.

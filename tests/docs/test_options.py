@@ -56,6 +56,7 @@ SAMPLES = {
     "a line": ("id,name",),
     "a path to a list": ("$", "$.Records", "$.detail[0].items"),
     "absolute path": ("/log",),
+    "a name, with ${table} and ${writer}": ("lag", "hivesink.${table}.${writer}"),
     "a file's path": ("/a.pem",),
     "env:NAME, or a file's path": ("env:A_1", "/run/secrets/a"),
     "http(s)://host:port/path": ("http://a:8081", "https://a/b", "http://[::1]:8081/apis/ccompat/v7"),

@@ -6,21 +6,28 @@ In tests/cluster/test_dying_servers.py the server itself dies.
 from __future__ import annotations
 
 import json
+import re
+import socket
+import time
+import urllib.request
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from hivesink import errors
 from tests.cluster.wire import Wire
-from tests.integration.stage import ON_EPOCH, Stage, wait_until, wrap
+from tests.integration.stage import ON_EPOCH, Stage, Topic, wait_until, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.spark
 OPTIONS = ON_EPOCH
+DOCS = Path(__file__).parents[2] / "docs"
 NEW_DAY = json.dumps({"id": 100, "name": "new", "dt": "2024-02-01"}) + "\n"
 
 
@@ -54,6 +61,80 @@ def test_epochs_go_on_without_the_metastore_and_all_is_readable_after(apart: Sta
         wait_until(lambda: sink._run.committer.waiting is None)
         assert stage.ids() == [*range(20), 100]
     assert (stage.ids(), stage.staged()) == ([*range(20), 100], [])
+
+
+def group_offsets(servers: str, group: str) -> dict[tuple[str, int], int]:
+    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka.admin import AdminClient
+
+    asked = AdminClient({"bootstrap.servers": servers})
+    [answer] = asked.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    return {(place.topic, place.partition): place.offset for place in answer.result().topic_partitions}
+
+
+@pytest.mark.kafka
+def test_the_group_and_the_metrics_show_what_can_be_queried(
+    apart: Stage, stage: Stage, wire: Wire, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = topic.name
+    options = {
+        "sink.rolling-policy.check-interval": "200ms",
+        "sink.kafka.commit-group": "hivesink.${table}.${writer}",
+    }
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(errors.NotWritable, match=f"127.0.0.1:{port} for metrics"):
+            apart.begin(apart.sink(options=options), topic.stream(stage.spark), metrics=f":{port}")
+
+    def scraped(metric: str) -> set[float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        own = (line for line in lines if line.startswith(f"{metric}{{") and f'table="{stage.table}"' in line)
+        return {float(line.rpartition(" ")[2]) for line in own}
+
+    def group() -> set[int]:
+        return set(group_offsets(topic.servers, f"hivesink.{stage.table}.stage").values())
+
+    topic.put(range(10))
+    often = {"trigger": "0 seconds", "metrics": f":{port}"}
+    query = apart.begin(apart.sink(options=options), topic.stream(stage.spark), **often)
+    try:
+        query.processAllAvailable()
+        wait_until(lambda: group() == {5})
+        wire.cut()
+        topic.put(range(10, 30))
+        query.processAllAvailable()
+        offsets = query.progress().offsets
+        assert offsets is not None
+        assert [offsets.read, offsets.visible] == [{(name, 0): 15, (name, 1): 15}, {(name, 0): 5, (name, 1): 5}]
+        told = {kind: scraped(f"hivesink_{kind}_offset") for kind in ("read", "visible", "complete", "end")}
+        assert told == {"read": {15}, "visible": {5}, "complete": {5}, "end": {15}}
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            exported = set(re.findall(r"(?m)^(\w+)\{", answer.read().decode()))
+        for page in ("alerts.yml", "dashboard.json"):
+            assert set(re.findall(r"hivesink_\w+", (DOCS / page).read_text())) <= exported
+        assert scraped("hivesink_unsettled_epochs") == {1}
+        assert scraped("hivesink_rows_total") == {30, 0}
+        assert scraped("hivesink_up") == {1}
+        time.sleep(1)
+        assert group() == {5}
+        wire.mend()
+        wait_until(lambda: group() == {15})
+        assert scraped("hivesink_visible_offset") == {15}
+        assert scraped("hivesink_group_commit_failures_total") == {0}
+    finally:
+        query.stop()
+    assert scraped("hivesink_up") == {0}
+    # A group that has a consumer is no reason to fail.
+    asked = Consumer({"bootstrap.servers": topic.servers, "group.id": f"hivesink.{stage.table}.stage"})
+    with closing(asked):
+        asked.subscribe([name])
+        wait_until(lambda: bool(asked.poll(0.2) or asked.assignment()))
+        topic.put(range(30, 32))
+        apart.drain(apart.sink(options=options), topic.stream(stage.spark))
+        assert "offsets of group hivesink." in caplog.text
+    apart.drain(apart.sink(options=options), topic.stream(stage.spark))
+    assert (group(), stage.ids()) == ({16}, [*range(32)])
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
 from hivesink.sink.commit.committed import BlockedSlices, Committed, RunCounters, Stopwatch
 from hivesink.sink.commit.context import CommitContext, write_estimates
 from hivesink.sink.commit.epochwriter import EpochWriter, Write, Written
+from hivesink.sink.commit.figures import RunFigures
 from hivesink.sink.commit.source_clock import SourceClock
 from hivesink.sink.commit.waiting import Encode, LiveHistory, OpenPartitions
 from hivesink.sink.commit.writer import WriterSpec, watermark_policy
@@ -52,7 +53,8 @@ class Committer:
         self.lock = threading.RLock()
         self.clock = SourceClock(context, watermark_policy(spec.config))
         self._table = spec.target.name
-        self._live = LiveHistory(context, spec, self._rows_changed)
+        self.figures = RunFigures(spec.commit_rule)
+        self._live = LiveHistory(context, spec, self._rows_changed, self.figures.acted)
         self._writer = EpochWriter(context, spec, self._live.tolerate)
         self._open = OpenPartitions(self._writer, encode, tasks)
         self._counters = RunCounters(self._table, spec.identity.writer, context.tick)
@@ -64,6 +66,7 @@ class Committer:
         Raises EpochTaken where another run is at work, LogDamaged, and what `keep_up` raises.
         """
         with self.lock, self._live.advancing(anew=True) as runner:
+            self.figures.rested(runner.history)
             return runner
 
     def commit(
@@ -106,6 +109,7 @@ class Committer:
                     done = replace(done, replayed=is_written)
                 self.spec.on_commit(done)
                 self._roll_due(runner)
+                self.figures.rested(runner.history)
             self.clock.ended()
             return done
 
@@ -124,6 +128,7 @@ class Committer:
                         self.clock.asked(asked, following)
                     self._live.finish(runner)
                     self._roll_due(runner)
+                    self.figures.rested(runner.history)
 
     def finish(self, *, roll: bool = True) -> None:
         """End the query: make everything readable and write estimates. Without `roll`, rows that wait still do.
@@ -145,12 +150,14 @@ class Committer:
             with suppress(EpochTaken):
                 self._write_mark(runner)
             write_estimates(self.context, self._live.seen, self.spec.measure)
+            self.figures.rested(runner.history)
             self._blocked.require_none()
 
     def progress(self) -> Progress:
         """What this run has committed. Waits for no batch."""
         runner = self._live.runner
-        return self._counters.progress(runner.history.rows.rows if runner else 0)
+        progress = self._counters.progress(runner.history.rows.rows if runner else 0)
+        return replace(progress, offsets=self.figures.lag)
 
     def tell_end(self) -> None:
         """Log the end of a query that has committed nothing: silence could be a job that does nothing by mistake."""
@@ -269,6 +276,7 @@ class Committer:
         self._open.decided(rows, manifest)
         done = self._counters.add(manifest, runner.history.rows.rows, watch, self.waiting)
         self._open.note(self._fresh(runner))
+        self.figures.told(done)
         return done
 
     def _estimate(self, manifest: Manifest, at_rest: Collection[PartitionKey] = ()) -> None:

@@ -25,7 +25,7 @@ from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
-    from hivesink.core.actions import Snapshot
+    from hivesink.core.actions import Action, Snapshot
     from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.commit.writer import WriterSpec
 
@@ -183,12 +183,13 @@ class OpenPartitions:
 class LiveHistory:
     """The writer's history during a run: recovered where it is in doubt, finished as far as the metastore lets.
 
-    `rows_changed` is called whenever other rows may wait than those that the run has seen.
+    `rows_changed` is called whenever other rows may wait than those that the run has seen, `acted` with what was done.
     """
 
     context: CommitContext
     spec: WriterSpec
     rows_changed: Callable[[PlanRunner], None]
+    acted: Callable[[Action], None] = lambda _: None
     deadline: Deadline = field(init=False)
     runner: PlanRunner | None = None
     is_current: bool = False
@@ -213,7 +214,8 @@ class LiveHistory:
         runner = self.runner
         if runner is None or anew or not self.is_current:
             self.is_current = False
-            runner = recover(partial(PlanRunner.begin, self.context, self.spec.identity, self.spec.policy), take_over)
+            spec = self.spec
+            runner = recover(partial(PlanRunner.begin, self.context, spec.identity, spec.policy, self.acted), take_over)
             self.rows_changed(runner)
         self.is_current = False
         yield runner
