@@ -41,6 +41,7 @@ _MODULES = {
     "metrics": "metrics",
     "partitions": "status",
     "history": "history",
+    "where": "where",
     "changed": "changed",
     "wait": "status",
     "verify": "verify",

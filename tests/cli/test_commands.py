@@ -39,7 +39,7 @@ def test_these_are_the_commands() -> None:
     assert ", ".join(sorted(COMMANDS)) == (
         "changed, clean, ddl apply, ddl plan, doctor, history, init, metastore start, metastore status, "
         "metastore stop, metrics, partitions, prepare, preview, query, recover, rejects list, rejects replay, reset, "
-        "run, show, status, verify, wait"
+        "run, show, status, verify, wait, where"
     )
 
 

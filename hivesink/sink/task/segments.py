@@ -109,7 +109,7 @@ def encode(work: Iterable[Opened], store: SegmentStore, refit: Refit, parts: Par
         spec = target.table.spec
         try:
             _require_partition(key, spec)
-            rows: Iterable[pa.RecordBatch] = (stream := _open(store, waiting.slice))
+            rows: Iterable[pa.RecordBatch] = (stream := open_slice(store, waiting.slice))
             if _rows_text(stream) != target.rows_text:
                 # All of them fit, or none is added.
                 rows = [refit(batch, spec, key) for batch in stream]
@@ -132,7 +132,7 @@ def lost_slices(rows: OpenRows, store: SegmentStore, *, whole: bool = True) -> d
     for opened in rows.opened:
         try:
             if whole or lengths.get(opened.slice.segment, -1) < opened.slice.offset + opened.slice.length:
-                _open(store, opened.slice)
+                open_slice(store, opened.slice)
         except SegmentLost as error:  # noqa: PERF203  each slice has its own
             lost[opened] = error
     return lost
@@ -152,9 +152,9 @@ def held_back(rows: OpenRows, spec: TableSpec, store: SegmentStore, refit: Refit
         try:
             _require_partition(key, spec)
             if span.segment not in told:
-                told[span.segment] = _rows_text(_open(store, span, _SCHEMA))
+                told[span.segment] = _rows_text(open_slice(store, span, _SCHEMA))
             if told[span.segment] != rows_text(spec):
-                for batch in _open(store, span):
+                for batch in open_slice(store, span):
                     refit(batch, spec, key)
         except (RowsUnfit, SegmentLost) as error:
             problems[key] = error
@@ -171,7 +171,7 @@ def _require_partition(key: PartitionKey, spec: TableSpec) -> None:
             raise RowsUnfit(*key, column.name, ("another type", str(column.type)), error.reason) from error
 
 
-def _open(store: SegmentStore, span: Slice, most: int | None = None) -> pa.RecordBatchReader:
+def open_slice(store: SegmentStore, span: Slice, most: int | None = None) -> pa.RecordBatchReader:
     """A slice; with `most` only its first bytes, whose checksum is not known. Raises SegmentLost, StoreUnavailable."""
     data = store.read(span.segment, span.offset, min(span.length, most or span.length))
     reason = "the checksum of its bytes is wrong"

@@ -1,0 +1,132 @@
+"""`hivesink where`, on the real metastore: each thing that becomes of a record."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from hivesink.core.epoch import BatchId, BatchRef
+from hivesink.sink.task.attempt import run_task
+from hivesink.sink.task.messages import InputShape
+from tests.cli.site import Capsys, Ingest, hivesink, kafka
+from tests.tables import daily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DDL = """CREATE TABLE {name} (id BIGINT, pos BIGINT, part INT)
+PARTITIONED BY (dt STRING)
+STORED AS PARQUET
+LOCATION '{location}'
+TBLPROPERTIES (
+  'sink.on-bad-record'='dead-letter',
+  'sink.column.pos.from'='kafka.offset',
+  'sink.column.part.from'='kafka.partition'
+)
+"""
+
+
+class Placed(Ingest):
+    """A writer of records with their places: every tenth is bad, days change each five."""
+
+    def read(self, first: int, last: int) -> None:
+        """Commit the offsets from `first` to before `last`, of which every fourth is no record."""
+        offsets = [offset for offset in range(first, last) if offset % 4 != 3]
+        texts = [
+            json.dumps({"id": "x" if each % 10 == 0 else each, "dt": f"2026-01-0{1 + each // 5 % 2}"})
+            for each in offsets
+        ]
+        columns = {
+            "value": pa.array([text.encode() for text in texts], pa.binary()),
+            "topic": pa.array(["t"] * len(offsets)),
+            "partition": pa.array([0] * len(offsets), pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+        }
+        shape = InputShape("value", topic="topic", partition="partition", offset="offset")
+        batch = pa.RecordBatch.from_pydict(columns)
+        ref = BatchRef("q", BatchId(self.batches), (kafka(first),), (kafka(last),))
+        self.committer.commit(ref, shape, lambda plan: [run_task([batch], plan, self.setup.tools().open(plan), 0, 0)])
+        self.batches += 1
+
+
+@pytest.fixture
+def placed(uri: str, tmp_path: Path) -> Iterator[Placed]:
+    """Offsets from 100 to 120 are in files, those up to 130 wait."""
+    with closing(
+        Placed(daily.create(uri, tmp_path, DDL), uri, options={"sink.rolling-policy.on-epoch": "false"})
+    ) as writer:
+        writer.read(100, 110)
+        writer.read(110, 120)
+        writer.committer.finish()
+        writer.read(120, 130)
+        yield writer
+
+
+def test_what_becomes_of_records(placed: Placed, capsys: Capsys) -> None:
+    def look(offset: int) -> tuple[Any, ...]:
+        data = hivesink(capsys, "where", placed.table, f"t:0:{offset}", "--json").data
+        [told] = data["writers"]
+        return told["state"], told["epoch"], [(each["partition"], each["state"]) for each in told["places"]], told["or"]
+
+    first, second, letters = "dt=2026-01-01", "dt=2026-01-02", (capsys, "where", placed.table)
+    assert look(101) == ("read", 1, [(first, "visible")], {})
+    assert look(116) == ("read", 2, [(second, "visible")], {})
+    assert look(122) == ("read", 4, [(first, "waits")], {})
+    assert look(103) == ("read", 1, [], {"no record": 2})
+    assert look(130) == ("not read yet", None, [], {})
+    assert look(99) == ("never read", None, [], {})
+    state, epoch, [(day, what)], _ = look(110)
+    assert (state, epoch, day[:3], what) == ("read", 2, "dt=", "a dead letter, visible")
+    said = hivesink(*letters, "t:0:110").out
+    assert "a dead letter, visible, since 20" in said
+    assert " UTC, id: wrong type: text into bigint" in said
+    seen = hivesink(*letters, "t:0:101").out.splitlines()
+    assert seen[0].startswith("writer ingest: read by epoch 1 at 20")
+    assert (seen[1][:36], len(seen)) == (f"    {first}, visible, since 20", 4)
+    assert seen[-1] == f"SELECT * FROM {placed.table} WHERE `part` = 0 AND `pos` = 101"
+    assert "waits, 3 rows wait to be rolled, by 20" in hivesink(*letters, "t:0:122").out
+
+
+def test_what_was_replayed_or_trimmed(placed: Placed, capsys: Capsys) -> None:
+    placed.committer.finish()
+    exported = placed.location.parent / "mend.jsonl"
+    assert hivesink(capsys, "rejects", placed.table, "--export", exported).code == 0
+    exported.write_text(exported.read_text().replace('\\"x\\"', "7"))
+    assert hivesink(capsys, "rejects", "replay", placed.table, "--mended", exported, "--yes").code == 0
+    said = hivesink(capsys, "where", placed.table, "t:0:110").out
+    assert "perhaps dt=20" in said
+    assert "a dead letter, visible, since 20" in said
+    assert "replayed in epoch 1 of rejects-replay" in said
+    with closing(Placed(placed.table, placed.metastore, batches=3, options={"sink.log.retained-epochs": "1"})) as again:
+        again.read(130, 140)
+        again.read(140, 150)
+        again.committer.finish()
+    said = hivesink(capsys, "where", placed.table, "t:0:101").out
+    assert said == "writer ingest: read by an epoch after 0, up to 6; their manifests are trimmed\n"
+    assert "read by epoch 7" in hivesink(capsys, "where", placed.table, "t:0:141").out
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ("t:0:x", "'t:0:x': partition and offset are numbers, as in flights:0:17"),
+        ("t", "'t' is no record: write topic:partition:offset, or FILE:LINE"),
+        ("u:0:1", "has read partition 0 of topic 'u'"),
+    ],
+)
+def test_what_is_refused(record: str, expected: str, ingest: Ingest, capsys: Capsys) -> None:
+    said = hivesink(capsys, "where", ingest.table, record)
+    assert (said.code, expected in said.error) == (65, True)
+
+
+def test_without_a_column_of_offsets_only_the_candidates_are_told(ingest: Ingest, capsys: Capsys) -> None:
+    said = hivesink(capsys, "where", ingest.table, "t:0:12").out.splitlines()
+    days = [line.partition(", visible, since 20")[0] for line in said if "perhaps" in line]
+    assert days == ["    perhaps dt=2026-01-01", "    perhaps dt=2026-01-02"]
+    assert said[-1] == "    or dropped (1), no record (5)"
+    assert "no dead letter is of it" in hivesink(capsys, "where", ingest.table, "/in/a.json:7").out
