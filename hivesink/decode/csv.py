@@ -16,23 +16,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink.core.column_source import JsonPath
-from hivesink.core.table import Array, Column, HiveType, Map, Primitive, Struct
+from hivesink.core.table import Array, Map, Primitive, Struct
 from hivesink.decode.clocks import Mask, mask_of, not_utf8
+from hivesink.decode.json.columns import JsonColumns
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.scan import NotJson, document
 from hivesink.decode.json.spans import Places, Spans, Text
 from hivesink.decode.values import InvalidValue
 from hivesink.errors import InvalidOption
-from hivesink.ports.rows import DecodedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from hivesink.config.options import SinkConfig
-    from hivesink.decode.json.columns import JsonColumns
+    from hivesink.core.table import Column
+    from hivesink.ports.rows import DecodedRows
 
 _CSV = "sink.value.csv"
 _LF, _CR = b"\n\r"
@@ -74,26 +75,31 @@ class Dialect:
         return texts
 
 
-def _raw(text: str | None, kind: HiveType) -> str:
-    """JSON of a field's text. Raises InvalidValue."""
-    if text is None or (kind is Primitive.BOOLEAN and text in {"true", "false"}):
-        return text or "null"
-    if not isinstance(kind, Array | Map | Struct):
-        return json.dumps(text, ensure_ascii=False)
-    try:
-        return document(text)
-    except NotJson:
-        raise InvalidValue(reason="not JSON") from None
-
-
 class _Exact(ExactDecoder):
     """Records one at a time. A column has the field at its place in `places`, of `count` fields."""
 
-    def __init__(
-        self, columns: Sequence[Column], config: SinkConfig, dialect: Dialect, places: Sequence[int], count: int
-    ) -> None:
-        super().__init__(columns, config)
-        self.dialect, self.places, self.count = dialect, places, count
+    def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
+        """Raises InvalidOption, also for a column that can have no field."""
+        self.dialect = Dialect(config)
+        paths = {name: path for name, path in config.sources.items() if isinstance(path, JsonPath)}
+        own = {f"sink.column.{name}.from": JsonPath((name,)) for name in paths}
+        super().__init__(columns, replace(config, values={**config.values, **own}))
+        self._place(paths, config[f"{_CSV}.header"])
+
+    def _place(self, paths: Mapping[str, JsonPath], header: str | None) -> None:
+        names, where = [name for name in self.names if name not in paths], "the columns without a path"
+        if header is not None:
+            where = f"{_CSV}.header"
+            try:
+                names = [(name or "").lower() for name in self.dialect.split(header)]
+            except InvalidValue as error:
+                raise InvalidOption((f"{where}: {error.reason}",)) from error
+        self.count, self.places = len(names), list[int]()
+        for name in self.names:
+            ((field, *deeper), *others) = paths[name].every if name in paths else ((name,),)
+            if deeper or others or names.count(str(field)) != 1:
+                raise InvalidOption((f"column {name}: {where} must have its field {field!r}, and once",))
+            self.places.append(names.index(str(field)))
 
     def row(self, record: bytes) -> list[Any]:
         try:
@@ -102,14 +108,20 @@ class _Exact(ExactDecoder):
             raise InvalidValue(reason="not UTF-8") from None
         if not record or len(fields) != self.count:
             raise InvalidValue(reason=f"{len(fields)} fields, not {self.count}" if record else "empty, not CSV")
-        values = []
-        for slot, place in enumerate(self.places):
-            try:
-                raw = _raw(fields[place], self.columns[slot].type)
-            except InvalidValue as error:
-                raise error.within(self.names[slot]) from None
-            values.append(self._column(slot, {slot: raw}))
-        return values
+        texts = [fields[place] for place in self.places]
+        return [self._column(slot, {slot: self._raw(slot, text)}) for slot, text in enumerate(texts)]
+
+    def _raw(self, slot: int, text: str | None) -> str:
+        """JSON of a field's text. Raises InvalidValue."""
+        kind = self.columns[slot].type
+        if text is None or (kind is Primitive.BOOLEAN and text in {"true", "false"}):
+            return text or "null"
+        if not text or not isinstance(kind, Array | Map | Struct):
+            return json.dumps(text, ensure_ascii=False)
+        try:
+            return document(text)
+        except NotJson:
+            raise InvalidValue(reason="not JSON").within(self.names[slot]) from None
 
 
 class _Splitter:
@@ -190,35 +202,12 @@ class CsvDecoder(JsonDecoder):
     """
 
     def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
-        """Raises InvalidOption where a column can't have a field."""
-        dialect = Dialect(config)
-        self._header: str | None = config[f"{_CSV}.header"]
-        paths = {name: path.every for name, path in config.sources.items() if isinstance(path, JsonPath)}
-        names, where = [column.name for column in columns if column.name not in paths], "the columns without a path"
-        if self._header is not None:
-            where = f"{_CSV}.header"
-            try:
-                names = [str(name).lower() for name in dialect.split(self._header)]
-            except InvalidValue as error:
-                raise InvalidOption((f"{where}: {error.reason}",)) from error
-        places, problems = list[int](), list[str]()
-        for column in columns:
-            steps = paths.get(column.name, ((column.name,),))
-            field = str(steps[0][0])
-            # A table without columns of the record reads any field.
-            places.append(0 if field == "\0" else names.index(field) if field in names else -1)
-            if len(steps) > 1 or len(steps[0]) > 1 or (field != "\0" and names.count(field) != 1):
-                problems.append(
-                    f"column {column.name}: {where} must have the field {field!r} of CSV, and just that, once"
-                )
-        if problems:
-            raise InvalidOption(tuple(problems))
-        inside = replace(
-            config, values={**config.values, **{f"sink.column.{name}.from": JsonPath((name,)) for name in paths}}
-        )
-        super().__init__(columns, inside)
-        self.exact = _Exact(columns, inside, dialect, places, len(names))
+        """Raises InvalidOption."""
+        super().__init__(columns, config)
+        self.exact = _Exact(columns, config)
+        self._columns = JsonColumns(self.exact)
         self._keyed, self._shaped = _Splitter(self._columns, self.exact), None
+        self._header: str | None = config[f"{_CSV}.header"]
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """As `JsonDecoder`. The end of a line, at the end of a record, is no part of it."""
@@ -227,10 +216,8 @@ class CsvDecoder(JsonDecoder):
         if self._header is None:
             return super().decode(records)
         is_header = mask_of(pc.equal(records, pa.scalar(self._header, pa.string()).cast(records.type)))
-        places = np.flatnonzero(~is_header)
-        if len(places) == len(records):
-            return super().decode(records)
-        rows = super().decode(records.take(pa.array(places)))
-        good = places if rows.good is None else places[rows.good.to_numpy()]
-        bad = tuple(replace(row, index=int(places[row.index])) for row in rows.bad)
-        return DecodedRows(rows.table, pa.array(good, pa.int32()), bad, rows.skipped + int(is_header.sum()))
+        rows = super().decode(pc.if_else(pa.array(is_header), pa.scalar(None, records.type), records))
+        if self._skips:
+            return rows
+        bad = tuple(row for row in rows.bad if not is_header[row.index])
+        return replace(rows, bad=bad, skipped=int(is_header.sum()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,7 +66,8 @@ PIECES = [
     "null",
 ]
 contents = st.one_of(
-    values.map(lambda text: json.loads(text) if text[:1] == '"' and "\\q" not in text else text),
+    values,
+    values.map(lambda text: text.strip('"')),
     st.lists(st.sampled_from(PIECES), max_size=4).map("".join),
     st.sampled_from(["true", "false", "", "[1]", "5"]),
 )
@@ -95,7 +95,7 @@ def test_chunks_agree_with_the_exact_decoder(
     delimiter = config["sink.value.csv.field-delimiter"]
     texts = [delimiter.join(f"{quote}{text}{quote}" for text, quote in row) for row in rows]
     # The end of a line is no part of a record.
-    batch = [re.sub(r"\r?\n\Z", "", text).encode("utf-8", "replace") for text in texts]
+    batch = [re.sub(r"[\r\n]+\Z", "", text).encode("utf-8", "replace") for text in texts]
     batch[0] += end
     assert_same(columns, config, [batch, batch], CsvDecoder)
 
@@ -140,10 +140,10 @@ def test_a_header_gives_names_and_is_skipped_by_its_text() -> None:
         ({"sink.value.csv.quote-character": ","}, "must differ"),
         ({"sink.value.csv.escape-character": '"'}, "must differ"),
         ({"sink.value.csv.header": 'a,"b'}, "sink.value.csv.header: not CSV in field 2"),
-        ({"sink.value.csv.header": "a,c"}, "column b: sink.value.csv.header must have the field 'b'"),
-        ({"sink.value.csv.header": "a,b,B"}, "column b: sink.value.csv.header must have the field 'b'"),
-        ({"sink.column.a.from": "$.b.c"}, "column a: .* must have the field 'b'"),
-        ({"sink.column.a.from": "$.b, $.c"}, "column a: .* must have the field 'b'"),
+        ({"sink.value.csv.header": "a,c"}, "column b: sink.value.csv.header must have its field 'b'"),
+        ({"sink.value.csv.header": "a,b,B"}, "column b: sink.value.csv.header must have its field 'b'"),
+        ({"sink.column.a.from": "$.b.c"}, "column a: .* must have its field 'b'"),
+        ({"sink.column.a.from": "$.b, $.c"}, "column a: .* must have its field 'b'"),
     ],
 )
 def test_what_can_not_be_read_is_refused_at_the_start(options: dict[str, str], problem: str) -> None:
