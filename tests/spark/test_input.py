@@ -69,6 +69,7 @@ def test_a_stream_with_all_of_the_tables_columns_is_not_raw(table: str, stream: 
     [
         ("id, k", {"k": "kafka.key"}, True),
         ("id, key", {"key": "kafka.key"}, True),
+        ("id, k", {"k": "kafka.key.$.id"}, True),
         ("key, topic", {"key": "kafka.key", "topic": "$.topic"}, True),
         ("value, topic", {"topic": "kafka.topic", "value": "$.v"}, True),
         ("k, t", {"k": "kafka.key", "t": "kafka.topic"}, False),

@@ -14,6 +14,7 @@ import pytest
 from hivesink.core.table import Array, Column, Decimal, Map, Primitive, Struct, TableSpec
 from hivesink.decode.json import explode
 from hivesink.formats import measure
+from hivesink.registry import Registry
 from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.messages import InputShape
 from hivesink.tables.opened import replaced_letters
@@ -116,6 +117,47 @@ def test_decoded_rows_keep_what_of_kafka_the_table_has(monkeypatch: pytest.Monke
     assert world.replay() == 1
     (again,) = (row for row in world.rows(TABLE) if row["id"] == BIG)
     assert again == {"id": BIG, "k": "k", "o": 7, "at": AT.replace(tzinfo=None), "h": "t"}
+
+
+def device(name: str) -> bytes:
+    return json.dumps({"type": "record", "name": "K", "fields": [{"name": name, "type": "string"}]}).encode()
+
+
+@pytest.mark.parametrize("key", [b'{"device": "tv"}', b"\0\0\0\0\7\4tv"], ids=["json", "avro-confluent"])
+def test_a_record_has_the_columns_of_its_key_again(
+    key: bytes, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """By the schema of then: a replay asks no registry."""
+    asked: list[int] = []
+    texts = (device("device").decode(),)
+
+    def schema(_: Registry, number: int) -> tuple[str, ...]:
+        asked.append(number)
+        return texts
+
+    monkeypatch.setattr(Registry, "schema", schema)
+    form = request.node.callspec.id
+    properties = {
+        "sink_value_format": "csv",
+        "sink_key_format": form,
+        "sink_key_avro-confluent_url": "http://localhost",
+    }
+    world = World(table(Column("k", Primitive.STRING), **properties, sink_column_k_from="kafka.key.$.device"))
+    world.patch(monkeypatch)
+    keys = [key, key, None, b"odd"]
+    values = [b"1,a", b"%d,a" % BIG, b"2,a", b"3,a"]
+    world.ingest(pa.RecordBatch.from_pydict({"value": values, "key": keys}), InputShape(value="value"))
+    assert [(row["id"], row["k"]) for row in world.rows(TABLE)] == [(1, "tv"), (2, None)]
+    assert asked == ([7] if form == "avro-confluent" else [])
+    texts = (device("other").decode(),)
+    widen(world)
+    assert world.replay() == 1
+    assert sorted((row["id"], row["k"]) for row in world.rows(TABLE) if row["id"] != 2) == [(1, "tv"), (BIG, "tv")]
+    assert len(asked) == (form == "avro-confluent")
+    (odd,) = world.ids()
+    # A key can't be mended.
+    world.mended = {odd: b"4,a"}
+    assert world.replay() == 0
 
 
 def test_a_record_without_what_the_table_needs_now_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
