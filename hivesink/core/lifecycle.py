@@ -14,7 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import REQUEUE, Commit, Manifest, PartEntry, live_parts, replaced_parts
+from hivesink.core.floor import replaced_parts
+from hivesink.core.manifest import REQUEUE, Commit, Manifest, PartEntry, live_parts
 from hivesink.core.rolling import OpenRows
 
 if TYPE_CHECKING:

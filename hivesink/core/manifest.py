@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, replace
 from operator import add
 from typing import TYPE_CHECKING
 
-from hivesink.core.epoch import Epoch, LastBatch
 from hivesink.core.partition import PartitionKey, is_aside, known_as
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.offsets import SourceOffset
     from hivesink.core.partition_commit import Watermark
 
@@ -151,25 +151,6 @@ class Manifest:
         return not (self.add or self.remove or self.commits)
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """Epochs up to `epoch` are settled and their manifests deleted; `totals` are their row counts.
-
-    `files` counts the parts that they created, less those that they removed, `forgotten` the rows whose loss a person
-    accepted. `replaced` are the dead letters' parts that they replaced: such a file may turn up again. `parts` and
-    `bytes` count all that they created, `kinds` how many epochs of each kind there were.
-    """
-
-    epoch: Epoch
-    totals: Rows
-    files: int = 0
-    forgotten: int = 0
-    replaced: tuple[PartEntry, ...] = ()
-    parts: int = 0
-    bytes: int = 0
-    kinds: Mapping[str, int] = field(default_factory=dict)
-
-
 def live_parts(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEntry]]:
     """Each part that no later epoch has removed, with the epoch that answers for it. `manifests` are sorted by epoch.
 
@@ -181,35 +162,6 @@ def live_parts(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, PartEn
         for part in manifest.add:
             if removed.get(part.target, 0) <= manifest.epoch:
                 yield manifest, part
-
-
-def replaced_parts(before: Floor | None, manifests: Iterable[Manifest]) -> dict[str, PartEntry]:
-    """The dead letters' parts, by name, that are no dead letters any more after `before` and these epochs."""
-    replaced = {part.name: part for part in (before.replaced if before else ())}
-    for manifest in manifests:
-        for part in manifest.replaces:
-            if manifest.kind == REQUEUE:
-                replaced.pop(part.name, None)
-            else:
-                replaced[part.name] = part
-    return replaced
-
-
-def floor_over(before: Floor | None, manifests: Iterable[Manifest]) -> Floor:
-    """The floor that replaces `before` and `manifests`, the ones that follow it."""
-    floor = before or Floor(Epoch(0), Rows())
-    for manifest in manifests:
-        floor = Floor(
-            epoch=manifest.epoch,
-            totals=floor.totals + manifest.rows,
-            files=floor.files + len(manifest.add) - len(manifest.remove),
-            forgotten=floor.forgotten + manifest.forgotten,
-            replaced=tuple(replaced_parts(floor, (manifest,)).values()),
-            parts=floor.parts + len(manifest.created),
-            bytes=floor.bytes + sum(part.length for part in manifest.created),
-            kinds={**floor.kinds, manifest.kind: floor.kinds.get(manifest.kind, 0) + 1},
-        )
-    return floor
 
 
 def recorded(manifest: Manifest) -> tuple[Recorded, ...]:

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
-from hivesink.core.manifest import floor_over
+from hivesink.core.floor import floor_over
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from datetime import datetime
 
+    from hivesink.core.floor import Floor
     from hivesink.core.lag import Lag
-    from hivesink.core.manifest import Floor, Manifest, PartEntry
+    from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition_commit import CommitRule
     from hivesink.core.rolling import OpenRows
 

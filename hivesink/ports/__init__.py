@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.floor import Floor
     from hivesink.core.lifecycle import Mark
-    from hivesink.core.manifest import Floor, Manifest, Recorded
+    from hivesink.core.manifest import Manifest, Recorded
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.partition import Estimate, LivePartition, NewPartition
     from hivesink.core.table import TableName, TableSpec

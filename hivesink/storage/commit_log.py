@@ -24,7 +24,8 @@ from hivesink.storage.log_layout import Ledger, LogReceipts, LogSchemas, LogSegm
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hivesink.core.manifest import Floor, Manifest, Recorded
+    from hivesink.core.floor import Floor
+    from hivesink.core.manifest import Manifest, Recorded
     from hivesink.ports import CommitLog
 
 _UID_WAY = "delete that file: the next start takes the uid from the log's newest manifest"

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from hivesink import kerberos, wiring
 from hivesink.config.options import SinkConfig
+from hivesink.core.floor import replaced_parts
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import require_writer_name
-from hivesink.core.manifest import REPLAYS, Manifest, PartEntry, replaced_parts
+from hivesink.core.manifest import REPLAYS, Manifest, PartEntry
 from hivesink.core.progress import Policies
 from hivesink.core.table import TableName, TableSpec, is_letters, main_table
 from hivesink.embedded import metastore as embedded

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.floor import Floor
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import StagingIntent
-from hivesink.core.manifest import Floor, Rows
+from hivesink.core.manifest import Rows
 from hivesink.core.manifest_json import encode
 from hivesink.core.table import TableName
 from hivesink.errors import (

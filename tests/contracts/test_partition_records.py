@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import Commit, Floor, Recorded, Rows, newest
+from hivesink.core.floor import Floor
+from hivesink.core.manifest import Commit, Recorded, Rows, newest
 from hivesink.core.manifest_json import encode
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import LogDamaged

@@ -35,9 +35,10 @@ from hivesink.core.actions import (
     paths_to_look,
 )
 from hivesink.core.epoch import Epoch
+from hivesink.core.floor import Floor, floor_over, replaced_parts
 from hivesink.core.lifecycle import EpochState, History, Identity, Mark, OpenEpoch, Stamp
 from hivesink.core.log import LogView, StagingIntent
-from hivesink.core.manifest import Commit, Floor, Manifest, Opened, PartEntry, Slice, floor_over, replaced_parts
+from hivesink.core.manifest import Commit, Manifest, Opened, PartEntry, Slice
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition, PartitionKey, aside
 from hivesink.core.partition_commit import PolicyKind

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from hivesink import errors
 from hivesink.core import actions
 from hivesink.core.epoch import Epoch
+from hivesink.core.floor import floor_over
 from hivesink.core.lifecycle import History, Identity, Mark
-from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, floor_over, newest, recorded
+from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, newest, recorded
 from hivesink.core.partfile import Finished, Pending, parse_staged
 from hivesink.core.partition import LivePartition, NewPartition, PartitionKey
 from hivesink.core.plan import Policy, fence, plan, sweep

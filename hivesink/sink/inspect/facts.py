@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
+from hivesink.core.floor import Floor, floor_over
 from hivesink.core.lag import Lag, lag
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import LogView, require_whole
-from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, floor_over, live_parts, newest, recorded
+from hivesink.core.manifest import Manifest, PartEntry, Rows, live_parts, newest, recorded
 from hivesink.core.partfile import PartName
 from hivesink.core.progress import Policies, why_open
 from hivesink.core.reads import segment_epoch

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.floor import Floor, floor_over
 from hivesink.core.lifecycle import Mark
-from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows, floor_over
+from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.plan import Policy
 from hivesink.errors import LogDamaged, PartitionElsewhere, PartLost, StoreUnavailable, Unsupported
 from hivesink.sink.commit.observe import load

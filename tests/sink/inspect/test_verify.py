@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
+from hivesink.core.floor import Floor
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import StagingIntent
-from hivesink.core.manifest import Floor, Manifest, PartEntry, Rows
+from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.partfile import Stage
 from hivesink.errors import PartLost
 from hivesink.sink.inspect.facts import read_log
