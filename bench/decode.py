@@ -18,6 +18,8 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, Decimal, Primitive
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.decode.json.decoder import JsonDecoder
+from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder
+from hivesink.decode.protobuf.schema import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,6 +85,25 @@ def event(row: int) -> bytes:
 
 
 PARSED = fastavro.parse_schema(SCHEMA)
+PROTO = """syntax = "proto3"; import "google/protobuf/timestamp.proto"; enum K { A = 0; B = 1; C = 2; }
+message E { int64 id = 1; string name = 2; optional string note = 3; uint64 amount = 4; double score = 5; bool ok = 6;
+  google.protobuf.Timestamp ts = 7; int32 day = 8; K kind = 9; optional int32 n = 10; }"""
+
+
+class GivenText(Given):
+    texts = (PROTO,)
+
+
+def messages(rows: int) -> list[bytes]:
+    make = parsed((PROTO,)).record("E").parse(b"").__class__
+    made = []
+    for row in range(rows):
+        seconds, micros = divmod(1_767_225_600_000_000 + row * 1001, 10**6)
+        value: dict[str, Any] = {"id": row, "name": f"u{row % 997}", "amount": row % 100_000, "score": row / 7}
+        value |= {"ok": row % 2 == 0, "day": 20_454 + row % 30, "kind": row % 3}
+        value |= {"ts": {"seconds": seconds, "nanos": 1000 * micros}, "n": row % 1000 if row % 5 else None}
+        made.append(b"\0\0\0\0\7\0" + make(**value, note=None if row % 3 else f"n{row}").SerializeToString())
+    return made
 
 
 def user(row: int, name: str = "", more: str = "") -> str:
@@ -146,6 +167,14 @@ def main(rows: int) -> None:
     measure(
         *("avro-confluent, 1 in 1000 bad", columns, framed, plain, -(-rows // 1000)),
         made=lambda columns, config: ConfluentDecoder(columns, config, Given()),
+    )
+    other = {"amount": P.BIGINT, "day": P.INT}
+    measure(
+        "protobuf-confluent, 10 fields",
+        [Column(column.name, other.get(column.name, column.type)) for column in columns],
+        messages(rows),
+        plain,
+        made=lambda columns, config: ConfluentProtobufDecoder(columns, config, GivenText()),
     )
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hivesink.config.options import SinkConfig
     from hivesink.ports.rows import SchemaStore
 
-_FILE = "sink.value.avro.schema-file"
 _USER, _TOKEN = "basic-auth.user-info", "bearer-auth.token"
 _NO_SUCH_ID = 40403
 _MOST_BYTES = 16 << 20
@@ -68,8 +67,8 @@ class Registry:
             self._collect(answer, texts, set())
         return tuple(texts) or None
 
-    def _collect(self, answer: Any, texts: dict[str, None], asked: set[str]) -> None:
-        """Add the schema in `answer` to `texts`, after those that it refers to, each `asked` for once."""
+    def _collect(self, answer: Any, texts: dict[str, None], asked: set[str], name: str = "") -> None:
+        """Add the schema in `answer` to `texts`, after those that it refers to by a name, each `asked` for once."""
         try:
             # Raises TypeError for what is no text.
             text = str.strip(answer["schema"])
@@ -77,13 +76,16 @@ class Registry:
                 path = f"/subjects/{quote(other['subject'], safe='')}/versions/{other['version']}"
                 if path not in asked:
                     asked.add(path)
-                    self._collect(self._get(path), texts, asked)
+                    self._collect(self._get(path), texts, asked, other["name"])
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             reason = f"an answer without a schema ({type(error).__name__})"
             raise SourceUnreachable(self.name, reason) from error
-        with suppress(ValueError, RecursionError):
+        try:
             # Registries and their versions differ in white space and in the order of attributes.
             text = json.dumps(json.loads(text), sort_keys=True)
+        except (ValueError, RecursionError):
+            # A file of Protobuf's, which others import by that name.
+            text = f"// {name}\n{text}" if name else text
         texts.setdefault(text)
 
     def _get(self, path: str) -> Any:
@@ -209,13 +211,14 @@ class KeptSchemas:
             name = f"{self.schema}.json"
             path = f"{self.kept.location}/{name}"
             return self.schema, _texts(self.kept.get(name) or b"", path)
-        path = self.config[_FILE]
+        option = f"sink.value.{self.config['sink.value.format']}.schema-file"
+        path = self.config[option]
         if path is None:
-            raise InvalidOption((f"{_FILE} is missing: write the path of the records' schema",))
+            raise InvalidOption((f"{option} is missing: write the path of the records' schema",))
         content = self.read(path)
         if content is None:
-            raise InvalidOption((f"{_FILE} = {path!r}: there is no such file",))
-        texts = (content.decode("utf-8", "replace"),)
+            raise InvalidOption((f"{option} = {path!r}: there is no such file",))
+        texts = (content.decode("utf-8", "surrogateescape"),)
         stored = json.dumps(texts, indent=1).encode()
         name = sha256(stored).hexdigest()
         # What is no schema is refused by who asks.

@@ -132,6 +132,10 @@ def test_what_it_refers_to_comes_first_and_once(server: Server, opened: Opening)
     itself = {"schema": '"string"', "references": [{"name": "c", "subject": "c", "version": 1}]}
     server.answers["/apis/ccompat/v7/subjects/c/versions/1"] = 200, json.dumps(itself).encode()
     assert opened().registered([8]) == {8: ('"string"', '"int"')}
+    # Files of Protobuf's import each other by their names.
+    server.answers["/apis/ccompat/v7/subjects/c/versions/1"] = 200, b'{"schema": "message C {}"}'
+    server.has(9, "int", references=[{"name": "c/d.proto", "subject": "c", "version": 1}])
+    assert opened().registered([9]) == {9: ("// c/d.proto\nmessage C {}", '"int"')}
 
 
 @pytest.mark.parametrize(
@@ -324,7 +328,7 @@ def test_a_schema_in_a_file_is_on_the_tables_file_system(tmp_path: Path) -> None
         f"file:{tmp_path}/a b.avsc",
         f"file://{tmp_path}/a b.avsc",
     ):
-        config = SinkConfig.parse({"sink.value.avro.schema-file": path})
+        config = SinkConfig.parse({"sink.value.format": "avro", "sink.value.avro.schema-file": path})
         target = TablePlan(spec, f"file:{tmp_path}/b")
         plan = TaskPlan(target, None, config, InputShape(), "", Epoch(0), "", NOW)
         assert schemas(plan, None)(config, parse).file()[1] == ('"int"',)
@@ -374,9 +378,9 @@ def test_letters_are_read_by_the_file_of_then(tmp_path: Path) -> None:
 
 def test_missing_settings_are_named(opened: Opening) -> None:
     with pytest.raises(InvalidOption, match=r"sink.value.avro.schema-file is missing"):
-        opened().file()
+        opened(**{"sink.value.format": "avro"}).file()
     with pytest.raises(InvalidOption, match=r"schema-file = '/x': there is no such file"):
-        opened(**{"sink.value.avro.schema-file": "/x"}).file()
+        opened(**{"sink.value.format": "avro", "sink.value.avro.schema-file": "/x"}).file()
     config = SinkConfig.parse(OF_AVRO)
     with pytest.raises(HiveSinkError, match=r"sink.value.avro-confluent.url is missing"):
         KeptSchemas(config, registry.Passing(), lambda _: None, parse).registered([])

@@ -98,6 +98,8 @@ OPTIONS: Mapping[str, Option] = {
     "sink.value.csv.null-literal": Option(None, str),
     "sink.value.csv.header": Option(None, str),
     "sink.value.avro.schema-file": Option(None, location),
+    "sink.value.protobuf.schema-file": Option(None, location),
+    "sink.value.protobuf.message-name": Option(None, str),
     **{
         f"sink.value.{form}.{name}": option
         for form in ("avro-confluent", "debezium-avro-confluent", "protobuf-confluent")

@@ -33,6 +33,8 @@ from hivesink.decode.json.debezium import DebeziumDecoder
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.json.explode import ExplodedDecoder
+from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder, ProtobufDecoder
+from hivesink.decode.protobuf.schema import described, parsed
 from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows, Decoder, Schemas
@@ -72,6 +74,8 @@ DECODERS: Mapping[str, Maker] = {
     "avro": Maker(AvroDecoder, parse),
     "avro-confluent": Maker(ConfluentDecoder, parse),
     "debezium-avro-confluent": Maker(DebeziumAvroDecoder, parse),
+    "protobuf": Maker(ProtobufDecoder, described),
+    "protobuf-confluent": Maker(ConfluentProtobufDecoder, parsed),
 }
 """By the values of `sink.value.format`."""
 

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, Primitive
 from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.decode.avro.schema import parse
+from hivesink.decode.protobuf.schema import described, parsed
 from hivesink.decode.reader import DECODERS, Maker, RowsReader
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from hivesink.ports.rows import Decoder
 
+NAMED = {"sink.value.protobuf.message-name": "R"}
 COLUMNS = [Column("id", Primitive.INT, nullable=False), Column("name", Primitive.STRING)]
 
 
@@ -88,12 +92,33 @@ def _schema(**fields: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
 
 
-class Both:
-    """The schemas of `_avro` and `_change`, from wherever."""
+def _protobuf(number: int | None, name: str | None) -> bytes:
+    octets = (name or "").encode()
+    text = b"" if name is None else b"\x12" + varint(len(octets)) + octets
+    return (b"" if number is None else b"\x08" + varint(number)) + text
 
-    row = _schema(id=["null", "int"], name=["null", "string"])
-    texts = (json.dumps(row),)
-    change = (json.dumps({**_schema(after=["null", row], before=["null", "R"], op="string"), "name": "E"}),)
+
+def _protobuf_confluent(number: int | None, name: str | None) -> bytes:
+    return b"\0\0\0\0\7\0" + _protobuf(number, name)
+
+
+_ROW = _schema(id=["null", "int"], name=["null", "string"])
+_FIELDS = [{"name": "id", "number": 1, "label": 1, "type": 5}, {"name": "name", "number": 2, "label": 1, "type": 9}]
+_FILE = {"name": "a", "message_type": [{"name": "R", "field": _FIELDS}]}
+TEXTS: dict[Any, str] = {
+    parse: json.dumps(_ROW),
+    described: FileDescriptorSet(file=[_FILE]).SerializeToString().decode(),
+    parsed: 'syntax = "proto2"; message R { optional int32 id = 1; optional string name = 2; }',
+}
+
+
+class Both:
+    """The schemas of `_avro` and `_change`, or what else `parse` can read, from wherever."""
+
+    change = (json.dumps({**_schema(after=["null", _ROW], before=["null", "R"], op="string"), "name": "E"}),)
+
+    def __init__(self, _: SinkConfig, parse: Any) -> None:
+        self.texts = (TEXTS[parse],)
 
     def file(self) -> tuple[str, Sequence[str]]:
         return "", self.texts
@@ -110,6 +135,8 @@ WRITTEN: dict[str, Callable[[int | None, str | None], bytes]] = {
     "avro-confluent": _confluent,
     "debezium-json": _debezium,
     "debezium-avro-confluent": _change,
+    "protobuf": _protobuf,
+    "protobuf-confluent": _protobuf_confluent,
 }
 
 
@@ -121,13 +148,15 @@ def format_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 def read(format_name: str, records: Any, **settings: str) -> DecodedRows:
-    config = SinkConfig.parse({"sink.value.format": format_name, "sink.value.csv.null-literal": "", **settings})
-    reader = RowsReader(COLUMNS, "value", config, schemas=lambda *_: Both())
+    config = SinkConfig.parse(
+        {"sink.value.format": format_name, "sink.value.csv.null-literal": "", **NAMED, **settings}
+    )
+    reader = RowsReader(COLUMNS, "value", config, schemas=Both)
     return reader.read(pa.RecordBatch.from_arrays([records], ["value"]))
 
 
 def decoder_of(format_name: str) -> Decoder:
-    return DECODERS[format_name].decoder(COLUMNS, SinkConfig.parse({}), lambda *_: Both())
+    return DECODERS[format_name].decoder(COLUMNS, SinkConfig.parse(NAMED), Both)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])

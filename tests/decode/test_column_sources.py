@@ -216,7 +216,7 @@ def read_keyed(keys: list[bytes | None], values: list[bytes | None], *, k: str =
     kinds = {"a": "INT", "k": k, "when": "TIMESTAMP"}
     columns = [Column(n, parse_type(kind.rstrip("!")), nullable=kind[-1] != "!") for n, kind in kinds.items()]
     config = SinkConfig.parse({**KEYED, **options})
-    reader = RowsReader(columns, "value", config, schemas=lambda *_: Both())
+    reader = RowsReader(columns, "value", config, schemas=Both)
     return reader.read(pa.RecordBatch.from_pydict(kafka(value=values, key=keys)))
 
 

@@ -57,6 +57,7 @@ SAMPLES = {
     "a path to a list": ("$", "$.Records", "$.detail[0].items"),
     "absolute path": ("/log",),
     "a name, with ${table} and ${writer}": ("lag", "hivesink.${table}.${writer}"),
+    "package.Message": ("a.b.M",),
     "a file's path": ("/a.pem",),
     "env:NAME, or a file's path": ("env:A_1", "/run/secrets/a"),
     "http(s)://host:port/path": ("http://a:8081", "https://a/b", "http://[::1]:8081/apis/ccompat/v7"),

@@ -54,8 +54,9 @@ class Apicurio(EmbeddedServer):
         return Launch(command, self.folder / "apicurio.log", ready="Listening on: http")
 
     def register(self, subject: str, schema: Any, **more: Any) -> int:
-        """The number of the schema."""
-        body = json.dumps({"schema": json.dumps(schema), **more}).encode()
+        """The number of the schema, which may be a text."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        body = json.dumps({"schema": text, **more}).encode()
         headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         url = f"{self.url}/subjects/{subject}/versions"
         with urlopen(Request(url, body, headers), timeout=30) as answer:  # noqa: S310 -- the loopback

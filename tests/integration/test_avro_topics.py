@@ -1,4 +1,4 @@
-"""Topics in Avro through a real registry, broker and Spark: a rollout of schemas, faults, a kill, what init makes."""
+"""Topics in Avro and Protobuf through a real registry, broker and Spark: schemas, faults, kills, what init makes."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ FIRST_DAY = 19_724
 """2024-01-02, from 1970-01-01 on."""
 
 
-@pytest.fixture
-def registry(stage: Stage) -> Iterator[Apicurio]:
-    with Apicurio(stage.folder / "registry") as registry:
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apicurio]:
+    with Apicurio(tmp_path_factory.mktemp("registry")) as registry:
         yield registry
 
 
@@ -171,4 +171,47 @@ def test_a_table_and_a_job_that_init_makes_of_a_topic(
         assert [tuple(some) for some in stage.query(f"SELECT {columns} FROM {stage.table}")] == [
             (7, "n7", "0.07", "2024-01-03", "2024-01-03")
         ]
+    stage.verify()
+
+
+KINDS = """syntax = "proto3"; package k;
+enum Kind { A = 0; B = 1; }
+"""
+BEFORE = """syntax = "proto3"; import "k/kinds.proto";
+message Other { string id = 1; }
+message Event { int64 id = 1; k.Kind kind = 2; optional string name = 3; }
+"""
+AFTER = """syntax = "proto3"; import "google/protobuf/timestamp.proto"; import "k/kinds.proto";
+message Event { google.protobuf.Timestamp at = 4; k.Kind kind = 5; int64 id = 6; }
+"""
+
+
+def test_messages_of_two_schemas_are_read_once_and_without_the_registry(
+    stage: Stage, topic: Topic, registry: Apicurio
+) -> None:
+    kept = {"sink.value.format": "protobuf-confluent", "sink.value.protobuf-confluent.url": registry.url}
+    kept |= {"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "true"}
+    columns, by_kind = "id BIGINT, name STRING, at TIMESTAMP", "PARTITIONED BY (kind STRING)"
+    stage.create(columns=columns, partitioned=by_kind, properties=kept)
+    of_protobuf = {"schemaType": "PROTOBUF"}
+    registry.register("kinds", KINDS, **of_protobuf)
+    refers = [{"name": "k/kinds.proto", "subject": "kinds", "version": 1}]
+    before, after = (registry.register("messages", text, references=refers, **of_protobuf) for text in (BEFORE, AFTER))
+    heads = [b"\0" + number.to_bytes(4, "big") for number in (before, after)]
+    # The second message of the first schema; `at` has 2 seconds and 3000 nanoseconds.
+    old = [heads[0] + b"\2\2" + bytes([8, n, 16, n % 2]) + b"\x1a\1x" * (n % 3 > 0) for n in range(20)]
+    new = [heads[1] + b"\0" + bytes([0x22, 5, 8, 2, 16, 0xB8, 0x17, 40, n % 2, 48, n]) for n in range(20, 40)]
+    topic.put_raw(
+        [(n % 2, record) for n, record in enumerate([*old, *new, heads[0] + b"\2\2\x08", heads[1] + b"\0(\7"])]
+    )
+    stage.killed(topic.stream(stage.spark))
+    registry.stop()
+    stage.drain(events=topic.stream(stage.spark))
+
+    read = stage.query(f"SELECT id, name, CAST(at AS STRING) AS at, kind FROM {stage.table}")
+    at = "1970-01-01 00:00:02.000003"
+    expected = [(n, "x" if n < 20 and n % 3 else None, at if n >= 20 else None, "AB"[n % 2]) for n in range(40)]
+    assert sorted(map(tuple, read)) == expected
+    letters = stage.query(f"SELECT reason FROM {stage.table}__rejected ORDER BY reason")
+    assert [letter.reason for letter in letters] == ["not of its schema", "unknown enum number"]
     stage.verify()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hivesink.core.table import Column
     from hivesink.decode.clocks import Mask
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hivesink.decode.json.shaped import Piece
     from hivesink.ports.rows import Schemas
 
-_MOST_ROWS, _MOST_BYTES = 16384, 8 << 20
+_MOST_BYTES = 8 << 20
 _FRAME = 5
 """Bytes before a record: zero, and the schema's number in the registry, the highest byte first."""
 
@@ -58,9 +58,13 @@ def _parsed(texts: tuple[str, ...]) -> Type:
 class AvroDecoder:
     """Decodes records that are Avro's bytes alone, by the schema in the file of the settings."""
 
+    _most_rows = 16384
+    _file = "sink.value.avro.schema-file"
+    _parse: Callable[[tuple[str, ...]], Any] = staticmethod(_parsed)
+
     def __init__(self, columns: Sequence[Column], config: SinkConfig, schemas: Schemas) -> None:
         self._columns = tuple(columns)
-        self._schema = arrow_schema(columns)
+        self._config, self._schema = config, arrow_schema(columns)
         self._skips = config["sink.on-tombstone"] is OnTombstone.SKIP
         self._takes_all = config["sink.on-unknown-field"] is OnUnknownField.BAD_RECORD
         self._wants: list[list[Want]] = []
@@ -76,9 +80,9 @@ class AvroDecoder:
         """Raises InvalidOption for settings that no record can be read by."""
         try:
             self.schema, texts = self._schemas.file()
-            self._kind = _parsed(tuple(texts))
+            self._kind: Any = self._parse(tuple(texts))
         except ValueError as error:
-            raise InvalidOption((f"sink.value.avro.schema-file: {error}",)) from error
+            raise InvalidOption((f"{self._file}: {error}",)) from error
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """`records` are bytes or text of any type; null is a tombstone. Raises as `Schemas`."""
@@ -88,7 +92,7 @@ class AvroDecoder:
             tombstones = np.flatnonzero(absent).tolist()
             bad += [BadRow(row, None, "no value (tombstone)") for row in tombstones]
         size = max(1, records.nbytes // max(1, len(records)))
-        step = max(1, min(_MOST_ROWS, _MOST_BYTES // size))
+        step = max(1, min(self._most_rows, _MOST_BYTES // size))
         pieces: list[Piece] = []
         for start in range(0, len(records), step):
             chunk = records.slice(start, step)
@@ -103,22 +107,26 @@ class AvroDecoder:
         self,
         bodies: Bodies,
         bad: list[BadRow],  # noqa: ARG002 -- for those without a schema, below
-    ) -> Iterator[tuple[Type, Bodies]]:
+    ) -> Iterator[tuple[Any, Bodies]]:
         """The records of each schema; those without one go to `bad`."""
         yield self._kind, bodies
 
-    def _piece(self, kind: Type, bodies: Bodies, bad: list[BadRow]) -> Piece:
+    def _made(self, kind: Any, bodies: Bodies, wants: Sequence[Want]) -> tuple[list[Converted], Mask]:
+        """A column for each of `wants`, and which of `bodies` aren't of the schema: then the columns mean nothing."""
+        reader = Columns(bodies.text, bodies.begins, bodies.ends)
+        return reader.read(kind, wants), reader.odd
+
+    def _piece(self, kind: Any, bodies: Bodies, bad: list[BadRow]) -> Piece:
         """The rows of `bodies`; those that don't fit go to `bad`."""
         if self._takes_all and (unknown := self._unknown(kind)):
             bad += [BadRow(row, unknown, "unknown field") for row in bodies.rows.tolist()]
             return bodies.rows[:0], pa.RecordBatch.from_pylist([], self._schema)
-        reader = Columns(bodies.text, bodies.begins, bodies.ends)
-        made = iter(reader.read(kind, [want for some in self._wants for want in some]))
-        if reader.odd.any():
-            odd = bodies.rows[reader.odd].tolist()
-            bad += [BadRow(row, None, "not of its schema") for row in odd]
+        columns, odd = self._made(kind, bodies, [want for some in self._wants for want in some])
+        if odd.any():
+            bad += [BadRow(row, None, "not of its schema") for row in bodies.rows[odd].tolist()]
             # The others are read alike without these.
-            return self._piece(kind, bodies.take(np.flatnonzero(~reader.odd)), bad)
+            return self._piece(kind, bodies.take(np.flatnonzero(~odd)), bad)
+        made = iter(columns)
         arrays, wrong = [], dict[int, InvalidValue]()
         read = self._read([[next(made) for _ in some] for some in self._wants])
         for column, wants, (array, unfit) in zip(self._columns, self._wants, read, strict=False):
@@ -168,7 +176,7 @@ class ConfluentDecoder(AvroDecoder):
     def _prepare(self) -> None:
         self._schemas.registered(())
 
-    def _by_schema(self, bodies: Bodies, bad: list[BadRow]) -> Iterator[tuple[Type, Bodies]]:
+    def _by_schema(self, bodies: Bodies, bad: list[BadRow]) -> Iterator[tuple[Any, Bodies]]:
         words = bodies.text.words[bodies.begins]
         is_framed = (bodies.ends - bodies.begins >= _FRAME) & (words & np.uint64(0xFF) == 0)
         numbers = (words.byteswap() >> np.uint64(24) & np.uint64(0xFFFFFFFF)).view(np.int64)
@@ -183,7 +191,7 @@ class ConfluentDecoder(AvroDecoder):
                 reason = "no schema number: not of Confluent's format"
             try:
                 if texts := known.get(number):
-                    yield _parsed(tuple(texts)), replace(some, begins=some.begins + _FRAME)
+                    yield self._parse(tuple(texts)), replace(some, begins=some.begins + _FRAME)
                     continue
             except ValueError as error:
                 reason = str(error)

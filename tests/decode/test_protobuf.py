@@ -1,0 +1,373 @@
+"""Protobuf's records against google's own classes, which know no table, and against vectors of Protobuf's project."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from decimal import Decimal as Number
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2, timestamp_pb2
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hivesink.config.options import SinkConfig
+from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder, ProtobufDecoder
+from hivesink.decode.protobuf.schema import parsed
+from hivesink.errors import InvalidOption, Unsupported
+from tests.decode.test_avro import columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hivesink.ports.rows import DecodedRows
+
+NEW = """syntax = "proto3"; package p;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/duration.proto";
+import "google/protobuf/wrappers.proto";
+import "google/protobuf/struct.proto";
+import "google/type/date.proto";
+enum K { Z = 0; A = 1; B = -5; }
+message M {
+  int32 i = 1; string s = 2; bytes y = 3; K k = 4; uint64 u = 5; uint32 v = 6; double d = 7; float f = 8; bool b = 9;
+  sint64 z = 10; fixed64 x = 11; In in = 12; repeated int32 l = 13; repeated K ks = 14; map<string, In> m = 15;
+  map<bool, uint64> mb = 16; oneof one { int32 oa = 17; In ob = 18; string oc = 19; }
+  optional int32 o = 20; optional K ok = 21; google.protobuf.Timestamp t = 22; google.protobuf.Duration g = 23;
+  google.protobuf.Int64Value w = 24; google.protobuf.Struct j = 25; repeated google.protobuf.Timestamp ts = 26;
+  M self = 27; google.type.Date date = 28; repeated string rs = 29; google.protobuf.UInt64Value wu = 30;
+}
+message In { int32 n = 1; string c = 2; }
+"""
+OLD = """syntax = "proto2"; package p;
+enum K { A = 1; B = 5; }
+enum V { ZERO = 0; }
+message M {
+  optional int32 i = 1; optional string s = 2; optional K k = 4; repeated K ks = 14;
+  optional int32 d = 20 [default = 42]; optional K dk = 21 [default = B];
+  optional group G = 22 { optional int32 x = 1; } map<int32, V> mk = 23;
+}
+"""
+FRAME = b"\0\0\0\0\0\0"
+"""Of the first message of the schema 0."""
+
+
+class Given:
+    """Schemas that a test gives as text."""
+
+    def __init__(self, *schemas: str) -> None:
+        self.schemas = schemas
+
+    def file(self) -> tuple[str, Sequence[str]]:
+        return "", self.schemas
+
+    def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
+        return {number: [self.schemas[number]] for number in numbers if number < len(self.schemas)}
+
+
+def decoded(schema: str, wanted: str, records: list[bytes | None], **options: str) -> DecodedRows:
+    decoder = ConfluentProtobufDecoder(columns(wanted), SinkConfig.parse(options), Given(schema))
+    return decoder.decode(pa.array([None if record is None else FRAME + record for record in records], pa.binary()))
+
+
+def message(schema: str, name: str = "M", **values: Any) -> Any:
+    """Of google's own class."""
+    return parsed((schema,)).record(f"p.{name}").parse(b"").__class__(**values)
+
+
+def column_of(octets: bytes, wanted: str, schema: str = NEW, **options: str) -> Any:
+    """What a column becomes, or why it doesn't."""
+    rows = decoded(schema, wanted, [octets], **options)
+    name = wanted.partition(" ")[0]
+    return rows.table[name][0].as_py() if rows.good is None else (rows.bad[0].field, rows.bad[0].reason)
+
+
+UTC = dt.timezone.utc
+LAST_NANOS = {"t": {"seconds": 253_402_300_799, "nanos": 999_999_999}}
+INSTANT: dict[str, Any] = {"t": {"seconds": 1_782_909_000, "nanos": 123_456_789}}
+AT = dt.datetime(2026, 7, 1, 14, 30, 0, 123456)  # noqa: DTZ001 -- a wall clock
+HUGE = 2**64 - 1
+
+CONVERSIONS: list[tuple[dict[str, Any], str, Any]] = [
+    ({}, "i int", 0),
+    ({}, "s string", ""),
+    ({}, "k string", "Z"),
+    ({}, "in struct<n:int>", None),
+    ({}, "l array<int>", []),
+    ({}, "m map<string,struct<n:int>>", []),
+    ({}, "oa int", None),
+    ({}, "o int", None),
+    ({}, "ok string", None),
+    ({}, "t timestamp", None),
+    ({}, "w bigint", None),
+    ({}, "unheard int", None),
+    ({"o": 0}, "o int", 0),
+    ({"oc": ""}, "oc string", ""),
+    ({"ok": 0}, "ok string", "Z"),
+    ({"i": -1}, "I bigint", -1),
+    ({"i": 300}, "i tinyint", ("i", "out of range for tinyint")),
+    ({"i": 7}, "i double", 7.0),
+    ({"i": 7}, "i string", ("i", "wrong type: int32 into string")),
+    ({"s": "ä"}, "s string", "ä"),
+    ({"s": "abcd"}, "s varchar(3)", ("s", "longer than varchar(3)")),
+    ({"y": b"\xff"}, "y binary", b"\xff"),
+    ({"y": b"a"}, "y string", ("y", "wrong type: bytes into string")),
+    ({"k": -5}, "k string", "B"),
+    ({"k": 7}, "k string", ("k", "unknown enum number")),
+    ({"k": 7}, "k int", 7),
+    ({"k": 1}, "k double", ("k", "wrong type: enum into double")),
+    ({"ks": [1, 7, 8]}, "ks array<string>", ("ks.1", "unknown enum number")),
+    ({"u": 5}, "u bigint", 5),
+    ({"u": HUGE}, "u bigint", ("u", "out of range for bigint")),
+    ({"u": HUGE}, "u decimal(20,0)", Number(HUGE)),
+    ({"u": HUGE}, "u decimal(19,0)", ("u", "out of range for decimal(19,0)")),
+    ({"wu": {"value": HUGE}}, "wu decimal(22,2)", Number(HUGE)),
+    ({"mb": {True: HUGE}}, "mb map<boolean,bigint>", ("mb.0", "out of range for bigint")),
+    ({"mb": {True: 1}}, "mb map<boolean,bigint>", [(True, 1)]),
+    ({"v": 2**32 - 1}, "v int", ("v", "out of range for int")),
+    ({"v": 2**32 - 1}, "v bigint", 2**32 - 1),
+    ({"x": 2**63}, "x bigint", ("x", "out of range for bigint")),
+    ({"z": -(2**63)}, "z bigint", -(2**63)),
+    ({"d": float("inf")}, "d double", float("inf")),
+    ({"d": 0.5}, "d float", ("d", "wrong type: double into float")),
+    ({"f": 0.5}, "f double", 0.5),
+    ({"b": True}, "b boolean", True),
+    ({"in": {"n": 3}}, "in struct<c:string,n:bigint,gone:int>", {"c": "", "n": 3, "gone": None}),
+    ({"in": {"n": 300}}, "in struct<n:tinyint>", ("in.n", "out of range for tinyint")),
+    ({"in": {}}, "in string", ("in", "wrong type: message into string")),
+    ({"m": {"k": {"n": 1}}}, "m map<string,struct<n:int>>", [("k", {"n": 1})]),
+    ({"m": {"k": {"n": 1}}}, "m map<int,struct<n:int>>", ("m.0", "wrong type: string into int")),
+    ({"m": {}}, "m array<int>", ("m", "wrong type: map into array<int>")),
+    ({"l": [1, 200]}, "l array<tinyint>", ("l.1", "out of range for tinyint")),
+    ({"l": [1]}, "l int", ("l", "wrong type: array into int")),
+    (INSTANT, "t timestamp", AT),
+    (INSTANT, "t struct<nanos:int>", {"nanos": 123_456_789}),
+    (INSTANT, "t date", ("t", "wrong type: message into date")),
+    (LAST_NANOS, "t timestamp", ("t", "out of range for timestamp")),
+    ({"t": {"seconds": 2**62}}, "t timestamp", ("t", "out of range for timestamp")),
+    ({"t": {"nanos": -1}}, "t timestamp", ("t", "out of range for timestamp")),
+    ({"ts": [INSTANT["t"]]}, "ts array<timestamp>", [AT]),
+    ({"g": {"seconds": -1, "nanos": -500}}, "g string", '"-1.000000500s"'),
+    ({"g": {"seconds": 1, "nanos": -1}}, "g string", ("g", "no value that JSON has")),
+    ({"g": {"seconds": -1}}, "g struct<seconds:bigint>", {"seconds": -1}),
+    ({"w": {}}, "w bigint", 0),
+    ({"w": {"value": 5}}, "w struct<value:bigint>", {"value": 5}),
+    ({"w": {"value": 5}}, "w string", ("w", "wrong type: int64 into string")),
+    ({"j": {"ä": [None, 1.5]}}, "j string", '{"ä": [null, 1.5]}'),
+    ({"j": {"a": float("nan")}}, "j string", ("j", "no value that JSON has")),
+    (
+        {"self": {"self": {"i": 2}}},
+        "self struct<self:struct<i:int,self:struct<i:int>>>",
+        {"self": {"i": 2, "self": None}},
+    ),
+    ({"date": {"year": 2026}}, "date struct<year:int,day:int>", {"year": 2026, "day": 0}),
+]
+
+
+@pytest.mark.parametrize(("values", "wanted", "expected"), CONVERSIONS)
+def test_each_conversion_is_exact_or_a_bad_record(values: dict[str, Any], wanted: str, expected: Any) -> None:
+    octets = message(NEW, **values).SerializeToString()
+    result = column_of(octets, wanted.lower(), **{"sink.timestamp-zone": "Europe/Berlin"})
+    assert (result, type(result)) == (expected, type(expected))
+
+
+def test_times_may_have_to_be_exact_or_be_numbers() -> None:
+    octets = message(NEW, u=1_782_909_000, **INSTANT).SerializeToString()
+    exact = {"sink.json.timestamp-precision": "exact"}
+    assert column_of(octets, "t timestamp", **exact) == ("t", "finer than microseconds")
+    assert column_of(octets, "u date", **{"sink.timestamp-format": "epoch-seconds"}) == dt.date(2026, 7, 1)
+
+
+def test_paths_lead_through_messages_and_into_lists() -> None:
+    octets = message(NEW, l=[7, 8], self={"in": {"n": 3}}).SerializeToString()
+    for path, expected in (
+        ("$.l[1]", 8),
+        ("$.l[2]", None),
+        ("$.self.In.n", 3),
+        ("$.in.n, $.self.in.n", 3),
+        ("$.i.n", ("i", "wrong type: int32, not a record")),
+        ("$.self[0]", ("self", "wrong type: message, not an array")),
+        ("$.m[0]", ("m", "wrong type: map, not a record")),
+    ):
+        assert column_of(octets, "a int", **{"sink.column.a.from": path}) == expected
+
+
+OF_PROTO2: list[tuple[str, str, Any]] = [
+    ("", "i int", None),
+    ("", "d int", 42),
+    ("", "dk string", "B"),
+    ("2001", "k string", "A"),
+    ("2007", "k string", ("k", "unknown enum number")),
+    ("2007", "k bigint", 7),
+    ("700170077005", "ks array<string>", ("ks.1", "unknown enum number")),
+    ("ba010408011007", "mk map<int,string>", ("mk.0", "unknown enum number")),
+    ("1201ff", "s string", ("s", "not UTF-8")),
+    ("1201ff", "i int", None),
+    ("b3010805b401", "g struct<x:int>", {"x": 5}),
+]
+
+
+@pytest.mark.parametrize(("octets", "wanted", "expected"), OF_PROTO2)
+def test_proto2_has_presence_defaults_closed_enums_and_groups(octets: str, wanted: str, expected: Any) -> None:
+    assert column_of(bytes.fromhex(octets), wanted, OLD) == expected
+
+
+VECTORS = [
+    ("0801" + "0802", {"i": 2}),
+    ("08ffffffff1f", {"i": -1}),
+    ("08ffffffffffffffffff01", {"i": -1}),
+    ("08808080808080808080" + "8001", None),
+    ("6a020102" + "6801" + "6a0103", {"l": [1, 2, 1, 3]}),
+    ("6a01", None),
+    ("6a0180", None),
+    ("620208016203120161", {"in": {"n": 1, "c": "a"}}),
+    ("8801019201020802" + "880103", {"oa": 3, "ob": None}),
+    ("920102" + "0801" + "920103120161", {"ob": {"n": 1, "c": "a"}, "oa": None}),
+    ("7a070a01611202080" + "1" + "7a030a0161", {"m": [("a", {"n": 0})]}),
+    ("0001", None),
+    ("0700", None),
+    ("0c", None),
+    ("0b0801", None),
+    ("0b0c", {"i": 0}),
+    ("0d00000000", {"i": 0}),
+    ("12ffffffff0f", None),
+    ("12ffffffffffffffffff01", None),
+    ("1201ff", None),
+    ("f8ff01", None),
+    ("da0700", {"i": 0}),
+]
+"""After the cases of Protobuf's conformance suite (binary_json_conformance_suite.cc): premature ends, tags that can't
+be, unmatched groups, overlong varints, the last of many, messages merged, packed or not."""
+
+
+@pytest.mark.parametrize(("octets", "expected"), VECTORS)
+def test_the_wire_is_read_as_the_conformance_suite_says(octets: str, expected: dict[str, Any] | None) -> None:
+    wanted = (
+        "i int, l array<int>, in struct<n:int,c:string>, oa int, ob struct<n:int,c:string>, m map<string,struct<n:int>>"
+    )
+    rows = decoded(NEW, wanted, [bytes.fromhex(octets), b"\x08\7"])
+    if expected is None:
+        assert [(bad.index, bad.field, bad.reason) for bad in rows.bad] == [(0, None, "not of its schema")]
+    else:
+        first = rows.table.to_pylist()[0]
+        assert {name: first[name] for name in expected} == expected
+    assert rows.table["i"][-1].as_py() == 7
+
+
+def test_messages_are_told_apart_by_schema_and_place() -> None:
+    inner = "message A { int32 v = 1; message N { int32 y = 1; message D { string v = 1; } map<int32, int32> m = 2; } }"
+    schema = f'syntax = "proto3"; {inner} message B {{ int64 y = 1; }}'
+    frames = ["000805", "02000806", "02020807", "0400000808", "060000000a0131", "0208", "", "04", "01", "ff" * 20]
+    records = [b"\0\0\0\0\0" + bytes.fromhex(frame) for frame in frames]
+    rows = ConfluentProtobufDecoder(columns("v int, y int"), SinkConfig.parse({}), Given(schema)).decode(
+        pa.array([*records, None, b"\0\0\0\0\1\0", b"{}"], pa.binary())
+    )
+    assert rows.table.to_pylist() == [
+        {"v": 5, "y": None},
+        {"v": 6, "y": None},
+        {"v": None, "y": 7},
+        {"v": None, "y": 8},
+    ]
+    assert rows.skipped == 1
+    assert [(bad.index, bad.field) for bad in rows.bad if bad.field] == [(4, "v")]
+    reasons = {bad.index: bad.reason for bad in rows.bad}
+    assert (reasons[5], reasons[6]) == ("its schema has no message [4]", "its schema has no message [-1]")
+    assert reasons[11] == "its schema is not in the registry"
+    assert reasons.keys() == {4, 5, 6, 7, 8, 9, 11, 12}
+
+
+def test_files_import_each_other_by_their_names_and_none_leads_out() -> None:
+    main = 'syntax = "proto3"; import "a/b.proto"; message M { O o = 1; }'
+    other = '// a/b.proto\nsyntax = "proto3"; message O { int32 q = 1; }'
+    assert parsed((other, main)).record((0,)).names.keys() == {"o"}
+    for texts in ((main,), (other.replace("a/", "../../"), main), ("{",), ("\ud800",), ("message",)):
+        with pytest.raises(ValueError, match="not a Protobuf schema"):
+            parsed(texts).record((0,))
+
+
+@pytest.mark.parametrize(("octets", "count"), [(b"", 0), (b"\x08\1", 1)])
+def test_a_required_field_must_be_there(octets: bytes, count: int) -> None:
+    schema = 'syntax = "proto2"; message R { required int32 r = 1; optional int32 i = 2; }'
+    rows = decoded(schema, "i int", [octets])
+    assert (rows.table.num_rows, [bad.reason for bad in rows.bad]) == (count, ["not of its schema"] * (1 - count))
+
+
+def test_a_file_of_descriptors_and_a_name_are_needed() -> None:
+    file = descriptor_pb2.FileDescriptorProto.FromString(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    octets = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString() + b"\x9a\x06\x01\xff"
+    name = {"sink.value.format": "protobuf", "sink.value.protobuf.message-name": "google.protobuf.Timestamp"}
+
+    def decoder(content: bytes, options: dict[str, str]) -> ProtobufDecoder:
+        texts = Given(content.decode("utf-8", "surrogateescape"))
+        return ProtobufDecoder(columns("seconds bigint"), SinkConfig.parse(options), texts)
+
+    assert decoder(octets, name).decode(pa.array([b"\x08\5"])).table.to_pylist() == [{"seconds": 5}]
+    lacks = descriptor_pb2.FileDescriptorProto(name="a", dependency=["b"])
+    for content, options, problem in (
+        (b"\xff", name, r"protobuf.schema-file: no set of descriptors"),
+        (b"", name, r"protobuf.schema-file: no set of descriptors"),
+        (descriptor_pb2.FileDescriptorSet(file=[lacks]).SerializeToString(), name, r"no set of descriptors with all"),
+        (octets, {**name, "sink.value.protobuf.message-name": "M"}, r"message-name = 'M': its schema has no message M"),
+        (octets, {"sink.value.format": "protobuf"}, r"message-name is missing"),
+    ):
+        with pytest.raises(InvalidOption, match=problem):
+            decoder(content, options)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(Unsupported, match=r"pip install 'hivesink\[protobuf\]'"):
+        parsed(("syntax = 'proto3'; // never read before",))
+
+
+WANTED = (
+    "i int, s string, y binary, z bigint, u decimal(20,0), o int, oc string, l array<int>, in struct<n:int,c:string>"
+)
+VALUES = st.fixed_dictionaries(
+    {},
+    optional={
+        "i": st.integers(-(2**31), 2**31 - 1),
+        "s": st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
+        "y": st.binary(max_size=9),
+        "z": st.integers(-(2**63), 2**63 - 1),
+        "u": st.integers(0, HUGE),
+        "o": st.integers(-1, 1),
+        "oc": st.text("aä", max_size=2),
+        "l": st.lists(st.integers(-2, 300), max_size=4),
+        "in": st.fixed_dictionaries({}, optional={"n": st.integers(0, 9), "c": st.text("b", max_size=2)}),
+    },
+)
+
+
+def as_row(record: Any) -> dict[str, Any]:
+    """A message as the table of `WANTED` has it."""
+    row = {name: getattr(record, name) for name in ("i", "s", "y", "z")}
+    row |= {name: getattr(record, name) if record.HasField(name) else None for name in ("o", "oc")}
+    inner = getattr(record, "in")
+    row |= {"in": {"n": inner.n, "c": inner.c} if record.HasField("in") else None}
+    return {**row, "l": list(record.l), "u": Number(record.u)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(VALUES, min_size=1, max_size=5), st.data())
+def test_a_damaged_record_is_googles_or_bad_and_changes_no_other(
+    values: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    records = [message(NEW, **some).SerializeToString() for some in values]
+    expected = [as_row(message(NEW, **some)) for some in values]
+    assert decoded(NEW, WANTED, list(records)).table.to_pylist() == expected
+    place = data.draw(st.integers(0, len(records) - 1))
+    octets = bytearray(records[place])
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(octets)))
+        octets[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
+    records[place] = bytes(octets)
+    rows = decoded(NEW, WANTED, list(records))
+    if rows.bad:
+        assert [bad.index for bad in rows.bad] == [place]
+        del expected[place]
+    else:
+        expected[place] = as_row(message(NEW).FromString(bytes(octets)))
+    assert rows.table.to_pylist() == expected
