@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from hivesink.decode.avro.decoder import AvroDecoder, Bodies, ConfluentDecoder
 from hivesink.decode.protobuf.columns import Columns
+from hivesink.decode.protobuf.scan import Messages
 from hivesink.decode.protobuf.schema import Record, described, parsed
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow
@@ -25,27 +28,38 @@ _NAME = "sink.value.protobuf.message-name"
 
 
 class _Messages(AvroDecoder):
-    """Parses each record by itself, and then makes columns of all."""
-
-    # Parsed messages take some hundred bytes each: more would leave the processor's cache.
-    _most_rows = 2048
+    """Reads most records at once, and the others by google's parser."""
 
     def _made(self, kind: Record, bodies: Bodies, wants: Sequence[Want]) -> tuple[list[Converted], Mask]:
-        content, messages = bodies.text.octets.tobytes(), []
-        odd = np.zeros(len(bodies.rows), np.bool_)
-        for place, (begin, end) in enumerate(zip(bodies.begins.tolist(), bodies.ends.tolist(), strict=True)):
-            try:
-                message = kind.parse(content[begin:end])
-            except kind.error:  # noqa: PERF203 -- of each record
-                odd[place] = True
-            else:
+        scan = Messages(kind.descriptor, bodies.text, bodies.begins, bodies.ends)
+        columns, odd, rest = Columns(kind.symbols), scan.odd.copy(), np.flatnonzero(scan.odd)
+        if len(rest) < len(odd):
+            # Alike without the odd messages, which google's parser reads.
+            regular = bodies.take(np.flatnonzero(~odd)) if len(rest) else bodies
+            scan = Messages(kind.descriptor, bodies.text, regular.begins, regular.ends) if len(rest) else scan
+        content, messages = bodies.text.octets.tobytes() if len(rest) else b"", []
+        for place in rest.tolist():
+            with suppress(kind.error):
+                message = kind.parse(content[bodies.begins[place] : bodies.ends[place]])
                 # Fields of proto2 may be required.
                 odd[place] = not message.IsInitialized()
                 messages.append(message)
         if odd.any():
             return [], odd
-        columns = Columns(kind.symbols)
-        return [columns.of_messages(kind.descriptor, messages, want) for want in wants], odd
+        made = [columns.of_messages(kind.descriptor, messages, want) for want in wants] if messages else []
+        if messages and len(rest) == len(odd):
+            return made, odd
+        every = [columns.of_messages(kind.descriptor, scan, want) for want in wants]
+        if not messages:
+            return every, odd
+        places = np.concatenate([np.flatnonzero(~np.isin(np.arange(len(odd)), rest)), rest])
+        order = pa.array(np.argsort(places))
+        joined = []
+        for (array, bad), (others, unfit) in zip(every, made, strict=True):
+            wrong = bad | {len(array) + row: error for row, error in unfit.items()}
+            column = pa.concat_arrays([array, others]).take(order)
+            joined.append((column, {int(places[row]): error for row, error in wrong.items()}))
+        return joined, odd
 
 
 class ProtobufDecoder(_Messages):
@@ -73,12 +87,15 @@ class ConfluentProtobufDecoder(_Messages, ConfluentDecoder):
     def _by_schema(self, bodies: Bodies, bad: list[BadRow]) -> Iterator[tuple[Any, Bodies]]:
         for schema, framed in super()._by_schema(bodies, bad):
             begins, paths = framed.begins.copy(), dict[tuple[int, ...], list[int]]()
-            content = framed.text.octets.tobytes()
-            for place, (begin, end) in enumerate(zip(begins.tolist(), framed.ends.tolist(), strict=True)):
-                path, begins[place] = _path(content, begin, end)
+            is_first = (framed.text.octets[begins] == 0) & (begins < framed.ends)
+            paths[0,] = np.flatnonzero(is_first).tolist()
+            begins += is_first
+            content = b"" if is_first.all() else framed.text.octets.tobytes()
+            for place in np.flatnonzero(~is_first).tolist():
+                path, begins[place] = _path(content, int(begins[place]), int(framed.ends[place]))
                 paths.setdefault(path, []).append(place)
             for path, places in paths.items():
-                some = replace(framed, begins=begins).take(np.array(places))
+                some = replace(framed, begins=begins).take(np.array(places, np.int64))
                 try:
                     yield schema.record(path), some
                 except ValueError as error:
