@@ -209,11 +209,13 @@ def _decoder(columns: Sequence[Column], config: SinkConfig, schemas: OpenSchemas
 
 def _decoder_of_key(columns: Sequence[Column], config: SinkConfig, schemas: OpenSchemas | None) -> Decoder:
     """Raises InvalidOption, also for a registry that isn't the records': schemas are kept by their numbers alone."""
-    of_record, of_key = (
-        given.values.get(f"sink.value.{given['sink.value.format']}.url") for given in (config, config.of_key)
-    )
-    if None not in {of_record, of_key} and of_record != of_key:
-        raise InvalidOption((f"keys and records must be of the same registry, not {of_key} and {of_record}",))
+    form, of_records = (f"sink.value.{given['sink.value.format']}" for given in (config.of_key, config))
+    if f"{form}.schema-file" in config.values:
+        problem = f"sink.key.format = {form.rpartition('.')[2]!r}: dead letters don't name the file of a key's schema"
+        raise InvalidOption((f"{problem}; give keys a format with a registry",))
+    key, record = config.of_key.values.get(f"{form}.url"), config.values.get(f"{of_records}.url")
+    if None not in {key, record} and key != record:
+        raise InvalidOption((f"keys and records must be of the same registry, not {key} and {record}",))
     try:
         return _decoder(columns, config.of_key, schemas)
     except InvalidOption as error:

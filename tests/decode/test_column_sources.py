@@ -264,6 +264,8 @@ def test_a_key_has_a_format_and_settings_of_its_own() -> None:
         read_keyed([], [], **registry, **{url("value"): "http://a", url("key"): "http://b"})
     with pytest.raises(InvalidOption, match=r"sink.key.format = 'morse': write one of json"):
         read_keyed([], [], **{"sink.key.format": "morse"})
+    with pytest.raises(InvalidOption, match=r"sink.key.format = 'avro': dead letters don't name the file"):
+        read_keyed([], [], **{"sink.key.format": "avro", "sink.key.avro.schema-file": "/k.avsc"})
     with pytest.raises(InvalidOption, match=r"column when: sink.key.csv.header must have its field 'at'"):
         read_keyed([], [], **{"sink.key.format": "csv", "sink.key.csv.header": "id,ts"})
     with pytest.raises(InvalidOption, match=r"sink.key.csv.colour is not a setting"):
