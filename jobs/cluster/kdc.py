@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 REALM = "EXAMPLE.COM"
 HOST = "localhost"
 """Of every server: Kerberos asks for names, not numbers."""
-SERVICES = tuple(f"{service}/{HOST}" for service in ("hdfs", "hive", "HTTP", "kafka"))
+SERVICES = tuple(f"{service}/{HOST}" for service in ("hdfs", "hive", "HTTP", "kafka", "yarn"))
+YARN = SERVICES[-1]
 USERS = ("alice", "bob")
 KEYTAB = "principals.keytab"
 
