@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import runpy
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -136,7 +137,7 @@ def test_a_rollout_of_schemas_is_read_once_whatever_becomes_of_the_registry(
     stage.verify()
 
 
-@pytest.mark.parametrize("form", ["avro-confluent", "debezium-avro-confluent"])
+@pytest.mark.parametrize("form", ["avro", "avro-confluent", "debezium-avro-confluent"])
 def test_a_table_and_a_job_that_init_makes_of_a_topic(
     stage: Stage, topic: Topic, registry: Apicurio, monkeypatch: pytest.MonkeyPatch, *, form: str
 ) -> None:
@@ -145,8 +146,12 @@ def test_a_table_and_a_job_that_init_makes_of_a_topic(
     number = registry.register("rows-value", schema)
     frame = b"\0" + number.to_bytes(4, "big")
     events = [frame + written(schema, in_avro(event)) for event in EVENTS] if is_change else [framed(number, NEW, 7)]
-    topic.put_raw([*((0, event) for event in events), (1, None)])
     settings = {"sink.value.format": form, f"sink.value.{form}.url": registry.url}
+    if form == "avro":
+        (stage.folder / "row.avsc").write_text(json.dumps(schema))
+        settings = {"sink.value.format": form, "sink.value.avro.schema-file": f"file:{stage.folder}/row.avsc"}
+        events = [event.removeprefix(frame) for event in events]
+    topic.put_raw([*((0, event) for event in events), (1, None)])
     sample, name = sample_topic(stage.spark, topic.servers, topic.name, 100), TableName.parse(stage.table)
     made = propose(sample, name, "topic", datetime.now(timezone.utc), time=None, every="day", settings=settings)
     assert (len(made.checked.rows), made.checked.bad, made.checked.skipped) == (len(events), (), 1)

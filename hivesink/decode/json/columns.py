@@ -5,6 +5,7 @@ Nested columns are read at once where it can be proved that nothing is lost; oth
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
@@ -96,7 +97,9 @@ class ColumnReader:
 
     def _parsed(self, spans: Spans) -> tuple[pa.Array, Mask]:
         raws, doubt = raw_values(spans)
-        array, unfit = parse_each(raws, lambda raw: self._parser.parse(raw.decode(), self._kind), self._arrow)
+        # Of a value that comes often, all but the first are looked up.
+        parse = cache(lambda raw: self._parser.parse(raw.decode(), self._kind))
+        array, unfit = parse_each(raws, parse, self._arrow)
         return array, doubt | unfit
 
     def _of_texts(self, texts: pa.StringArray) -> tuple[pa.Array, Mask]:
