@@ -224,7 +224,7 @@ class KeptSchemas:
         # What is no schema is refused by who asks.
         with suppress(ValueError):
             self.parse(texts)
-            if self.kept.get(f"{name}.json") is None:
+            if self.compares and self.kept.get(f"{name}.json") is None:
                 self.kept.put(f"{name}.json", stored)
         return name, texts
 
