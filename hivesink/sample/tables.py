@@ -154,7 +154,7 @@ def propose(
     columns, properties, sure, left = PROPOSALS[form](given)
     if not columns:
         first = repr((sample.records()[0] or b"")[:40]) if len(sample.batch) else "none"
-        problem = f"--from {source}: no JSON object with a field that can be a column; the first record is {first}"
+        problem = f"--from {source}: no object with a field that can be a column; the first record is {first}"
         raise InvalidOption((f"{problem}. Write one JSON object a line, or --set sink.value.format=…",))
     spec = TableSpec(table, columns, properties=tuple({**settings, **properties}.items()))
     rows = preview(sample, spec, arrival).rows
