@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import RowsUnfit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hivesink.core.partition import PartitionKey
     from hivesink.core.table import Column
@@ -64,6 +64,21 @@ def convert(array: pa.Array, kind: HiveType, times: TimeRules) -> Converted:  # 
             numbers, beyond = _exactly(numbers, wanted, f"out of range for {kind}")
             return numbers, beyond | bad
     return array.cast(wanted), {}
+
+
+def cells(array: pa.Array, parse: Callable[[Any], Any], kind: HiveType) -> Converted:
+    """What `parse` makes of each value that isn't null, in the Hive type `kind`.
+
+    What it raises InvalidValue for doesn't fit, nor does what isn't UTF-8.
+    """
+    values, bad = [], dict[int, InvalidValue]()
+    for row, cell in enumerate(array.to_pylist()):
+        try:
+            values.append(None if cell is None else parse(cell))
+        except (InvalidValue, UnicodeDecodeError) as error:  # noqa: PERF203 -- must not keep the others back
+            values.append(None)
+            bad[row] = error if isinstance(error, InvalidValue) else InvalidValue("not UTF-8")
+    return pa.array(values, arrow_type(kind)), bad
 
 
 def _without(array: pa.Array, doubt: Mask, reason: str) -> Converted:

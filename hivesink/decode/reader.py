@@ -22,12 +22,12 @@ from hivesink.core.column_source import (
     stream_column,
 )
 from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
-from hivesink.decode.arrowtypes import arrow_schema, arrow_type, check_types
+from hivesink.decode.arrowtypes import arrow_schema, check_types
 from hivesink.decode.avro.debezium import DebeziumAvroDecoder
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.decode.avro.schema import parse
 from hivesink.decode.clocks import nulls
-from hivesink.decode.convert import Converted, convert
+from hivesink.decode.convert import Converted, cells, convert
 from hivesink.decode.csv import CsvDecoder
 from hivesink.decode.json.debezium import DebeziumDecoder
 from hivesink.decode.json.decoder import JsonDecoder
@@ -252,15 +252,7 @@ def _text(octets: pa.BinaryArray, kind: HiveType, times: TimeRules) -> Converted
     if _is_text(kind):
         return convert(octets.view(pa.string()), kind, times)
     parser = ValueParser(times, ignore_unknown=True)
-    values, bad = [], dict[int, InvalidValue]()
-    for row, value in enumerate(octets.to_pylist()):
-        try:
-            quoted = "null" if value is None else json.dumps(value.decode(), ensure_ascii=False)
-            values.append(None if value is None else parser.of_text(quoted, kind))
-        except (InvalidValue, UnicodeDecodeError) as error:  # noqa: PERF203 -- must not keep the others back
-            values.append(None)
-            bad[row] = error if isinstance(error, InvalidValue) else InvalidValue("not UTF-8")
-    return pa.array(values, arrow_type(kind)), bad
+    return cells(octets, lambda text: parser.of_text(json.dumps(text.decode(), ensure_ascii=False), kind), kind)
 
 
 def _is_text(kind: HiveType) -> bool:

@@ -18,7 +18,7 @@ from hivesink.core.table import Array, Map
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.avro.scan import BITS, DEEPEST, FREE, MORE, SIZES, STRING, Scan
 from hivesink.decode.avro.schema import Type
-from hivesink.decode.avro.wants import SCALED, Lists, Numbers, Want, converted, decimals, parsed, scaled_number
+from hivesink.decode.avro.wants import SCALED, Lists, Numbers, Want, converted, decimals, scaled
 from hivesink.decode.connect import VARIABLE
 from hivesink.decode.convert import Converted
 
@@ -84,11 +84,8 @@ class Columns:
                     # As a number, too, a value has a scale of its own.
                     parts = [want._replace(type=SCALED) if want.is_number else want for want in wants]
                     made, at = self._record(kind, at, rows, parts)
-                    for n, (want, part) in enumerate(zip(wants, parts, strict=True)):
-                        if want is not part:
-                            numbers, bad = parsed(made[n][0], scaled_number, want)
-                            made[n] = numbers, bad | made[n][1]
-                    return made, at
+                    every = zip(made, wants, parts, strict=True)
+                    return [some if want is part else scaled(some, want) for some, want, part in every], at
                 case "record":
                     return self._record(kind, at, rows, wants)
                 case "union":

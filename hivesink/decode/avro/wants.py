@@ -17,7 +17,7 @@ from hivesink.decode.arrowtypes import arrow_type, mismatches
 from hivesink.decode.avro.schema import DIGITS
 from hivesink.decode.clocks import nulls, timestamps
 from hivesink.decode.connect import DEBEZIUM, UNITS, ZONED, counting, number_of_octets
-from hivesink.decode.convert import Converted, convert
+from hivesink.decode.convert import Converted, cells, convert
 from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.values import InvalidValue, TimeRules
 
@@ -60,6 +60,10 @@ class Want(NamedTuple):
         into = f", not {other}" if self.steps else f" into {self.type}"
         return self.none_fit(count, f"wrong type: {kind}{into}")
 
+    def parse(self, text: str) -> Any:
+        """As the JSON text of a value. Raises InvalidValue."""
+        return ValueParser(self.times, ignore_unknown=True).parse(text, self.type)
+
     @property
     def is_text(self) -> bool:
         return self.type is Primitive.STRING or isinstance(self.type, Varchar | Char)
@@ -96,7 +100,7 @@ def converted(kind: Type, values: Callable[[], pa.Array], count: int, want: Want
     if kind.name == "string" and not want.is_text and not want.steps and (want.is_change or kind.connect == ZONED):
         return _of_texts(values(), want)
     if kind.logical == "decimal" and want.is_change and wanted in _REALS:
-        return parsed(values(), str, want)
+        return cells(values(), lambda number: want.parse(str(number)), wanted)
     is_text = kind.logical == "uuid" and kind.name == "fixed" and wanted is not Primitive.BINARY
     given = pa.string() if is_text else kind.arrow
     epoch = want.times.unit is not None
@@ -120,26 +124,19 @@ def _of_texts(texts: pa.StringArray, want: Want) -> Converted:
             made, doubt = timestamps(texts, want.times)
             if not doubt.any():
                 return made, {}
-    return parsed(texts.view(pa.binary()), lambda octets: json.dumps(octets.decode()), want)
+    return cells(texts.view(pa.binary()), lambda octets: want.parse(json.dumps(octets.decode())), want.type)
 
 
-def parsed(array: pa.Array, text_of: Callable[[Any], str], want: Want) -> Converted:
-    """Values as their JSON text, which `text_of` makes, would be read. It may raise InvalidValue."""
-    parser, values, bad = ValueParser(want.times, ignore_unknown=True), [], dict[int, InvalidValue]()
-    for row, cell in enumerate(array.to_pylist()):
-        try:
-            values.append(None if cell is None else parser.parse(text_of(cell), want.type))
-        except (InvalidValue, UnicodeDecodeError) as error:  # noqa: PERF203 -- must not keep the others back
-            values.append(None)
-            bad[row] = error if isinstance(error, InvalidValue) else InvalidValue("not UTF-8")
-    return pa.array(values, arrow_type(want.type)), bad
+def scaled(column: Converted, want: Want) -> Converted:
+    """Numbers from the fields of `SCALED`."""
 
+    def number(fields: dict[str, Any]) -> Any:
+        if fields["scale"] is None:
+            raise InvalidValue(reason="not a number: no scale")
+        return want.parse(number_of_octets(fields["value"] or b"", fields["scale"]))
 
-def scaled_number(fields: dict[str, Any]) -> str:
-    """The text of a number from the fields of `SCALED`."""
-    if fields["scale"] is None:
-        raise InvalidValue(reason="not a number: no scale")
-    return number_of_octets(fields["value"] or b"", fields["scale"])
+    numbers, bad = cells(column[0], number, want.type)
+    return numbers, bad | column[1]
 
 
 def decimals(text: Text, kind: Type, begins: Numbers, ends: Numbers) -> pa.Array:
