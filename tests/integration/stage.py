@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -35,6 +35,8 @@ HIVE_READER = "spark.sql.hive.convertMetastoreParquet"
 COLUMNS = "id BIGINT, name STRING"
 ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}
 BY_DAY = "PARTITIONED BY (dt STRING)"
+Raw: TypeAlias = "tuple[int, bytes | None] | tuple[int, bytes | None, bytes | None]"
+"""A record's partition, its value and perhaps its key."""
 
 
 def event(number: int) -> dict[str, Any]:
@@ -275,13 +277,15 @@ class Topic:
     def put(self, numbers: Iterable[int], partitions: int = 2) -> None:
         self.put_raw([(number % partitions, json.dumps(event(number)).encode()) for number in numbers])
 
-    def put_raw(self, records: Iterable[tuple[int, bytes | None]], at: datetime | None = None) -> None:
+    def put_raw(self, records: Iterable[Raw], at: datetime | None = None) -> None:
         from confluent_kafka import Producer
 
         moment = at or datetime.now(timezone.utc)
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5})
-        for partition, value in records:
-            producer.produce(self.name, value, partition=partition, timestamp=int(moment.timestamp() * 1000))
+        for partition, value, *key in records:
+            producer.produce(
+                self.name, value, key[0] if key else None, partition=partition, timestamp=int(moment.timestamp() * 1000)
+            )
         assert producer.flush(30) == 0
 
     def abort(self, numbers: Iterable[int]) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import logging
 import os
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyspark
 import pytest
 
 from hivesink import HiveSink, errors, sources
@@ -46,6 +51,38 @@ def test_files_of_any_age_go_in_once_and_a_second_run_adds_nothing(stage: Stage)
     os.utime(stage.put([30]), (modified, modified))
     stage.drain()
     assert stage.ids() == list(range(31))
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "a.csv": bytes,
+    "b.csv.gz": gzip.compress,
+    "c.csv.bz2": bz2.compress,
+    # Spark reads it without Hadoop's native library.
+    **({"d.csv.zst": partial(pa.compress, codec="zstd", asbytes=True)} if pyspark.__version__ >= "4.2" else {}),
+}
+
+
+def test_packed_files_of_csv_go_in_once_and_one_that_is_cut_short_stops_the_query(stage: Stage) -> None:
+    header = {"sink.value.format": "csv", "sink.value.csv.header": "name,id,dt"}
+    stage.create(properties=header)
+    for number, (name, pack) in enumerate(PACKED.items()):
+        rows = (f"n,{n},2024-01-0{1 + n % 2}\r\n" for n in range(number * 1000, number * 1000 + 1000))
+        stage.put_text(pack("".join(["name,id,dt\r\n", *rows]).encode()), name)
+    done: list[Committed] = []
+    stage.drain(stage.sink(options=OPTIONS, on_commit=done.append))
+    many = 1000 * len(PACKED)
+    assert stage.ids() == list(range(many))
+    assert [(each.rows.read, each.rows.skipped) for each in done] == [(1001, 1)] * len(PACKED)
+    whole = gzip.compress("".join(f"n,{n},2024-01-01\n" for n in range(many, many + 1000)).encode())
+    path = stage.put_text(whole[:-8], "e.csv.gz")
+    with pytest.raises(Exception, match=r"Unexpected end of input stream|EOF"):
+        stage.drain(stage.sink(options=OPTIONS))
+    assert stage.ids() == list(range(many))
+    status = path.stat()
+    path.write_bytes(whole)
+    os.utime(path, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    stage.drain(stage.sink(options=OPTIONS))
+    assert stage.ids() == list(range(many + 1000))
 
 
 @pytest.mark.kafka
