@@ -66,11 +66,6 @@ class Shell:
         assert asked.returncode == 0, asked.stderr
         return list(json.loads(asked.stdout)["rows"])
 
-    def reasons(self) -> list[tuple[str, int]]:
-        """The dead letters by what is wrong with them."""
-        listed = json.loads(self("hivesink rejects demo.events --json").stdout)["rejects"]
-        return sorted((one["reason"].partition(":")[0], one["records"]) for one in listed)
-
 
 def records(first: int) -> list[dict[str, object]]:
     return [{"id": first + n, "at": f"2024-01-03T0{n}:00:00Z"} for n in range(2)]
@@ -110,27 +105,6 @@ def test_compaction(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
     assert json.loads(sh(files).stdout)["rows"] == [[1, "2024-01-03T01:00:00"]]
     assert sh.rows() == day(1, 2, 21, 22)
     assert "is gone since it was published" in sh.must("hivesink verify demo.events")
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_csv(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
-    sh = Shell(tmp_path, metastore, "recipes_csv")
-    settings = "'sink.on-bad-record'='dead-letter'"
-    sh.must(f"""hivesink query "ALTER TABLE demo.events SET TBLPROPERTIES ({settings})" """)
-    sh.must("""hivesink query "ALTER TABLE demo.events ADD COLUMNS (note STRING)" """)
-    (tmp_path / "csv").mkdir()
-    good = ['7,2024-01-03T01:00:00Z,"a ""b"", c"', "8,2024-01-03 02:00:00,", '9,2024-01-03 02:00:00,"ü"']
-    bad = ["id,at,note", "x,2024-01-03T03:00:00Z,c", "10,2024-01-03T03:00:00Z,c,d", "11,2024-01-03T03:00:00Z"]
-    bad += ['12,2024-01-03T03:00:00Z,"a', 'b"', "", "  ", "13,2024-01-03T03:00:00Z,\udcfc", '{"id": 14}']
-    (tmp_path / "csv" / "a.csv").write_text("\n".join([*good, *bad]), "utf-8", "surrogateescape")
-    job = block(PAGE, "# jobs/from_csv.py").text.replace("demo.", f"{sh.database}.")
-    (tmp_path / "jobs" / "from_csv.py").write_text(job)
-    sh.must("hivesink run jobs/from_csv.py")
-    assert sh.rows() == day(7, 8, 9)
-    notes = json.loads(sh("hivesink query 'SELECT note FROM demo.events ORDER BY id' --json").stdout)["rows"]
-    assert notes == [['a "b", c'], [None], ["ü"]]
-    assert sh.reasons() == [("not JSON", 7), ("not UTF-8", 1), ("wrong type", 2)]
 
 
 @pytest.mark.spark
