@@ -36,6 +36,7 @@ _GRACE = 60.0
 _OTHER_RUN = re.compile(r"ConcurrentModification|\[CONCURRENT_|Multiple streaming (?:jobs|queries)")
 """What Spark says of another run at the query's checkpoint."""
 _AT_ONCE = timedelta(0)
+_NOBODY = contextlib.nullcontext()
 newest: dict[str, HiveQuery] = {}
 """The newest query, by log: a job that starts its sink again has dealt with the end of the query before."""
 # In a forked process, they are those of the process that forked it.
@@ -78,11 +79,18 @@ class HiveQuery:
     """
 
     def __init__(
-        self, query: StreamingQuery, run: QueryRun, *, own: bool = True, interval: timedelta | None = _AT_ONCE
+        self,
+        query: StreamingQuery,
+        run: QueryRun,
+        *,
+        own: bool = True,
+        interval: timedelta | None = _AT_ONCE,
+        lineage: contextlib.AbstractContextManager[Any] = _NOBODY,
     ) -> None:
         self.handle = query
         self.run = run
         self.own = own
+        self._lineage = lineage
         self._interval = interval
         self._ended = threading.Event()
         self._finishing = threading.Lock()
@@ -169,7 +177,8 @@ class HiveQuery:
     def settle(self) -> None:
         """End the query with its job, or wait for its own end. Raises its failure, unless the job was told of it."""
         if self._ended.is_set():
-            self._finish(well=False)
+            with self._lineage:
+                self._finish(well=False)
         elif self._interval is None:
             # A job that doesn't wait for it would end before the first batch, as if all had been read.
             self.awaitTermination()
@@ -182,6 +191,10 @@ class HiveQuery:
 
     def _end(self, cause: StreamingQueryException | None) -> None:
         """Raise the sink's own error, else the `cause`, which holds only the text of errors; else finish."""
+        with self._lineage:
+            self._close(cause)
+
+    def _close(self, cause: StreamingQueryException | None) -> None:
         self._ended.set()
         if self._timer.is_alive() and threading.current_thread() is not self._timer:
             self._timer.join()

@@ -19,6 +19,7 @@ from hivesink.sink.inspect.figures import figures
 from hivesink.spark import filemanager, tokens
 from hivesink.spark import settings as st
 from hivesink.spark.batchjobs import ship
+from hivesink.spark.lineage import lineage
 from hivesink.spark.metrics import begin
 from hivesink.spark.query import HiveQuery, newest, queries
 from hivesink.spark.queryrun import QueryRun
@@ -143,8 +144,10 @@ class HiveSink:
         self._count(run, metrics)
         run.begin(location, events.schema, plan, ends_early="processingTime" not in chosen)
         self._run = run
+        told = lineage(self.setup, plan)
         query = (writer if name is None else writer.queryName(name)).start()
-        return HiveQuery(query, run, interval=trigger_interval(query._jsq.streamingQuery()))  # noqa: SLF001  as above
+        interval = trigger_interval(query._jsq.streamingQuery())  # noqa: SLF001  as above
+        return HiveQuery(query, run, interval=interval, lineage=told)
 
     def _count(self, run: QueryRun, place: str | os.PathLike[str] | None = None) -> None:
         """Have figures for metrics where anybody wants them. Raises NotWritable."""

@@ -1,0 +1,169 @@
+"""OpenLineage: what a query reads and writes, told to whom OpenLineage's own environment names.
+
+A thread reads the log, once a minute and at the end. Nothing of the query waits for it, but for its last event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hivesink import __version__
+from hivesink.core.epoch import Epoch
+from hivesink.core.offsets import KafkaOffset
+from hivesink.core.partition import file_system_of, normal, scheme
+from hivesink.errors import HiveSinkError, LogDamaged
+from hivesink.spark.running import source_text, streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hivesink.wiring import OpenedWriter
+
+logger = logging.getLogger("hivesink")
+
+_PERIOD = 60.0
+"""Seconds between two events of a run."""
+_PATIENCE = 5.0
+"""Seconds that the end of a query waits for its last event."""
+
+
+def lineage(setup: OpenedWriter, plan: Any) -> contextlib.AbstractContextManager[Any]:
+    """A run of a query with this `plan`, begun where OpenLineage is configured; leaving it ends the run."""
+    files = (Path.cwd() / "openlineage.yml", Path.home() / ".openlineage" / "openlineage.yml")
+    named = any(name == "OPENLINEAGE_URL" or name.startswith("OPENLINEAGE__") for name in os.environ)
+    if not (named or "OPENLINEAGE_CONFIG" in os.environ or any(map(Path.exists, files))):
+        return contextlib.nullcontext()
+    run = LineageRun(setup, streams(plan))
+    run.start()
+    return run
+
+
+class LineageRun(threading.Thread):
+    """Tells START, RUNNING once epochs have settled, and COMPLETE or FAIL, with all that has settled so far."""
+
+    def __init__(self, setup: OpenedWriter, sources: list[dict[str, str]]) -> None:
+        super().__init__(name="hivesink-lineage", daemon=True)
+        self._setup, self._sources = setup, sources
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+        self._counts = {"rowCount": 0, "size": 0, "fileCount": 0}
+        self._told: Epoch | None = None
+        """None until the log was read once: what has settled by then is of other runs."""
+        self._offsets: dict[int, tuple[Any, ...]] = {}
+        """By source, where the first of these epochs began, and where the last ended."""
+        with contextlib.suppress(HiveSinkError):
+            self._read()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._error = error
+        self._over.set()
+        self.join(_PATIENCE)
+
+    def run(self) -> None:
+        """Whatever goes wrong here is a warning."""
+        try:
+            from openlineage.client import OpenLineageClient
+            from openlineage.client.event_v2 import RunState
+            from openlineage.client.uuid import generate_new_uuid
+
+            client, run = OpenLineageClient(), str(generate_new_uuid())
+        except Exception as error:  # noqa: BLE001  of the client's
+            logger.warning("no lineage: %s; it needs hivesink[lineage]", error)
+            return
+        state, is_last = RunState.START, False
+        while True:
+            try:
+                if self._read() or state is not RunState.RUNNING:
+                    client.emit(self._event(state, run))
+            except Exception as error:  # noqa: BLE001  a server's, or the log's
+                logger.warning("no lineage of %s: %s", self._setup.spec.target.name, error)
+            if is_last:
+                return
+            is_last = self._over.wait(_PERIOD)
+            state = RunState.FAIL if self._error else RunState.COMPLETE if is_last else RunState.RUNNING
+
+    def _read(self) -> bool:
+        """Take in what has settled since the last look; whether anything has."""
+        log, table = self._setup.context.log, self._setup.spec.target.name
+        view = log.view()
+        settled = view.settled(log.manifest(view.head).settled) if view.manifests else Epoch(0)
+        before = settled if self._told is None else self._told
+        for epoch in (epoch for epoch in view.manifests if before < epoch <= settled):
+            with contextlib.suppress(LogDamaged):  # It was trimmed meanwhile.
+                manifest = log.manifest(epoch)
+                parts = [part for part in manifest.created if part.table == table]
+                self._counts["rowCount"] += sum(part.rows for part in parts)
+                self._counts["size"] += sum(part.length for part in parts)
+                self._counts["fileCount"] += len(parts)
+                ref = manifest.last_batch.ref if manifest.last_batch else None
+                for number, (start, end) in enumerate(zip(ref.start, ref.end, strict=True) if ref else ()):
+                    self._offsets[number] = self._offsets.get(number, (start,))[0], end
+        self._told = settled
+        return settled > before
+
+    def _event(self, state: Any, run: str) -> Any:
+        from openlineage.client.event_v2 import Job, OutputDataset, Run, RunEvent
+        from openlineage.client.facet_v2 import error_message_run, schema_dataset, symlinks_dataset
+        from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
+
+        producer, spec = f"https://pypi.org/project/hivesink/{__version__}", self._setup.spec
+        target, field = spec.target, schema_dataset.SchemaDatasetFacetFields
+        columns = (*target.spec.columns, *target.spec.partition_columns)
+        fields = [field(column.name, str(column.type)) for column in columns]
+        schema = schema_dataset.SchemaDatasetFacet(fields, producer=producer)
+        link = symlinks_dataset.Identifier(*_place(target.location), "LOCATION")
+        links = symlinks_dataset.SymlinksDatasetFacet([link], producer=producer)
+        counts: Any = statistics.OutputStatisticsOutputDatasetFacet(**self._counts, producer=producer)
+        hive = f"hive://{self._setup.context.registrar.address.rpartition('//')[2].partition(',')[0]}"
+        about, wrote = {"schema": schema, "symlinks": links}, {"outputStatistics": counts}
+        output = OutputDataset(hive, target.name, facets=about, outputFacets=wrote)
+        facets: dict[str, Any] = {}
+        if self._error:
+            text = str(self._error)
+            facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(text, "PYTHON", producer=producer)
+        return RunEvent(
+            eventTime=datetime.now(timezone.utc).isoformat(),
+            producer=producer,
+            eventType=state,
+            run=Run(run, facets),
+            job=Job(os.environ.get("OPENLINEAGE_NAMESPACE", "default"), f"{target.name}.{spec.identity.writer}"),
+            inputs=list(self._inputs(producer)),
+            outputs=[output],
+        )
+
+    def _inputs(self, producer: str) -> Iterator[Any]:
+        """Kafka's topics with the offsets that were read, and folders of files."""
+        from openlineage.client.event_v2 import InputDataset
+        from openlineage.client.generated.base import InputDatasetFacet
+
+        for number, options in enumerate(self._sources):
+            start, end = self._offsets.get(number, (None, None))
+            if servers := options.get("kafka.bootstrap.servers"):
+                first = start.topics() if isinstance(start, KafkaOffset) else {}
+                read = end.topics() if isinstance(end, KafkaOffset) else {}
+                for topic in read or filter(None, source_text(options).split(",")):
+                    since, ends = first.get(topic, {}), read.get(topic, {})
+                    offsets = [{"partition": name, "from": since.get(name), "to": to} for name, to in ends.items()]
+                    facet: Any = InputDatasetFacet(producer=producer).with_additional_properties(offsets=offsets)
+                    server = f"kafka://{servers.partition(',')[0]}"
+                    yield InputDataset(server, topic, inputFacets={"hivesink_offsets": facet})
+            elif path := options.get("path"):
+                facet = InputDatasetFacet(producer=producer).with_additional_properties(up_to=str(end))
+                yield InputDataset(*_place(path), inputFacets={"hivesink_offsets": facet})
+
+
+def _place(location: str) -> tuple[str, str]:
+    """The namespace and the name of a location, as OpenLineage spells them."""
+    system, path = file_system_of(location), normal(location)
+    if scheme(location) == "file":
+        return "file", path
+    name = path.removeprefix(system)
+    return (f"s3{system[3:]}", name.lstrip("/")) if system.startswith("s3a") else (system, name)
