@@ -117,5 +117,7 @@ def test_jobs(alice: Cluster, tmp_path: Path) -> None:
             code, said = user.run(line, target.name, **login)
             assert code == 0, said[-3000:] + user.of_containers()
             target.check_once(rows.stop)
-        code, said = user.run(inside.text, f"{DATABASE}.none", **no_ticket)
-        assert (code, "User application exited with status 1" in said) == (1, True), said[-3000:]
+        own_code = f"--files jobs/events.py {ROOT}/hivesink/cli/__main__.py run events.py"
+        line = inside.text.replace("jobs/events.py", own_code)
+        code, said = user.run(line, f"{DATABASE}.none", **no_ticket)
+        assert (code, "User application exited with status 65" in said) == (1, True), said[-3000:]
