@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hivesink.core.column_source import JsonPath, json_path, parse_list, parse_source
-from hivesink.core.table import Array, Column, Decimal, HiveType, Map, Primitive, Struct
-from hivesink.core.time_format import EpochUnit
-from hivesink.decode.arrowtypes import arrow_type
-from hivesink.decode.avro.schema import DIGITS, Type, parse
-from hivesink.decode.connect import CONNECT, UNITS, VARIABLE, ZONED
+from hivesink.core.table import Column, Primitive
+from hivesink.decode.avro.schema import parse
 from hivesink.decode.csv import Dialect
 from hivesink.decode.json.debezium import node_at
+from hivesink.decode.protobuf.decoder import message_path
+from hivesink.decode.protobuf.schema import described, parsed
 from hivesink.decode.values import NUMBER, InvalidValue
 from hivesink.errors import InvalidOption
 from hivesink.sample.infer import infer
+from hivesink.sample.schemas import columns_of, of_connect, of_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from hivesink.decode.reader import OpenSchemas
 
 _FRAME = 5
-_HIVE = {arrow_type(kind): kind for kind in Primitive}
-_AVRO = {"struct": "record", "int8": "int", "int16": "int", "int32": "int", "int64": "long"}
-_AVRO |= {"float32": "float", "float64": "double"}
-"""What types of Connect's are called in Avro."""
 
 
 class Given(NamedTuple):
@@ -119,7 +115,7 @@ def _of_changes(given: Given) -> Proposed:
     columns, properties = infer(image for image in images if isinstance(image, dict))
     nodes = (node_at(value.get("schema"), ["after"]) for value in values if isinstance(value, dict))
     if node := next(filter(None, nodes), None):
-        kinds = {column.name: column for column in _columns(_type_of(node))[0]}
+        kinds = {column.name: column for column in columns_of(of_connect(node))[0]}
         columns = tuple(replace(kinds.get(column.name, column), name=column.name) for column in columns)
         properties.pop("sink.timestamp-format", None)
     return _with_event(given, columns, {**properties, "sink.value.format": "debezium-json"})
@@ -167,29 +163,51 @@ def _value(text: str | None) -> Any:
     return json.loads(text) if text and is_json else text or None
 
 
-def _of_avro(given: Given) -> Proposed:
+def _newest(given: Given, parse: Callable[[Any], Any]) -> tuple[Any, bytes]:
+    """The newest schema of the sample's records, and a record of it; by a file, any record."""
     form, schemas = given.config["sink.value.format"], given.schemas(given.config, parse)
-    if form == "avro":
-        _, texts = schemas.file()
+    texts: Sequence[str] = ()
+    of_schema = [record for record in given.records if record]
+    if form.endswith("-confluent"):
+        framed = [record for record in of_schema if record[0] == 0 and len(record) >= _FRAME]
+        numbered = {int.from_bytes(record[1:_FRAME], "big"): record for record in framed}
+        known = schemas.registered(sorted(numbered))
+        texts, of_schema = (known[max(known)], [numbered[max(known)]]) if known else ((), [])
     else:
-        framed = [record for record in given.records if record and record[0] == 0 and len(record) >= _FRAME]
-        known = schemas.registered(sorted({int.from_bytes(record[1:_FRAME], "big") for record in framed}))
-        if not known:
-            raise InvalidOption(
-                (f"sink.value.format = {form!r}: no record of the sample begins with a schema's number",)
-            )
-        texts = known[max(known)]
+        _, texts = schemas.file()
     try:
-        kind = parse(texts)
+        if texts:
+            return parse(tuple(texts)), (of_schema or [b""])[0]
+        reason = "no record of the sample begins with the number of a schema that the registry has"
     except ValueError as error:
-        raise InvalidOption((f"sink.value.format = {form!r}: {error}",)) from error
-    if not form.startswith("debezium"):
-        columns, left = _columns(kind)
+        reason = str(error)
+    raise InvalidOption((f"sink.value.format = {form!r}: {reason}",))
+
+
+def _of_avro(given: Given) -> Proposed:
+    kind, _ = _newest(given, parse)
+    if not given.config["sink.value.format"].startswith("debezium"):
+        columns, left = columns_of(kind)
         return Proposed(columns, {}, None, left)
     images = [kind.parts[place] for place in kind.names.get("after", ())]
     images = [branch for image in images for branch in (image.parts or [image]) if branch.name == "record"]
-    columns, left = _columns(images[0]) if images else ((), ())
+    columns, left = columns_of(images[0]) if images else ((), ())
     return _with_event(given, columns, {}, *left)
+
+
+def _of_protobuf(given: Given) -> Proposed:
+    option = "sink.value.protobuf.message-name"
+    is_framed = given.config["sink.value.format"].endswith("-confluent")
+    schema, record = _newest(given, parsed if is_framed else described)
+    which = message_path(record, _FRAME, len(record))[0] if is_framed else given.config[option]
+    if which is None:
+        raise InvalidOption((f"{option} is missing: --set {option}=… names the records' message",))
+    try:
+        message = schema.record(which)
+    except ValueError as error:
+        raise InvalidOption((f"{option} = {which!r}: {error}",)) from error
+    columns, left = columns_of(of_message(message.descriptor, message.symbols, {}))
+    return Proposed(columns, {}, None, left)
 
 
 PROPOSALS: Mapping[str, Callable[[Given], Proposed]] = {
@@ -199,64 +217,7 @@ PROPOSALS: Mapping[str, Callable[[Given], Proposed]] = {
     "avro": _of_avro,
     "avro-confluent": _of_avro,
     "debezium-avro-confluent": _of_avro,
+    "protobuf": _of_protobuf,
+    "protobuf-confluent": _of_protobuf,
 }
 """By format: what a table of such records may be. They raise InvalidOption, and what `Schemas` raises."""
-
-
-def _columns(record: Type) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """The columns of a record's fields, and a note on each field that none can hold."""
-    notes = list[str]()
-    kinds = ((name, _hive(kind, name, notes)) for name, kind in _fields(record))
-    return tuple(Column(name, kind) for name, kind in kinds if kind), tuple(notes)
-
-
-def _fields(record: Type) -> Iterator[tuple[str, Type]]:
-    names: dict[int, str] = {}
-    for name, places in record.names.items():
-        # Former names come last.
-        names.setdefault(places[0], name)
-    return ((names[place], part) for place, part in enumerate(record.parts) if place in names)
-
-
-def _hive(kind: Type, path: str, notes: list[str], *above: Type) -> HiveType | None:  # noqa: PLR0911  one for each kind
-    """The type of a column that holds all values of `kind`, else None and a note: none holds a record in itself."""
-    if unit := UNITS.get(kind.connect):
-        return Primitive.DATE if unit is EpochUnit.DAYS else Primitive.TIMESTAMP
-    if kind.connect == VARIABLE:
-        return Decimal(DIGITS, 10)
-    if kind.connect == ZONED or "timestamp" in kind.logical:
-        return Primitive.TIMESTAMP
-    if kind.logical == "decimal":
-        return Decimal(min(kind.precision, DIGITS), kind.scale)
-    parts = () if kind in above else kind.parts
-    if kind.name == "record" and parts:
-        fields = ((name, _hive(part, f"{path}.{name}", notes, kind, *above)) for name, part in _fields(kind))
-        some = tuple((name, part) for name, part in fields if part)
-        return Struct(some) if some else None
-    inner = {_hive(part, path, notes, kind, *above) for part in parts if part.name != "null"}
-    made = next(iter(inner)) if len(inner) == 1 else None
-    if not kind.parts and kind.name != "record":
-        made = _HIVE.get(kind.arrow)
-    # What is within has its own note.
-    if made is None and None not in inner and kind.name != "null":
-        notes.append(f"No column holds all values of {path} ({kind})")
-    if made and kind.name == "array":
-        return Array(made)
-    if made and kind.name == "map":
-        return Map(Primitive.STRING, made)
-    return made
-
-
-def _type_of(node: Any) -> Type:
-    """A type of Connect's, from an event's own schema, as Avro would have it."""
-    kind = str(node.get("type", "struct"))
-    made = Type(_AVRO.get(kind, kind), connect=str(node.get("name")))
-    parameters = node.get("parameters") or {}
-    if made.connect == f"{CONNECT}Decimal":
-        made.logical, made.scale = "decimal", int(parameters.get("scale", 0))
-        made.precision = int(parameters.get("connect.decimal.precision", DIGITS))
-    inner = node.get("fields") or [node[name] for name in ("items", "values") if name in node]
-    for place, part in enumerate(inner):
-        made.parts.append(_type_of(part))
-        made.names[str(part.get("field")).lower()] = [place]
-    return made

@@ -7,12 +7,14 @@ import gzip
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hivesink import wiring
 from hivesink.config.site import NO_SITE
 from hivesink.core.column_source import PATH
 from hivesink.core.partfile import Finished
@@ -24,6 +26,7 @@ from hivesink.sample.infer import infer
 from hivesink.sample.source import FilesSource, Sample, TopicSource, source_of
 from hivesink.sample.tables import ARRIVAL, RECORD, Proposal, granularity, preview, propose
 from hivesink.sink.task.messages import InputShape
+from tests.decode.test_protobuf import FRAME, NEW, Given, message
 
 NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)
 NAME = TableName("demo", "events")
@@ -82,6 +85,22 @@ def test_formats_that_settings_name(tmp_path: Path) -> None:
         InvalidOption, match=r"sink.value.format = 'morse': init makes tables of json, csv, debezium-json"
     ):
         propose(_of_lines([]), NAME, "f", NOW, time=None, every=None, settings={"sink.value.format": "morse"})
+
+
+def test_messages_of_protobuf() -> None:
+    sample = _of_lines(
+        [FRAME, FRAME + message(NEW, i=1, u=2**64 - 1, m={"a": {"n": 1}}, mb={True: 7}).SerializeToString()]
+    )
+    with mock.patch.object(wiring, "schemas", return_value=lambda *_: Given(NEW)):
+        settings = {"sink.value.format": "protobuf-confluent"}
+        made = propose(sample, NAME, "f", NOW, time=None, every="none", settings=settings)
+    kinds = {column.name: str(column.type) for column in made.spec.columns}
+    assert (made.checked.bad, len(made.checked.rows)) == ((), 2)
+    assert {name: kinds[name] for name in ("i", "k", "u", "v", "ks", "m", "mb", "t", "g", "w", "date")} == {
+        "i": "int", "k": "string", "u": "decimal(20,0)", "v": "bigint", "ks": "array<string>", "t": "timestamp",
+        "m": "map<string,struct<n:int,c:string>>", "mb": "map<boolean,decimal(20,0)>", "g": "string", "w": "bigint",
+        "date": "struct<year:int,month:int,day:int>",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ class ConfluentProtobufDecoder(_Messages, ConfluentDecoder):
             begins += is_first
             content = b"" if is_first.all() else framed.text.octets.tobytes()
             for place in np.flatnonzero(~is_first).tolist():
-                path, begins[place] = _path(content, int(begins[place]), int(framed.ends[place]))
+                path, begins[place] = message_path(content, int(begins[place]), int(framed.ends[place]))
                 paths.setdefault(path, []).append(place)
             for path, places in paths.items():
                 some = replace(framed, begins=begins).take(np.array(places, np.int64))
@@ -102,7 +102,7 @@ class ConfluentProtobufDecoder(_Messages, ConfluentDecoder):
                     bad += [BadRow(row, None, str(error)) for row in some.rows.tolist()]
 
 
-def _path(content: bytes, at: int, end: int) -> tuple[tuple[int, ...], int]:
+def message_path(content: bytes, at: int, end: int) -> tuple[tuple[int, ...], int]:
     """The places of a message and of those around it, and where its bytes begin; none: the first message."""
     numbers = list[int]()
     while (not numbers or len(numbers) <= numbers[0]) and at < end:
