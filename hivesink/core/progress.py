@@ -21,7 +21,7 @@ class Progress:
     `rows` are those read, rejected ones too, and `epochs` the batches and rolls that committed them. `partitions` are
     the ones that got files. `rows_per_second` is that of the last minute. `waiting_rows` wait for their
     roll, or until their partitions are over. Kafka has `behind_records` more. `offsets` are those up to which Kafka's
-    records are `read`, `visible` and `complete`, by topic and partition.
+    records are `read`, `visible` and `complete`, by topic and partition, as far as they are known.
     """
 
     rows: int = 0

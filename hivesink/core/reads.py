@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
@@ -24,6 +25,7 @@ def segment_name(epoch: Epoch, attempt: str, task_attempt: int, task: int) -> st
     return f"{epoch}-{attempt}t{task_attempt}-{task}.arrow"
 
 
+@lru_cache(maxsize=1 << 16)
 def segment_epoch(name: str) -> Epoch | None:
     """The epoch in a segment's name; None for any other name."""
     match = _NAME.fullmatch(name)

@@ -194,6 +194,9 @@ def test_the_job_gets_its_arguments_its_writer_and_its_folder(tmp_path: Path) ->
         ("my job.py", ("--restrat",), "--restart"),
         ("my job.py", ("--writer", "../demo.other/w"), "the writer's name '../demo.other/w' can't be used"),
         ("t.sql", (), "t.sql' is not a .py file"),
+        ("my job.py", ("--metrics", "9464m"), "--metrics = '9464m': write host:port"),
+        ("my job.py", ("--metrics", "192.0.2.1:9464"), "192.0.2.1:9464 for metrics can't be used"),
+        ("my job.py", ("--metrics-file", "/proc/none"), "/proc/none for metrics can't be used"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_runs(

@@ -79,11 +79,12 @@ class RunFigures:
 
     @property
     def lag(self) -> Lag:
-        """As far as this run knows: until its first look at a settled log, no more than that log told."""
+        """As far as this run knows: until its log is settled, what the log told, if anybody has asked it."""
         history, settled = self._history, self._settled
         newest = history.head.last_batch if history and history.head else None
         if settled is None:
-            return (self._log.lag if self._log else Lag()).of(ends(newest.ref.end) if newest else {})
+            read = ends(newest.ref.end) if newest else {}
+            return self._log.lag.of(read) if self._log else Lag(read)
         known = self._known
         if known is None or known[0] is not history:
             known = history, lag(newest, settled.head.last_batch if settled.head else None, settled.rows)
