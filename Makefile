@@ -21,7 +21,7 @@ CHECKED := $(foreach d,hivesink ddl jobs tests bench,$(if $(wildcard $d/*.py),$d
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
-	@echo; echo 'Options: KAFKA=1 (demo), S3=1 (demo, cluster-up), SECURE=1 (cluster-up), CLUSTER=1 (demo, bench), QUICK=1, WORKLOADS=narrow,wide, PEERS=spark-sink, ROWS=1000000, ROUNDS=3, EPOCHS=40 (bench), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), WORKERS=3 (test), ARGS="..." (test, test-long, bench)'
+	@echo; echo 'Options: KAFKA=1 (demo), S3=1 (demo, cluster-up), SECURE=1 (demo CLUSTER=1, cluster-up), CLUSTER=1 (demo, bench), QUICK=1, WORKLOADS=narrow,wide, PEERS=spark-sink, ROWS=1000000, ROUNDS=3, EPOCHS=40 (bench), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), WORKERS=3 (test), ARGS="..." (test, test-long, bench)'
 
 venv: $(STAMP) ## Build the virtual environment from requirements.lock; nothing to do when up to date
 
@@ -33,11 +33,11 @@ ifeq ($(CLUSTER),compose)
 demo:
 	docker compose run --build --rm client
 else
-demo: venv ## Stream 336,776 real flights into a partitioned Hive table and query it; KAFKA=1: through a real broker; S3=1: on a real S3 server; CLUSTER=1: on the cluster of `make cluster-up`, which it starts if none runs
-	@KAFKA='$(KAFKA)' S3='$(S3)' CLUSTER='$(CLUSTER)' $(PY) -m jobs.demo
+demo: venv ## Stream 336,776 real flights into a partitioned Hive table and query it; KAFKA=1: through a real broker; S3=1: on a real S3 server; CLUSTER=1: on the cluster of `make cluster-up`, which it starts if none runs, with SECURE=1 a secured one
+	@KAFKA='$(KAFKA)' S3='$(S3)' CLUSTER='$(CLUSTER)' SECURE='$(SECURE)' $(PY) -m jobs.demo
 endif
 
-cluster-up: venv ## Start HDFS, Hive Metastore 4, HiveServer2, Kafka and Spark standalone on the loopback; S3=1: an S3 server too; SECURE=1: HDFS and Hive ask for Kerberos; they stay up
+cluster-up: venv ## Start HDFS, Hive Metastore 4, HiveServer2, Kafka and Spark standalone on the loopback; S3=1: an S3 server too; SECURE=1: they ask for logins by Kerberos; they stay up
 	@$(PY) -m jobs.cluster up $(if $(S3),--s3) $(if $(SECURE),--secure)
 
 cluster-status: venv ## A line for each of those servers: name, address, process, up or down

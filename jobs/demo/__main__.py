@@ -48,7 +48,7 @@ def main() -> int:
         with ExitStack() as services:
             services.enter_context(alone(home))
             if cluster != "0":
-                on_cluster(addresses(cluster, screen), home, screen)
+                on_cluster(*addresses(cluster, screen), home, screen)
             else:
                 demonstrate(home, screen, services, kafka=kafka != "0", s3=s3 != "0")
     except HiveSinkError as error:

@@ -10,28 +10,35 @@ import subprocess
 import sys
 from os import environ
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
 
 from hivesink.config.site import Site
-from hivesink.errors import HiveSinkError
+from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.hive import connect
 from hivesink.metastore import catalog
 from hivesink.tables.opened import open_table
 from jobs.cluster import Cluster
-from jobs.cluster.__main__ import default_folder, start
+from jobs.cluster.__main__ import default_folder, start, variables_of
 from jobs.demo import containers
 from jobs.demo.answers import finished_files, show_answers, show_files, show_partitions
 from jobs.demo.flights import TOPIC, Flights, KafkaTopic
 from jobs.demo.services import TABLE, committed, declare_tables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from hivesink.core.partfile import Finished
     from jobs.cluster import Addresses
+    from jobs.demo.answers import Ask
     from jobs.demo.screen import Screen
 
 JOB = Path(__file__).parents[1] / "flights.py"
 # Leaves room for another application on the workers.
 SPARK_DEFAULTS = "spark.cores.max 2\nspark.executor.memory 1g\n"
+ROWS = "SELECT carrier, month, dep_delay FROM demo.flights"
 
 
 class JobEnded(HiveSinkError):
@@ -42,24 +49,28 @@ class JobEnded(HiveSinkError):
         super().__init__(f"the job ended with exit code {code}")
 
 
-def addresses(kind: str, screen: Screen) -> Addresses:
-    """The servers' addresses: of `compose`, or of `make cluster-up`, whose servers it starts where they don't run.
+def addresses(kind: str, screen: Screen) -> tuple[Addresses, Mapping[str, str]]:
+    """The servers' addresses, and `EmbeddedKafka.login`: of `compose`, or of `make cluster-up`.
 
-    They stay up, as after `make cluster-up`. Raises ServerFailed, SourceUnreachable, JavaFailed.
+    Those of the latter are started where they don't run, and stay up; with SECURE=1 they ask for logins, and this
+    process has one. Raises ServerFailed, SourceUnreachable, JavaFailed, InvalidOption.
     """
     if kind == "compose":
-        return containers.addresses()
-    folder = default_folder()
-    if (found := Cluster.running(folder)) is not None:
-        return found
-    screen.step("Starting the cluster, as `make cluster-up` does")
-    screen.fact("30 s, and longer at the first start, which fetches jars")
-    cluster = start(folder, None, lambda name, server: screen.fact(f"{name:15} {server.address}"))
-    screen.fact("they stay up; `make cluster-down` stops them")
-    return cluster.addresses
+        return containers.addresses(), {}
+    folder, secure = default_folder(), environ.get("SECURE", "0") not in {"", "0"}
+    if Cluster.running(folder) is None:
+        screen.step("Starting the cluster, as `make cluster-up` does")
+        screen.fact("30 s, and longer at the first start, which fetches jars")
+        start(folder, None, lambda name, server: screen.fact(f"{name:15} {server.address}"), secure=secure)
+        screen.fact("they stay up; `make cluster-down` stops them")
+    cluster = Cluster.detached(folder)
+    if secure and cluster.servers.kdc is None:
+        raise InvalidOption((f"SECURE=1: {folder} has a cluster without logins; name another by HIVESINK_CLUSTER",))
+    environ.update(variables_of(cluster))
+    return cluster.addresses, cluster.servers.broker.login
 
 
-def on_cluster(where: Addresses, home: Path, screen: Screen) -> None:
+def on_cluster(where: Addresses, login: Mapping[str, str], home: Path, screen: Screen) -> None:
     """Run all steps. Raises JobEnded, and what the servers' clients raise."""
     screen.step("Connecting to a running cluster")
     for name, address in (("HDFS", where.filesystem), ("Kafka", where.kafka), ("Spark", where.spark_master)):
@@ -71,14 +82,27 @@ def on_cluster(where: Addresses, home: Path, screen: Screen) -> None:
 
     flights = Flights.load()
     screen.step(f"Sending {flights.total:,} flights to the Kafka topic {TOPIC}")
-    screen.fact(f"{KafkaTopic(None, where.kafka).send(flights):,} of them were new")
+    screen.fact(f"{KafkaTopic(None, where.kafka, login).send(flights):,} of them were new")
     screen.step("Running jobs/flights.py on the Spark cluster until all are written")
     stream(flights, screen)
     show_files(_state()[2], screen)
-    with connect(where.hiveserver2, {"hive.server2.authentication": "NOSASL"}) as hive:
-        show_partitions(lambda sql: hive.query(sql).rows, flights, screen)
+    with connect(where.hiveserver2, site.hive) as hive:
+
+        def ask(sql: str) -> Sequence[Sequence[Any]]:
+            return hive.query(sql).rows
+
+        show_partitions(ask, flights, screen)
         screen.step("HiveServer2's answers, through PyHive")
-        show_answers(lambda sql: hive.query(sql).rows, flights, screen)
+        if site.has_kerberos:
+            screen.fact("(its rows, counted here: a secured Hadoop reduces on YARN alone)")
+        show_answers(scanned(ask(ROWS)) if site.has_kerberos else ask, flights, screen)
+
+
+def scanned(rows: Sequence[Sequence[Any]]) -> Ask:
+    """Answers from the answer to `ROWS`, by DuckDB."""
+    database, columns = duckdb.connect(), zip(*rows, strict=True)
+    database.register("scanned", pa.table(dict(zip(("carrier", "month", "dep_delay"), columns, strict=True))))
+    return lambda sql: database.sql(sql.replace(TABLE, "scanned")).fetchall()
 
 
 def stream(flights: Flights, screen: Screen) -> None:

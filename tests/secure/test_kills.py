@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]
 BATCH = 400
+MONTHS = (1, 2, 3, 4, 5)
 STEPS = ("while-publishing", "in-task", "after-manifest", "before-register", "random")
 
 
@@ -79,7 +80,7 @@ def test_flights(alice: Cluster, tmp_path: Path) -> None:
     broker = alice.servers.broker
     broker.start()
     alice.servers.hiveserver2.start()
-    site, flights, months = site_of(alice), Flights.load(), (1, 2, 3, 4, 5)
+    site, flights = site_of(alice), Flights.load()
     defaults = keys_of(alice) | events_in(tmp_path / "events")
     (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in defaults.items()))
     topic = KafkaTopic(None, broker.address, broker.login)
@@ -116,8 +117,8 @@ def test_flights(alice: Cluster, tmp_path: Path) -> None:
     run = ("run", str(REPOSITORY / "jobs" / "flights.py"))
     no_ticket = {"KRB5CCNAME": f"FILE:{tmp_path}/none"}
     assert command("ddl", "apply", str(REPOSITORY / "ddl" / "flights.sql")).wait(LONGEST) == 0, said()
-    for month in months:
-        topic.send(flights, months[:month])
+    for month in MONTHS:
+        topic.send(flights, MONTHS[:month])
         before = head()
         job = command(*run, **no_ticket)
         try:
@@ -134,5 +135,5 @@ def test_flights(alice: Cluster, tmp_path: Path) -> None:
         rows = Counter(map(tuple, hive.query("SELECT month, flight FROM demo.flights").rows))
     manifests = map(str, map(log().manifest, log().view().manifests))
     require_secret(alice, (tmp_path,), "\n".join([seen, *manifests]))
-    wanted = flights.table[flights.table["month"].isin(months)]
+    wanted = flights.table[flights.table["month"].isin(MONTHS)]
     assert rows == Counter(zip(wanted["month"], wanted["flight"], strict=True))
