@@ -256,6 +256,17 @@ def test_the_wire_is_read_as_the_conformance_suite_says(octets: str, expected: d
     assert rows.table["i"][-1].as_py() == 7
 
 
+def test_usual_records_need_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = parsed((NEW,)).record((0,))
+    usual = {"i": -1, "s": "ä", "y": b"\xff", "k": 7, "u": 1, "d": 0.5, "f": 0.5, "b": True, "z": -1, "x": 1, "v": 9}
+    octets = message(NEW, **usual, **INSTANT, oc="", self={"in": {"c": "x"}}).SerializeToString()
+    monkeypatch.setattr(type(kind), "parse", property(lambda _: pytest.fail))
+    wanted = "i int, s string, y binary, k int, u bigint, d double, f float, b boolean, z bigint, x bigint, v bigint"
+    rows = decoded(NEW, f"{wanted}, t timestamp, oc string, self struct<in:struct<c:string>>", [octets] * 2).table
+    nested = {"t": AT.replace(hour=12), "oc": "", "self": {"in": {"c": "x"}}}
+    assert rows.to_pylist() == [{**usual, **nested}] * 2
+
+
 def test_messages_are_told_apart_by_schema_and_place() -> None:
     inner = "message A { int32 v = 1; message N { int32 y = 1; message D { string v = 1; } map<int32, int32> m = 2; } }"
     schema = f'syntax = "proto3"; {inner} message B {{ int64 y = 1; }}'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,33 +32,29 @@ class _Messages(AvroDecoder):
     def _made(self, kind: Record, bodies: Bodies, wants: Sequence[Want]) -> tuple[list[Converted], Mask]:
         scan = Messages(kind.descriptor, bodies.text, bodies.begins, bodies.ends)
         columns, odd, rest = Columns(kind.symbols), scan.odd.copy(), np.flatnonzero(scan.odd)
-        if len(rest) < len(odd):
-            # Alike without the odd messages, which google's parser reads.
-            regular = bodies.take(np.flatnonzero(~odd)) if len(rest) else bodies
-            scan = Messages(kind.descriptor, bodies.text, regular.begins, regular.ends) if len(rest) else scan
         content, messages = bodies.text.octets.tobytes() if len(rest) else b"", []
-        for place in rest.tolist():
-            with suppress(kind.error):
-                message = kind.parse(content[bodies.begins[place] : bodies.ends[place]])
-                # Fields of proto2 may be required.
-                odd[place] = not message.IsInitialized()
-                messages.append(message)
+        spans = (numbers[rest].tolist() for numbers in (bodies.begins, bodies.ends))
+        for place, begin, end in zip(rest.tolist(), *spans, strict=True):
+            try:
+                message = kind.parse(content[begin:end])
+            except kind.error:
+                continue
+            # Fields of proto2 may be required.
+            odd[place] = not message.IsInitialized()
+            messages.append(message)
         if odd.any():
             return [], odd
-        made = [columns.of_messages(kind.descriptor, messages, want) for want in wants] if messages else []
-        if messages and len(rest) == len(odd):
-            return made, odd
-        every = [columns.of_messages(kind.descriptor, scan, want) for want in wants]
-        if not messages:
+        every = [columns.of_messages(kind.descriptor, messages, want) for want in wants] if messages else []
+        if messages and len(messages) == len(odd):
             return every, odd
-        places = np.concatenate([np.flatnonzero(~np.isin(np.arange(len(odd)), rest)), rest])
-        order = pa.array(np.argsort(places))
-        joined = []
-        for (array, bad), (others, unfit) in zip(every, made, strict=True):
-            wrong = bad | {len(array) + row: error for row, error in unfit.items()}
-            column = pa.concat_arrays([array, others]).take(order)
-            joined.append((column, {int(places[row]): error for row, error in wrong.items()}))
-        return joined, odd
+        made = [columns.of_messages(kind.descriptor, scan, want) for want in wants]
+        order = np.arange(len(odd))
+        order[rest] = len(odd) + np.arange(len(rest))
+        for place, (array, bad) in enumerate(every):
+            column = pa.concat_arrays([made[place][0], array]).take(pa.array(order))
+            wrong = {row: error for row, error in made[place][1].items() if not scan.odd[row]}
+            made[place] = column, wrong | {int(rest[row]): error for row, error in bad.items()}
+        return made, odd
 
 
 class ProtobufDecoder(_Messages):
