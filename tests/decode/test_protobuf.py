@@ -258,7 +258,19 @@ def test_the_wire_is_read_as_the_conformance_suite_says(octets: str, expected: d
 
 def test_usual_records_need_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = parsed((NEW,)).record((0,))
-    usual = {"i": -1, "s": "ä", "y": b"\xff", "k": 7, "u": 1, "d": 0.5, "f": 0.5, "b": True, "z": -1, "x": 1, "v": 9}
+    usual: dict[str, Any] = {
+        "i": -1,
+        "s": "ä",
+        "y": b"\xff",
+        "k": 7,
+        "u": 1,
+        "d": 0.5,
+        "f": 0.5,
+        "b": True,
+        "z": -1,
+        "x": 1,
+        "v": 9,
+    }
     octets = message(NEW, **usual, **INSTANT, oc="", self={"in": {"c": "x"}}).SerializeToString()
     monkeypatch.setattr(type(kind), "parse", property(lambda _: pytest.fail))
     wanted = "i int, s string, y binary, k int, u bigint, d double, f float, b boolean, z bigint, x bigint, v bigint"
