@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from hivesink.config.options import SinkConfig
 from hivesink.core.table import Column, Decimal, Primitive
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
+from hivesink.decode.csv import CsvDecoder
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder
 from hivesink.decode.protobuf.schema import parsed
@@ -158,7 +159,13 @@ def main(rows: int) -> None:
     measure("userinfo, text for the INT and the BIGINT", USERS, texts, plain)
     spread = ['{\n "userId": %d,\n "userName": "a",\n "ts": 5\n}\n' % row for row in every]  # noqa: UP031
     measure("userinfo, pretty-printed", USERS, spread, plain)
-    measure("flights, 19 fields with nulls", FLIGHTS, [flight(row) for row in every], plain)
+    flights = [flight(row) for row in every]
+    measure("flights, 19 fields with nulls", FLIGHTS, flights, plain)
+    cells = [["" if value is None else str(value) for value in json.loads(record).values()] for record in flights]
+    empty = SinkConfig.parse({"sink.value.csv.null-literal": ""})
+    measure("the same in CSV", FLIGHTS, [",".join(row) for row in cells], empty, made=CsvDecoder)
+    quoted = ['"' + '","'.join(row) + '"' for row in cells if "" not in row]
+    measure("the same in CSV, all quoted", FLIGHTS, quoted, plain, made=CsvDecoder)
     events, columns = [event(row) for row in every], [Column(name, kind) for name, (_, kind) in AVRO.items()]
     measure(
         "avro, 10 fields", columns, events, plain, made=lambda columns, config: AvroDecoder(columns, config, Given())

@@ -184,13 +184,13 @@ class _Splitter:
         fields, step = dict[str, Spans](), len(self._used)
         for place, name, column in zip(self._exact.places, self._exact.names, self._exact.columns, strict=True):
             at = self._used.index(place)
-            spans = Spans.of(text, edges[at:-1:step], edges[at + 1 :: step])
+            fields[name] = spans = Spans.of(text, edges[at:-1:step], edges[at + 1 :: step])
             if column.type is Primitive.BOOLEAN:
                 bare = spans.are(b'"true"') | spans.are(b'"false"')
             elif isinstance(column.type, Array | Map | Struct):
                 bare = spans.quoted & (spans.ends - spans.begins > len('""'))
             else:
-                bare = np.zeros(len(spans), np.bool_)
+                continue
             fields[name] = Spans.of(text, spans.begins + bare, spans.ends - bare)
         return fields
 
