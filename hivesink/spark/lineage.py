@@ -13,12 +13,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hivesink import __version__
 from hivesink.core.epoch import Epoch
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.partition import file_system_of, normal, scheme
 from hivesink.errors import HiveSinkError, LogDamaged
 from hivesink.spark.running import source_text, streams
+from hivesink.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ class LineageRun(threading.Thread):
         from openlineage.client.facet_v2 import error_message_run, schema_dataset, symlinks_dataset
         from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
 
-        producer, spec = f"https://pypi.org/project/hivesink/{__version__}", self._setup.spec
+        producer, spec = f"https://pypi.org/project/hivesink/{VERSION}", self._setup.spec
         target, field = spec.target, schema_dataset.SchemaDatasetFacetFields
         columns = (*target.spec.columns, *target.spec.partition_columns)
         fields = [field(column.name, str(column.type)) for column in columns]
@@ -156,7 +156,7 @@ class LineageRun(threading.Thread):
                     server = f"kafka://{servers.partition(',')[0]}"
                     yield InputDataset(server, topic, inputFacets={"hivesink_offsets": facet})
             elif path := options.get("path"):
-                facet = InputDatasetFacet(producer=producer).with_additional_properties(up_to=str(end))
+                facet = InputDatasetFacet(producer=producer).with_additional_properties(up_to=end and str(end))
                 yield InputDataset(*_place(path), inputFacets={"hivesink_offsets": facet})
 
 
