@@ -41,6 +41,7 @@ OLD: dict[str, Any] = {"type": "record", "name": "Event", "fields": FIELDS}
 AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
 NEW = {**OLD, "fields": [{"name": "amount", "type": ["null", AMOUNT], "default": None}, *FIELDS]}
 NEWEST = {**OLD, "fields": [*FIELDS, {"name": "more", "type": "double", "default": 0}]}
+KEY: dict[str, Any] = {"type": "record", "name": "Key", "fields": [{"name": "device", "type": "string"}]}
 FIRST_DAY = 19_724
 """2024-01-02, from 1970-01-01 on."""
 
@@ -59,6 +60,7 @@ def framed(number: int, schema: dict[str, Any], n: int) -> bytes:
         "dt": FIRST_DAY + n % 2,
         "amount": None,
         "more": 0.5,
+        "device": f"d{n % 4}",
     }
     if n % 5:
         value["amount"] = Decimal(n) / 100
@@ -68,11 +70,11 @@ def framed(number: int, schema: dict[str, Any], n: int) -> bytes:
 
 def row(n: int, *, is_new: bool) -> tuple[Any, ...]:
     amount = f"{n / 100:.2f}" if is_new and n % 5 else None
-    return n, f"n{n}" if n % 3 else None, amount, f"2024-01-0{2 + n % 2}"
+    return n, f"n{n}" if n % 3 else None, amount, f"d{n % 4}", f"2024-01-0{2 + n % 2}"
 
 
 def rows(stage: Stage) -> list[tuple[Any, ...]]:
-    columns = "id, name, CAST(amount AS STRING), CAST(dt AS STRING)"
+    columns = "id, name, CAST(amount AS STRING), device, CAST(dt AS STRING)"
     return sorted(map(tuple, stage.query(f"SELECT {columns} FROM {stage.table}")))
 
 
@@ -82,15 +84,19 @@ def test_a_rollout_of_schemas_is_read_once_whatever_becomes_of_the_registry(
     settings = {
         "sink.value.format": "avro-confluent",
         URL: registry.url,
+        "sink.key.format": "avro-confluent",
+        URL.replace("value", "key"): registry.url,
+        "sink.column.device.from": "kafka.key.$.device",
         "sink.on-bad-record": "dead-letter",
         "sink.rolling-policy.on-epoch": "true",
     }
-    columns, by_day = "id BIGINT, name STRING, amount DECIMAL(9,2)", "PARTITIONED BY (dt DATE)"
+    columns, by_day = "id BIGINT, name STRING, amount DECIMAL(9,2), device STRING", "PARTITIONED BY (dt DATE)"
     stage.create(columns=columns, partitioned=by_day, properties=settings)
     old, new = registry.register("events-value", OLD), registry.register("events-value", NEW)
     assert registry.register("events-value", OLD) == old != new
+    key = registry.register("events-key", KEY)
     schemas = {0: (old, OLD), 1: (new, NEW)}
-    topic.put_raw([(n % 2, framed(*schemas[n // 2 % 2], n)) for n in range(40)])
+    topic.put_raw([(n % 2, framed(*schemas[n // 2 % 2], n), framed(key, KEY, n)) for n in range(40)])
     expected = [row(n, is_new=bool(n // 2 % 2)) for n in range(40)]
 
     registry.stop()
@@ -102,7 +108,7 @@ def test_a_rollout_of_schemas_is_read_once_whatever_becomes_of_the_registry(
     assert rows(stage) == []
 
     registry.start()
-    assert [registry.register("events-value", schema) for schema in (OLD, NEW)] == [old, new]
+    assert [registry.register("events-value", schema) for schema in (OLD, NEW, KEY)] == [old, new, key]
     stage.killed(topic.stream(stage.spark))
     registry.stop()
     stage.drain(events=topic.stream(stage.spark))
@@ -110,9 +116,10 @@ def test_a_rollout_of_schemas_is_read_once_whatever_becomes_of_the_registry(
 
     # The next one's number, which nobody has registered yet.
     registry.start()
-    assert [registry.register("events-value", schema) for schema in (OLD, NEW)] == [old, new]
-    unknown = new + 1
-    topic.put_raw([(0, framed(unknown, NEWEST, 40)), (1, framed(old, OLD, 41)), (1, b"{}"), (0, None)])
+    assert [registry.register("events-value", schema) for schema in (OLD, NEW, KEY)] == [old, new, key]
+    unknown = key + 1
+    later = [(0, framed(unknown, NEWEST, 40), framed(key, KEY, 40)), (1, framed(old, OLD, 41), framed(key, KEY, 41))]
+    topic.put_raw([*later, (1, b"{}"), (0, None)])
     with pytest.raises(HiveSinkError, match=f"hasn't known schema {unknown} since") as waiting:
         stage.drain(events=topic.stream(stage.spark))
     assert waiting.value.retryable
