@@ -168,7 +168,7 @@ def _checked(made: Preview) -> tuple[dict[str, Any], list[Line | Grid]]:
     fit = made.rows.num_rows
     # Where records hold many, their elements.
     records = fit + len(made.bad) + made.skipped
-    skipped = f", {made.skipped:,} skipped (without a value or rows)" if made.skipped else ""
+    skipped = f", {made.skipped:,} skipped (no value, no rows, or a header)" if made.skipped else ""
     fits = Line(f"{fit:,} of {records:,} records fit{skipped}", "yellow" if made.bad else "bold green")
     data = {"records": records, "fit": fit, "skipped": made.skipped, "bad_records": bad}
     return data, [*first("Bad records", bad, "bad records"), fits]

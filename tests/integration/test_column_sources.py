@@ -239,7 +239,7 @@ def test_from_a_topic_to_rows(
 
     made = hivesink(capsys, "init", "--from", source, "--table", stage.table, "--every", "day")
     assert made.code == 0, made.err
-    assert "6 of 8 records fit, 1 skipped (without a value or rows)" in made.out
+    assert "6 of 8 records fit, 1 skipped (no value, no rows, or a header)" in made.out
     assert re.search(rf"{topic.name} +│ 0 +│ 3 ", made.out)
     assert hivesink(capsys, "ddl", "apply", "ddl").code == 0
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
