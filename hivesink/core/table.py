@@ -108,6 +108,11 @@ class Struct:
 HiveType = Primitive | Decimal | Varchar | Char | Array | Map | Struct
 
 
+def is_text(kind: HiveType) -> bool:
+    """Whether a value is text: a STRING, VARCHAR or CHAR."""
+    return kind is Primitive.STRING or isinstance(kind, Varchar | Char)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column; the name is in lower case, as the metastore keeps it."""

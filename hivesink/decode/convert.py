@@ -20,6 +20,8 @@ from hivesink.errors import RowsUnfit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from hivesink.core.partition import PartitionKey
     from hivesink.core.table import Column
 
@@ -156,12 +158,16 @@ class _Entries:
         return child.slice(self._start, self._size)
 
     def rows(self, bad: dict[int, InvalidValue]) -> dict[int, InvalidValue]:
-        """The first of the `bad` items of each row, named by its number there."""
-        first: dict[int, InvalidValue] = {}
-        for item, error in sorted(bad.items()):
-            row = int(np.searchsorted(self._edges, item, side="right")) - 1
-            first.setdefault(row, error.within(str(item - int(self._edges[row]))))
-        return first
+        return first_items(bad, self._edges)
+
+
+def first_items(bad: dict[int, InvalidValue], edges: NDArray[np.int64]) -> dict[int, InvalidValue]:
+    """The first of the `bad` items between two edges each, named by its number there."""
+    first: dict[int, InvalidValue] = {}
+    for item, error in sorted(bad.items()):
+        row = int(np.searchsorted(edges, item, side="right")) - 1
+        first.setdefault(row, error.within(str(item - int(edges[row]))))
+    return first
 
 
 def _maps(array: pa.Array, kind: Map, times: TimeRules) -> Converted:

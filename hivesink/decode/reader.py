@@ -21,7 +21,7 @@ from hivesink.core.column_source import (
     Metadata,
     stream_column,
 )
-from hivesink.core.table import Array, Char, Column, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.core.table import Array, Column, HiveType, Map, Primitive, Struct, is_text
 from hivesink.decode.arrowtypes import arrow_schema, check_types
 from hivesink.decode.avro.debezium import DebeziumAvroDecoder
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
@@ -190,7 +190,7 @@ class RowsReader:
             given = _headers(given, kind)
         elif types.is_timestamp(given.type) and kind is Primitive.BIGINT:
             return pc.floor_temporal(given, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64()), {}
-        elif types.is_integer(given.type) and _is_text(kind):
+        elif types.is_integer(given.type) and is_text(kind):
             given = given.cast(pa.string())
         return convert(given, kind, times)
 
@@ -249,14 +249,10 @@ def _text(octets: pa.BinaryArray, kind: HiveType, times: TimeRules) -> Converted
     """Bytes or text as they are, or as the key of a JSON object would be read."""
     if kind is Primitive.BINARY:
         return octets, {}
-    if _is_text(kind):
+    if is_text(kind):
         return convert(octets.view(pa.string()), kind, times)
     parser = ValueParser(times, ignore_unknown=True)
     return cells(octets, lambda text: parser.of_text(json.dumps(text.decode(), ensure_ascii=False), kind), kind)
-
-
-def _is_text(kind: HiveType) -> bool:
-    return kind is Primitive.STRING or isinstance(kind, Varchar | Char)
 
 
 def _headers(given: pa.Array, kind: HiveType) -> pa.Array:

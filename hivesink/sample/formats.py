@@ -199,7 +199,7 @@ def _of_protobuf(given: Given) -> Proposed:
     option = "sink.value.protobuf.message-name"
     is_framed = given.config["sink.value.format"].endswith("-confluent")
     schema, record = _newest(given, parsed if is_framed else described)
-    which = message_path(record, _FRAME, len(record))[0] if is_framed else given.config[option]
+    which = message_path(memoryview(record + bytes(1)), _FRAME, len(record))[0] if is_framed else given.config[option]
     if which is None:
         raise InvalidOption((f"{option} is missing: --set {option}=… names the records' message",))
     try:

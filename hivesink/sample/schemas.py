@@ -9,6 +9,7 @@ from hivesink.core.time_format import EpochUnit
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.avro.schema import DIGITS, Type
 from hivesink.decode.connect import CONNECT, UNITS, VARIABLE, ZONED
+from hivesink.decode.protobuf.scan import AS_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,11 +20,9 @@ _AVRO |= {"float32": "float", "float64": "double"}
 """What types of Connect's are called in Avro."""
 
 
-_PROTOBUF = {1: "double", 2: "float", 5: "int", 8: "boolean", 12: "bytes", 15: "int", 17: "int"}
-_PROTOBUF |= dict.fromkeys((3, 7, 13, 16, 18), "long")
-"""Of Avro's types, by the numbers of Protobuf's; the others are texts but for those of `_UNSIGNED`."""
-_UNSIGNED = {4, 6}
-_TEXTS = {f"google/protobuf/{name}.proto" for name in ("struct", "duration", "field_mask")}
+_PROTOBUF = {1: "int", 2: "long", 3: "long", 5: "double", 6: "float", 7: "boolean"}
+"""Of Avro's types, by the `cpp_type` of Protobuf's; the others are texts but for these."""
+_UINT64, _BYTES = 4, 12
 
 
 def columns_of(record: Type) -> tuple[tuple[Column, ...], tuple[str, ...]]:
@@ -93,12 +92,14 @@ def of_message(message: Any, symbols: Mapping[str, Any], known: dict[str, Type])
     name, file = message.full_name, message.file.name
     if name == "google.protobuf.Timestamp":
         return Type("long", logical="timestamp-micros")
-    if name in known or file in _TEXTS:
+    if name in known or file in AS_JSON:
         return known.get(name, Type("string"))
     made = known[name] = Type("record")
     for place, field in enumerate(message.fields):
-        part = Type("string" if field.full_name in symbols else _PROTOBUF.get(field.type, "string"))
-        if field.type in _UNSIGNED:
+        part = Type("string" if field.full_name in symbols else _PROTOBUF.get(field.cpp_type, "string"))
+        if field.type == _BYTES:
+            part = Type("bytes")
+        elif field.cpp_type == _UINT64:
             part = Type("bytes", logical="decimal", precision=20)
         elif field.message_type is not None:
             part = of_message(field.message_type, symbols, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hivesink.decode.json.shaped import Piece
     from hivesink.ports.rows import Schemas
 
-_MOST_BYTES = 8 << 20
+_MOST_ROWS, _MOST_BYTES = 16384, 8 << 20
 _FRAME = 5
 """Bytes before a record: zero, and the schema's number in the registry, the highest byte first."""
 
@@ -50,17 +50,11 @@ class Bodies:
         return Bodies(self.text, self.begins[places], self.ends[places], self.rows[places])
 
 
-@lru_cache(maxsize=1000)
-def _parsed(texts: tuple[str, ...]) -> Type:
-    return parse(texts)
-
-
 class AvroDecoder:
     """Decodes records that are Avro's bytes alone, by the schema in the file of the settings."""
 
-    _most_rows = 16384
     _file = "sink.value.avro.schema-file"
-    _parse: Callable[[tuple[str, ...]], Any] = staticmethod(_parsed)
+    _parse: Callable[[tuple[str, ...]], Any] = staticmethod(parse)
 
     def __init__(self, columns: Sequence[Column], config: SinkConfig, schemas: Schemas) -> None:
         self._columns = tuple(columns)
@@ -92,7 +86,7 @@ class AvroDecoder:
             tombstones = np.flatnonzero(absent).tolist()
             bad += [BadRow(row, None, "no value (tombstone)") for row in tombstones]
         size = max(1, records.nbytes // max(1, len(records)))
-        step = max(1, min(self._most_rows, _MOST_BYTES // size))
+        step = max(1, min(_MOST_ROWS, _MOST_BYTES // size))
         pieces: list[Piece] = []
         for start in range(0, len(records), step):
             chunk = records.slice(start, step)

@@ -42,13 +42,13 @@ class Scan:
         if name in {"array", "map"}:
             return self.past_items(kind, at, depth + 1)
         if name in BITS:
-            number, at = self._number(at, BITS[name])
+            number, at = self.number(at, BITS[name])
             if name in {"enum", "union"} and not 0 <= number < len(kind.symbols or kind.parts):
                 raise ValueError(number)
             return self.past(kind.parts[number], at, depth + 1) if name == "union" else at
         size = kind.size or SIZES.get(name, 0)
         if name in {"bytes", "string"}:
-            size, at = self._number(at)
+            size, at = self.number(at)
         is_odd = name == "boolean" and self.octets[at] > 1
         if is_odd or size < (kind.logical == "decimal") or at + size > self.end:
             raise ValueError(size)
@@ -66,17 +66,18 @@ class Scan:
                 if begins is not None:
                     begins.append(at)
                 at = self.past(part, self.past(STRING, at, 0) if is_map else at, depth)
-            left, at = self._number(at)
+            left, at = self.number(at)
             if left < 0:
                 # The block's bytes follow, for who passes over it.
-                left, at = -left, self._number(at)[1]
+                left, at = -left, self.number(at)[1]
             if not left:
                 return at
             count += left
             if count > self.most:
                 raise ValueError(count)
 
-    def _number(self, at: int, bits: int = 64) -> tuple[int, int]:
+    def number(self, at: int, bits: int = 64) -> tuple[int, int]:
+        """An int or a long, and where it ends."""
         joined, shift, octet = 0, 0, MORE
         while octet >= MORE and shift < BITS["long"]:
             octet = self.octets[at]

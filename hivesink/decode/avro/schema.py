@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import log10
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DIGITS = 38
 """Of Arrow's and Hive's decimals."""
@@ -81,7 +79,8 @@ class Type:
         return _ARROW.get(self.logical) or _ARROW[self.name]
 
 
-def parse(texts: Sequence[str]) -> Type:
+@lru_cache(maxsize=1000)
+def parse(texts: tuple[str, ...]) -> Type:
     """The schema in the last of `texts`; those before define names for it. Raises ValueError."""
     names: dict[str, Type] = {}
     try:

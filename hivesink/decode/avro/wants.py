@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hivesink.core.table import INTEGERS, Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.core.table import INTEGERS, Array, Decimal, HiveType, Map, Primitive, Struct, is_text
 from hivesink.decode.arrowtypes import arrow_type, mismatches
 from hivesink.decode.avro.schema import DIGITS
 from hivesink.decode.clocks import nulls, timestamps
 from hivesink.decode.connect import DEBEZIUM, UNITS, ZONED, counting, number_of_octets
-from hivesink.decode.convert import Converted, cells, convert
+from hivesink.decode.convert import Converted, cells, convert, first_items
 from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.values import InvalidValue, TimeRules
 
@@ -65,10 +65,6 @@ class Want(NamedTuple):
         return ValueParser(self.times, ignore_unknown=True).parse(text, self.type)
 
     @property
-    def is_text(self) -> bool:
-        return self.type is Primitive.STRING or isinstance(self.type, Varchar | Char)
-
-    @property
     def is_number(self) -> bool:
         return not self.steps and (self.type in {*INTEGERS, *_REALS} or isinstance(self.type, Decimal))
 
@@ -97,19 +93,20 @@ def converted(kind: Type, values: Callable[[], pa.Array], count: int, want: Want
         want = want._replace(times=counting(want.times, unit))
     if unit is not None or (kind.logical == "timestamp-millis" and wanted is Primitive.BIGINT):
         kind = replace(kind, logical="")
-    if kind.name == "string" and not want.is_text and not want.steps and (want.is_change or kind.connect == ZONED):
+    is_written = want.is_change or kind.connect == ZONED
+    if kind.name == "string" and is_written and not want.steps and not is_text(wanted):
         return _of_texts(values(), want)
     if kind.logical == "decimal" and want.is_change and wanted in _REALS:
         return cells(values(), lambda number: want.parse(str(number)), wanted)
-    is_text = kind.logical == "uuid" and kind.name == "fixed" and wanted is not Primitive.BINARY
-    given = pa.string() if is_text else kind.arrow
+    is_uuid = kind.logical == "uuid" and kind.name == "fixed" and wanted is not Primitive.BINARY
+    given = pa.string() if is_uuid else kind.arrow
     epoch = want.times.unit is not None
     # A time of day is no instant, whatever numbers are.
     is_unfit = kind.logical.startswith("time-") and wanted not in INTEGERS
     if want.steps or is_unfit or mismatches("", given, wanted, epoch=epoch):
         return want.wrong(kind, count)
     array = values()
-    if is_text:
+    if is_uuid:
         # An odd record may have a shorter one.
         texts = (str(UUID(bytes=octets.ljust(16))) for octets in array.to_pylist())
         array = pa.array(texts, given)
@@ -170,7 +167,7 @@ class Lists:
     def arrays(self, items: Converted, kind: Array) -> Converted:
         """Items in order as lists."""
         made = pa.ListArray.from_arrays(pa.array(self.edges, pa.int32()), items[0])
-        return made.cast(arrow_type(kind)), self._named(items[1])
+        return made.cast(arrow_type(kind)), first_items(items[1], self.edges)
 
     def maps(self, keys: Converted, items: Converted, kind: Map) -> Converted:
         """Keys and values in order as maps."""
@@ -185,7 +182,7 @@ class Lists:
         first = np.unique(places, return_index=True)[1]
         twice = np.setdiff1d(np.arange(len(places)), first).tolist()
         again = {place: InvalidValue("duplicate key") for place in twice}
-        return made, self._named(again | bad | bad_names)
+        return made, first_items(again | bad | bad_names, self.edges)
 
     def item(self, items: Converted, number: int) -> Converted:
         """The item of that number, from 0, of each list; null where there is none."""
@@ -195,11 +192,3 @@ class Lists:
         rows = np.flatnonzero(there & np.isin(places, [*wrong])).tolist()
         bad = {row: wrong[int(places[row])].within(str(number)) for row in rows}
         return array.take(pa.array(places, mask=~there)), bad
-
-    def _named(self, bad: dict[int, InvalidValue]) -> dict[int, InvalidValue]:
-        """The first of the `bad` items of each list, named by its number there."""
-        rows, edges = dict[int, InvalidValue](), self.edges
-        for item in sorted(bad):
-            row = int(self.owners[item])
-            rows.setdefault(row, bad[item].within(str(item - int(edges[row]))))
-        return rows

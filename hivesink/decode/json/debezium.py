@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -165,7 +165,7 @@ class DebeziumDecoder:
         # Of a table's settings only what it does with tombstones is about the envelope.
         plain = SinkConfig.parse({"sink.on-tombstone": config["sink.on-tombstone"].value})
         self._events, self._payloads = JsonDecoder(_ENVELOPE, plain), JsonDecoder(_ENVELOPE, plain)
-        self._by_schema: dict[tuple[str | None, str], _Columns | None] = {}
+        self._of = lru_cache(_MOST_SCHEMAS)(self._columns_of)
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """As `JsonDecoder`."""
@@ -225,16 +225,12 @@ class DebeziumDecoder:
         table = pa.Table.from_arrays([arrays[name] for name in self._schema.names], schema=self._schema)
         return [(rows[fits], batch) for batch in table.combine_chunks().to_batches()]
 
-    def _of(self, schema: str | None, image: str) -> _Columns | None:
+    def _columns_of(self, schema: str | None, image: str) -> _Columns | None:
         """None where the schema is too deep to be read."""
-        key = schema, image
-        if key not in self._by_schema:
-            if len(self._by_schema) >= _MOST_SCHEMAS:
-                self._by_schema.clear()
-            self._by_schema[key] = parsed = None
-            with suppress(RecursionError):
-                with suppress(ValueError):
-                    # A number of any length is text.
-                    parsed = json.loads(schema or "null", parse_int=str)
-                self._by_schema[key] = _Columns(self._columns, self._config, parsed, image)
-        return self._by_schema[key]
+        parsed = None
+        with suppress(RecursionError):
+            with suppress(ValueError):
+                # A number of any length is text.
+                parsed = json.loads(schema or "null", parse_int=str)
+            return _Columns(self._columns, self._config, parsed, image)
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -117,15 +117,6 @@ def split(record: bytes, steps: tuple[str | int, ...]) -> Split | None:
     return Split(record[: begin + 1], elements, record[begin + len(value) - 1 :])
 
 
-@dataclass(frozen=True, slots=True)
-class _Envelopes:
-    """Records as far as the list: their columns, and those that are bad, by their places."""
-
-    rows: DecodedRows
-    good: Places
-    bad: dict[int, BadRow]
-
-
 class ExplodedDecoder:
     """Decodes the elements of the list at `sink.json.explode`, each a JSON object, into `columns`.
 
@@ -168,9 +159,9 @@ class ExplodedDecoder:
                 break
             splits.append(part)
             given.append(record)
-        envelopes = self._read_envelopes(given, splits)
+        beside, place, unfit = self._read_envelopes(given, splits)
         counts = np.array([len(part.elements) if part else 0 for part in splits], np.int64)
-        counts[[*envelopes.bad]] = 0
+        counts[[*unfit]] = 0
         # What has no element is a row of its own: bad, or skipped.
         alone = counts == 0
         sizes = np.maximum(counts, 1)
@@ -182,16 +173,22 @@ class ExplodedDecoder:
         rows, where = self._elements.decode(elements), np.flatnonzero(in_list)
         good = where if rows.good is None else where[rows.good.to_numpy()]
         bad = [replace(row, index=int(where[row.index])) for row in rows.bad]
-        bad += [replace(row, index=int(firsts[record])) for record, row in envelopes.bad.items()]
-        table = self._joined(rows.table, envelopes, of_record[good])
-        skipped = int(alone.sum()) - len(envelopes.bad)
+        bad += [replace(row, index=int(firsts[record])) for record, row in unfit.items()]
+        beside = beside.take(pa.array(place[of_record[good]]))
+        both = dict(zip(beside.column_names, beside.columns, strict=True))
+        both |= dict(zip(rows.table.column_names, rows.table.columns, strict=True))
+        table = pa.Table.from_arrays([both[name] for name in self._schema.names], schema=self._schema)
+        skipped = int(alone.sum()) - len(unfit)
         numbers = pa.array(np.arange(len(of_record)) - firsts[of_record], mask=~in_list)
         values = _alone(given, splits, elements, of_record, in_list)
         parts = pa.RecordBatch.from_pydict({"value": values, RECORD: pa.array(of_record), ELEMENT: numbers})
         good_rows = None if len(good) == len(of_record) else pa.array(good, pa.int32())
         return DecodedRows(table, good_rows, tuple(sorted(bad, key=lambda row: row.index)), skipped, parts)
 
-    def _read_envelopes(self, records: list[bytes | None], splits: list[Split | None]) -> _Envelopes:
+    def _read_envelopes(
+        self, records: list[bytes | None], splits: list[Split | None]
+    ) -> tuple[pa.Table, Places, dict[int, BadRow]]:
+        """What is beside the lists, in which row of that each record is, and which are bad."""
         bad: dict[int, BadRow] = {}
         texts, places = list[bytes | None](), list[int]()
         for place, (record, part) in enumerate(zip(records, splits, strict=True)):
@@ -213,7 +210,7 @@ class ExplodedDecoder:
         kept = np.array(places, np.int64)
         kept = kept if rows.good is None else kept[rows.good.to_numpy()]
         good[kept] = np.arange(len(kept))
-        return _Envelopes(rows, good, bad)
+        return rows.table, good, bad
 
     def _refused(self, record: bytes) -> InvalidValue:
         """Why a record has no list, as the exact decoder says it."""
@@ -224,13 +221,6 @@ class ExplodedDecoder:
             if self._steps or error.reason != "not a JSON object":
                 return error
         return InvalidValue("not a JSON array")
-
-    def _joined(self, elements: pa.Table, envelopes: _Envelopes, records: Places) -> pa.Table:
-        """The columns of rows whose elements are given, of the `records` at those places."""
-        beside = envelopes.rows.table.take(pa.array(envelopes.good[records]))
-        both = dict(zip(beside.column_names, beside.columns, strict=True))
-        both |= dict(zip(elements.column_names, elements.columns, strict=True))
-        return pa.Table.from_arrays([both[name] for name in self._schema.names], schema=self._schema)
 
 
 def _alone(

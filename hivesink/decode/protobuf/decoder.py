@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from hivesink.decode.avro.decoder import AvroDecoder, Bodies, ConfluentDecoder
+from hivesink.decode.avro.scan import Scan
 from hivesink.decode.protobuf.columns import Columns
 from hivesink.decode.protobuf.scan import Messages
 from hivesink.decode.protobuf.schema import Record, described, parsed
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from hivesink.decode.clocks import Mask
     from hivesink.decode.convert import Converted
 
-_MORE = 0x80
 _NAME = "sink.value.protobuf.message-name"
 
 
@@ -85,9 +86,9 @@ class ConfluentProtobufDecoder(_Messages, ConfluentDecoder):
             is_first = (framed.text.octets[begins] == 0) & (begins < framed.ends)
             paths[0,] = np.flatnonzero(is_first).tolist()
             begins += is_first
-            content = b"" if is_first.all() else framed.text.octets.tobytes()
+            octets = framed.text.octets.data
             for place in np.flatnonzero(~is_first).tolist():
-                path, begins[place] = message_path(content, int(begins[place]), int(framed.ends[place]))
+                path, begins[place] = message_path(octets, int(begins[place]), int(framed.ends[place]))
                 paths.setdefault(path, []).append(place)
             for path, places in paths.items():
                 some = replace(framed, begins=begins).take(np.array(places, np.int64))
@@ -97,16 +98,17 @@ class ConfluentProtobufDecoder(_Messages, ConfluentDecoder):
                     bad += [BadRow(row, None, str(error)) for row in some.rows.tolist()]
 
 
-def message_path(content: bytes, at: int, end: int) -> tuple[tuple[int, ...], int]:
-    """The places of a message and of those around it, and where its bytes begin; none: the first message."""
-    numbers = list[int]()
-    while (not numbers or len(numbers) <= numbers[0]) and at < end:
-        number, shift, octet = 0, 0, _MORE
-        while octet >= _MORE and at < end:
-            octet = content[at]
-            number |= (octet & ~_MORE) << shift
-            at, shift = at + 1, shift + 7
-        # The sign is in the lowest bit.
-        numbers.append((number >> 1) ^ -(number & 1))
-    is_whole = numbers and len(numbers) == numbers[0] + 1
-    return (tuple(numbers[1:]) or (0,) if is_whole else (-1,)), at
+def message_path(octets: memoryview, at: int, end: int) -> tuple[tuple[int, ...], int]:
+    """The places of a message and of those around it, and where its bytes begin; none: the first message.
+
+    Bytes follow the `end`. A place of -1 is no message's.
+    """
+    # These numbers are written as Avro writes its own.
+    scan, places = Scan(octets, end, 0), list[int]()
+    with suppress(ValueError):
+        count, at = scan.number(at)
+        while len(places) < count:
+            place, at = scan.number(at)
+            places.append(place)
+        return (tuple(places) or (0,)) if count >= 0 else (-1,), at
+    return (-1,), at

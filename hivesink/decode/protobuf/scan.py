@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from hivesink.decode.avro.columns import Columns
-from hivesink.decode.avro.scan import DEEPEST
+from hivesink.decode.avro.scan import DEEPEST, MORE
 from hivesink.decode.clocks import Mask, not_utf8
 
 if TYPE_CHECKING:
     from hivesink.decode.avro.wants import Numbers
     from hivesink.decode.json.spans import Text
 
-_MORE = 0x80
 _MESSAGE, _STRING, _GROUP = 11, 9, 10
 _FIXED = {1: "<f8", 2: "<f4", 6: "<i8", 7: "<u4", 15: "<i4", 16: "<i8"}
 """By a field's `type`, how NumPy reads its bytes; unsigned ones of 64 bits are odd from half on."""
@@ -89,5 +88,5 @@ class Messages(Columns):
 
 
 def _varint(number: int) -> bytes:
-    low, rest = number % _MORE, number // _MORE
-    return bytes([low | _MORE]) + _varint(rest) if rest else bytes([low])
+    low, rest = number % MORE, number // MORE
+    return bytes([low | MORE]) + _varint(rest) if rest else bytes([low])
