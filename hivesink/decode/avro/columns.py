@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from hivesink.core.table import Array, Map
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.avro.scan import BITS, DEEPEST, FREE, MORE, SIZES, STRING, Scan
 from hivesink.decode.avro.schema import Type
@@ -196,20 +195,9 @@ class Columns:
                 if len(kind.names[name]) > 1:
                     _, unfit = below[n].none_fit(len(rows), "duplicate field")
                 made[n] = column, {row: error.within(name) for row, error in unfit.items()}
-        fields, columns = iter(made), []
-        for want in wants:
-            its = [next(fields) for _ in want.parts()]
-            if its and want.steps:
-                columns += its
-            elif its:
-                types = list(arrow_type(want.type))
-                struct = pa.StructArray.from_arrays([column for column, _ in its], fields=types)
-                # The first field that is wrong counts.
-                bad = {row: error for _, some in reversed(its) for row, error in some.items()}
-                columns.append((struct, bad))
-            else:
-                columns.append(want.wrong(kind, len(rows)))
-        return columns, at
+        fields = iter(made)
+        every = [[next(fields) for _ in want.parts()] for want in wants]
+        return [want.whole(its, kind, len(rows)) for want, its in zip(wants, every, strict=True)], at
 
     def _union(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
         numbers, at = self._number(at, rows, kind.name)
@@ -235,25 +223,12 @@ class Columns:
         owners, begins, at = self._items(kind, at, rows, wanted=bool(wants))
         lists, rows_of_items = Lists(owners, len(rows)), rows[owners]
         keys, begins = self._key(kind, begins, rows_of_items)
-        columns = []
-        for want in wants:
-            match kind.name, want.type:
-                case "array", Array() as wanted if not want.steps:
-                    item = want._replace(type=wanted.element)
-                    items, _ = self._read(kind.parts[0], begins, rows_of_items, [item])
-                    columns.append(lists.arrays(items[0], wanted))
-                case "array", _ if want.steps and isinstance(want.steps[0], int):
-                    item = want._replace(steps=want.steps[1:])
-                    items, _ = self._read(kind.parts[0], begins, rows_of_items, [item])
-                    columns.append(lists.item(items[0], want.steps[0]))
-                case "map", Map() as wanted if not want.steps:
-                    item, key = (want._replace(type=part) for part in (wanted.value, wanted.key))
-                    items, _ = self._read(kind.parts[0], begins, rows_of_items, [item])
-                    names = converted(STRING, keys, len(owners), key)
-                    columns.append(lists.maps(names, items[0], wanted))
-                case _:
-                    columns.append(want.wrong(kind, len(rows)))
-        return columns, at
+
+        def items(want: Want) -> Converted:
+            return self._read(kind.parts[0], begins, rows_of_items, [want])[0][0]
+
+        names = partial(converted, STRING, keys, len(owners))
+        return [lists.read(kind, want, items, names) for want in wants], at
 
     def _items(self, kind: Type, at: Numbers, rows: Numbers, *, wanted: bool) -> tuple[Numbers, Numbers, Numbers]:
         """Of which list each item is, in order, and where it begins, if `wanted`; and lists' ends."""

@@ -83,6 +83,17 @@ class Want(NamedTuple):
         fields = self.type.fields
         return [self._replace(steps=(name.lower(),), type=kind) for name, kind in fields]
 
+    def whole(self, parts: Sequence[Converted], kind: Type, count: int) -> Converted:
+        """The value from those of its `parts`; without these no record of that type fits."""
+        if not parts:
+            return self.wrong(kind, count)
+        # The first field that is wrong counts.
+        bad = {row: error for _, some in reversed(parts) for row, error in some.items()}
+        columns = [column for column, _ in parts]
+        if self.steps:
+            return columns[0], bad
+        return pa.StructArray.from_arrays(columns, fields=list(arrow_type(self.type))), bad
+
 
 def converted(kind: Type, values: Callable[[], pa.Array], count: int, want: Want) -> Converted:
     """By the rules for a stream's columns, timestamp-millis also as a number; and by the type's name in Connect."""
@@ -164,12 +175,28 @@ class Lists:
     def edges(self) -> Numbers:
         return np.concatenate([[0], np.cumsum(np.bincount(self.owners, minlength=self.count))])
 
-    def arrays(self, items: Converted, kind: Array) -> Converted:
-        """Items in order as lists."""
-        made = pa.ListArray.from_arrays(pa.array(self.edges, pa.int32()), items[0])
-        return made.cast(arrow_type(kind)), first_items(items[1], self.edges)
+    def read(
+        self,
+        kind: Type,
+        want: Want,
+        items: Callable[[Want], Converted],
+        keys: Callable[[Want], Converted],
+    ) -> Converted:
+        """What `want` wants of lists, or of maps, by what reads all their items, and all keys."""
+        is_map = kind.name == "map"
+        match want.type:
+            case Map() as wanted if is_map and not want.steps:
+                key, item = (want._replace(type=part) for part in (wanted.key, wanted.value))
+                return self._maps(keys(key), items(item), wanted)
+            case Array() as wanted if not is_map and not want.steps:
+                values, bad = items(want._replace(type=wanted.element))
+                made = pa.ListArray.from_arrays(pa.array(self.edges, pa.int32()), values)
+                return made.cast(arrow_type(wanted)), first_items(bad, self.edges)
+            case _ if want.steps and isinstance(want.steps[0], int) and not is_map:
+                return self._item(items(want._replace(steps=want.steps[1:])), want.steps[0])
+        return want.wrong(kind, self.count)
 
-    def maps(self, keys: Converted, items: Converted, kind: Map) -> Converted:
+    def _maps(self, keys: Converted, items: Converted, kind: Map) -> Converted:
         """Keys and values in order as maps."""
         (names, bad_names), (values, bad) = keys, items
         offsets, owners = pa.array(self.edges, pa.int32()), self.owners
@@ -184,7 +211,7 @@ class Lists:
         again = {place: InvalidValue("duplicate key") for place in twice}
         return made, first_items(again | bad | bad_names, self.edges)
 
-    def item(self, items: Converted, number: int) -> Converted:
+    def _item(self, items: Converted, number: int) -> Converted:
         """The item of that number, from 0, of each list; null where there is none."""
         array, wrong = items
         places = self.edges[:-1] + number

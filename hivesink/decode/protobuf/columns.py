@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hivesink.core.table import INTEGERS, Array, Decimal, Map, Primitive, Struct
+from hivesink.core.table import INTEGERS, Decimal, Primitive, Struct
 from hivesink.decode.arrowtypes import arrow_type, mismatches
 from hivesink.decode.avro.schema import Type
 from hivesink.decode.avro.wants import Lists, Want
@@ -52,23 +52,17 @@ class Columns:
 
     def of_messages(self, kind: Any, messages: Sequence[Message] | Messages, want: Want) -> Converted:
         """What is below the steps of `want` in each message of the type `kind`; a field that it lacks is null."""
-        count, parts = len(messages), want.parts()
-        if not parts:
-            return want.wrong(Type("record", "message"), count)
-        columns, bad = [], dict[int, InvalidValue]()
-        for part in parts:
+        count, columns = len(messages), list[Converted]()
+        for part in want.parts():
             column, unfit = pa.nulls(count, arrow_type(part.type)), dict[int, InvalidValue]()
             fields = [field for field in kind.fields if field.name.lower() == part.name]
             if len(fields) > 1:
                 column, unfit = part.none_fit(count, "duplicate field")
             elif fields:
                 column, unfit = self._field(fields[0], messages, part._replace(steps=part.steps[1:]))
-            columns.append(column)
-            # The first field that is wrong counts.
-            bad = {row: error.within(part.name) for row, error in unfit.items()} | bad
-        if want.steps:
-            return columns[0], bad
-        return pa.StructArray.from_arrays(columns, fields=list(arrow_type(want.type))), bad
+            bad = {row: error.within(part.name) for row, error in unfit.items()}
+            columns.append((column, bad))
+        return want.whole(columns, Type("record", "message"), count)
 
     def _field(self, field: Any, messages: Sequence[Message] | Messages, want: Want) -> Converted:
         """Null where a field that says whether it is there isn't, unless a default is declared for it."""
@@ -91,22 +85,19 @@ class Columns:
     def _lists(self, field: Any, values: Sequence[Any], want: Want) -> Converted:
         count, entry = len(values), field.message_type
         owners = np.repeat(np.arange(count), np.fromiter(map(len, values), np.int64, count))
-        lists, is_map = Lists(owners, count), entry is not None and entry.GetOptions().map_entry
-        match want.type:
-            case Map() as wanted if is_map and not want.steps:
-                keys = [key for value in values for key in value]
-                items = [value[key] for value in values for key in value]
-                key, item = (want._replace(type=part) for part in (wanted.key, wanted.value))
-                key_field, item_field = (entry.fields_by_name[name] for name in ("key", "value"))
-                made = self._values(item_field, items, item)
-                return lists.maps(self._values(key_field, keys, key), made, wanted)
-            case Array() as wanted if not is_map and not want.steps:
-                items = list(chain.from_iterable(values))
-                return lists.arrays(self._values(field, items, want._replace(type=wanted.element)), wanted)
-            case _ if want.steps and isinstance(want.steps[0], int) and not is_map:
-                items = list(chain.from_iterable(values))
-                return lists.item(self._values(field, items, want._replace(steps=want.steps[1:])), want.steps[0])
-        return want.wrong(Type("map" if is_map else "array"), count)
+        is_map = entry is not None and entry.GetOptions().map_entry
+
+        def items(item: Want) -> Converted:
+            if not is_map:
+                return self._values(field, list(chain.from_iterable(values)), item)
+            every = [value[key] for value in values for key in value]
+            return self._values(entry.fields_by_name["value"], every, item)
+
+        def keys(key: Want) -> Converted:
+            return self._values(entry.fields_by_name["key"], list(chain.from_iterable(values)), key)
+
+        kind = Type("map" if is_map else "array")
+        return Lists(owners, count).read(kind, want, items, keys)
 
     def _values(self, field: Any, values: Any, want: Want) -> Converted:
         """None of the values is null."""
