@@ -5,7 +5,6 @@ from __future__ import annotations
 # ruff: noqa: DTZ001  wall clocks without a zone are what a Hive TIMESTAMP holds
 import json
 from base64 import b64decode, b64encode
-from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -394,13 +393,11 @@ def exactly(record: bytes, columns: Sequence[Column], config: SinkConfig) -> lis
     image = next((one for one in ((before, after) if is_before else (after, before)) if one is not None), None)
     if image is None:
         raise InvalidValue(reason="no before and no after")
-    parsed = None
-    with suppress(ValueError):
-        parsed = json.loads(given or "null")
     inputs = {"image": image.encode(), "before": (before or "{}").encode(), "beside": text}
     found: dict[str, Any] = {}
     at = "before" if (is_before and before is not None) or after is None else "after"
-    for part, decoder in debezium._Columns(columns, config, parsed, at).decoders.items():
+    decoders = DebeziumDecoder(columns, config)._decoders(given, at)
+    for part, decoder in (decoders or {}).items():
         exact = decoder.exact
         found |= dict(zip(exact.names, exact.row(inputs[part]), strict=True))
     return [found[column.name] for column in columns]

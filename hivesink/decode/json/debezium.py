@@ -124,33 +124,6 @@ def images_of(config: SinkConfig) -> tuple[str, str]:
     return ("before", "after") if config["sink.value.debezium.image"] is Image.BEFORE else ("after", "before")
 
 
-class _Columns:
-    """The decoders of one schema, None for records without: of their `image`, of what was before, of what is beside."""
-
-    def __init__(self, columns: Sequence[Column], config: SinkConfig, schema: Any, image: str) -> None:
-        handling = config["sink.value.debezium.decimal-handling-mode"]
-        sources, self.decoders = config.sources, dict[str, JsonDecoder]()
-        parts: dict[str, list[Column]] = {"image": [], "before": [], "beside": []}
-        paths: dict[str, JsonPath] = {}
-        is_both = config["sink.value.debezium.image"] is Image.BOTH
-        for column in columns:
-            source, is_before = sources.get(column.name), is_both and column.name.startswith(BEFORE)
-            if isinstance(source, JsonPath):
-                parts["beside"].append(column)
-            else:
-                parts["before" if is_before else "image"].append(column)
-                name = column.name.removeprefix(BEFORE) if is_before else column.name
-                paths[f"sink.column.{column.name}.from"] = JsonPath((name,))
-        inside = replace(config, values={**config.values, **paths})
-        # Of an image alone all fields are the table's.
-        beside = replace(inside, values={**inside.values, "sink.on-unknown-field": OnUnknownField.IGNORE})
-        for part, root in (("image", (image,)), ("before", ("before",)), ("beside", ())):
-            if parts[part] or part == "image":
-                given = parts[part] or [Column("\0", Primitive.STRING)]
-                settings = inside if part == "image" else beside
-                self.decoders[part] = JsonDecoder(given, settings, _refine(schema, root, handling))
-
-
 class DebeziumDecoder:
     """Decodes change events, with or without their schema, into `columns`, a row for each event.
 
@@ -159,13 +132,23 @@ class DebeziumDecoder:
     """
 
     def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
-        self._columns, self._config = tuple(columns), config
-        self._schema = arrow_schema(columns)
-        self._images = images_of(config)
+        self._config, self._schema = config, arrow_schema(columns)
+        self._images, paths = images_of(config), dict[str, JsonPath]()
+        self._parts: dict[str, list[Column]] = {"image": [], "before": [], "beside": []}
+        is_both = config["sink.value.debezium.image"] is Image.BOTH
+        for column in columns:
+            if isinstance(config.sources.get(column.name), JsonPath):
+                self._parts["beside"].append(column)
+                continue
+            is_before = is_both and column.name.startswith(BEFORE)
+            self._parts["before" if is_before else "image"].append(column)
+            name = column.name.removeprefix(BEFORE) if is_before else column.name
+            paths[f"sink.column.{column.name}.from"] = JsonPath((name,))
+        self._inside = replace(config, values={**config.values, **paths})
         # Of a table's settings only what it does with tombstones is about the envelope.
         plain = SinkConfig.parse({"sink.on-tombstone": config["sink.on-tombstone"].value})
         self._events, self._payloads = JsonDecoder(_ENVELOPE, plain), JsonDecoder(_ENVELOPE, plain)
-        self._of = lru_cache(_MOST_SCHEMAS)(self._columns_of)
+        self._of = lru_cache(_MOST_SCHEMAS)(self._decoders)
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """As `JsonDecoder`."""
@@ -202,8 +185,8 @@ class DebeziumDecoder:
         """The good rows among events of one schema, and of one image by it; the others go to `bad`."""
         if not len(rows):
             return []
-        columns = self._of(*key)
-        if columns is None:
+        decoders = self._of(*key)
+        if decoders is None:
             bad |= {row: replace(_TOO_DEEP, index=row) for row in rows.tolist()}
             return []
         before = events["before"].combine_chunks()
@@ -213,7 +196,7 @@ class DebeziumDecoder:
                 bad.setdefault(row, replace(why, index=row))
         given = {"image": pc.fill_null(image, "{}"), "before": pc.fill_null(before, "{}"), "beside": texts}
         arrays: dict[str, pa.Array] = {}
-        decoded = {part: decoder.decode(given[part]) for part, decoder in columns.decoders.items()}
+        decoded = {part: decoder.decode(given[part]) for part, decoder in decoders.items()}
         for part in decoded.values():
             for row in part.bad:
                 bad.setdefault(int(rows[row.index]), replace(row, index=int(rows[row.index])))
@@ -225,12 +208,22 @@ class DebeziumDecoder:
         table = pa.Table.from_arrays([arrays[name] for name in self._schema.names], schema=self._schema)
         return [(rows[fits], batch) for batch in table.combine_chunks().to_batches()]
 
-    def _columns_of(self, schema: str | None, image: str) -> _Columns | None:
-        """None where the schema is too deep to be read."""
-        parsed = None
+    def _decoders(self, schema: str | None, image: str) -> Mapping[str, JsonDecoder] | None:
+        """Of the `image`, of what was before, and of what is beside; None: the schema is too deep to be read."""
         with suppress(RecursionError):
+            given = None
             with suppress(ValueError):
                 # A number of any length is text.
-                parsed = json.loads(schema or "null", parse_int=str)
-            return _Columns(self._columns, self._config, parsed, image)
+                given = json.loads(schema or "null", parse_int=str)
+            handling = self._config["sink.value.debezium.decimal-handling-mode"]
+            # Of an image alone all fields are the table's.
+            ignoring = {**self._inside.values, "sink.on-unknown-field": OnUnknownField.IGNORE}
+            made: dict[str, JsonDecoder] = {}
+            for part, root in (("image", (image,)), ("before", ("before",)), ("beside", ())):
+                if self._parts[part] or part == "image":
+                    columns = self._parts[part] or [Column("\0", Primitive.STRING)]
+                    is_image = part == "image"
+                    settings = self._inside if is_image else replace(self._inside, values=ignoring)
+                    made[part] = JsonDecoder(columns, settings, _refine(given, root, handling))
+            return made
         return None
