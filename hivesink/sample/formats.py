@@ -166,19 +166,15 @@ def _value(text: str | None) -> Any:
 def _newest(given: Given, parse: Callable[[Any], Any]) -> tuple[Any, bytes]:
     """The newest schema of the sample's records, and a record of it; by a file, any record."""
     form, schemas = given.config["sink.value.format"], given.schemas(given.config, parse)
-    texts: Sequence[str] = ()
-    of_schema = [record for record in given.records if record]
-    if form.endswith("-confluent"):
-        framed = [record for record in of_schema if record[0] == 0 and len(record) >= _FRAME]
-        numbered = {int.from_bytes(record[1:_FRAME], "big"): record for record in framed}
-        known = schemas.registered(sorted(numbered))
-        texts, of_schema = (known[max(known)], [numbered[max(known)]]) if known else ((), [])
-    else:
-        _, texts = schemas.file()
+    records = [record for record in given.records if record]
+    reason = "no record of the sample begins with the number of a schema that the registry has"
     try:
-        if texts:
-            return parse(tuple(texts)), (of_schema or [b""])[0]
-        reason = "no record of the sample begins with the number of a schema that the registry has"
+        if not form.endswith("-confluent"):
+            return parse(tuple(schemas.file()[1])), (records or [b""])[0]
+        framed = [record for record in records if record[0] == 0 and len(record) >= _FRAME]
+        numbered = {int.from_bytes(record[1:_FRAME], "big"): record for record in framed}
+        if known := schemas.registered(sorted(numbered)):
+            return parse(tuple(known[max(known)])), numbered[max(known)]
     except ValueError as error:
         reason = str(error)
     raise InvalidOption((f"sink.value.format = {form!r}: {reason}",))
