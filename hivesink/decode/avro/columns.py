@@ -68,7 +68,12 @@ class Columns:
         elif not wants and kind.is_empty:
             pass
         elif not wants and len(rows) <= _FEW:
-            at = self._past(kind, at, rows)
+            at = at.copy()
+            for n, row in enumerate(rows.tolist()):
+                try:
+                    at[n] = self._scan(row).past(kind, int(at[n]), self._depth)
+                except ValueError:  # noqa: PERF203 -- of each record
+                    self.odd[row] = True
         elif not len(rows) or self._depth > DEEPEST:
             self.odd[rows] = True
         else:
@@ -95,15 +100,6 @@ class Columns:
             return [converted(kind, values, len(rows), want) for want in wants], at
         finally:
             self._depth -= 1
-
-    def _past(self, kind: Type, at: Numbers, rows: Numbers) -> Numbers:
-        at = at.copy()
-        for n, row in enumerate(rows.tolist()):
-            try:
-                at[n] = self._scan(row).past(kind, int(at[n]), self._depth)
-            except ValueError:  # noqa: PERF203 -- of each record
-                self.odd[row] = True
-        return at
 
     def _scan(self, row: int, taken: int = 0) -> Scan:
         """Its lists may have as many items as it has bytes, and `FREE`, less those `taken`."""
