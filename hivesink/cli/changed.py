@@ -12,10 +12,8 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import command, moment
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.core import changes as core
-from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import require_writer_name
-from hivesink.core.manifest import recorded
+from hivesink.core.manifest import Recorded, recorded
 from hivesink.core.progress import count
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import InvalidOption, LogDamaged
@@ -57,9 +55,9 @@ def changed(
         "/".join(log.location.rsplit("/", 2)[1:]): commits_of(log, opened.name) for log in opened.every_log().values()
     }
     end = None if until is None else core.parse_revision(until, read)
-    looks = {name: commits.read(end.get(name, Epoch(0)) if end else None) for name, (commits, _) in read.items()}
+    looks = {name: commits.read(end[name] if end else None) for name, (commits, _) in read.items()}
     now = {name: seen for name, (_, seen) in looks.items()}
-    revision = core.revision_text({name: epoch for name, (epoch, _) in looks.items()})
+    revision = core.revision_text({name: upto for name, (upto, _) in looks.items()})
     before: core.Seens = {}
     receipts, number = opened.owner.root.receipts(consumer or ""), 0
     if consumer is not None:
@@ -69,18 +67,25 @@ def changed(
         time = None if "/" in since or since.isdecimal() else moment(since, "--since")
         begin = {} if time else core.parse_revision(since, read)
         for name, (commits, facts) in read.items():
-            epoch = commits.at(time, facts.manifests) if time else begin.get(name, Epoch(0))
-            before[name] = commits.read(epoch)[1]
+            upto = commits.at(time, facts.manifests) if time else begin[name]
+            before[name] = commits.read(upto)[1]
+    damaged = [name for name, (_, facts) in read.items() if facts.unreadable or facts.view.missing]
+    for name, seen in now.items():
+        # Neither an older look nor lost manifests of a log that is over take anything back.
+        was = before.get(name, {}) if end or name in damaged else {}
+        seen |= {key: max(seen[key], was[key]) for key in seen.keys() & was.keys()}
     heads = [facts.head for _, facts in read.values() if facts.head]
     rule = opened.policies(max(heads, key=lambda head: head.at, default=None)).rule
     knows_all = since is None or not any(facts.view.floor for _, facts in read.values())
     every = core.changes(
         before, now, is_held=lambda name: rule.end((opened.name, name)) is not None, knows_all=knows_all
     )
-    blocks = [Grid.of(f"changed in {opened.name}", [asdict(each) for each in every], "revision", "rows_before", "rows")]
+    rows = [asdict(each) for each in every]
+    grid = Grid.of(f"changed in {opened.name}", rows, "revision", "rows_before", "rows")
     told = f"{count(len(every), 'partition')} changed; revision {revision or 'none: no writer has begun'}"
-    data = {"table": opened.name, "revision": revision, "consumer": consumer, "partitions": [*map(asdict, every)]}
-    out.show(data, [*blocks, Line(told)])
+    data = {"table": opened.name, "revision": revision, "consumer": consumer, "damaged": damaged}
+    note = "note: manifests of {} can't be read: what they alone have committed isn't listed"
+    out.show({**data, "partitions": rows}, [grid, *(Line(note.format(name), "yellow") for name in damaged), Line(told)])
     # Before the receipt: what nobody could print was not seen.
     sys.stdout.flush()
     if ack and every:
@@ -93,22 +98,20 @@ def changed(
 def commits_of(log: CommitLog, table: str) -> tuple[core.LogCommits, LogFacts]:
     """What `log` has committed of `table`, and its facts.
 
-    Raises StoreUnavailable; LogDamaged also for a settled manifest that is missing: it may have had a commit.
+    Raises StoreUnavailable; unless the log is over, LogDamaged, also for a settled manifest that is missing: it may
+    have had a commit.
     """
     facts = read_log(log)
-    facts.require_readable()
-    for epoch in facts.view.missing:
-        raise LogDamaged(log.location, f"the manifest of epoch {epoch} is missing")
-    settled, manifests, view = facts.settled, facts.manifests, facts.view
-    if view.is_over:
-        # Nobody settles it any more. What its last epochs have published stays, what a reset has refused never came.
-        settled = view.head
-        manifests = tuple(
-            m
-            for m in manifests
-            if m.epoch <= facts.settled or view.state(m.epoch) is not EpochState.DECIDED or not (m.rolled or m.replaces)
-        )
+    view = facts.view
+    if not view.is_over:
+        facts.require_readable()
+        for epoch in view.missing:
+            raise LogDamaged(log.location, f"the manifest of epoch {epoch} is missing")
+    # Nobody settles a log that is over. What its last epochs have published stays, and the rest is given up.
+    settled, lost = view.head if view.is_over else facts.settled, {part.key for part in facts.waiting}
+    records, waiting = list[Recorded](), list[Recorded]()
+    for record in (record for manifest in facts.manifests for record in recorded(manifest)):
+        is_lost = record.commit.key in lost and not facts.is_published(record.epoch)
+        (waiting if record.epoch > settled or (view.is_over and is_lost) else records).append(record)
     # After the manifests: what was trimmed meanwhile is in both.
-    records = (*log.records(), *(record for manifest in manifests for record in recorded(manifest)))
-    waiting = tuple(manifest for manifest in manifests if manifest.epoch > settled)
-    return core.LogCommits(table, records, waiting, settled), facts
+    return core.LogCommits(table, (*log.records(), *records), tuple(waiting), settled), facts

@@ -35,6 +35,7 @@ _KINDS = {
     REQUEUE: "files were lost before anybody could read them: their rows wait again",
     FORGET: "a person accepted a loss",
     "reset": "the log was put aside",
+    "missing": "its manifest is missing",
 }
 _MOST = 3
 """Partitions that a line names."""
@@ -96,6 +97,8 @@ def _newest_first(name: str, log: CommitLog, until: datetime | None) -> Iterator
             raise
         if later:
             yield _told(name, later, manifest, settled)
+            for gap in range(later.epoch - 1, epoch, -1):
+                yield {"at": later.at, "writer": name, "epoch": gap, "kind": "missing"}
         later = manifest
     if later:
         yield _told(name, later, None, settled)
@@ -161,7 +164,7 @@ def _lines(entry: Mapping[str, Any]) -> Iterator[Line]:
     kind, at = entry["kind"], f"{entry['at']:%Y-%m-%d %H:%M:%S}"
     what = _KINDS.get(kind, kind) if kind != "batch" else f"batch {entry['batch']} of query {entry['query'][:8]}"
     yield Line(f"{at}  {entry['writer']} {entry['epoch']}: {what}", "bold")
-    if kind == "reset":
+    if kind in {"reset", "missing"}:
         return
     facts = [_rows(entry["rows"])] if entry["rows"]["read"] else []
     facts += [f"{entry['waiting_rows']:,} wait for their files"] if entry["waiting_rows"] else []

@@ -2,7 +2,7 @@
 
 A partition's revision is the sum of its revisions in all logs of the table: commits outlive manifests, and a log that
 was put aside stays. The table's revision is a text that names, of each log, an epoch up to which everything can be
-read: `flights/1:1234`. Only such epochs count.
+read, but for the partitions after it: `flights/1:1234!dt%3D2024-01-02`. Only such epochs count.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, unquote
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import REPLAYS, Manifest, Recorded, newest
+from hivesink.core.manifest import REPLAYS, Manifest, Recorded, newest, recorded
 from hivesink.core.partition import known_as
 from hivesink.errors import InvalidOption, LogDamaged
 
@@ -31,50 +32,62 @@ class Seen(NamedTuple):
 
 Seens = dict[str, dict[str, Seen]]
 """By log (`flights/1`), then by partition (`dt=2024-01-02`)."""
-Revision = dict[str, Epoch]
-"""By log, an epoch up to which everything can be read."""
+
+
+class Upto(NamedTuple):
+    """An epoch of a log up to which everything can be read, but for the partitions `without`."""
+
+    epoch: Epoch
+    without: tuple[str, ...] = ()
+
+
+Revision = dict[str, Upto]
+"""By log."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogCommits:
-    """What a log has committed of `table`: `records`, and `open`, its manifests above the epoch `settled`."""
+    """What a log has committed of `table`: `records` up to the epoch `settled`, and `open`, what can't be read yet."""
 
     table: str
     records: tuple[Recorded, ...]
-    open: tuple[Manifest, ...]
+    open: tuple[Recorded, ...]
     settled: Epoch
 
-    def read(self, upto: Epoch | None = None) -> tuple[Epoch, dict[str, Seen]]:
-        """An epoch (up to `upto`) up to which everything can be read, and each partition as it was committed there.
+    def read(self, upto: Upto | None = None) -> tuple[Upto, dict[str, Seen]]:
+        """Up to where (and `upto`) everything can be read, and each partition as it was committed there.
 
-        An open epoch that repeats a commit moves its files, which nobody can read meanwhile: that commit waits.
+        An open epoch that repeats a commit moves its files, which nobody can read meanwhile: that partition waits.
         """
-        settled = self.settled if upto is None else min(upto, self.settled)
+        settled = self.settled if upto is None else min(upto.epoch, self.settled)
+        without = set(upto.without if upto else ())
         known = newest((record for record in self.records if record.epoch <= settled), self.table)
-        for commit in (commit for manifest in self.open for commit in manifest.commits):
-            before = known.get(known_as(commit.key, self.table))
-            if before and commit.revision <= before.commit.revision:
-                del known[known_as(commit.key, self.table)]
-                settled = Epoch(min(settled, before.epoch - 1))
+        for record in self.open:
+            table, partition = key = known_as(record.commit.key, self.table)
+            before = known.get(key)
+            if before and table == self.table and record.commit.revision <= before.commit.revision:
+                without.add(partition)
+            # In a log that is over, later epochs may be published.
+            settled = Epoch(min(settled, record.epoch - 1))
         seen = {
             key[1]: Seen(record.commit.revision, record.epoch, record.commit.rows)
             for key, record in known.items()
             # All files of some were lost before anybody read them: their rows wait again.
-            if key[0] == self.table and record.commit.files
+            if key[0] == self.table and record.commit.files and key[1] not in without
         }
-        return settled, seen
+        return Upto(settled, tuple(sorted(without))), seen
 
-    def at(self, time: datetime, manifests: Iterable[Manifest]) -> Epoch:
-        """An epoch up to which everything could be read at `time`, by the log's `manifests`.
+    def at(self, time: datetime, manifests: Iterable[Manifest]) -> Upto:
+        """Up to where everything could be read at `time`, by the log's `manifests`.
 
         What was settled between the newest manifest of then and `time` is above it. Of trimmed epochs only their times
         are known: each is taken to have been settled at once.
         """
         before = [manifest for manifest in manifests if manifest.at <= time]
         if not before:
-            return max((record.epoch for record in self.records if record.at <= time), default=Epoch(0))
+            return Upto(max((record.epoch for record in self.records if record.at <= time), default=Epoch(0)))
         settled = before[-1].settled
-        waiting = tuple(manifest for manifest in before if manifest.epoch > settled)
+        waiting = tuple(record for manifest in before if manifest.epoch > settled for record in recorded(manifest))
         return LogCommits(self.table, self.records, waiting, settled).read()[0]
 
 
@@ -106,7 +119,8 @@ def changes(before: Seens, now: Seens, *, is_held: Callable[[str], bool], knows_
                 unknown.add(partition)
             reason = "late rows" if is_held(partition) else "more rows"
             if was and seen.rows <= was.rows:
-                reason = "a forgotten loss"
+                # Only a forget takes rows away that could be read.
+                reason = "a forgotten loss" if seen.rows < was.rows else "as many rows"
             reasons.setdefault(partition, []).append("replay" if log.startswith(f"{REPLAYS}/") else reason)
     changed = []
     for partition, why in sorted(reasons.items()):
@@ -120,20 +134,23 @@ def changes(before: Seens, now: Seens, *, is_held: Callable[[str], bool], knows_
 
 
 def revision_text(revision: Revision) -> str:
-    """`backfill/1:7,flights/2:1234`."""
-    return ",".join(f"{log}:{epoch}" for log, epoch in sorted(revision.items()))
+    """`backfill/1:7,flights/2:1234`, and after an epoch the partitions that it is without, each after a `!`."""
+    texts = {log: [str(epoch), *(quote(name, "") for name in without)] for log, (epoch, without) in revision.items()}
+    return ",".join(f"{log}:{'!'.join(upto)}" for log, upto in sorted(texts.items()))
 
 
 def parse_revision(text: str, logs: Iterable[str]) -> Revision:
-    """The inverse of `revision_text`; a number alone is of the only log. Raises InvalidOption for other logs."""
-    known, parsed = sorted(logs), dict[str, Epoch]()
+    """The inverse of `revision_text`, of all `logs`; a number alone is of the only one. Raises InvalidOption."""
+    known = sorted(logs)
+    parsed = {log: Upto(Epoch(0)) for log in known}
     for item in text.split(","):
-        log, _, number = item.rpartition(":")
+        log, _, upto = item.rpartition(":")
+        number, *without = upto.split("!")
         log = log or (known[0] if len(known) == 1 else "")
         if log not in known or not (number.isascii() and number.isdecimal()):
             problem = f"{text!r} is no revision of this table: write it as `hivesink changed` prints it, or a time"
             raise InvalidOption((problem,))
-        parsed[log] = Epoch(int(number))
+        parsed[log] = Upto(Epoch(int(number)), tuple(map(unquote, without)))
     return parsed
 
 

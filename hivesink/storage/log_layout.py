@@ -194,10 +194,12 @@ class LogReceipts:
 
     def add(self, number: int, data: bytes) -> None:
         path = self.path(number)
-        if put_once(self.files, path, data) != data:
+        stored, entries = put_once(self.files, path, data), self.files.list(self.folder)
+        # Others may have come further, and deleted the receipt that had this number.
+        if stored != data or parse_view(entry.name for entry in entries).head > number:
             reason = "another call has acknowledged changes meanwhile; look again"
             raise errors.StoreUnavailable(action="create", path=path, reason=reason)
-        for entry in self.files.list(self.folder):
+        for entry in entries:
             if is_dead(entry.name, Epoch(number - 1), Epoch(number)):
                 delete(self.files, join(self.folder, entry.name))
 

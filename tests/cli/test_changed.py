@@ -52,6 +52,12 @@ def test_a_consumer_sees_each_change_once_whatever_becomes_of_the_log(ingest: In
         anew.committer.finish()
     assert told(look("--ack")) == [(first, 7, 9, 10, ["more rows"])]
     assert told(look()) == []
+    # An older look takes nothing back, and a log that a reset has put aside may be damaged.
+    assert told(look("--until", shown["revision"], "--ack")) == []
+    for manifest in ingest.log.glob("manifests/*.json"):
+        manifest.unlink()
+    assert (told(look()), look()["damaged"]) == ([], ["ingest/1"])
+    assert "note: manifests of ingest/1 can't be read" in hivesink(capsys, "changed", table).out
     # Another consumer has its own receipts, and without any everything is new.
     assert [row[0] for row in told(hivesink(capsys, "changed", table, "--json").data)] == [first, second]
 

@@ -12,6 +12,7 @@ import pytest
 
 from hivesink.cli.changed import commits_of
 from hivesink.core.changes import Seen, changes
+from tests.contracts.manifests import AT
 from tests.crash.faults import Call, Faulty, FaultyFileSystem, FaultyS3, Mode, Plan, calls_of, modes, sampled
 from tests.crash.ons3 import s3_site
 from tests.crash.site import BATCH, ROLLING, Site, dies
@@ -135,17 +136,24 @@ def test_a_part_that_was_cut_short_before_the_decision_is_written_again() -> Non
 @sampled(6)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_change_is_told_once_it_can_be_read_whatever_dies(way: str, every: int) -> None:
-    """A consumer acknowledges right after each death, and looks again at the end: it has the rows that readers have."""
+    """A consumer acknowledges after each death and after a reset, which is taken back, and looks again at the end.
+
+    It has the rows that readers have.
+    """
     for call in [call for call in calls_of_a_run(new_site(WAYS[way])) if call.changes][::every]:
         site, seen, computed = new_site(WAYS[way]), dict[str, Seen](), dict[str, int]()
         run(site, FaultyFileSystem(site.files(), Plan(call.number, Mode.AFTER)))
-        for is_over in (False, True):
+        for step in ("dead", "reset", "done"):
+            if step == "reset":
+                site.log.end(AT)
             _, now = commits_of(site.log, str(TABLE))[0].read()
             told = changes({"w": seen}, {"w": now}, is_held=lambda _: False, knows_all=True)
             computed |= {change.partition: change.rows for change in told}
             readable = {name: len(site.ids(location)) for name, location in site.places(TABLE).items()}
             assert all(rows <= readable[name] for name, rows in computed.items()), call
             seen |= now
-            if not is_over:
+            if step == "reset":
+                # Somebody takes it back.
+                site.fs.delete(f"{site.log.location}/manifests/over")
                 site.job().run(BATCH)
         assert computed == readable, call
