@@ -11,6 +11,7 @@ import typer
 from hivesink.cli.command import command
 from hivesink.cli.output import Line, Output, cell_text
 from hivesink.core.column_source import Metadata, named_file
+from hivesink.core.manifest import REPLAYS
 from hivesink.core.table import quoted
 from hivesink.errors import InvalidOption
 from hivesink.tables.opened import OpenedTable
@@ -39,15 +40,24 @@ def where(out: Output, opened: OpenedTable, record: Record) -> None:
     if not (kafka or file):
         raise InvalidOption((f"{record!r} is no record: write topic:partition:offset, or FILE:LINE",))
     topic, partition, offset = (kafka[1], int(kafka[2]), int(kafka[3])) if kafka else ("", -1, -1)
-    traces = [Trace(opened, name, (topic, partition), offset, datetime.now(timezone.utc)) for name in opened.jobs]
-    told = [each for trace in traces if (each := trace.told())] if kafka else []
+    now, logs = datetime.now(timezone.utc), opened.every_log() if kafka else {}
+    traces = [
+        Trace(opened, name, log, (topic, partition), offset, now)
+        for name, log in logs.items()
+        if name.partition("/")[0] != REPLAYS
+    ]
+    told = [each for trace in traces if (each := trace.told())]
     if kafka and not told:
         raise InvalidOption((f"no writer of {opened.name} has read partition {partition} of topic {topic!r}",))
+    # What a log hasn't, another log of the writer may have, before or after a reset.
+    others = {each["writer"].partition("/")[0] for each in told if each["state"] != "never read"}
+    told = [t for t in told if t["state"] != "never read" or t["writer"].partition("/")[0] not in others]
     letters = [] if file is None or kafka else list(_letters(opened, file[1], int(file[2])))
     columns = {source: name for name, source in opened.of_last_run(None).sources.items()}
     wanted = {Metadata.TOPIC: f"'{topic}'", Metadata.PARTITION: partition, Metadata.OFFSET: offset}
     conditions = [f"{quoted(columns[source])} = {value}" for source, value in wanted.items() if source in columns]
-    needed = kafka is not None and Metadata.OFFSET in columns and any(each["places"] for each in told)
+    needed = Metadata.OFFSET in columns and any(trace.columns for trace in traces)
+    needed = needed and any(each["places"] for each in told)
     if not kafka and Metadata.PATH in columns:
         # It is a URI there.
         end = file[1].replace("'", "''") if file else ""
@@ -75,19 +85,21 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{writer}: not read yet: its next record is {told['read_up_to']}"
         return
     if state == "never read":
-        yield f"{writer}: never read: it expired before, or the job began behind it"
+        yield f"{writer}: never read: it expired, or the job began behind it or ended before it"
         return
     if state == "trimmed":
-        yield f"{writer}: read by an epoch after {told['after']}, up to {told['by']}; their manifests are trimmed"
+        epochs = f"an epoch after {told['after']}, up to {told['by']}, did"
+        yield f"{writer}: if the job read it, {epochs}; their manifests are gone"
         return
     batch = f"batch {told['batch']} of query {told['query']}"
-    yield f"{writer}: read by epoch {told['epoch']} at {cell_text(told['at'])} UTC ({batch})"
+    yield f"{writer}: {state} by epoch {told['epoch']} at {cell_text(told['at'])} UTC ({batch})"
     for place in told["places"]:
         words = [place["partition"] or "the table", place["state"]]
         words += [f"since {cell_text(place['since'])} UTC"] if "since" in place else []
         words += [place["why"]] if "why" in place else []
         words += [f"{place['field'] or 'the record'}: {place['reason']}"] if "reason" in place else []
-        words += [f"replayed in epoch {place['replayed']} of rejects-replay"] if "replayed" in place else []
+        replay = f"epoch {place['replayed']}" if place.get("replayed") else "a trimmed epoch"
+        words += [f"replayed in {replay} of rejects-replay"] if "replayed" in place else []
         yield f"    {'' if place['has_it'] else 'perhaps '}{', '.join(words)}"
         yield from (f"        {path}" for path in place.get("files", ()))
     if told["or"]:

@@ -1,11 +1,7 @@
-"""Where a record of Kafka's went: its epoch by a search in the log, then what became of that epoch's rows.
-
-Offsets grow from epoch to epoch, so the search reads a manifest for each time that the log can be halved.
-"""
+"""Where a record of Kafka's went: its epoch by the log, then what became of that epoch's rows."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,129 +9,143 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hivesink.core.column_source import Metadata
-from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import Mark
-from hivesink.core.manifest import REPLAYS
+from hivesink.core.manifest import REPLAYS, REQUEUE
 from hivesink.core.offsets import ends, span
 from hivesink.core.partition import known_as
 from hivesink.core.progress import why_open
-from hivesink.core.rolling import open_rows
 from hivesink.core.table import TableName, is_letters, main_table
 from hivesink.formats import adapter
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.segments import open_slice
+from hivesink.tables.opened import replaced_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from hivesink.core.log import LogView
-    from hivesink.core.manifest import Manifest, PartEntry
+    from hivesink.core.epoch import Epoch
+    from hivesink.core.manifest import Manifest, Opened, PartEntry, Recorded
     from hivesink.core.offsets import Partition
     from hivesink.core.partition import PartitionKey
     from hivesink.ports import CommitLog
+    from hivesink.sink.inspect.facts import LogFacts
     from hivesink.tables.opened import OpenedTable
 
-_AHEAD = 1000
-"""Epochs among which the roll of an epoch's rows is looked for."""
 _LETTERS = {Metadata.OFFSET: "record_offset", Metadata.PARTITION: "partition_id", Metadata.TOPIC: "topic"}
 _KINDS = {Metadata.OFFSET: pa.int64(), Metadata.PARTITION: pa.int64(), Metadata.TOPIC: pa.string()}
 
 
 @dataclass(slots=True)
 class Trace:
-    """Where the record at `offset` of `place` went, by the log of `writer`, at the moment `now` (UTC)."""
+    """Where the record at `offset` of `place` went, by the `log` called `writer`, at the moment `now` (UTC)."""
 
     opened: OpenedTable
     writer: str
+    log: CommitLog
     place: Partition
     offset: int
     now: datetime
-    view: LogView = field(init=False)
-    columns: Mapping[Metadata, str] = field(init=False)
-    """The table's columns that have a record's offset, partition and topic; none without the first."""
+    facts: LogFacts = field(init=False)
+    columns: Mapping[Metadata, str] = field(default_factory=dict)
+    """The table's columns that the epoch put a record's offset, partition and topic in; none without the first."""
 
     def told(self) -> dict[str, Any] | None:
         """The JSON of it; None if the writer has never read that partition. Raises LogDamaged, StoreUnavailable."""
-        self.view = view = self._log.view()
-        if not view.manifests or (newest := self._end(view.head)) < 0:
+        self.facts = facts = read_log(self.log)
+        if not facts.view.is_over:
+            facts.require_readable()
+        read = [(each, last) for each in facts.manifests if (last := each.last_batch) and self._end(each) >= 0]
+        if not (read or self._records()):
             return None
-        sources = self.opened.of_last_run(self._read(view.head)).sources
-        columns = {source: name for name, source in sources.items() if source in _KINDS}
-        self.columns = columns if Metadata.OFFSET in columns else {}
         told: dict[str, Any] = {"writer": self.writer, "epoch": None, "places": [], "or": {}}
-        if newest <= self.offset:
-            return {**told, "state": "not read yet", "read_up_to": newest}
-        manifest = self._read(view.manifests[bisect_right(view.manifests, self.offset, key=self._end)])
-        last = manifest.last_batch
-        start = ends(last.ref.start).get(self.place, 0) if last else 0
-        if last is None or start > self.offset:
-            # What came before the first manifest is trimmed; elsewhere no batch has read what lies between two.
-            is_first = view.floor and manifest.epoch == view.manifests[0]
-            return {**told, **({"state": "trimmed", **self._bounds()} if is_first else {"state": "never read"})}
-        told |= {"epoch": last.epoch, "query": last.ref.query, "batch": last.ref.batch, "state": "read"}
+        starts = {last.epoch: ends(last.ref.start).get(self.place) for _, last in read}
+        covering = [(m, last) for m, last in read if (starts[last.epoch] or 0) <= self.offset < self._end(m)]
+        if not covering:
+            return {**told, **self._unread()}
+        # A partition that is new to a batch has no start: nobody knows where it began.
+        manifest, last = min(covering, key=lambda pair: (starts[pair[1].epoch] is None, pair[0].epoch != pair[1].epoch))
+        told |= {"epoch": last.epoch, "query": last.ref.query, "batch": last.ref.batch}
         if last.epoch != manifest.epoch:
             return {**told, "state": "trimmed", "after": last.epoch - 1, "by": last.epoch}
+        sources = self.opened.of_last_run(manifest).sources
+        columns = {source: name for name, source in sources.items() if source in _KINDS}
+        self.columns = columns if Metadata.OFFSET in columns else {}
+        told |= {"state": "perhaps read" if starts[last.epoch] is None else "read", "at": manifest.at}
         every = list(self._places(manifest))
         places = [place for place in every if place["has_it"] is not False]
         if sure := [place for place in places if place["has_it"]]:
-            return {**told, "at": manifest.at, "places": sure}
+            return {**told, "state": "read", "places": sure}
         rows, offsets = manifest.rows, span(last.ref.start, last.ref.end)
         other = {name: getattr(rows, name) for name in ("rejected", "dropped", "late", "skipped")}
         if [place for place in every if is_letters(place["table"])] and not any(is_letters(p["table"]) for p in places):
             other["rejected"] = 0  # All of them were looked through.
         other["no record"] = max(0, (offsets or 0) - rows.records)
-        return {**told, "at": manifest.at, "places": places, "or": {name: n for name, n in other.items() if n}}
+        return {**told, "places": places, "or": {name: n for name, n in other.items() if n}}
 
-    @property
-    def _log(self) -> CommitLog:
-        return self.opened.writers[self.writer].log
-
-    def _read(self, epoch: Epoch) -> Manifest:
-        return self._log.manifest(epoch)
-
-    def _end(self, epoch: Epoch) -> int:
-        batch = self._read(epoch).last_batch
+    def _end(self, manifest: Manifest | None) -> int:
+        batch = manifest.last_batch if manifest else None
         return ends(batch.ref.end).get(self.place, -1) if batch else -1
 
-    def _bounds(self) -> dict[str, Epoch | None]:
-        """The epochs between which a trimmed epoch read it, by the commits of then."""
-        records = sorted(self._log.records(), key=lambda record: record.epoch)
-        at = bisect_right(records, self.offset, key=lambda record: ends(record.end).get(self.place, -1))
-        after, by = records[at - 1 : at], records[at : at + 1]
-        return {"after": after[0].epoch if after else Epoch(0), "by": by[0].epoch if by else self.view.floor}
+    def _records(self) -> list[Recorded]:
+        return [record for record in self.log.records() if self.place in ends(record.end)]
+
+    def _unread(self) -> dict[str, Any]:
+        """What is known of a record that no batch of the manifests has read.
+
+        Manifests that are gone may have: then the commits of then tell between which epochs.
+        """
+        facts, view = self.facts, self.facts.view
+        if 0 <= (newest := self._end(facts.head)) <= self.offset and not view.is_over:
+            return {"state": "not read yet", "read_up_to": newest}
+        begun = self._end(facts.manifests[0]) if facts.manifests else -1
+        gone = max((0, *view.missing, *facts.unreadable))
+        if not 0 <= begun <= self.offset:
+            gone = max(gone, view.floor)
+        if not gone:
+            return {"state": "never read"}
+        epochs: tuple[list[int], list[int]] = [0], []
+        for record in self._records():
+            epochs[ends(record.end)[self.place] > self.offset].append(record.epoch)
+        return {"state": "trimmed", "after": max(epochs[0]), "by": min(epochs[1], default=gone)}
 
     def _places(self, manifest: Manifest) -> Iterator[dict[str, Any]]:
         """The partitions that got rows of the epoch, each with its files, or what it waits for."""
-        view, head = self.view, self._read(self.view.head)
-        settled, policies = view.settled(head.settled), self.opened.policies(head)
-        buckets = open_rows(self._read(Epoch(epoch)) for epoch in range(view.head, view.floor, -1)).buckets
+        facts, head = self.facts, self.facts.head
+        policies, buckets = self.opened.policies(head), facts.open_rows.buckets
         waiting = {part for bucket in buckets.values() for part in bucket.slices}
-        rolled = {opened.key for opened in manifest.opened if opened.slice not in waiting}
         for opened in manifest.opened:
-            if opened.slice in waiting:
-                key, bucket = self._today(opened.key), buckets.get(opened.key)
+            key, bucket = self._today(opened.key), buckets.get(opened.key)
+            if opened.slice in waiting and facts.view.is_over:
+                yield {**self._in(key, "given up by a reset"), "has_it": None}
+            elif opened.slice in waiting and head:
                 why = why_open(key, bucket, head.watermark, self.now, policies, at=head.at, has_record=False)
-                row = self._match(key, open_slice(self._log.segments, opened.slice))
-                has_it = row is not None if self._of(key) else None
-                yield {**self._in(key, "waits"), "why": why, "has_it": has_it, **(row or {})}
-        homes = {(manifest.epoch, part.key): manifest for part in manifest.created}
-        for epoch in view.manifests[bisect_right(view.manifests, manifest.epoch) :][: _AHEAD if rolled else 0]:
-            later = self._read(epoch)
-            homes |= {(epoch, key): later for key in rolled.intersection(later.rolled)}
-            rolled -= {*later.rolled}
-            if not rolled:
-                break
+                row = self._match(key, open_slice(self.log.segments, opened.slice))
+                yield {**self._in(key, "waits"), "why": why, **row}
+        rolls = self._rolls(manifest)
+        homes = {(manifest.epoch, self._today(part.key)): manifest for part in manifest.created}
+        homes |= {(roll.epoch, self._today(opened.key)): roll for opened, roll in rolls.items()}
         for (epoch, key), home in homes.items():
-            is_read = epoch <= settled or view.has(epoch, Mark.PUBLISHED)
-            state = self._in(self._today(key), "visible" if is_read else "decided")
-            yield {
-                **state,
-                "since": home.at,
-                **self._look(self._today(key), [part for part in home.created if part.key == key]),
-            }
-        for key in rolled:
-            yield {**self._in(self._today(key), "in the files of a later epoch"), "has_it": None}
+            look = self._look(key, [part for part in home.created if self._today(part.key) == key])
+            state = "given up by a reset" if facts.view.is_over else "decided"
+            if facts.is_published(epoch) or look["has_it"]:
+                state = "visible" if look["files"] or "replayed" in look else "its file is gone"
+            yield {**self._in(key, state), "since": home.at, **look}
+        for opened in manifest.opened:
+            if opened.slice not in waiting and opened not in rolls:
+                yield {**self._in(self._today(opened.key), "in the files of a later epoch"), "has_it": None}
+
+    def _rolls(self, manifest: Manifest) -> dict[Opened, Manifest]:
+        """By the epoch's slices, the rolls that their files are of, unless they were given up since."""
+        rolls: dict[Opened, Manifest] = {}
+        for later in self.facts.manifests:
+            keys = {self._today(key) for key in later.rolled} if later.epoch > manifest.epoch else set()
+            waits = {part for _, bucket in later.waiting or () for part in bucket.slices}
+            for opened in manifest.opened:
+                if opened.slice in waits:
+                    rolls.pop(opened, None)
+                elif self._today(opened.key) in keys:
+                    rolls.setdefault(opened, later)
+        return rolls
 
     def _in(self, key: PartitionKey, state: str) -> dict[str, Any]:
         letter = "a dead letter, " if is_letters(key[0]) else ""
@@ -148,42 +158,46 @@ class Trace:
         return _LETTERS if is_letters(key[0]) else self.columns
 
     def _look(self, key: PartitionKey, parts: Iterable[PartEntry]) -> dict[str, Any]:
-        """The files of `parts` that are there, or the one that has the record; of a dead letter also its reason."""
+        """The files of `parts` that may have the record, or the one that has; of a dead letter also its reason."""
         live = self.opened.metastore.table(TableName.parse(key[0]))
         home = self.opened.metastore.lookup(live, [key[1]]).get(key[1])
-        files, is_known = list[str](), bool(self._of(key))
+        files, is_sure = list[str](), True
         for part in parts:
             path = f"{home.location.rstrip('/')}/{part.name}" if home else part.target
             if is_letters(key[0]) and (replay := self._replayed(part.name)):
-                return {"files": [], "has_it": None, "replayed": replay}
+                return {"files": [], "has_it": None, **replay}
             if self.opened.owner.store.find(path) is None:
-                is_known = False
+                is_sure = False
                 continue
-            files.append(path)
-            if self._of(key):
-                wanted = {name: _KINDS[source] for source, name in self._of(key).items()}
-                wanted |= {"reason": pa.string(), "field": pa.string()} if is_letters(key[0]) else {}
-                with self.opened.owner.store.open(path) as stream:
-                    form = adapter((home and home.format) or live.spec.format)
-                    row = self._match(key, form.read(stream, pa.schema(wanted.items()), 1 << 16))
-                if row is not None:
-                    return {"files": [path], "has_it": True, **row}
-        return {"files": files, "has_it": False if is_known else None}
+            wanted = {name: _KINDS[source] for source, name in self._of(key).items()}
+            wanted |= {"reason": pa.string(), "field": pa.string()} if is_letters(key[0]) else {}
+            with self.opened.owner.store.open(path) as stream:
+                form = adapter((home and home.format) or live.spec.format)
+                row = self._match(key, form.read(stream, pa.schema(wanted.items()), 1 << 16))
+            if row["has_it"]:
+                return {"files": [path], **row}
+            files += [path] if row["has_it"] is None else []
+        return {"files": files, "has_it": False if is_sure and not files else None}
 
-    def _match(self, key: PartitionKey, batches: Iterable[pa.RecordBatch]) -> dict[str, Any] | None:
-        """What the row of the record says of its rejection; None without one, or if no column has offsets."""
+    def _match(self, key: PartitionKey, batches: Iterable[pa.RecordBatch]) -> dict[str, Any]:
+        """Whether the record is among them, and why it was rejected; nobody knows where a column has no value."""
         wanted = {Metadata.OFFSET: self.offset, Metadata.PARTITION: self.place[1], Metadata.TOPIC: self.place[0]}
+        has_it = False if self._of(key) else None
         for batch in batches if self._of(key) else ():
-            rows = pa.Table.from_batches([batch])
+            is_it = pa.array([True] * len(batch))
             for source, name in self._of(key).items():
-                rows = rows.filter(pc.equal(rows[name].cast(_KINDS[source]), wanted[source]))
-            if rows.num_rows:
-                row = rows.slice(0, 1).to_pylist()[0]
-                return {name: row[name] for name in ("reason", "field") if is_letters(key[0])}
-        return None
+                values = batch[name] if name in batch.schema.names else pa.nulls(len(batch))
+                is_it = pc.and_kleene(is_it, pc.equal(values.cast(_KINDS[source]), wanted[source]))
+            if rows := batch.filter(is_it).slice(0, 1).to_pylist():
+                return {"has_it": True, **{name: rows[0][name] for name in ("reason", "field") if is_letters(key[0])}}
+            has_it = None if is_it.null_count else has_it
+        return {"has_it": has_it}
 
-    def _replayed(self, name: str) -> Epoch | None:
-        """The epoch of the replays that has replaced the dead letters' file `name`."""
-        logs = self.opened.every_log(REPLAYS).values() if REPLAYS in self.opened.writers else ()
-        manifests = (manifest for log in logs for manifest in read_log(log).manifests)
-        return next((each.epoch for each in manifests if any(part.name == name for part in each.replaces)), None)
+    def _replayed(self, name: str) -> dict[str, Epoch | None]:
+        """The epoch of the replays that has replaced the dead letters' file `name`, None if it is trimmed."""
+        logs = {key: read_log(log) for key, log in self.opened.every_log().items() if key.partition("/")[0] == REPLAYS}
+        if name not in replaced_letters(logs):
+            return {}
+        manifests = [each for log in logs.values() for each in log.manifests if each.kind != REQUEUE]
+        epochs = [each.epoch for each in manifests if any(part.name == name for part in each.replaces)]
+        return {"replayed": max(epochs, default=None)}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from hivesink.core.epoch import BatchId, BatchRef
+from hivesink.core.epoch import BatchId, BatchRef, Epoch
+from hivesink.core.offsets import KafkaOffset
+from hivesink.errors import HiveSinkError
 from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape
-from tests.cli.site import Capsys, Ingest, hivesink, kafka
+from tests.cli.site import Capsys, Ingest, alter, hivesink
 from tests.tables import daily
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ TBLPROPERTIES (
 class Placed(Ingest):
     """A writer of records with their places: every tenth is bad, days change each five."""
 
-    def read(self, first: int, last: int) -> None:
+    def read(self, first: int, last: int, topic: str = "t", start: KafkaOffset | None = None) -> None:
         """Commit the offsets from `first` to before `last`, of which every fourth is no record."""
         offsets = [offset for offset in range(first, last) if offset % 4 != 3]
         texts = [
@@ -43,13 +45,14 @@ class Placed(Ingest):
         ]
         columns = {
             "value": pa.array([text.encode() for text in texts], pa.binary()),
-            "topic": pa.array(["t"] * len(offsets)),
+            "topic": pa.array([topic] * len(offsets)),
             "partition": pa.array([0] * len(offsets), pa.int32()),
             "offset": pa.array(offsets, pa.int64()),
         }
         shape = InputShape("value", topic="topic", partition="partition", offset="offset")
         batch = pa.RecordBatch.from_pydict(columns)
-        ref = BatchRef("q", BatchId(self.batches), (kafka(first),), (kafka(last),))
+        first_of, end = start or KafkaOffset.of({topic: {"0": first}}), KafkaOffset.of({topic: {"0": last}})
+        ref = BatchRef("q", BatchId(self.batches), (first_of,), (end,))
         self.committer.commit(ref, shape, lambda plan: [run_task([batch], plan, self.setup.tools().open(plan), 0, 0)])
         self.batches += 1
 
@@ -93,22 +96,90 @@ def test_what_becomes_of_records(placed: Placed, capsys: Capsys) -> None:
 
 
 def test_what_was_replayed_or_trimmed(placed: Placed, capsys: Capsys) -> None:
-    placed.committer.finish()
-    exported = placed.location.parent / "mend.jsonl"
-    assert hivesink(capsys, "rejects", placed.table, "--export", exported).code == 0
-    exported.write_text(exported.read_text().replace('\\"x\\"', "7"))
-    assert hivesink(capsys, "rejects", "replay", placed.table, "--mended", exported, "--yes").code == 0
+    def replay() -> None:
+        placed.committer.finish()
+        exported = placed.location.parent / f"mend{placed.batches}.jsonl"
+        assert hivesink(capsys, "rejects", placed.table, "--export", exported).code == 0
+        exported.write_text(exported.read_text().replace('\\"x\\"', "7"))
+        assert hivesink(capsys, "rejects", "replay", placed.table, "--mended", exported, "--yes").code == 0
+
+    replay()
     said = hivesink(capsys, "where", placed.table, "t:0:110").out
     assert "perhaps dt=20" in said
     assert "a dead letter, visible, since 20" in said
     assert "replayed in epoch 1 of rejects-replay" in said
-    with closing(Placed(placed.table, placed.metastore, batches=3, options={"sink.log.retained-epochs": "1"})) as again:
-        again.read(130, 140)
-        again.read(140, 150)
+    alter(placed, {"sink.log.retained-epochs": "1"})
+    for first in (130, 140, 150):
+        placed.read(first, first + 10)
+        replay()
+    assert "replayed in a trimmed epoch of rejects-replay" in hivesink(capsys, "where", placed.table, "t:0:110").out
+    with closing(Placed(placed.table, placed.metastore, batches=6)) as again:
+        again.read(160, 170)
+        again.read(170, 180)
         again.committer.finish()
     said = hivesink(capsys, "where", placed.table, "t:0:101").out
-    assert said == "writer ingest: read by an epoch after 0, up to 6; their manifests are trimmed\n"
-    assert "read by epoch 7" in hivesink(capsys, "where", placed.table, "t:0:141").out
+    assert said.startswith("writer ingest: if the job read it, an epoch after 0, up to ")
+    assert said.endswith(", did; their manifests are gone\n")
+    assert "writer ingest: read by epoch " in hivesink(capsys, "where", placed.table, "t:0:171").out
+
+
+def test_what_another_history_has_read(placed: Placed, capsys: Capsys) -> None:
+    placed.committer.finish()
+    with closing(Placed(placed.table, placed.metastore, batches=3, append=Epoch(4))) as moved:
+        # The partition is new to the batch.
+        moved.read(1000, 1003, "u", KafkaOffset.of({}))
+        moved.committer.finish()
+    expected = {
+        "t:0:101": "writer {}: read by epoch 1 at",
+        "u:0:5": "writer {}: perhaps read by epoch ",
+        "u:0:1001": "writer {}: read by epoch ",
+    }
+
+    def look(writer: str) -> None:
+        for record, text in expected.items():
+            said = hivesink(capsys, "where", placed.table, record)
+            assert (said.out[: len(text) - 2 + len(writer)], said.code) == (text.format(writer), 0)
+            assert said.out.count("writer ") == 1
+            assert ("\n    dt=2026-01-0" in said.out) == (record != "u:0:5")
+
+    look("ingest")
+    assert hivesink(capsys, "reset", placed.table, "--yes").code == 0
+    look("ingest/1")
+    with closing(Placed(placed.table, placed.metastore, batches=4, append=Epoch(0))) as again:
+        again.read(130, 140)
+        again.committer.finish()
+    look("ingest/1")
+    assert "writer ingest: read by epoch 1 at" in hivesink(capsys, "where", placed.table, "t:0:131").out
+
+
+def test_the_file_of_rows_that_waited_again_or_is_gone(uri: str, tmp_path: Path, capsys: Capsys) -> None:
+    """The first rows have no column of offsets, and their roll's file is lost before it is published."""
+    waits, without = (
+        {"sink.rolling-policy.on-epoch": "false"},
+        DDL.replace("  'sink.column.pos.from'='kafka.offset',\n", ""),
+    )
+    with closing(Placed(daily.create(uri, tmp_path, without), uri, options=waits)) as first:
+        first.read(101, 104)
+        first.lose_metastore()
+        with suppress(HiveSinkError):
+            first.committer.finish()
+    [staged] = first.location.rglob(".part-*")
+    staged.unlink()
+    alter(first, {"sink.column.pos.from": "kafka.offset"})
+    with closing(Placed(first.table, uri, batches=1, options=waits)) as again:
+        again.committer.recover()
+        again.committer.finish()
+        again.read(104, 107)
+        again.committer.finish()
+    [file, *_] = sorted(first.location.rglob("part-*"), key=lambda path: path.stat().st_mtime)
+    said = hivesink(capsys, "where", first.table, "t:0:101").out
+    assert "read by epoch 1 at" in said
+    assert "    perhaps dt=2026-01-01, visible, since 20" in said
+    assert file.name in said
+    [newer] = first.location.glob("dt=2026-01-02/part-*")
+    assert f"\n        file:{newer}\n" in hivesink(capsys, "where", first.table, "t:0:105").out
+    file.unlink()
+    assert "perhaps dt=2026-01-01, its file is gone, " in hivesink(capsys, "where", first.table, "t:0:101").out
 
 
 @pytest.mark.parametrize(
