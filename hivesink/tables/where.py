@@ -169,6 +169,9 @@ class Trace:
             if self.opened.owner.store.find(path) is None:
                 is_sure = False
                 continue
+            if not self._of(key):
+                files.append(path)
+                continue
             wanted = {name: _KINDS[source] for source, name in self._of(key).items()}
             wanted |= {"reason": pa.string(), "field": pa.string()} if is_letters(key[0]) else {}
             with self.opened.owner.store.open(path) as stream:
