@@ -41,11 +41,8 @@ def where(out: Output, opened: OpenedTable, record: Record) -> None:
         raise InvalidOption((f"{record!r} is no record: write topic:partition:offset, or FILE:LINE",))
     topic, partition, offset = (kafka[1], int(kafka[2]), int(kafka[3])) if kafka else ("", -1, -1)
     now, logs = datetime.now(timezone.utc), opened.every_log() if kafka else {}
-    traces = [
-        Trace(opened, name, log, (topic, partition), offset, now)
-        for name, log in logs.items()
-        if name.partition("/")[0] != REPLAYS
-    ]
+    logs = {name: log for name, log in logs.items() if name.partition("/")[0] != REPLAYS}
+    traces = [Trace(opened, name, log, (topic, partition), offset, now) for name, log in logs.items()]
     told = [each for trace in traces if (each := trace.told())]
     if kafka and not told:
         raise InvalidOption((f"no writer of {opened.name} has read partition {partition} of topic {topic!r}",))
@@ -88,8 +85,8 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{writer}: never read: it expired, or the job began behind it or ended before it"
         return
     if state == "trimmed":
-        epochs = f"an epoch after {told['after']}, up to {told['by']}, did"
-        yield f"{writer}: if the job read it, {epochs}; their manifests are gone"
+        text = f"if the job read it, an epoch after {told['after']}, up to {told['by']}, did; their manifests are gone"
+        yield f"{writer}: {text}"
         return
     batch = f"batch {told['batch']} of query {told['query']}"
     yield f"{writer}: {state} by epoch {told['epoch']} at {cell_text(told['at'])} UTC ({batch})"

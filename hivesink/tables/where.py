@@ -90,17 +90,13 @@ class Trace:
         return [record for record in self.log.records() if self.place in ends(record.end)]
 
     def _unread(self) -> dict[str, Any]:
-        """What is known of a record that no batch of the manifests has read.
-
-        Manifests that are gone may have: then the commits of then tell between which epochs.
-        """
+        """Of a record that no manifest's batch has read: manifests that are gone may have."""
         facts, view = self.facts, self.facts.view
         if 0 <= (newest := self._end(facts.head)) <= self.offset and not view.is_over:
             return {"state": "not read yet", "read_up_to": newest}
         begun = self._end(facts.manifests[0]) if facts.manifests else -1
-        gone = max((0, *view.missing, *facts.unreadable))
-        if not 0 <= begun <= self.offset:
-            gone = max(gone, view.floor)
+        floor = 0 if 0 <= begun <= self.offset else view.floor
+        gone = max((floor, *view.missing, *facts.unreadable))
         if not gone:
             return {"state": "never read"}
         epochs: tuple[list[int], list[int]] = [0], []
