@@ -71,7 +71,8 @@ def serve(families: Families, host: str, port: int) -> None:
 
 def write_always(families: Families, folder: str) -> None:
     """Write `families` into a file in `folder` every 10 s, and at the process's end. Raises NotWritable."""
-    path = Path(folder, f"hivesink-{Path(sys.argv[0]).stem or 'job'}.prom")
+    name = os.environ.get("HIVESINK_WRITER") or Path(sys.argv[0]).stem or "job"
+    path = Path(folder, f"hivesink-{name}.prom")
 
     def write() -> None:
         whole = path.with_name(f".{path.name}.{os.getpid()}")
@@ -85,7 +86,7 @@ def write_always(families: Families, folder: str) -> None:
             try:
                 write()
                 was = ""
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001  whatever it is, the next write may do
                 if str(error) != was:
                     logger.warning("no metrics in %s: %s", path, error)
                 was = str(error)

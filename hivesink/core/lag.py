@@ -42,7 +42,7 @@ class Lag:
         """A row for each Kafka partition, sorted, with values that JSON has."""
         kinds = {"read": self.read, "visible": self.visible, "complete": self.complete}
         return [
-            {"topic": topic, "partition": number, **{kind: at[topic, number] for kind, at in kinds.items()}}
+            {"topic": topic, "partition": number, **{kind: at.get((topic, number), 0) for kind, at in kinds.items()}}
             for topic, number in sorted(self.read)
         ]
 
@@ -66,5 +66,6 @@ def _below(reads: Iterable[Read] | None, limit: Mapping[Partition, int]) -> dict
     below = dict(limit)
     for read in reads:
         for place, at in ends((read.start,)).items():
-            below[place] = min(at, below.get(place, at))
+            if at <= below.get(place, at):
+                below[place] = at
     return below

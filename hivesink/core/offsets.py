@@ -183,7 +183,7 @@ def ends(end: tuple[SourceOffset, ...]) -> dict[Partition, int]:
     offsets: dict[Partition, int] = {}
     for source in end:
         if isinstance(source, KafkaOffset):
-            offsets |= {place: min(at, offsets.get(place, at)) for place, at in source.next}
+            offsets |= {place: min(at, offsets.get(place, at)) for place, at in source.next} if offsets else source.next
     return offsets
 
 

@@ -6,16 +6,16 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from hivesink.core.lag import Lag
 from hivesink.errors import InvalidOption
 from hivesink.spark import sources
 from hivesink.spark.running import short_java_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
-    from hivesink.core.lag import Lag
     from hivesink.core.offsets import Partition
     from hivesink.sink.commit.writer import WriterSpec
 
@@ -34,10 +34,9 @@ class GroupCommits:
         """`client` has Spark's options of the source."""
         self.failures = 0
         self._spark, self._group, self._client = spark, group, client
-        self._wanted: Mapping[Partition, int] = {}
-        self._news, self._is_over = threading.Condition(), False
-        self._thread = threading.Thread(target=self._work, name="hivesink-group", daemon=True)
-        self._thread.start()
+        self._lag: Callable[[], Lag] = Lag
+        self._news, self._has_news, self._is_over = threading.Condition(), False, False
+        self._thread: threading.Thread | None = None
 
     @classmethod
     def of(cls, spark: SparkSession, spec: WriterSpec, streams: Sequence[Mapping[str, str]]) -> GroupCommits | None:
@@ -52,44 +51,53 @@ class GroupCommits:
         name = group.replace("${table}", spec.target.name).replace("${writer}", spec.identity.writer)
         return cls(spark, name, clients[0])
 
-    def hear(self, lag: Lag) -> None:
-        """These are visible now."""
+    def hear(self, lag: Callable[[], Lag]) -> None:
+        """More may be visible now: the thread asks `lag` for it, which may take long."""
         with self._news:
-            self._wanted = lag.visible
+            self._lag, self._has_news, self._is_over = lag, True, False
             self._news.notify()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="hivesink-group", daemon=True)
+                self._thread.start()
 
-    def close(self) -> None:
-        """Commit what was heard last, and end."""
+    def end(self, *, commits: bool) -> None:
+        """End what waits, too, unless the last that was heard `commits`. Then nothing more comes until it hears."""
         with self._news:
-            self._is_over = True
+            self._is_over, self._has_news = True, self._has_news and commits
             self._news.notify()
-        self._thread.join(_END)
+            thread = self._thread
+        if thread is not None:
+            thread.join(_END)
 
-    def _new(self, done: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """What is to be committed next, or nothing at the end; `done` is committed."""
+    def _wait(self) -> bool:
+        """Whether something is to be committed; False at the end."""
         with self._news:
-            self._news.wait_for(lambda: self._is_over or self._wanted != done)
-            return {} if self._wanted == done else self._wanted
+            return self._news.wait_for(lambda: self._is_over or self._has_news) and self._has_news
 
-    def _commits(self, done: dict[Partition, int]) -> Iterator[Mapping[Partition, int]]:
-        while wanted := self._new(done):
-            yield wanted
-            done.clear()
-            done.update(wanted)
+    def _commits(self) -> Iterator[Mapping[Partition, int]]:
+        done: Mapping[Partition, int] = {}
+        while self._wait():
+            self._has_news = False
+            wanted = self._lag().visible
+            if wanted != done:
+                yield wanted
+            done = wanted
 
     def _work(self) -> None:
-        done: dict[Partition, int] = {}
         told = ""
-        while self._new(done):
+        while True:
+            with self._news:
+                if not self._wait():
+                    self._thread = None
+                    return
             try:
-                sources.commit(self._spark, self._client, self._group, self._commits(done))
-            except Exception as error:  # noqa: BLE001, PERF203  whatever it is, it is tried again
+                sources.commit(self._spark, self._client, self._group, self._commits())
+            except Exception as error:  # noqa: BLE001  whatever it is, it is tried again
                 self.failures += 1
                 reason = short_java_error(str(error))
                 if reason != told:
                     logger.warning("offsets of group %s aren't committed: %s", self._group, reason)
                 told = reason
-                if self._is_over:
-                    return
                 with self._news:
+                    self._has_news = not self._is_over
                     self._news.wait_for(lambda: self._is_over, _AGAIN)

@@ -95,9 +95,13 @@ class HiveQuery:
         self._ended = threading.Event()
         self._finishing = threading.Lock()
         self._finished = False
+        log = run.setup.context.log.location
+        if (before := newest.get(log)) is not None:
+            before.leave_group()
+        newest[log] = self
+        run.committer.figures.hear()
         self._timer = threading.Thread(target=self._keep_time, name="hivesink-timer", daemon=True)
         self._timer.start()
-        newest[run.setup.context.log.location] = self
 
     def awaitTermination(self, timeout: int | None = None) -> bool:  # noqa: N802  Spark's name
         """Wait at most `timeout` seconds, without it until the query ends. True if it has ended.
@@ -186,6 +190,11 @@ class HiveQuery:
             wait_for_batch(self.handle)
             self.stop()
 
+    def leave_group(self, *, commits: bool = False) -> None:
+        """Drop or commit what its group has yet to get; a newer run may have committed more. Later news joins again."""
+        if self.run.group is not None:
+            self.run.group.end(commits=commits)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.handle, name)
 
@@ -223,9 +232,10 @@ class HiveQuery:
             if not self._finished:
                 config = self.run.setup.spec.config
                 keeps = config["sink.on-stop"] is OnStop.KEEP and not config["sink.rolling-policy.on-epoch"]
-                self.run.committer.finish(roll=not keeps or self._interval is None)
-                if self.run.group is not None:
-                    self.run.group.close()
+                with contextlib.ExitStack() as ended:
+                    ended.callback(self.leave_group)
+                    self.run.committer.finish(roll=not keeps or self._interval is None)
+                    self.leave_group(commits=True)
                 self._finished = True
                 if well and self.run.failure is None:
                     self.run.committer.tell_end()
@@ -249,3 +259,5 @@ class HiveQuery:
             if self.own:
                 with contextlib.suppress(Exception):  # the query may be ending by itself
                     self.handle.stop()
+        finally:
+            self.leave_group()

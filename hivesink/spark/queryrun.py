@@ -100,7 +100,6 @@ class QueryRun:
         check_input(to_arrow_schema(chosen, **zone), plan_of_none, setup.tools().open(plan_of_none))
         streams = running.streams(plan)
         self.group = GroupCommits.of(self._spark, spec, streams)
-        self.committer.figures.heard = None if self.group is None else self.group.hear
         self.committer.recover()
         self._sources = tuple(map(running.source_text, streams))
         first = next_batch(files, self._sources)
@@ -122,6 +121,8 @@ class QueryRun:
             self.committer.clock.traits = traits
             self._spark_decides = self._has_watermark and shape.event_time is None
             self._unfollowed = BatchId(first.batch - 1) if self._spark_decides and first.batch else None
+        # No sooner: a start that is refused leaves no thread.
+        self.committer.figures.heard = None if self.group is None else self.group.hear
         self.checkpoint = files
         return files
 

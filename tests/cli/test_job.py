@@ -105,6 +105,7 @@ DOWN = MetastoreUnreachable("thrift://h:1", "refused")
 BAD = BadRecord("demo.t", "a.json", None, "no number")
 
 class Waits:
+    figures = SimpleNamespace(hear=lambda: None)
     def __init__(self, finish=None):
         self.error = finish
     def finish(self, *, roll):
@@ -135,7 +136,7 @@ def start(failure=None, finish=None, own=True, log="/log"):
     spec = SimpleNamespace(config=config, target=SimpleNamespace(name="demo.t"))
     setup = SimpleNamespace(spec=spec, context=SimpleNamespace(log=SimpleNamespace(location=log)))
     stored = failure if isinstance(failure, HiveSinkError) else None
-    run = SimpleNamespace(setup=setup, failure=stored, late_failure=None, committer=Waits(finish))
+    run = SimpleNamespace(setup=setup, failure=stored, late_failure=None, committer=Waits(finish), group=None)
     return HiveQuery(Query(failure), run, own=own)
 
 def catch(call):

@@ -202,7 +202,9 @@ def test_ctrl_c_ends_a_wait_by_nothing_but_itself(
 
     config = {"sink.on-stop": None, "sink.rolling-policy.check-interval": timedelta(days=1)}
     spec, log = SimpleNamespace(config=config), SimpleNamespace(location="/log")
-    run: Any = SimpleNamespace(setup=SimpleNamespace(spec=spec, context=SimpleNamespace(log=log)))
+    setup = SimpleNamespace(spec=spec, context=SimpleNamespace(log=log))
+    figures = SimpleNamespace(hear=lambda: None)
+    run: Any = SimpleNamespace(setup=setup, committer=SimpleNamespace(figures=figures), group=None)
     handle = HiveQuery(query, run)
     try:
         Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()

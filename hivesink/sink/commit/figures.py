@@ -27,20 +27,19 @@ class RunFigures:
     """The committer's thread tells it what happens; any thread reads it, without a wait.
 
     `recount` reads the figures from the log: where metrics are wanted, at the start, and where others have written to
-    the log since. `heard` gets the offsets whenever more may be visible.
+    the log since. `heard` is called whenever more may be visible, and asks when it likes.
     """
 
     rule: CommitRule
     recount: Callable[[], Figures] | None = None
-    heard: Callable[[Lag], None] | None = None
+    heard: Callable[[Callable[[], Lag]], None] | None = None
     _log: Figures | None = None
     _history: History | None = None
     _settled: History | None = None
     """As it was when nothing was unsettled last."""
-    _known: tuple[object, Lag] | None = None
+    _known: tuple[object, object, Lag] | None = None
     _steps: dict[str, Histogram] = field(default_factory=lambda: {step: Histogram() for step in STEPS})
     _rolls: Histogram = field(default_factory=Histogram)
-    _has_failed: bool = False
 
     def count(self, recount: Callable[[], Figures]) -> None:
         """From now on there are figures for metrics."""
@@ -57,7 +56,9 @@ class RunFigures:
                 delay = commit_delay(manifest, self.rule)
                 self._log = before.after(manifest, before.commit_delay if delay is None else delay)
             except Exception as error:  # noqa: BLE001  no epoch fails by it
-                self._fail(error)
+                # To read the whole log at each epoch would cost too much.
+                self.recount = None
+                logger.warning("metrics may be wrong until the next start: %s: %s", type(error).__name__, error)
 
     def told(self, done: Committed) -> None:
         """An epoch is done, as far as the metastore lets."""
@@ -71,11 +72,12 @@ class RunFigures:
         self._history = history
         if not history.open:
             self._settled = history
-            if self.heard is not None:
-                try:
-                    self.heard(self.lag)
-                except Exception as error:  # noqa: BLE001  no epoch fails by it
-                    self._fail(error)
+            self.hear()
+
+    def hear(self) -> None:
+        """Call `heard`, once anything has been settled."""
+        if self.heard is not None and self._settled is not None:
+            self.heard(lambda: self.lag)
 
     @property
     def lag(self) -> Lag:
@@ -84,12 +86,12 @@ class RunFigures:
         newest = history.head.last_batch if history and history.head else None
         if settled is None:
             read = ends(newest.ref.end) if newest else {}
-            return self._log.lag.of(read) if self._log else Lag(read)
+            return (self._log.lag if self._log else Lag()).of(read)
         known = self._known
-        if known is None or known[0] is not history:
-            known = history, lag(newest, settled.head.last_batch if settled.head else None, settled.rows)
-            self._known = known
-        return known[1]
+        if known is None or known[0] is not history or known[1] is not settled:
+            done = settled.head.last_batch if settled.head else None
+            self._known = known = history, settled, lag(newest, done, settled.rows)
+        return known[2]
 
     def samples(self, now: datetime) -> Iterator[Sample]:
         """At the time `now` (UTC)."""
@@ -103,8 +105,3 @@ class RunFigures:
         for step, spent in self._steps.items():
             yield from spent.samples("epoch_seconds", {"step": step})
         yield from self._rolls.samples("roll_seconds", {})
-
-    def _fail(self, error: Exception) -> None:
-        if not self._has_failed:
-            logger.warning("metrics may be wrong until the next start: %s: %s", type(error).__name__, error)
-        self._has_failed = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,10 @@ def test_they_go_on_from_the_log_and_are_what_it_says(caplog: pytest.LogCaptureF
     steps = {str(one.labels["step"]) for one in job.committer.figures.samples(NOW) if one.metric == "epoch_seconds"}
     assert {"write", "publish"} <= steps
 
+    asked = []
+
     def fails() -> object:
+        asked.append("all of the log")
         msg = "no log"
         raise OSError(msg)
 
@@ -68,6 +72,24 @@ def test_they_go_on_from_the_log_and_are_what_it_says(caplog: pytest.LogCaptureF
     job.run()
     site.check(range(8))
     assert caplog.text.count("metrics may be wrong until the next start: OSError: no log") == 1
+    assert asked == ["all of the log"]
+
+
+def test_offsets_are_0_until_the_log_is_settled() -> None:
+    site = Site(Source(events(8)), options={"sink.rolling-policy.on-epoch": "true"})
+    job = site.job()
+    job.committer.recover()
+    job.step(4)
+    site.metastore.go_down()
+    job.step(4)
+    site.metastore.come_up()
+    after = site.job()
+    site.metastore.go_down()
+    after.committer.recover()
+    offsets = after.committer.progress().offsets
+    assert offsets is not None
+    assert [*offsets.visible.values()] == [0] * len(offsets.read)
+    assert {(each["visible"], each["complete"]) for each in replace(offsets, visible={}, complete={}).data} <= {(0, 0)}
 
 
 def test_a_histogram_counts_up_to_each_bound() -> None:
