@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from sys import maxsize
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,24 +55,26 @@ class Dialect:
         self.delimiter, self.quote, self.escape = map(ord, signs)
         self.null: str | None = config[f"{_CSV}.null-literal"]
         delimiter, quote, escape = map(re.escape, signs)
-        quoted = f"{quote}((?:[^{quote}{escape}]|{quote}{quote}|{escape}.)*){quote}"
-        plain = rf"((?:[^{delimiter}{quote}{escape}\r\n]|{escape}.)*)"
-        self._field = re.compile(rf"(?s)(?:{quoted}|{plain})(?={delimiter}|\Z)")
+        # A group is what ends a field. A pattern of all of it would keep a state for each sign.
+        self._plain = re.compile(rf"(?s){escape}.|([{delimiter}{quote}{escape}\r\n])")
+        self._quoted = re.compile(f"(?s){escape}.|{quote}{quote}|({quote})")
         self._special = re.compile(f"(?s){quote}({quote})|{escape}(.)")
 
-    def split(self, record: str) -> list[str | None]:
-        """The texts of a record's fields; None for null. Raises InvalidValue."""
-        texts: list[str | None] = []
-        at = 0
-        while at <= len(record):
-            match = self._field.match(record, at)
-            if match is None:
+    def split(self, record: str, most: int = maxsize) -> list[str | None]:
+        """The texts of a record's first fields, `most` of them; None for null. Raises InvalidValue."""
+        texts, at = list[str | None](), 0
+        while at <= len(record) and len(texts) < most:
+            is_quoted = record.startswith(chr(self.quote), at)
+            begin = at + is_quoted
+            signs = (self._quoted if is_quoted else self._plain).finditer(record, begin)
+            end = next((sign.start() for sign in signs if sign[1]), len(record))
+            at = end + is_quoted + 1
+            if at > len(record) + 1 or record[at - 1 : at] not in {"", chr(self.delimiter)}:
                 why = "a quote or line break out of place, or no closing quote"
                 raise InvalidValue(reason=f"not CSV in field {len(texts) + 1}: {why}")
-            inside, plain = match.groups()
-            content = self._special.sub(r"\1\2", inside if plain is None else plain)
-            texts.append(None if plain is not None and plain == self.null else content)
-            at = match.end() + 1
+            content = record[begin:end]
+            is_null = not is_quoted and content == self.null
+            texts.append(None if is_null else self._special.sub(r"\1\2", content))
         return texts
 
 
@@ -100,14 +103,18 @@ class _Exact(ExactDecoder):
             if deeper or others or names.count(str(field)) != 1:
                 raise InvalidOption((f"column {name}: {where} must have its field {field!r}, and once",))
             self.places.append(names.index(str(field)))
+        untaken = [name for place, name in enumerate(names) if place not in self.places]
+        if untaken and not self.ignore_unknown:
+            raise InvalidOption((f"{where}: no column has its field {untaken[0]!r}, an unknown field: add the column",))
 
     def row(self, record: bytes) -> list[Any]:
         try:
-            fields = self.dialect.split(record.decode())
+            fields = self.dialect.split(record.decode(), self.count + 1)
         except UnicodeDecodeError:
             raise InvalidValue(reason="not UTF-8") from None
         if not record or len(fields) != self.count:
-            raise InvalidValue(reason=f"{len(fields)} fields, not {self.count}" if record else "empty, not CSV")
+            given = f"{len(fields)} fields, not" if len(fields) < self.count else "more fields than"
+            raise InvalidValue(reason=f"{given} {self.count}" if record else "empty, not CSV")
         texts = [fields[place] for place in self.places]
         return [self._column(slot, {slot: self._raw(slot, text)}) for slot, text in enumerate(texts)]
 
@@ -198,7 +205,7 @@ class _Splitter:
 class CsvDecoder(JsonDecoder):
     """Decodes records, each one row of CSV, into `columns`: in their order, or by the names in the header's text.
 
-    A record that is just that text is skipped and counted.
+    A record that is just that text is skipped and counted, unless `header` is set to None.
     """
 
     def __init__(self, columns: Sequence[Column], config: SinkConfig) -> None:
@@ -207,15 +214,15 @@ class CsvDecoder(JsonDecoder):
         self.exact = _Exact(columns, config)
         self._columns = JsonColumns(self.exact)
         self._keyed, self._shaped = _Splitter(self._columns, self.exact), None
-        self._header: str | None = config[f"{_CSV}.header"]
+        self.header: str | None = config[f"{_CSV}.header"]
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """As `JsonDecoder`. The end of a line, at the end of a record, is no part of it."""
         if pc.any(pc.ends_with(records, "\n")).as_py():
             records = pc.replace_substring_regex(records, r"\r?\n\z", "")
-        if self._header is None:
+        if self.header is None:
             return super().decode(records)
-        is_header = mask_of(pc.equal(records, pa.scalar(self._header, pa.string()).cast(records.type)))
+        is_header = mask_of(pc.equal(records, pa.scalar(self.header, pa.string()).cast(records.type)))
         rows = super().decode(pc.if_else(pa.array(is_header), pa.scalar(None, records.type), records))
         if self._skips:
             return rows

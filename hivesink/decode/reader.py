@@ -217,10 +217,14 @@ def _decoder_of_key(columns: Sequence[Column], config: SinkConfig, schemas: Open
     if None not in {key, record} and key != record:
         raise InvalidOption((f"keys and records must be of the same registry, not {key} and {record}",))
     try:
-        return _decoder(columns, config.of_key, schemas)
+        decoder = _decoder(columns, config.of_key, schemas)
     except InvalidOption as error:
         problems = (problem.replace("sink.value.", "sink.key.") for problem in error.problems)
         raise InvalidOption(tuple(problems)) from error
+    if isinstance(decoder, CsvDecoder):
+        # A key is no line of a file.
+        decoder.header = None
+    return decoder
 
 
 def _beside(parts: pa.RecordBatch, batch: pa.RecordBatch, value: str | None) -> pa.RecordBatch:

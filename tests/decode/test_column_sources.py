@@ -251,13 +251,14 @@ def test_columns_from_a_decoded_key() -> None:
 
 def test_a_key_has_a_format_and_settings_of_its_own() -> None:
     rows = read_keyed(
-        [b"1717243200000;7", b"0;8;9"],
-        [b"5", b"6"],
+        # A key has no header line to skip.
+        [b"1717243200000;7", b"0;8;9", b"ts;id"],
+        [b"5", b"6", b"7"],
         **{"sink.value.format": "csv", "sink.key.format": "csv", "sink.key.csv.field-delimiter": ";"},
         **{"sink.key.csv.header": "ts;id", "sink.column.when.from": "kafka.key.$.ts"},
     )
     assert rows.table.to_pylist() == [{"a": 5, "k": 7, "when": datetime(2024, 6, 1, 12)}]
-    assert bad(rows) == [(1, "kafka.key", "3 fields, not 2")]
+    assert bad(rows) == [(1, "kafka.key", "more fields than 2"), (2, "k", "wrong type: text into int")]
     registry = {f"sink.{of}.{name}": "avro-confluent" for of, name in (("key", "format"), ("value", "format"))}
     url = "sink.{}.avro-confluent.url".format
     with pytest.raises(InvalidOption, match="keys and records must be of the same registry, not http://b and http://a"):

@@ -141,6 +141,10 @@ def test_a_header_gives_names_and_is_skipped_by_its_text() -> None:
         ({"sink.value.csv.escape-character": '"'}, "must differ"),
         ({"sink.value.csv.header": 'a,"b'}, "sink.value.csv.header: not CSV in field 2"),
         ({"sink.value.csv.header": "a,c"}, "column b: sink.value.csv.header must have its field 'b'"),
+        (
+            {"sink.value.csv.header": "a,b,c", "sink.on-unknown-field": "bad-record"},
+            "sink.value.csv.header: no column has its field 'c'",
+        ),
         ({"sink.value.csv.header": "a,b,B"}, "column b: sink.value.csv.header must have its field 'b'"),
         ({"sink.column.a.from": "$.b.c"}, "column a: .* must have its field 'b'"),
         ({"sink.column.a.from": "$.b, $.c"}, "column a: .* must have its field 'b'"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import resource
+import signal
 import sys
 from decimal import Decimal as Number
 from typing import TYPE_CHECKING, Any
@@ -48,6 +50,8 @@ message M {
   optional int32 i = 1; optional string s = 2; optional K k = 4; repeated K ks = 14;
   optional int32 d = 20 [default = 42]; optional K dk = 21 [default = B];
   optional group G = 22 { optional int32 x = 1; } map<int32, V> mk = 23;
+  optional uint64 u = 24 [default = 18446744073709551615]; map<string, M> mm = 25;
+  optional int32 IsInitialized = 26; optional M HasField = 27;
 }
 """
 FRAME = b"\0\0\0\0\0\0"
@@ -206,12 +210,24 @@ OF_PROTO2: list[tuple[str, str, Any]] = [
     ("1201ff", "s string", ("s", "not UTF-8")),
     ("1201ff", "i int", None),
     ("b3010805b401", "g struct<x:int>", {"x": 5}),
+    ("ca01050a01ff1200", "mm map<string,struct<i:int>>", ("mm.0", "not UTF-8")),
+    ("ca01050a01ff1200", "i int", None),
+    ("", "u decimal(20,0)", Number(HUGE)),
+    ("", "u bigint", ("u", "out of range for bigint")),
+    ("da01070a010861ca010000", "hasfield struct<i:int>", (None, "not of its schema")),
+    ("da01020807" + "d00105", "isinitialized int", 5),
+    ("da01020807" + "d00105", "hasfield struct<i:int>", {"i": 7}),
 ]
 
 
 @pytest.mark.parametrize(("octets", "wanted", "expected"), OF_PROTO2)
 def test_proto2_has_presence_defaults_closed_enums_and_groups(octets: str, wanted: str, expected: Any) -> None:
     assert column_of(bytes.fromhex(octets), wanted, OLD) == expected
+
+
+def test_a_default_beyond_arrows_numbers_is_beside_a_value() -> None:
+    rows = decoded(OLD, "u decimal(20,0)", [b"", bytes.fromhex("c00105"), b""]).table
+    assert rows["u"].to_pylist() == [Number(HUGE), Number(5), Number(HUGE)]
 
 
 VECTORS = [
@@ -235,6 +251,7 @@ VECTORS = [
     ("12ffffffff0f", None),
     ("12ffffffffffffffffff01", None),
     ("1201ff", None),
+    ("12818080808000" + "61", None),
     ("f8ff01", None),
     ("da0700", {"i": 0}),
 ]
@@ -283,6 +300,7 @@ def test_messages_are_told_apart_by_schema_and_place() -> None:
     inner = "message A { int32 v = 1; message N { int32 y = 1; message D { string v = 1; } map<int32, int32> m = 2; } }"
     schema = f'syntax = "proto3"; {inner} message B {{ int64 y = 1; }}'
     frames = ["000805", "02000806", "02020807", "0400000808", "060000000a0131", "0208", "", "04", "01", "ff" * 20]
+    frames += ["818080808000", "fe" * 4 + "0f" + "00" * 5]
     records = [b"\0\0\0\0\0" + bytes.fromhex(frame) for frame in frames]
     rows = ConfluentProtobufDecoder(columns("v int, y int"), SinkConfig.parse({}), Given(schema)).decode(
         pa.array([*records, None, b"\0\0\0\0\1\0", b"{}"], pa.binary())
@@ -296,18 +314,35 @@ def test_messages_are_told_apart_by_schema_and_place() -> None:
     assert rows.skipped == 1
     assert [(bad.index, bad.field) for bad in rows.bad if bad.field] == [(4, "v")]
     reasons = {bad.index: bad.reason for bad in rows.bad}
-    assert (reasons[5], reasons[6]) == ("its schema has no message [4]", "its schema has no message [-1]")
-    assert reasons[11] == "its schema is not in the registry"
-    assert reasons.keys() == {4, 5, 6, 7, 8, 9, 11, 12}
+    # A reason has nothing of the record.
+    assert {reasons[place] for place in (5, 6, 9, 10, 11)} == {"its schema has no message at its place"}
+    assert reasons[13] == "its schema is not in the registry"
+    assert reasons.keys() == {4, 5, 6, 7, 8, 9, 10, 11, 13, 14}
 
 
 def test_files_import_each_other_by_their_names_and_none_leads_out() -> None:
     main = 'syntax = "proto3"; import "a/b.proto"; message M { O o = 1; }'
     other = '// a/b.proto\nsyntax = "proto3"; message O { int32 q = 1; }'
     assert parsed((other, main)).record((0,)).names.keys() == {"o"}
-    for texts in ((main,), (other.replace("a/", "../../"), main), ("{",), ("\ud800",), ("message",)):
+    named = ((f"// {name}\n", main) for name in ("", "a\0", "the schema.proto/a"))
+    for texts in ((main,), (other.replace("a/", "../../"), main), ("{",), ("\ud800",), ("message",), *named):
         with pytest.raises(ValueError, match="not a Protobuf schema"):
             parsed(texts).record((0,))
+
+
+@pytest.mark.parametrize(("room", "problem"), [(0, "File too large"), (1, "protoc can't write")])
+def test_a_full_disk_says_nothing_about_a_schema(room: int, problem: str) -> None:
+    text = f'syntax = "proto3"; message M{room} {{ string s = 1; }}'
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room * len(text), limits[1]))
+        with pytest.raises(OSError, match=problem):
+            parsed((text,))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert parsed((text,)).record((0,)).names.keys() == {"s"}
 
 
 @pytest.mark.parametrize(("octets", "count"), [(b"", 0), (b"\x08\1", 1)])

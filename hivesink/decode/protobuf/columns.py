@@ -73,7 +73,7 @@ class Columns:
         if isinstance(messages, Messages):
             places, values = messages.fields.get(field.number, (np.arange(0), []))
         else:
-            places = np.flatnonzero([message.HasField(field.name) for message in messages])
+            places = np.flatnonzero([type(message).HasField(message, field.name) for message in messages])
             values = [getattr(messages[place], field.name) for place in places.tolist()]
         column, bad = self._values(field, values, want)
         if len(values) < len(messages):
@@ -90,7 +90,8 @@ class Columns:
         def items(item: Want) -> Converted:
             if not is_map:
                 return self._values(field, list(chain.from_iterable(values)), item)
-            every = [value[key] for value in values for key in value]
+            # A key of proto2 may be any bytes: a map has no item for such.
+            every = [of.GetEntryClass()().value if isinstance(key, bytes) else of[key] for of in values for key in of]
             return self._values(entry.fields_by_name["value"], every, item)
 
         def keys(key: Want) -> Converted:
@@ -161,6 +162,9 @@ def _of_each(messages: Sequence[Message] | Messages, field: Any) -> Any:
     places, values = messages.fields[field.number]
     if len(values) == len(messages):
         return values
+    if values.type == pa.int64() and field.default_value > _MOST:
+        present = dict(zip(places.tolist(), values.to_pylist(), strict=True))
+        return [present.get(place, field.default_value) for place in range(len(messages))]
     order = np.full(len(messages), len(values))
     order[places] = np.arange(len(values))
     return pa.concat_arrays([values, pa.array([field.default_value], values.type)]).take(pa.array(order))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from hivesink.decode.avro.decoder import AvroDecoder, Bodies, ConfluentDecoder
-from hivesink.decode.avro.scan import Scan
+from hivesink.decode.avro.scan import DEEPEST, Scan
 from hivesink.decode.protobuf.columns import Columns
 from hivesink.decode.protobuf.scan import Messages
 from hivesink.decode.protobuf.schema import Record, described, parsed
@@ -40,8 +40,8 @@ class _Messages(AvroDecoder):
                 message = kind.parse(content[begin:end])
             except kind.error:
                 continue
-            # Fields of proto2 may be required.
-            odd[place] = not message.IsInitialized()
+            # Fields of proto2 may be required, and have any name.
+            odd[place] = not type(message).IsInitialized(message)
             messages.append(message)
         if odd.any():
             return [], odd
@@ -107,8 +107,8 @@ def message_path(octets: memoryview, at: int, end: int) -> tuple[tuple[int, ...]
     scan, places = Scan(octets, end, 0), list[int]()
     with suppress(ValueError):
         count, at = scan.number(at)
-        while len(places) < count:
+        while len(places) < count <= DEEPEST:
             place, at = scan.number(at)
             places.append(place)
-        return (tuple(places) or (0,)) if count >= 0 else (-1,), at
+        return (tuple(places) or (0,)) if 0 <= count <= DEEPEST else (-1,), at
     return (-1,), at

@@ -67,7 +67,7 @@ class Messages(Columns):
             numbers = self._text.octets[at[:, None] + np.arange(kind.itemsize)].view(kind)[:, 0]
             self.odd[rows[(part.type in _UNSIGNED) & (numbers < 0)]] = True
             return pa.array(numbers), self._within(at + kind.itemsize, rows)
-        numbers, at = self._number(at, rows)
+        begins, (numbers, at) = at, self._number(at, rows)
         if part.type not in _ZIGZAG:
             # Avro has the sign in the lowest bit.
             numbers = (numbers << 1) ^ (numbers >> 63)
@@ -76,6 +76,7 @@ class Messages(Columns):
             beyond = numbers != numbers.astype(kind) if part.type in _ZIGZAG else numbers < 0
             self.odd[rows[(part.type in {*_UNSIGNED, *_ZIGZAG}) & beyond]] = True
             return pa.array(numbers.astype(kind)), at
+        self.odd[rows[at - begins > 5]] = True  # noqa: PLR2004 -- bytes of a length, in google's parser
         ends = at + self._below(numbers, self._ends[rows] - at + 1, rows)
         if part.type == _MESSAGE:
             messages = Messages(part.message_type, self._text, at, ends, self._depth + 1)

@@ -58,7 +58,7 @@ class Schema:
             name = which if isinstance(which, str) else self._name(which)
             descriptor = self._pool.FindMessageTypeByName(name)
         except LookupError as error:
-            message = f"its schema has no message {which if isinstance(which, str) else list(which)}"
+            message = f"its schema has no message {which if isinstance(which, str) else 'at its place'}"
             raise ValueError(message) from error
         names: dict[str, list[Any]] = {}
         for field in descriptor.fields:
@@ -118,7 +118,7 @@ def described(texts: tuple[str, ...]) -> Schema:
 def parsed(texts: tuple[str, ...]) -> Schema:
     """The schema in the last of `texts`, .proto files. The others begin with a comment: the name to import them by.
 
-    Raises ValueError.
+    Raises ValueError, and OSError where the machine fails.
     """
     google = _google()
     from grpc_tools import protoc
@@ -128,15 +128,19 @@ def parsed(texts: tuple[str, ...]) -> Schema:
         output = folder / "descriptors"
         # What registries know by themselves: google/protobuf, and google/type.
         known = (Path(protoc.__file__).parent / "_proto", Path(google.__file__).parents[2])
-        options = [*(f"-I{path}" for path in (folder, *known)), "--include_imports", f"--descriptor_set_out={output}"]
-        with suppress(ValueError, OSError):
+        options = ["protoc", *(f"-I{path}" for path in (folder, *known)), "--include_imports", _MAIN]
+        # Names may be unfit. All else that a file system refuses says nothing about the texts.
+        with suppress(ValueError, FileExistsError, IsADirectoryError, NotADirectoryError):
             for text in texts:
                 path = _MAIN if text is texts[-1] else text.partition("\n")[0].removeprefix("// ")
                 # Raises ValueError for a path that leads out of it.
                 file = folder / (folder / path).resolve().relative_to(folder)
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text, "utf-8")
-            status = protoc.main(["protoc", *options, _MAIN])
+            status = protoc.main([*options, f"--descriptor_set_out={output}"])
+            if status and not protoc.main([*options, "--descriptor_set_out=/dev/null"]):
+                message = f"protoc can't write {output}"
+                raise OSError(message)
         if status:
             message = "not a Protobuf schema, or of files that the registry doesn't have"
             raise ValueError(message)
