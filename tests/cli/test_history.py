@@ -42,7 +42,7 @@ def test_epochs_are_told_newest_first_with_what_has_changed(ingest: Ingest, uri:
         "    1 row read: 1 dropped",
         "    t-0: 30 → 40",
         "    setting sink.late-rows: default → drop",
-        "    column more: none → INT",
+        "    column more: none → int",
     ]
     assert oldest.splitlines()[:5] == [
         "batch 2 of query q",
