@@ -12,11 +12,11 @@ from hivesink.cli.command import command
 from hivesink.cli.output import Line, Output, cell_text
 from hivesink.core.column_source import Metadata, named_file
 from hivesink.core.manifest import REPLAYS
-from hivesink.core.table import quoted
+from hivesink.core.table import is_letters, quoted
 from hivesink.errors import InvalidOption
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import Wanted, dead_letters
-from hivesink.tables.where import Trace
+from hivesink.tables.where import LETTERS, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,18 +50,20 @@ def where(out: Output, opened: OpenedTable, record: Record) -> None:
     others = {each["writer"].partition("/")[0] for each in told if each["state"] != "never read"}
     told = [t for t in told if t["state"] != "never read" or t["writer"].partition("/")[0] not in others]
     letters = [] if file is None or kafka else list(_letters(opened, file[1], int(file[2])))
-    columns = {source: name for name, source in opened.of_last_run(None).sources.items()}
+    table = next((place["table"] for each in told for place in each["places"] if place["has_it"]), opened.name)
+    columns: Mapping[Any, str] = {source: name for name, source in opened.of_last_run(None).sources.items()}
+    columns = LETTERS if is_letters(table) else columns
     wanted = {Metadata.TOPIC: f"'{topic}'", Metadata.PARTITION: partition, Metadata.OFFSET: offset}
     conditions = [f"{quoted(columns[source])} = {value}" for source, value in wanted.items() if source in columns]
-    needed = Metadata.OFFSET in columns and any(trace.columns for trace in traces)
-    needed = needed and any(each["places"] for each in told)
+    needed = Metadata.OFFSET in columns and any(each["places"] for each in told)
+    needed = columns is LETTERS or (needed and any(trace.columns for trace in traces))
     if not kafka and Metadata.PATH in columns:
         # It is a URI there.
         end = file[1].replace("'", "''") if file else ""
         needed, conditions = True, [f"{quoted(columns[Metadata.PATH])} LIKE '%{end}'"]
-    select = f"SELECT * FROM {opened.name} WHERE {' AND '.join(conditions)}" if needed else None  # noqa: S608  printed
+    select = f"SELECT * FROM {table} WHERE {' AND '.join(conditions)}" if needed else None  # noqa: S608  printed
     lines = [Line(text) for each in told for text in _lines(each)]
-    lines += [Line(f"a dead letter: {letter['reason']}") for letter in letters]
+    lines += [Line(f"a dead letter: {letter['field'] or 'the record'}: {letter['reason']}") for letter in letters]
     if not (lines or needed):
         lines.append(Line(f"no dead letter is of it: {opened.name} doesn't keep which file a row came from"))
     lines += [Line(select)] if select else []

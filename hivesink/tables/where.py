@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from hivesink.sink.inspect.facts import LogFacts
     from hivesink.tables.opened import OpenedTable
 
-_LETTERS = {Metadata.OFFSET: "record_offset", Metadata.PARTITION: "partition_id", Metadata.TOPIC: "topic"}
+LETTERS = {Metadata.OFFSET: "record_offset", Metadata.PARTITION: "partition_id", Metadata.TOPIC: "topic"}
 _KINDS = {Metadata.OFFSET: pa.int64(), Metadata.PARTITION: pa.int64(), Metadata.TOPIC: pa.string()}
 
 
-@dataclass(slots=True)
+@dataclass
 class Trace:
     """Where the record at `offset` of `place` went, by the `log` called `writer`, at the moment `now` (UTC)."""
 
@@ -120,10 +121,13 @@ class Trace:
         rolls = self._rolls(manifest)
         homes = {(manifest.epoch, self._today(part.key)): manifest for part in manifest.created}
         homes |= {(roll.epoch, self._today(opened.key)): roll for opened, roll in rolls.items()}
-        for (epoch, key), home in homes.items():
-            look = self._look(key, [part for part in home.created if self._today(part.key) == key])
-            state = "given up by a reset" if facts.view.is_over else "decided"
-            if facts.is_published(epoch) or look["has_it"]:
+        todo = [(facts, home, key) for (_, key), home in homes.items()]
+        for log, home, key in todo:
+            parts = [part for part in home.created if self._today(part.key) == key]
+            todo += [each for each in self._replays(parts) if each not in todo] if is_letters(key[0]) else []
+            look = self._look(key, parts)
+            state = "given up by a reset" if log.view.is_over else "decided"
+            if log.is_published(home.epoch) or look["has_it"]:
                 state = "visible" if look["files"] or "replayed" in look else "its file is gone"
             yield {**self._in(key, state), "since": home.at, **look}
         for opened in manifest.opened:
@@ -151,7 +155,7 @@ class Trace:
         return known_as(key, main_table(self.opened.name))
 
     def _of(self, key: PartitionKey) -> Mapping[Metadata, str]:
-        return _LETTERS if is_letters(key[0]) else self.columns
+        return LETTERS if is_letters(key[0]) else self.columns
 
     def _look(self, key: PartitionKey, parts: Iterable[PartEntry]) -> dict[str, Any]:
         """The files of `parts` that may have the record, or the one that has; of a dead letter also its reason."""
@@ -160,7 +164,7 @@ class Trace:
         files, is_sure = list[str](), True
         for part in parts:
             path = f"{home.location.rstrip('/')}/{part.name}" if home else part.target
-            if is_letters(key[0]) and (replay := self._replayed(part.name)):
+            if is_letters(key[0]) and (replay := self._replayed(part)):
                 return {"files": [], "has_it": None, **replay}
             if self.opened.owner.store.find(path) is None:
                 is_sure = False
@@ -192,11 +196,21 @@ class Trace:
             has_it = None if is_it.null_count else has_it
         return {"has_it": has_it}
 
-    def _replayed(self, name: str) -> dict[str, Epoch | None]:
-        """The epoch of the replays that has replaced the dead letters' file `name`, None if it is trimmed."""
-        logs = {key: read_log(log) for key, log in self.opened.every_log().items() if key.partition("/")[0] == REPLAYS}
-        if name not in replaced_letters(logs):
+    @cached_property
+    def _replay_logs(self) -> dict[str, LogFacts]:
+        logs = self.opened.every_log()
+        return {name: read_log(log) for name, log in logs.items() if name.partition("/")[0] == REPLAYS}
+
+    def _replays(self, parts: Iterable[PartEntry]) -> Iterator[tuple[LogFacts, Manifest, PartitionKey]]:
+        """The epochs that have replaced some of these dead letters' parts, with the partitions that they wrote to."""
+        names = {part.name for part in parts}
+        for log in self._replay_logs.values():
+            for each in log.manifests:
+                if each.kind != REQUEUE and any(part.name in names for part in each.replaces):
+                    yield from ((log, each, key) for key in {self._today(part.key) for part in each.created})
+
+    def _replayed(self, part: PartEntry) -> dict[str, Epoch | None]:
+        """The epoch of the replays that has replaced the dead letters' part, None if it is trimmed."""
+        if part.name not in replaced_letters(self._replay_logs):
             return {}
-        manifests = [each for log in logs.values() for each in log.manifests if each.kind != REQUEUE]
-        epochs = [each.epoch for each in manifests if any(part.name == name for part in each.replaces)]
-        return {"replayed": max(epochs, default=None)}
+        return {"replayed": max((each.epoch for _, each, _ in self._replays([part])), default=None)}
