@@ -49,6 +49,7 @@ def test_partitions_over_time_and_the_last_epochs(days: Daily, capsys: Capsys) -
         "ingest 2 roll 0 0 2 -",
         "ingest 3 batch 2 0 0 -",
         "ingest 4 roll 0 0 1 -",
+        "t 0 20 10",  # Its offsets: read, and complete.
     ]
     assert "4 partitions, 3 with small files, 1 not complete" in said.out
     assert all(char.isprintable() or char == "\n" for char in said.out)
