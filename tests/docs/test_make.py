@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NOT_RUN = {
     "make test": "CI runs it, on a clean checkout",
     "make demo CLUSTER=compose": "no container engine here",
+    "make demo CLUSTER=1 SECURE=1": "its parts are run by tests/secure",
     "make bench": "hours of figures, not a check",
 }
 """What README and docs/cluster.md name and no test here runs, and why not."""
