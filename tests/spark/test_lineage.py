@@ -118,10 +118,13 @@ def test_a_run_is_told_from_its_start_to_its_end(writer: Ingest, monkeypatch: py
     with receiver() as events:
         run = LineageRun(writer.setup, KAFKA)
         run.start()
+        # The start's event has what has settled by then.
+        while not events:
+            run.join(0.05)
         for _ in range(2):
             writer.commit(4)
-        for _ in range(400):
-            run.join(0.05 if len(events) < 2 else 0)
+        while len(events) < 2:
+            run.join(0.05)
         run.__exit__(KeyError, KeyError("broken"), None)
     kinds = [event["eventType"] for event in events]
     assert (kinds[0], kinds[-1], {*kinds[1:-1]}) == ("START", "FAIL", {"RUNNING"})
