@@ -107,12 +107,12 @@ def test_what_was_replayed_or_trimmed(placed: Placed, capsys: Capsys) -> None:
         assert replayed.code == bool(of)  # The others fail again.
 
     replay("110")
-    said = hivesink(capsys, "where", placed.table, "t:0:110").out.splitlines()
-    assert said[1].startswith("    dt=2026-01-01, visible, since 20")
-    assert said[-1] == f"SELECT * FROM {placed.table} WHERE `part` = 0 AND `pos` = 110"
-    said = hivesink(capsys, "where", placed.table, "t:0:100").out.splitlines()
-    assert re.match(r"    dt=20[-\d]+, a dead letter, visible, since 20.*, id: wrong type: text into bigint$", said[1])
-    assert said[-1].startswith(f"SELECT * FROM {placed.table}__rejected WHERE `topic` = 't' AND ")
+    shown = hivesink(capsys, "where", placed.table, "t:0:110").out.splitlines()
+    assert shown[1].startswith("    dt=2026-01-01, visible, since 20")
+    assert shown[-1] == f"SELECT * FROM {placed.table} WHERE `part` = 0 AND `pos` = 110"
+    shown = hivesink(capsys, "where", placed.table, "t:0:100").out.splitlines()
+    assert re.match(r"    dt=20[-\d]+, a dead letter, visible, since 20.*, id: wrong type: text into bigint$", shown[1])
+    assert shown[-1].startswith(f"SELECT * FROM {placed.table}__rejected WHERE `topic` = 't' AND ")
     alter(placed, {"sink.log.retained-epochs": "1"})
     for first in (130, 140, 150):
         placed.read(first, first + 10)
