@@ -174,16 +174,16 @@ def _of_table(name: str, address: str | None, site: Site) -> Iterator[Check]:
 
 
 def _registry(options: Mapping[str, str]) -> Iterator[Check]:
+    def look(registry: Registry) -> str:
+        # Of any number: that it answers is enough.
+        registry.schema(1)
+        return "answers"
+
     config = SinkConfig.parse(options)
-    if config["sink.value.avro-confluent.url"] is not None:
-        registry = Registry(config)
-
-        def look() -> str:
-            # Of any number: that it answers is enough.
-            registry.schema(1)
-            return "answers"
-
-        yield Check(registry.name, look)
+    for each in (config, config.of_key):
+        if each["sink.value.format"].endswith("-confluent"):
+            registry = Registry(each)
+            yield Check(registry.name, partial(look, registry))
 
 
 def _log(root: str, location: str, site: Site) -> str:

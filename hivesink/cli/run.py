@@ -21,6 +21,7 @@ from hivesink.cli.codes import BY_SIGNAL, ExitCode, JobFailed
 from hivesink.cli.command import Metastore, command
 from hivesink.cli.job import is_live
 from hivesink.cli.output import Output, tell
+from hivesink.config.parsers import address
 from hivesink.core.log import require_writer_name
 from hivesink.errors import InvalidOption
 
@@ -69,7 +70,7 @@ def run(
     environment = {**os.environ, "HIVESINK_WRITER": writer or job.stem}
     if metastore:
         environment["HIVESINK_METASTORE"] = metastore
-    if metrics is not None and not metrics.rpartition(":")[2].isdecimal():
+    if metrics is not None and address(metrics) is None:
         raise InvalidOption((f"--metrics = {metrics!r}: write host:port, or :9464 for this machine alone",))
     environment |= {"HIVESINK_METRICS": metrics or "", "HIVESINK_METRICS_FILE": metrics_file or ""}
     wanted = {"--json": out.is_json, "--debug": os.environ.get("HIVESINK_DEBUG")}

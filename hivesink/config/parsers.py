@@ -164,3 +164,12 @@ registry = matching(
 )
 secret = matching(r"env:\w+|/.+", "write env:NAME, or the path of a file that has it: many can read a table's settings")
 column = matching(r"\s*\S.*", "write the name of a column", lambda text: text.strip().lower())
+
+
+_ADDRESS = re.compile(r"([\w.-]*|\[[0-9a-fA-F:]+\]):(\d{1,5})", re.ASCII)
+
+
+def address(text: str) -> tuple[str, int] | None:
+    """The host, by default the loopback, and the port of `[HOST]:PORT`; None for any other text."""
+    match = _ADDRESS.fullmatch(text)
+    return match and (match[1].strip("[]") or "127.0.0.1", int(match[2]))

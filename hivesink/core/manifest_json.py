@@ -33,14 +33,13 @@ def encode(manifest: Manifest) -> bytes:
 
     Before the sorted fields, the first line has `crc32`, that of the bytes without this line.
     """
-    waiting, fields = manifest.waiting, _fields(manifest)
+    waiting, fields = manifest.waiting, _fields(manifest) | {"columns": dict(manifest.columns)}
     for name in ("columns", "reads"):
         if not fields[name]:
             del fields[name]
     return _bytes(
         {
             **fields,
-            **({"columns": dict(manifest.columns)} if manifest.columns else {}),
             "format": FORMAT,
             "zones": dict(manifest.zones),
             "options": dict(manifest.options),

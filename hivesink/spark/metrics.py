@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from hivesink.metrics import Families, serve, write_always
+from hivesink.config.parsers import address
 from hivesink.spark.query import queries
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
     from hivesink.core.metrics import Sample
 
-_ADDRESS = re.compile(r"([\w.-]*|\[[0-9a-fA-F:]+\]):(\d{1,5})", re.ASCII)
 _PLACES = ("HIVESINK_METRICS", "HIVESINK_METRICS_FILE")
 """What `hivesink run --metrics`, and `--metrics-file`, tell the job's process."""
 _begun: set[str] = set()
@@ -30,9 +28,12 @@ def begin(*places: str | os.PathLike[str] | None) -> bool:
     """
     for place in (os.fspath(place) for place in (*places, *map(os.environ.get, _PLACES)) if place):
         if place not in _begun:
+            # The client library is loaded where somebody wants metrics.
+            from hivesink.metrics import Families, serve, write_always
+
             families = Families(_ask)
-            if (address := _ADDRESS.fullmatch(place)) is not None:
-                serve(families, address[1].strip("[]") or "127.0.0.1", int(address[2]))
+            if (at := address(place)) is not None:
+                serve(families, *at)
             else:
                 write_always(families, place)
             _begun.add(place)

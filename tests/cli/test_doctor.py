@@ -11,7 +11,7 @@ from hivesink.cli import doctor
 from hivesink.embedded.server import free_port
 from hivesink.errors import SourceUnreachable
 from tests.cli.site import Capsys, Ingest, hive_site, hivesink
-from tests.test_registry import URL, Server
+from tests.test_registry import Server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,9 +85,13 @@ def test_wrong_settings(  # noqa: PLR0917
     assert what in bad(capsys, 65, *arguments)
 
 
-def test_a_schema_registry() -> None:
+@pytest.mark.parametrize(
+    ("option", "form"),
+    [("sink.value", "avro-confluent"), ("sink.value", "protobuf-confluent"), ("sink.key", "avro-confluent")],
+)
+def test_a_schema_registry(option: str, form: str) -> None:
     with Server() as server:
-        options = {"sink.value.format": "avro-confluent", URL: server.url}
+        options = {f"{option}.format": form, f"{option}.{form}.url": server.url}
         (check,) = doctor._registry(options)
         thread = threading.Thread(target=server.handle_request)
         thread.start()

@@ -22,6 +22,7 @@ from hivesink.core.typetext import parse_type
 from hivesink.decode.avro import columns as avro_columns
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.errors import InvalidOption
+from tests.decode.damage import with_damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -612,13 +613,9 @@ def test_every_row_is_fastavros_beside_damaged_ones(
     records = [written(schema, value) for value in values]
     expected = [{column.name: as_column(value[column.name], column.type) for column in wanted} for value in values]
     assert decoded(schema, wanted, list(records)).table.to_pylist() == expected
-    place = data.draw(st.integers(0, len(records) - 1))
-    octets = bytearray(records[place])
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(octets)))
-        octets[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
-    rows = decoded(schema, wanted, [*records[:place], bytes(octets), *records[place + 1 :]])
-    unread = decoded(schema, "unheard int", [bytes(octets)]).bad
+    place, octets = with_damage(records, data)
+    rows = decoded(schema, wanted, [*records[:place], octets, *records[place + 1 :]])
+    unread = decoded(schema, "unheard int", [octets]).bad
     assert [bad.reason for bad in unread] == [bad.reason for bad in rows.bad if bad.field is None]
     others = [*expected[:place], *expected[place + 1 :]]
     if rows.bad:

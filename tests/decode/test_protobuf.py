@@ -19,6 +19,7 @@ from hivesink.config.options import SinkConfig
 from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder, ProtobufDecoder
 from hivesink.decode.protobuf.schema import parsed
 from hivesink.errors import InvalidOption, Unsupported
+from tests.decode.damage import with_damage
 from tests.decode.test_avro import columns
 
 if TYPE_CHECKING:
@@ -416,16 +417,12 @@ def test_a_damaged_record_is_googles_or_bad_and_changes_no_other(
     records = [message(NEW, **some).SerializeToString() for some in values]
     expected = [as_row(message(NEW, **some)) for some in values]
     assert decoded(NEW, WANTED, list(records)).table.to_pylist() == expected
-    place = data.draw(st.integers(0, len(records) - 1))
-    octets = bytearray(records[place])
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(octets)))
-        octets[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
-    records[place] = bytes(octets)
+    place, octets = with_damage(records, data)
+    records[place] = octets
     rows = decoded(NEW, WANTED, list(records))
     if rows.bad:
         assert [bad.index for bad in rows.bad] == [place]
         del expected[place]
     else:
-        expected[place] = as_row(message(NEW).FromString(bytes(octets)))
+        expected[place] = as_row(message(NEW).FromString(octets))
     assert rows.table.to_pylist() == expected
