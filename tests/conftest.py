@@ -6,7 +6,6 @@ import contextlib
 import gc
 import importlib.util
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadFileScheduling
 
 from hivesink.jvm import archive
 from hivesink.spark.session import session
@@ -24,6 +22,7 @@ from jobs.cluster.cluster import PARTS
 from jobs.cluster.kafka import EmbeddedKafka
 from jobs.cluster.s3 import S3Server
 from jobs.cluster.server import OwnMetastore
+from tests import workers
 from tests.hive3.servers import BY_FOLDERS, Hive3Metastore, Hive3Server
 from tests.secure.site import login_of
 
@@ -39,6 +38,7 @@ os.environ["SPARK_SUBMIT_OPTS"] = archive.options()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hypothesis tries a few examples, others each time, and many in `make test-long`."""
+    config.pluginmanager.register(workers)
     examples = 200 if config.option.markexpr.startswith("long") else 20
     # A busy machine fails no test.
     settings.register_profile("any machine", deadline=None, max_examples=examples)
@@ -56,63 +56,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
     from pyspark.sql import SparkSession
-    from xdist.remote import Producer
 
     from hivesink.embedded.metastore import EmbeddedMetastore
-
-# Servers that take long to start, and how the ids of the tests that need them look.
-SHARED = {
-    "secured": re.compile(r"^tests/secure/|[-\[](hdfs-|thrift-|hiveserver2-)secured[-\]]"),
-    "cluster": re.compile(
-        # Some of its own tests start another one.
-        r"^tests/cluster/(?!test_cluster\.py::test_(a_reader|the_detached))"
-        r"|^tests/(metastore/test_hive4|spark/test_executors|storage/test_hdfs\.)"
-        r"|::test_(on_hdfs|hive_4_makes)_|[-\[](hdfs|4\.0\.1)[-\]]"
-    ),
-    "hive 3": re.compile(r"[-\[]3\.1\.3[-\]]"),
-    "s3": re.compile(r"^tests/storage/test_s3|::test_on_s3_|[-\[]s3[-\]]"),
-}
-
-
-SERVERS = {"cluster", "hive3", "kafka", "metastore", "s3", "secured", "spark"}
-SLOWEST = (
-    *("cluster", "secured", "tests/integration/test_s3.py", "tests/cli/test_run_spark.py"),
-    *("tests/jobs/", "tests/docs/test_as_printed.py", "tests/cluster/"),
-)
-"""What takes minutes begins first, then what needs a server; the rest fills the gaps at the end."""
-
-
-def scope_of(nodeid: str) -> str:
-    """What one worker runs by itself: the tests that need a server of SHARED, for all files, or else a file's."""
-    shared = (name for name, needs in SHARED.items() if needs.search(nodeid))
-    return next(shared, None) or nodeid.partition("::")[0]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    served = {scope_of(item.nodeid) for item in items if SERVERS.intersection(getattr(item, "fixturenames", ()))}
-
-    def rank(item: pytest.Item) -> int:
-        scope = scope_of(item.nodeid)
-        slow = (place for place, name in enumerate(SLOWEST) if scope.startswith(name))
-        return next(slow, len(SLOWEST) + (scope not in served))
-
-    items.sort(key=rank)
-
-
-class FilesAndSharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types.
-    def _split_scope(self, nodeid: str) -> str:
-        return scope_of(nodeid)
-
-    def _assign_work_unit(self, node: object) -> None:
-        # Whose process has the cluster takes from the end, where no test needs a server: two have Spark, not three.
-        if "cluster" in self.assigned_work.get(node, ()):
-            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-        super()._assign_work_unit(node)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAndSharedServers:
-    return FilesAndSharedServers(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
