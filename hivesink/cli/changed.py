@@ -13,7 +13,7 @@ from hivesink.cli.command import command, moment
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.core import changes as core
 from hivesink.core.log import require_writer_name
-from hivesink.core.manifest import Recorded, recorded
+from hivesink.core.manifest import recorded
 from hivesink.core.progress import count
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import InvalidOption, LogDamaged
@@ -107,11 +107,12 @@ def commits_of(log: CommitLog, table: str) -> tuple[core.LogCommits, LogFacts]:
         facts.require_readable()
         for epoch in view.missing:
             raise LogDamaged(log.location, f"the manifest of epoch {epoch} is missing")
-    # Nobody settles a log that is over. What its last epochs have published stays, and the rest is given up.
-    settled, lost = view.head if view.is_over else facts.settled, {part.key for part in facts.waiting}
-    records, waiting = list[Recorded](), list[Recorded]()
-    for record in (record for manifest in facts.manifests for record in recorded(manifest)):
-        is_lost = record.commit.key in lost and not facts.is_published(record.epoch)
-        (waiting if record.epoch > settled or (view.is_over and is_lost) else records).append(record)
     # After the manifests: what was trimmed meanwhile is in both.
-    return core.LogCommits(table, (*log.records(), *records), tuple(waiting), settled), facts
+    every = [*log.records(), *(record for manifest in facts.manifests for record in recorded(manifest))]
+    if not view.is_over:
+        return core.LogCommits(table, tuple(every), facts.settled), facts
+    # Nobody settles it. What its last epochs have published stays, and the rest is given up, moved files too.
+    lost = {part.key for part in facts.waiting}
+    unpublished = (record.commit for record in every if not facts.is_published(record.epoch))
+    given_up = {commit for commit in unpublished if commit.key in lost}
+    return core.LogCommits(table, tuple(record for record in every if record.commit not in given_up), view.head), facts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.manifest import REPLAYS, Manifest, Recorded, newest, recorded
+from hivesink.core.manifest import REPLAYS, Manifest, Recorded, newest
 from hivesink.core.partition import known_as
 from hivesink.errors import InvalidOption, LogDamaged
 
@@ -47,11 +47,10 @@ Revision = dict[str, Upto]
 
 @dataclass(frozen=True, slots=True)
 class LogCommits:
-    """What a log has committed of `table`: `records` up to the epoch `settled`, and `open`, what can't be read yet."""
+    """What a log has committed of `table`. `records` after the epoch `settled` are open: nobody can read them yet."""
 
     table: str
     records: tuple[Recorded, ...]
-    open: tuple[Recorded, ...]
     settled: Epoch
 
     def read(self, upto: Upto | None = None) -> tuple[Upto, dict[str, Seen]]:
@@ -62,13 +61,11 @@ class LogCommits:
         settled = self.settled if upto is None else min(upto.epoch, self.settled)
         without = set(upto.without if upto else ())
         known = newest((record for record in self.records if record.epoch <= settled), self.table)
-        for record in self.open:
+        for record in self.records:
             table, partition = key = known_as(record.commit.key, self.table)
-            before = known.get(key)
+            before = known.get(key) if record.epoch > self.settled else None
             if before and table == self.table and record.commit.revision <= before.commit.revision:
                 without.add(partition)
-            # In a log that is over, later epochs may be published.
-            settled = Epoch(min(settled, record.epoch - 1))
         seen = {
             key[1]: Seen(record.commit.revision, record.epoch, record.commit.rows)
             for key, record in known.items()
@@ -83,12 +80,11 @@ class LogCommits:
         What was settled between the newest manifest of then and `time` is above it. Of trimmed epochs only their times
         are known: each is taken to have been settled at once.
         """
-        before = [manifest for manifest in manifests if manifest.at <= time]
-        if not before:
-            return Upto(max((record.epoch for record in self.records if record.at <= time), default=Epoch(0)))
-        settled = before[-1].settled
-        waiting = tuple(record for manifest in before if manifest.epoch > settled for record in recorded(manifest))
-        return LogCommits(self.table, self.records, waiting, settled).read()[0]
+        records = tuple(record for record in self.records if record.at <= time)
+        settled = max((record.epoch for record in records), default=Epoch(0))
+        for manifest in manifests:
+            settled = manifest.settled if manifest.at <= time else settled
+        return LogCommits(self.table, records, settled).read()[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hivesink.cli.changed import commits_of
+from hivesink.core.changes import Upto
+from hivesink.core.epoch import Epoch
+from hivesink.core.lifecycle import Mark
+from hivesink.core.manifest import Commit, PartEntry
+from hivesink.logs import commit_log
 from tests.cli.site import Capsys, Ingest, hivesink
+from tests.contracts.manifests import AT, small
 from tests.tables import daily
 from tests.tables.daily import Daily
 
@@ -80,6 +88,24 @@ def test_late_rows_since_a_revision_or_a_time(uri: str, tmp_path: Path, capsys: 
         both = told(hivesink(capsys, "changed", writer.table, "--json", "--since", at).data)
         assert both == [("dt=2024-01-01", 2, 0, 2, ["new"]), ("dt=2024-01-02", 1, 0, 1, ["new"])]
         assert hivesink(capsys, "changed", writer.table, "--since", data["revision"]).code == 3
+
+
+def test_a_log_that_is_over_has_given_up_what_it_has_not_published(tmp_path: Path) -> None:
+    """Epoch 1 and the move of `c` were never published, epochs 2 and 3 were."""
+    log = commit_log(str(tmp_path))
+    log.uid("0a1b2c3d")
+    for number, (names, revision) in enumerate((("ab", 1), ("b", 2), ("c", 1), ("c", 1)), start=1):
+        parts = tuple(PartEntry("d.t", name, f"/t/.{name}{number}", f"/t/{name}{number}", 1, 5) for name in names)
+        commits = tuple(Commit("d.t", name, revision, 5, 1) for name in names)
+        log.create(replace(small(number), add=parts, commits=commits, remove=("/t/c3",) if number == 4 else ()))
+    for number in (2, 3):
+        log.mark(Epoch(number), Mark.PUBLISHED)
+    log.end(AT)
+    read, _ = commits_of(log, "d.t")
+    upto, seen = read.read()
+    assert (upto, [*seen]) == (Upto(Epoch(4)), ["b"])
+    # So what a consumer has seen is never listed again.
+    assert read.read(upto) == (upto, seen)
 
 
 @pytest.mark.parametrize(

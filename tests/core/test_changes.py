@@ -42,7 +42,7 @@ def epoch(number: int, *commits: str, kind: str = "batch", table: str = TABLE) -
 
 def commits(manifests: Sequence[Manifest], settled: int) -> LogCommits:
     records = tuple(record for manifest in manifests for record in recorded(manifest))
-    return LogCommits(TABLE, records, tuple(record for record in records if record.epoch > settled), Epoch(settled))
+    return LogCommits(TABLE, records, Epoch(settled))
 
 
 def told(before: Seens, now: Seens, *, knows_all: bool = True, held: str = "") -> list[str]:
@@ -90,7 +90,7 @@ def test_what_moves_is_told_once_it_can_be_read_and_the_revision_is_without_it()
     after = commits(history, 3).read()[1]
     assert told({"w/1": seen}, {"w/1": after}) == ["a 1 0>10 new"]
     # By the revision that was printed, too, which is what the look listed, also if the move is trimmed meanwhile.
-    for later in (commits(history, 3), LogCommits(TABLE, commits(history, 3).records, (), Epoch(9))):
+    for later in (commits(history, 3), LogCommits(TABLE, commits(history, 3).records, Epoch(9))):
         assert later.read(revision)[1] == seen
 
 
@@ -107,7 +107,7 @@ def test_several_logs_are_summed_also_those_that_were_put_aside() -> None:
 
 def test_what_is_trimmed_is_not_taken_for_new() -> None:
     record = recorded(epoch(7, "a:3:20", "b:1:5"))
-    trimmed = LogCommits(TABLE, record, (), Epoch(9))
+    trimmed = LogCommits(TABLE, record, Epoch(9))
     before, now = ({"w/1": trimmed.read(upto)[1]} for upto in (Upto(Epoch(4)), None))
     assert told(before, now, knows_all=False) == ["a 3 None>20 more rows", "b 1 0>5 new"]
     assert told(before, now) == ["a 3 0>20 new", "b 1 0>5 new"]
