@@ -60,6 +60,8 @@ class Policies:
     """The user's own class decides when rows are rolled."""
     names: FromPatterns | None = None
     """What the table's time patterns make of a time, whatever commits its partitions."""
+    check: timedelta = timedelta(0)
+    """How often a job looks for what is due."""
 
 
 def why_open(  # noqa: PLR0911  a sentence each
@@ -86,15 +88,15 @@ def why_open(  # noqa: PLR0911  a sentence each
     if bucket is None:
         return "it has had no rows yet" + ("" if rule.clock else "; with the trigger process-time only rows commit it")
     if rule.holds(key) and not has_record:
-        due = max(bucket.first + rule.delay, now)
-        return f"it is committed at {_time(due)} while a job runs: {_length(rule.delay)} after its first row"
+        due = max(bucket.first + rule.delay, now) + policies.check
+        return f"it is committed by {_time(due)} while a job runs: {_length(rule.delay)} after its first row"
     policy = policies.rolling
     if policy.at_once or not bucket.slices:
         return "a job publishes and commits it next"
     if policies.own_rolling:
         return f"{bucket.rows} rows wait to be rolled by your sink.rolling-policy.class"
-    due = min(bucket.first + policy.rollover, bucket.last + policy.inactivity)
-    return f"{bucket.rows} rows wait to be rolled, by {_time(max(due, now))} while a job runs"
+    due = max(min(bucket.first + policy.rollover, bucket.last + policy.inactivity), now) + policies.check
+    return f"{bucket.rows} rows wait to be rolled, by {_time(due)} while a job runs"
 
 
 def _reason(  # noqa: PLR0911  a sentence each

@@ -177,8 +177,8 @@ def _policies(spec: TableSpec, settings: tuple[tuple[str, str], ...]) -> Policie
     config = SinkConfig.parse({}, dict(settings))
     rules = commit_rule(spec, config), rolling_policy(config), watermark_policy(config)
     # Their own rolling class needn't be here: only the job asks it.
-    own = config["sink.rolling-policy.class"] is not None
-    return Policies(*rules, own_rolling=own, names=patterns_of_names(spec, config))
+    own, check = config["sink.rolling-policy.class"] is not None, config["sink.rolling-policy.check-interval"]
+    return Policies(*rules, own_rolling=own, names=patterns_of_names(spec, config), check=check)
 
 
 def metastore_address(given: str | None, site: Site) -> str:

@@ -74,9 +74,9 @@ def delayed(seconds: float) -> CommitRule:
     [
         # Nothing holds it, or its end has been.
         (FREE, None, None, {}, "it has had no rows yet; with the trigger process-time only rows commit it"),
-        (FREE, WAITS, None, {"now": FIRST}, ROLLED.format("03:20:00")),
-        (DELAYED, WAITS, None, {"now": FIRST, "has_record": True}, ROLLED.format("03:20:00")),
-        (FREE, WAITS, None, {"has_record": True}, ROLLED.format("05:30:00")),  # a time that has passed is no promise
+        (FREE, WAITS, None, {"now": FIRST}, ROLLED.format("03:20:10")),
+        (DELAYED, WAITS, None, {"now": FIRST, "has_record": True}, ROLLED.format("03:20:10")),
+        (FREE, WAITS, None, {"has_record": True}, ROLLED.format("05:30:10")),  # a time that has passed is no promise
         (HELD, WAITS, Watermark(END), {"has_record": True}, "5 rows wait to be rolled, by "),
         (FREE, WAITS, None, {"own": True}, "5 rows wait to be rolled by your sink.rolling-policy.class"),
         (FREE, WAITS, None, {"at_once": True}, NEXT),
@@ -85,7 +85,7 @@ def delayed(seconds: float) -> CommitRule:
         (delayed(1800), WAITS, None, {}, " UTC while a job runs: 0:30:00 after its first row"),
         (delayed(163.6), WAITS, None, {}, " while a job runs: 0:02:44 after its first row"),
         (delayed(86_400), WAITS, None, {}, " while a job runs: 1 day, 0:00:00 after its first row"),
-        (DELAYED, WAITS, None, {}, "it is committed at 2024-01-02 05:30:00 UTC"),
+        (DELAYED, WAITS, None, {}, "it is committed by 2024-01-02 05:30:10 UTC"),
         # It waits for the watermark.
         (
             HELD,
@@ -126,5 +126,6 @@ def test_why_a_partition_is_open(
     now = more.get("now", NOW)
     watermark = WatermarkPolicy(more.get("late", timedelta(0)), timedelta(minutes=5))
     rolling = replace(ROLLING, at_once="at_once" in more)
-    policies = Policies(rule, rolling, watermark, own_rolling="own" in more)
+    # What is due is seen at the next look.
+    policies = Policies(rule, rolling, watermark, own_rolling="own" in more, check=timedelta(seconds=10))
     assert wanted in why_open(KEY, bucket, mark, now, policies, at=now, has_record="has_record" in more)
