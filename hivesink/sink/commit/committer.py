@@ -54,7 +54,7 @@ class Committer:
         self.clock = SourceClock(context, watermark_policy(spec.config))
         self._table = spec.target.name
         self.figures = RunFigures(spec.commit_rule)
-        self._live = LiveHistory(context, spec, self._rows_changed, self.figures.acted)
+        self._live = LiveHistory(context, spec, self._rows_changed, self.figures)
         self._writer = EpochWriter(context, spec, self._live.tolerate)
         self._open = OpenPartitions(self._writer, encode, tasks)
         self._counters = RunCounters(self._table, spec.identity.writer, context.tick)
@@ -66,7 +66,6 @@ class Committer:
         Raises EpochTaken where another run is at work, LogDamaged, and what `keep_up` raises.
         """
         with self.lock, self._live.advancing(anew=True) as runner:
-            self.figures.rested(runner.history)
             return runner
 
     def commit(
@@ -109,7 +108,6 @@ class Committer:
                     done = replace(done, replayed=is_written)
                 self.spec.on_commit(done)
                 self._roll_due(runner)
-                self.figures.rested(runner.history)
             self.clock.ended()
             return done
 
@@ -128,7 +126,6 @@ class Committer:
                         self.clock.asked(asked, following)
                     self._live.finish(runner)
                     self._roll_due(runner)
-                    self.figures.rested(runner.history)
 
     def finish(self, *, roll: bool = True) -> None:
         """End the query: make everything readable and write estimates. Without `roll`, rows that wait still do.
@@ -150,8 +147,7 @@ class Committer:
             with suppress(EpochTaken):
                 self._write_mark(runner)
             write_estimates(self.context, self._live.seen, self.spec.measure)
-            self.figures.rested(runner.history)
-            self._blocked.require_none()
+        self._blocked.require_none()
 
     def progress(self) -> Progress:
         """What this run has committed. Waits for no batch."""

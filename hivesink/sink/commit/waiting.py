@@ -25,8 +25,9 @@ from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 
 if TYPE_CHECKING:
-    from hivesink.core.actions import Action, Snapshot
+    from hivesink.core.actions import Snapshot
     from hivesink.sink.commit.context import CommitContext
+    from hivesink.sink.commit.figures import RunFigures
     from hivesink.sink.commit.writer import WriterSpec
 
 logger = logging.getLogger("hivesink")
@@ -183,13 +184,13 @@ class OpenPartitions:
 class LiveHistory:
     """The writer's history during a run: recovered where it is in doubt, finished as far as the metastore lets.
 
-    `rows_changed` is called whenever other rows may wait than those that the run has seen, `acted` with what was done.
+    `rows_changed` is called whenever other rows may wait than those that the run has seen; `figures` are the run's.
     """
 
     context: CommitContext
     spec: WriterSpec
     rows_changed: Callable[[PlanRunner], None]
-    acted: Callable[[Action], None] = lambda _: None
+    figures: RunFigures
     deadline: Deadline = field(init=False)
     runner: PlanRunner | None = None
     is_current: bool = False
@@ -215,11 +216,14 @@ class LiveHistory:
         if runner is None or anew or not self.is_current:
             self.is_current = False
             spec = self.spec
-            runner = recover(partial(PlanRunner.begin, self.context, spec.identity, spec.policy, self.acted), take_over)
+            runner = recover(
+                partial(PlanRunner.begin, self.context, spec.identity, spec.policy, self.figures.acted), take_over
+            )
             self.rows_changed(runner)
         self.is_current = False
         yield runner
         self.is_current = True
+        self.figures.rested(runner.history)
 
     def finish(self, runner: PlanRunner, first: Snapshot | None = None, *, at_end: bool = False) -> None:
         """Bring open epochs to their end (`first` as of `runner`). A metastore may be down, but not `at_end`."""
