@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,21 +78,20 @@ def write_always(families: Families, folder: str) -> None:
         whole.write_text(families.text(), encoding="utf-8")
         whole.replace(path)
 
+    def failure() -> str:
+        try:
+            write()
+        except Exception as error:  # noqa: BLE001  whatever it is, the next write may do
+            return f"no metrics in {path}: {error}"
+        return ""
+
     def write_on() -> None:
         was = ""
         while True:
             time.sleep(_EVERY)
-            try:
-                write()
-                was = ""
-            except Exception as error:  # noqa: BLE001  whatever it is, the next write may do
-                if str(error) != was:
-                    logger.warning("no metrics in %s: %s", path, error)
-                was = str(error)
-
-    def write_last() -> None:
-        with suppress(OSError):
-            write()
+            if (now := failure()) not in {was, ""}:
+                logger.warning(now)
+            was = now
 
     try:
         write()
@@ -101,4 +99,4 @@ def write_always(families: Families, folder: str) -> None:
         place, advice = f"{folder} for metrics", "name a folder that this user can write"
         raise NotWritable(place, str(error), advice) from error
     threading.Thread(target=write_on, name="hivesink-metrics", daemon=True).start()
-    atexit.register(write_last)
+    atexit.register(failure)
