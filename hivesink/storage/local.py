@@ -163,7 +163,7 @@ class LocalFileSystem(FileSystem):
                         entries.append(Entry(item.name, None))
                     elif stat.S_ISREG((status := item.stat()).st_mode):
                         entries.append(Entry(item.name, status.st_size))
-        return sorted(entries)
+        return sorted(entries, key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes | None:
         with _refusing(path, "read"), _ABSENT_OK, open(posix(path), "rb") as stream:
