@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import asdict
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from rich.filesize import decimal
@@ -14,9 +14,10 @@ from hivesink.cli.command import command, moment
 from hivesink.cli.output import Line, Output
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import FORGET, REQUEUE
-from hivesink.core.offsets import KafkaOffset
+from hivesink.core.offsets import read_between
 from hivesink.core.progress import count
-from hivesink.errors import LogDamaged, few
+from hivesink.errors import few
+from hivesink.sink.commit.observe import newest_first
 from hivesink.tables.opened import OpenedTable
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _newest_first(name: str, log: CommitLog, until: datetime | None) -> Iterator
 
     Raises LogDamaged, StoreUnavailable.
     """
-    view, later = log.view(), None
+    view = log.view()
     epochs = view.manifests
     settled = view.settled(log.manifest(view.head).settled) if epochs else Epoch(0)
     over = log.ended() if view.is_over else None
@@ -88,23 +89,14 @@ def _newest_first(name: str, log: CommitLog, until: datetime | None) -> Iterator
         yield {"at": over, "writer": name, "epoch": view.head, "kind": "reset"}
     if until:
         epochs = epochs[: bisect_right(epochs, until, key=lambda epoch: log.manifest(epoch).at)]
-    for epoch in reversed(epochs):
-        try:
-            manifest = log.manifest(epoch)
-        except LogDamaged:
-            if log.view().floor >= epoch:
-                break  # A job has trimmed it meanwhile.
-            raise
-        if later:
-            yield _told(name, later, manifest, settled)
-            for gap in range(later.epoch - 1, epoch, -1):
-                yield {"at": later.at, "writer": name, "epoch": gap, "kind": "missing"}
-        later = manifest
-    if later:
-        yield _told(name, later, None, settled)
+    for manifest, before in pairwise(chain(newest_first(log, epochs), (None,))):
+        if manifest is not None:
+            yield _entry(name, manifest, before, settled)
+            for gap in range(manifest.epoch - 1, before.epoch if before else manifest.epoch, -1):
+                yield {"at": manifest.at, "writer": name, "epoch": gap, "kind": "missing"}
 
 
-def _told(name: str, manifest: Manifest, before: Manifest | None, settled: Epoch) -> dict[str, Any]:
+def _entry(name: str, manifest: Manifest, before: Manifest | None, settled: Epoch) -> dict[str, Any]:
     """The JSON of an epoch. Settings and columns that have changed are pairs; None: a default, or no such column."""
     known = before or manifest
     last = manifest.last_batch if manifest.last_batch and manifest.last_batch.epoch == manifest.epoch else None
@@ -125,29 +117,15 @@ def _told(name: str, manifest: Manifest, before: Manifest | None, settled: Epoch
         "partitions": sorted({part.partition for part in manifest.add}),
         "committed": sorted(commit.partition for commit in manifest.commits),
         "forgotten": manifest.forgotten,
-        "offsets": list(_offsets(manifest)) if last else [],
+        "offsets": [*chain.from_iterable(map(read_between, last.ref.start, last.ref.end))] if last else [],
         "settings": _changed(known.settings, manifest.settings),
-        # Logs had no columns once.
-        "columns": _changed(known.columns, manifest.columns) if known.columns else {},
+        "columns": _changed(known.columns, manifest.columns),
     }
 
 
 def _changed(before: Iterable[tuple[str, str]], after: Iterable[tuple[str, str]]) -> dict[str, list[str | None]]:
     old, new = dict(before), dict(after)
     return {key: [old.get(key), new.get(key)] for key in sorted({*old, *new}) if old.get(key) != new.get(key)}
-
-
-def _offsets(manifest: Manifest) -> Iterator[dict[str, Any]]:
-    """What the epoch's batch has read: the Kafka partitions that had records, or each source."""
-    ref = manifest.last_batch.ref if manifest.last_batch else None
-    for start, end in zip(ref.start, ref.end, strict=False) if ref else ():
-        if not isinstance(end, KafkaOffset):
-            yield {"from": str(start), "to": str(end)}
-            continue
-        since = dict(start.next) if isinstance(start, KafkaOffset) else {}
-        for (topic, partition), offset in end.next:
-            if since.get((topic, partition)) != offset:
-                yield {"topic": topic, "partition": partition, "from": since.get((topic, partition)), "to": offset}
 
 
 def _rows(rows: Mapping[str, int]) -> str:

@@ -193,6 +193,17 @@ def moved(start: SourceOffset, end: SourceOffset) -> dict[Partition, int]:
     return {place: first.get(place, 0) for place, at in ends((end,)).items() if first.get(place, 0) != at}
 
 
+def read_between(start: SourceOffset, end: SourceOffset) -> list[dict[str, Any]]:
+    """What was read between, as JSON: Kafka partitions that had records, or the source; from None: the beginning."""
+    if not isinstance(end, KafkaOffset):
+        return [{"from": str(start), "to": str(end)}]
+    first, last = ends((start,)), dict(end.next)
+    return [
+        {"topic": topic, "partition": number, "from": first.get((topic, number)), "to": last[topic, number]}
+        for topic, number in moved(start, end)
+    ]
+
+
 def to_json(offset: SourceOffset) -> Any:
     """In the form that `docs/manifest.md` describes."""
     match offset:

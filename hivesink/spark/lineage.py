@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.offsets import KafkaOffset
+from hivesink.core.offsets import KafkaOffset, NoOffset, SourceOffset, read_between
 from hivesink.core.partition import file_system_of, normal, scheme
-from hivesink.errors import HiveSinkError, LogDamaged
+from hivesink.errors import HiveSinkError
+from hivesink.sink.commit.observe import newest_first
 from hivesink.spark.running import source_text, streams
 from hivesink.version import VERSION
 
@@ -55,7 +56,7 @@ class LineageRun(threading.Thread):
         self._counts = {"rowCount": 0, "size": 0, "fileCount": 0}
         self._told: Epoch | None = None
         """None until the log was read once: what has settled by then is of other runs."""
-        self._offsets: dict[int, tuple[Any, ...]] = {}
+        self._offsets: dict[int, tuple[SourceOffset, SourceOffset]] = {}
         """By source, where the first of these epochs began, and where the last ended."""
         with contextlib.suppress(HiveSinkError):
             self._read()
@@ -96,16 +97,15 @@ class LineageRun(threading.Thread):
         view = log.view()
         settled = view.settled(log.manifest(view.head).settled) if view.manifests else Epoch(0)
         before = settled if self._told is None else self._told
-        for epoch in (epoch for epoch in view.manifests if before < epoch <= settled):
-            with contextlib.suppress(LogDamaged):  # It was trimmed meanwhile.
-                manifest = log.manifest(epoch)
-                parts = [part for part in manifest.created if part.table == table]
-                self._counts["rowCount"] += sum(part.rows for part in parts)
-                self._counts["size"] += sum(part.length for part in parts)
-                self._counts["fileCount"] += len(parts)
-                ref = manifest.last_batch.ref if manifest.last_batch else None
-                for number, (start, end) in enumerate(zip(ref.start, ref.end, strict=True) if ref else ()):
-                    self._offsets[number] = self._offsets.get(number, (start,))[0], end
+        epochs = [epoch for epoch in view.manifests if before < epoch <= settled]
+        for manifest in reversed([*newest_first(log, epochs)]):
+            parts = [part for part in manifest.created if part.table == table]
+            self._counts["rowCount"] += sum(part.rows for part in parts)
+            self._counts["size"] += sum(part.length for part in parts)
+            self._counts["fileCount"] += len(parts)
+            ref = manifest.last_batch.ref if manifest.last_batch else None
+            for number, (start, end) in enumerate(zip(ref.start, ref.end, strict=True) if ref else ()):
+                self._offsets[number] = self._offsets.get(number, (start,))[0], end
         self._told = settled
         return settled > before
 
@@ -145,19 +145,17 @@ class LineageRun(threading.Thread):
         from openlineage.client.generated.base import InputDatasetFacet
 
         for number, options in enumerate(self._sources):
-            start, end = self._offsets.get(number, (None, None))
+            offsets = self._offsets.get(number, (NoOffset(), NoOffset()))
+            names, reads = list[tuple[str, str]](), read_between(*offsets)
             if servers := options.get("kafka.bootstrap.servers"):
-                first = start.topics() if isinstance(start, KafkaOffset) else {}
-                read = end.topics() if isinstance(end, KafkaOffset) else {}
-                for topic in read or filter(None, source_text(options).split(",")):
-                    since, ends = first.get(topic, {}), read.get(topic, {})
-                    offsets = [{"partition": name, "from": since.get(name), "to": to} for name, to in ends.items()]
-                    facet: Any = InputDatasetFacet(producer=producer).with_additional_properties(offsets=offsets)
-                    server = f"kafka://{servers.partition(',')[0]}"
-                    yield InputDataset(server, topic, inputFacets={"hivesink_offsets": facet})
+                read = offsets[1].topics() if isinstance(offsets[1], KafkaOffset) else source_text(options).split(",")
+                names = [(f"kafka://{servers.partition(',')[0]}", topic) for topic in read if topic]
             elif path := options.get("path"):
-                facet = InputDatasetFacet(producer=producer).with_additional_properties(up_to=end and str(end))
-                yield InputDataset(*_place(path), inputFacets={"hivesink_offsets": facet})
+                names = [_place(path)]
+            for space, name in names:
+                of_it = [each for each in reads if each.get("topic", name) == name]
+                facet: Any = InputDatasetFacet(producer=producer).with_additional_properties(offsets=of_it)
+                yield InputDataset(space, name, inputFacets={"hivesink_offsets": facet})
 
 
 def _place(location: str) -> tuple[str, str]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Manifest, Opened, PartEntry, Recorded
     from hivesink.core.offsets import Partition
     from hivesink.core.partition import PartitionKey
@@ -124,7 +123,10 @@ class Trace:
         todo = [(facts, home, key) for (_, key), home in homes.items()]
         for log, home, key in todo:
             parts = [part for part in home.created if self._today(part.key) == key]
-            todo += [each for each in self._replays(parts) if each not in todo] if is_letters(key[0]) else []
+            replays = [self._replays.get(part.name) for part in parts] if is_letters(key[0]) else []
+            for replay in filter(None, replays):
+                keys = {self._today(part.key) for part in replay[1].created}
+                todo += [each for each in ((*replay, key) for key in sorted(keys)) if each not in todo]
             look = self._look(key, parts)
             state = "given up by a reset" if log.view.is_over else "decided"
             if log.is_published(home.epoch) or look["has_it"]:
@@ -164,8 +166,9 @@ class Trace:
         files, is_sure = list[str](), True
         for part in parts:
             path = f"{home.location.rstrip('/')}/{part.name}" if home else part.target
-            if is_letters(key[0]) and (replay := self._replayed(part)):
-                return {"files": [], "has_it": None, **replay}
+            if is_letters(key[0]) and part.name in self._replays:
+                replay = self._replays[part.name]
+                return {"files": [], "has_it": None, "replayed": replay and replay[1].epoch}
             if self.opened.owner.store.find(path) is None:
                 is_sure = False
                 continue
@@ -197,20 +200,13 @@ class Trace:
         return {"has_it": has_it}
 
     @cached_property
-    def _replay_logs(self) -> dict[str, LogFacts]:
-        logs = self.opened.every_log()
-        return {name: read_log(log) for name, log in logs.items() if name.partition("/")[0] == REPLAYS}
-
-    def _replays(self, parts: Iterable[PartEntry]) -> Iterator[tuple[LogFacts, Manifest, PartitionKey]]:
-        """The epochs that have replaced some of these dead letters' parts, with the partitions that they wrote to."""
-        names = {part.name for part in parts}
-        for log in self._replay_logs.values():
+    def _replays(self) -> Mapping[str, tuple[LogFacts, Manifest] | None]:
+        """By name, the parts of dead letters that were replaced: by which epoch, None if that is trimmed."""
+        every = self.opened.every_log().items()
+        logs = {name: read_log(log) for name, log in every if name.partition("/")[0] == REPLAYS}
+        replays: dict[str, tuple[LogFacts, Manifest] | None] = dict.fromkeys(replaced_letters(logs))
+        for log in logs.values():
             for each in log.manifests:
-                if each.kind != REQUEUE and any(part.name in names for part in each.replaces):
-                    yield from ((log, each, key) for key in {self._today(part.key) for part in each.created})
-
-    def _replayed(self, part: PartEntry) -> dict[str, Epoch | None]:
-        """The epoch of the replays that has replaced the dead letters' part, None if it is trimmed."""
-        if part.name not in replaced_letters(self._replay_logs):
-            return {}
-        return {"replayed": max((each.epoch for _, each, _ in self._replays([part])), default=None)}
+                names = () if each.kind == REQUEUE else replays.keys() & {part.name for part in each.replaces}
+                replays |= dict.fromkeys(names, (log, each))
+        return replays

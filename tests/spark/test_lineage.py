@@ -138,7 +138,7 @@ def test_a_run_is_told_from_its_start_to_its_end(writer: Ingest, monkeypatch: py
     [topic], [table] = last["inputs"], last["outputs"]
     assert (topic["namespace"], topic["name"]) == ("kafka://a:9092", "t")
     # Epoch 1 is another run's.
-    assert topic["inputFacets"]["hivesink_offsets"]["offsets"] == [{"partition": "0", "from": 10, "to": 30}]
+    assert topic["inputFacets"]["hivesink_offsets"]["offsets"] == [{"topic": "t", "partition": 0, "from": 10, "to": 30}]
     assert (table["namespace"], table["name"]) == (f"hive://{writer.metastore.rpartition('/')[2]}", writer.table)
     assert [field["name"] for field in table["facets"]["schema"]["fields"]] == ["id", "note", "dt"]
     [link] = table["facets"]["symlinks"]["identifiers"]
