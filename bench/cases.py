@@ -10,6 +10,7 @@ from bench.contenders import (
     BEFORE,
     CLEAN,
     HDFS,
+    METRICS,
     NOOP,
     ON_EPOCH,
     ORC,
@@ -29,7 +30,7 @@ EPOCH_ROWS = 1_000
 EPOCHS = 40
 QUICK_ROWS = 10_000_000
 CLUSTER_ROWS, CLUSTER_EPOCHS = 5_000_000, 25
-REGISTERED = {OWN, HDFS, ON_EPOCH, CLEAN, BEFORE, ORC, SPARK_INSERT, HIVE, HIVE_ORC}
+REGISTERED = {OWN, HDFS, ON_EPOCH, METRICS, CLEAN, BEFORE, ORC, SPARK_INSERT, HIVE, HIVE_ORC}
 """Whose partitions the metastore knows."""
 WRITERS = {*REGISTERED, SPARK_SINK, SPARK_ORC, FILES}
 ON_A_CLUSTER = (OWN, ON_EPOCH, SPARK_SINK, SPARK_INSERT, NOOP, ARROW)
@@ -82,8 +83,9 @@ CASES: Mapping[str, Case] = {
         _case("wide", IN_ORC, name="wide-orc"),
         _case("skewed", IN_SPARK),
         _case("many-partitions", IN_SPARK),
+        _case("narrow", (OWN, METRICS), name="metrics", cold=True),
         _case("dirty", (OWN, ON_EPOCH, CLEAN, SPARK_SINK, SPARK_INSERT)),
-        replace(_case(SMALL_EPOCHS, (*IN_SPARK, NOOP, ARROW)), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
+        replace(_case(SMALL_EPOCHS, (*IN_SPARK, METRICS, NOOP, ARROW)), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
         replace(_case(S3, (OWN, HDFS, SPARK_SINK)), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
     )
 }
@@ -102,7 +104,7 @@ def chosen(
     if unknown:
         message = f"no such workload: {', '.join(unknown)}; there are {', '.join(CASES)}"
         raise SystemExit(message)
-    known = {*EVERY, *IN_ORC, CLEAN, HDFS}
+    known = {*EVERY, *IN_ORC, CLEAN, HDFS, METRICS}
     wrong = sorted(set(peers or ()) - known)
     if wrong:
         message = f"no such peer: {', '.join(wrong)}; there are {', '.join(sorted(known - {OWN}))}"

@@ -7,9 +7,12 @@ and is at least once. Two floors write nothing: `noop` reads the topic's values,
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 from bench.ground import DATABASE, Ground
 from bench.workloads import WORKLOADS
@@ -103,6 +106,7 @@ def hivesink(
     ground: Ground,
     on_commit: Callable[[Committed], None],
     more: Mapping[str, str] = NOTHING,
+    metrics: str | None = None,
 ) -> Query:
     properties = {**WORKLOADS[drain.workload].properties, **more}
     # As `hivesink ddl apply` does it: a job that only writes has no use for Spark's client of Hive.
@@ -110,7 +114,19 @@ def hivesink(
     spec = parse_ddl(ddl(drain, properties, location), drain.name)
     apply([spec], catalog(ground.metastore, ground.site()))
     sink = HiveSink.for_table(spark, f"{DATABASE}.{drain.name}", writer="bench", on_commit=on_commit)
-    return sink.start(stream(spark, drain), checkpoint=checkpoint, trigger={"availableNow": True})
+    events, trigger = stream(spark, drain), {"availableNow": True}
+    query = sink.start(events, checkpoint=checkpoint, trigger=trigger, metrics=metrics)
+    if metrics is not None:
+        threading.Thread(target=scrape, args=(f"http://127.0.0.1{metrics}/metrics", query), daemon=True).start()
+    return query
+
+
+def scrape(address: str, query: Query) -> None:
+    """As Prometheus does, but each second."""
+    while query.isActive:
+        with urlopen(address) as answer:  # noqa: S310  this process's own
+            answer.read()
+        time.sleep(1)
 
 
 def file_sink(
@@ -161,6 +177,8 @@ def noop(spark: SparkSession, drain: Drain, checkpoint: str, *, python: bool = F
 
 
 OWN, HDFS, ON_EPOCH, CLEAN, ARROW, NOOP = "hivesink", "hdfs", "on-epoch", "clean", "arrow", "noop"
+METRICS = "metrics"
+"""hivesink with metrics on."""
 """`hdfs` is hivesink beside itself on S3."""
 BEFORE = "before"
 """The hivesink of another checkout, in a process that has this one's benchmark."""
@@ -176,6 +194,7 @@ def started(spark: SparkSession, drain: Drain, ground: Ground, on_commit: Callab
     queries: Mapping[str, Callable[[SparkSession, Drain, str], Any]] = {
         **dict.fromkeys((OWN, HDFS, CLEAN, BEFORE), own),
         ON_EPOCH: partial(own, more={"sink.rolling-policy.on-epoch": "true"}),
+        METRICS: partial(own, metrics=":9464"),
         ORC: partial(own, more={"orc.compress": "snappy"}),
         SPARK_SINK: partial(file_sink, ground=ground),
         SPARK_ORC: partial(file_sink, ground=ground, form="orc"),

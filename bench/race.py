@@ -17,6 +17,7 @@ from bench.contenders import (
     BEFORE,
     CLEAN,
     HDFS,
+    METRICS,
     NOOP,
     ON_EPOCH,
     ORC,
@@ -170,7 +171,7 @@ def checked(case: Case, place: Place, drain: Drain, drained: Drained, topic: Top
         workload = case.workload_of(drain.contender)
         landed = land(place.ground_of(drain.contender), drain.name, workload, registered=drain.contender in REGISTERS)
         wrong = differences(landed.figures, topic.figures)
-        if drain.contender in {OWN, HDFS, ON_EPOCH, BEFORE, ORC} and landed.rejected != topic.rejected():
+        if drain.contender in {OWN, HDFS, ON_EPOCH, METRICS, BEFORE, ORC} and landed.rejected != topic.rejected():
             wrong.append(f"{landed.rejected} dead letters where {topic.rejected()} are due")
     if wrong:
         message = f"{drain.contender} in {case.name}, table {drain.name}: {'; '.join(wrong)}"
