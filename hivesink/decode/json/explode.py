@@ -12,11 +12,9 @@ import pyarrow as pa
 from hivesink.core.column_source import ELEMENT, RECORD, JsonPath
 from hivesink.core.table import Array, Column, Primitive
 from hivesink.decode.arrowtypes import arrow_schema
-from hivesink.decode.clocks import REFUSED, Mask
+from hivesink.decode.clocks import REFUSED, nulls
 from hivesink.decode.json.decoder import JsonDecoder
-from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.scan import NotJson, document, members, unquote
-from hivesink.decode.values import InvalidValue
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows
 
@@ -24,11 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hivesink.config.options import SinkConfig
-    from hivesink.decode.json.spans import Places
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
-_QUOTE = b'"'
+_QUOTE, _WHITE = b'"', b" \t\r\n"
 _MOST_BYTES, _ROW_BYTES = 256 << 20, 256
 """Of what rows have from beside their lists, and what a row may take besides."""
 _LIST = "\0list"
@@ -39,7 +36,7 @@ class Split(NamedTuple):
     """A record's list: what comes before its first element, its elements, and what comes after its last."""
 
     before: bytes
-    elements: Sequence[bytes | msgspec.Raw]
+    elements: Sequence[bytes]
     after: bytes
 
 
@@ -89,31 +86,20 @@ def split(record: bytes, steps: tuple[str | int, ...]) -> Split | None:
 
     msgspec silently keeps the last of two fields of one name, so quotes are counted, as `KeyedDecoder` does.
     """
-    value, begin = record, 0
+    value, begin = record.strip(_WHITE), len(record) - len(record.lstrip(_WHITE))
     try:
         for step in steps:
-            fields = {name: bytes(raw) for name, raw in _FIELDS.decode(value).items()}
-            quotes = 2 * len(fields) + sum(raw.count(_QUOTE) for raw in fields.values())
-            names = [name for name in fields if name.lower() == step]
-            if quotes != value.count(_QUOTE) or len(names) != 1:
+            fields = _FIELDS.decode(value)
+            quotes = 2 * len(fields) + sum(bytes(raw).count(_QUOTE) for raw in fields.values())
+            matching = [raw for name, raw in fields.items() if name.lower() == step]
+            if quotes != value.count(_QUOTE) or len(matching) != 1:
                 return split_exactly(record, steps)
-            at = 0
-            for name, raw in fields.items():
-                key = b'"%b"' % name.encode()
-                opens = value.index(_QUOTE, at)
-                if not value.startswith(key, opens):
-                    return split_exactly(record, steps)
-                # Between the key and its value are a colon and white space, and no value begins with these.
-                at = value.index(raw, opens + len(key))
-                if name == names[0]:
-                    break
-                at += len(raw)
-            value, begin = raw, begin + at
-        elements = _ITEMS.decode(value)
+            # A Raw is a view of the bytes that it was read from.
+            begin += pa.py_buffer(matching[0]).address - pa.py_buffer(value).address
+            value = bytes(matching[0])
+        elements = [bytes(raw) for raw in _ITEMS.decode(value)]
     except REFUSED:
         return split_exactly(record, steps)
-    if not steps:
-        begin, value = record.index(b"["), record.strip(b" \t\r\n")
     return Split(record[: begin + 1], elements, record[begin + len(value) - 1 :])
 
 
@@ -146,7 +132,6 @@ class ExplodedDecoder:
         inner = inner or [Column("\0", Primitive.STRING)]
         narrowed = replace(config, values={**config.values, **below})
         self._elements, self._envelopes = JsonDecoder(inner, narrowed), JsonDecoder(outer, narrowed)
-        self._exact = ExactDecoder(outer, narrowed)
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """As `JsonDecoder`; the rows that it speaks of are those of `parts`, of so many records as memory holds."""
@@ -159,46 +144,46 @@ class ExplodedDecoder:
                 break
             splits.append(part)
             given.append(record)
-        beside, place, unfit = self._read_envelopes(given, splits)
-        counts = np.array([len(part.elements) if part else 0 for part in splits], np.int64)
-        counts[[*unfit]] = 0
-        # What has no element is a row of its own: bad, or skipped.
-        alone = counts == 0
-        sizes = np.maximum(counts, 1)
-        firsts = np.cumsum(sizes) - sizes
-        of_record = np.repeat(np.arange(len(given)), sizes)
-        in_list = ~alone[of_record]
-        texts = [part.elements for part, count in zip(splits, counts.tolist(), strict=True) if part and count]
-        elements = pa.array([bytes(text) for some in texts for text in some], pa.large_binary())
-        rows, where = self._elements.decode(elements), np.flatnonzero(in_list)
+        beside, unfit = self._read_beside(given, splits)
+        texts, of_record, numbers = list[bytes | None](), list[int](), list[int | None]()
+        for place, (record, part) in enumerate(zip(given, splits, strict=True)):
+            elements = part.elements if part and place not in unfit else ()
+            # What has no element is a row of its own: bad, or skipped.
+            texts += elements or [record]
+            numbers += range(len(elements)) if elements else [None]
+            of_record += [place] * max(1, len(elements))
+        values, elements_of = pa.array(texts, pa.large_binary()), pa.array(numbers, pa.int64())
+        records_of, absent = np.array(of_record, np.int64), nulls(elements_of)
+        where = np.flatnonzero(~absent)
+        rows = self._elements.decode(values.take(pa.array(where)))
         good = where if rows.good is None else where[rows.good.to_numpy()]
         bad = [replace(row, index=int(where[row.index])) for row in rows.bad]
-        bad += [replace(row, index=int(firsts[record])) for record, row in unfit.items()]
-        beside = beside.take(pa.array(place[of_record[good]]))
-        both = dict(zip(beside.column_names, beside.columns, strict=True))
-        both |= dict(zip(rows.table.column_names, rows.table.columns, strict=True))
+        bad += [replace(row, index=int(np.searchsorted(records_of, place))) for place, row in unfit.items()]
+        places = records_of[good] if beside.good is None else np.searchsorted(beside.good, records_of[good])
+        both = _by_name(beside.table.take(pa.array(places))) | _by_name(rows.table)
         table = pa.Table.from_arrays([both[name] for name in self._schema.names], schema=self._schema)
-        skipped = int(alone.sum()) - len(unfit)
-        numbers = pa.array(np.arange(len(of_record)) - firsts[of_record], mask=~in_list)
-        values = _alone(given, splits, elements, of_record, in_list)
-        parts = pa.RecordBatch.from_pydict({"value": values, RECORD: pa.array(of_record), ELEMENT: numbers})
-        good_rows = None if len(good) == len(of_record) else pa.array(good, pa.int32())
+        skipped = elements_of.null_count - len(unfit)
+        indices = pa.array(records_of, pa.int32(), mask=absent)
+        ends = (pa.array([part and part[at] for part in splits], pa.large_binary()) for at in (0, 2))
+        before, after = (pa.DictionaryArray.from_arrays(indices, end) for end in ends)
+        values = pa.StructArray.from_arrays([before, values, after], ["before", "text", "after"])
+        parts = pa.RecordBatch.from_pydict({"value": values, RECORD: pa.array(records_of), ELEMENT: elements_of})
+        good_rows = None if len(good) == len(records_of) else pa.array(good, pa.int32())
         return DecodedRows(table, good_rows, tuple(sorted(bad, key=lambda row: row.index)), skipped, parts)
 
-    def _read_envelopes(
-        self, records: list[bytes | None], splits: list[Split | None]
-    ) -> tuple[pa.Table, Places, dict[int, BadRow]]:
-        """What is beside the lists, in which row of that each record is, and which are bad."""
-        bad: dict[int, BadRow] = {}
-        texts, places = list[bytes | None](), list[int]()
-        for place, (record, part) in enumerate(zip(records, splits, strict=True)):
-            if record is not None and part is None:
-                bad[place] = self._refused(record).bad_row(place)
-                continue
-            texts.append((part.before + part.after if self._steps else b"{}") if part else None)
-            places.append(place)
+    def _read_beside(
+        self, records: Sequence[bytes | None], splits: Sequence[Split | None]
+    ) -> tuple[DecodedRows, dict[int, BadRow]]:
+        """What is beside the lists, a row for each record, and which records are bad: also those without a list."""
+        around = [part and (part.before + part.after if self._steps else b"{}") for part in splits]
+        texts = [record if text is None else text for record, text in zip(records, around, strict=True)]
         rows = self._envelopes.decode(pa.array(texts, pa.large_binary()))
-        bad |= {places[row.index]: row for row in rows.bad}
+        no_list = (place for place, part in enumerate(splits) if part is None and records[place] is not None)
+        bad = {place: BadRow(place, None, "not a JSON array") for place in no_list}
+        for row in rows.bad:
+            name = row.field and row.field.replace(_LIST, ".".join(map(str, self._steps)))
+            if self._steps or row.reason != "not a JSON object":
+                bad[row.index] = replace(row, field=name)
         # More than that only one record may need.
         for part in splits if len(splits) == 1 else ():
             if part and rows.table.nbytes * len(part.elements) >= 1 << 31:
@@ -206,33 +191,8 @@ class ExplodedDecoder:
                     rows.table.take(pa.array(np.zeros(len(part.elements), np.int64)))
                 except pa.ArrowInvalid:
                     bad[0] = BadRow(0, None, "a column would take more than 2 GB")
-        good = np.full(len(records), -1)
-        kept = np.array(places, np.int64)
-        kept = kept if rows.good is None else kept[rows.good.to_numpy()]
-        good[kept] = np.arange(len(kept))
-        return rows.table, good, bad
-
-    def _refused(self, record: bytes) -> InvalidValue:
-        """Why a record has no list, as the exact decoder says it."""
-        try:
-            self._exact.row(record)
-        except InvalidValue as error:
-            error.path = [".".join(map(str, self._steps)) if step == _LIST else step for step in error.path]
-            if self._steps or error.reason != "not a JSON object":
-                return error
-        return InvalidValue("not a JSON array")
+        return rows, bad
 
 
-def _alone(
-    records: list[bytes | None], splits: list[Split | None], elements: pa.Array, of_record: Places, in_list: Mask
-) -> pa.StructArray:
-    """The values of `DecodedRows.parts`: each element in its record, or a whole record that has none or is bad."""
-    whole = pa.array([records[place] for place in of_record[~in_list].tolist()], pa.large_binary())
-    order = np.empty(len(of_record), np.int64)
-    order[in_list] = np.arange(len(elements))
-    order[~in_list] = len(elements) + np.arange(len(whole))
-    texts = pa.concat_arrays([elements, whole]).take(pa.array(order))
-    indices = pa.array(of_record, pa.int32(), mask=~in_list)
-    ends = ([part and part[at] for part in splits] for at in (0, 2))
-    before, after = (pa.DictionaryArray.from_arrays(indices, pa.array(end, pa.large_binary())) for end in ends)
-    return pa.StructArray.from_arrays([before, texts, after], ["before", "text", "after"])
+def _by_name(table: pa.Table) -> dict[str, pa.ChunkedArray]:
+    return dict(zip(table.column_names, table.columns, strict=True))
