@@ -58,6 +58,8 @@ def test_a_job(newcomer: Newcomer) -> None:
     assert re.search(r"│ 20\d\d-\d\d-\d\d--\d\d +│ 3 ", said)
 
 
+# In each run, tests/integration/test_s3.py has these commands on S3.
+@pytest.mark.long
 def test_your_own_data(newcomer: Newcomer) -> None:
     (newcomer.folder / "events").mkdir()
     records = ({"id": 1, "at": "2024-01-02T03:04:05Z"}, {"id": 2, "at": "2024-01-02T05:00:00Z"})

@@ -6,7 +6,6 @@ They are refused before anything is lost, named, and done once they are mended.
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,9 +18,6 @@ from jobs.cluster.kafka import end_offsets
 from tests.integration.stage import ON_EPOCH, Stage, Topic, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from hivesink.sink.commit.committed import Committed
@@ -87,46 +83,6 @@ def test_arguments_of_a_start(stage: Stage) -> None:
     for place in (stage.checkpoint, str(stage.checkpoint)):
         stage.drain(checkpoint=place)
     assert stage.ids() == [0, 1, 2]
-
-
-@pytest.fixture
-def disk(stage: Stage) -> Iterator[Path]:
-    """A disk of one megabyte, with the table on it, and the log elsewhere."""
-    place = stage.folder / "disk"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=False).returncode:
-        pytest.skip("mounting a small disk takes more rights than this user has")
-    stage.create(location=place / "table", properties={"sink.log-location": str(stage.folder / "log")})
-    yield place
-    subprocess.run(["umount", place], check=True)
-
-
-# tests/storage/test_local.py has each error of a disk.
-@pytest.mark.long
-def test_a_disk_that_takes_no_more_and_a_file_where_a_folder_should_be(stage: Stage, disk: Path) -> None:
-    stage.put(range(10))
-    stage.drain()
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        # Writes what fits, and says how much that was.
-        while file.write(bytes(1 << 16)) == 1 << 16:
-            pass
-    stage.put(range(10, 20))
-    with pytest.raises(errors.HiveSinkError) as told:
-        stage.drain()
-    said(told.value, str(disk), "No space left on device")
-    assert told.value.retryable
-    assert stage.ids() == list(range(10))
-    filler.unlink()
-    blocked = disk / "table" / "dt=2024-02-01"
-    blocked.write_text("in the way")
-    stage.put_text('{"id": 20, "dt": "2024-02-01"}\n')
-    with pytest.raises(errors.HiveSinkError) as told:
-        stage.drain()
-    said(told.value, str(blocked))
-    blocked.unlink()
-    stage.drain()
-    assert (stage.ids(), stage.staged()) == (list(range(21)), [])
 
 
 def test_the_checkpoint_of_another_sinks_query_that_runs(

@@ -1,7 +1,7 @@
 """A real job on a local disk under SIGKILL: killed again and again, and run until it is done.
 
-`tests/cluster/test_kills.py` kills jobs from Kafka to HDFS. In each run, `test_s3.py` has a kill, and a stage that runs
-again, and `tests/crash` has deaths at each step.
+`tests/cluster/test_kills.py` kills jobs from Kafka to HDFS, `test_s3.py` on S3. In each run, `tests/crash` has deaths
+at each step, `tests/cluster/test_dying_servers.py` a kill in the tasks, and this module a stage that runs again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hivesink.embedded.metastore import EmbeddedMetastore
     from hivesink.ports import CommitLog
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 ROWS_A_BATCH = 200
 PARTITIONS = 4
 
@@ -158,6 +158,7 @@ def run(tmp_path: Path, metastore: EmbeddedMetastore, spark: SparkSession, capsy
     return run
 
 
+@pytest.mark.long
 def test_kills_while_rows_wait(run: Any) -> None:
     """In the last run a stage runs again beside a task of its first run, which counts once, too.
 
@@ -167,17 +168,19 @@ def test_kills_while_rows_wait(run: Any) -> None:
     run("rolling", islice(cycle(ROLLING_STEPS), 30), 1, ends_troubled=True, options=ROLLING, settings=settings)
 
 
+@pytest.mark.long
 def test_a_hundred_kills_on_a_file_source(run: Any) -> None:
     run("files_100", islice(cycle(STEPS), 100), between=30)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("store", STORES)
 def test_a_kill_at_each_step_of_a_query_with_state(run: Any, store: str) -> None:
     name = f"state_{store.replace('-', '_')}"
     run(name, STEPS, between=1, again=True, distinct=True, settings=STORES[store])
 
 
-@pytest.mark.parametrize("by_partition", ["false", "true"])
+@pytest.mark.parametrize("by_partition", ["false", pytest.param("true", marks=pytest.mark.long)])
 def test_a_stage_that_runs_again_beside_a_task_of_its_first_run_counts_once(run: Any, by_partition: str) -> None:
     options = {**ON_EPOCH, "sink.shuffle-by-partition.enable": by_partition}
     run(f"retried_{by_partition}", (), 0, rest=2, ends_troubled=True, options=options, settings=RETRIES)

@@ -40,10 +40,8 @@ if TYPE_CHECKING:
     from jobs.cluster.s3 import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
-SHORT = ("while-publishing",)
-"""Some of a roll's uploads are completed, others open: tests/crash has every step."""
-# In the long run, a session of its own, as a user's: it reads with Hive's reader, then inserts.
-# tests/cluster/test_s3.py has Hive 4.
+KILLS = 30
+# A session of its own, as a user's: it reads with Hive's reader, then inserts.
 READER = """
 import json, sys
 from hivesink import session
@@ -114,24 +112,22 @@ def read_by_hive(table: str) -> list[str]:
     return ended.stdout.splitlines()
 
 
-@pytest.mark.parametrize("kills", [len(SHORT), pytest.param(30, marks=pytest.mark.long)], ids=str)
-def test_kills_on_s3(
-    s3: S3Server, metastore_on_s3: EmbeddedMetastore, tmp_path: Path, capsys: Capsys, kills: int
-) -> None:
+# In each run, tests/crash/test_every_step_on_servers.py has deaths at each step.
+@pytest.mark.long
+def test_kills_on_s3(s3: S3Server, metastore_on_s3: EmbeddedMetastore, tmp_path: Path, capsys: Capsys) -> None:
     """In the last run a stage runs again beside a task of its first run, which counts once, too."""
-    table, root = "kills.on_s3", f"{s3.make_bucket('kills')}/{kills}"
+    table, root = "kills.on_s3", f"{s3.make_bucket('kills')}/job"
     site = Site.load(os.environ)
     parts = f"(id BIGINT) PARTITIONED BY (dt STRING) STORED AS PARQUET LOCATION '{root}/table'"
     apply([parse_ddl(f"CREATE TABLE {table} {parts}", "kills.sql")], catalog(metastore_on_s3.uri, site))
-    steps = SHORT if kills == len(SHORT) else [*islice(cycle(ROLLING_STEPS), kills)]
-    batches = len(steps) + (4 if kills == len(SHORT) else 8)
+    batches = KILLS + 8
     jars = {"spark.jars": ",".join(path.as_uri() for path in fetch(s3a()))}
     job = JobOnS3(
         tmp_path, metastore_on_s3, table, write_files(tmp_path, batches),
         options=ROLLING, settings={**SMALL_BATCHES, **RETRIES, **jars}, root=root,
     )  # fmt: skip
     killed = Kills(job)
-    for step in steps:
+    for step in islice(cycle(ROLLING_STEPS), KILLS):
         killed.kill_at(step)
     job.troubled = True
     assert job.drain() == 0, job.output[-4000:]
@@ -144,12 +140,11 @@ def test_kills_on_s3(
     asked = "query", f"SELECT id, dt FROM {table} ORDER BY id", "--limit", str(2 * len(rows)), "--json"
     found = hivesink(capsys, *asked).data
     assert (found["engine"], found["rows"]) == ("duckdb", rows)
-    if kills > len(SHORT):
-        by_hive, inserted = map(json.loads, read_by_hive(table))
-        assert (sorted(by_hive), inserted) == (rows, [-2, -1])
-        # What a user adds is the user's.
-        assert hivesink(capsys, "verify", table).code == 0
-        assert job.drain() == 0, job.output[-4000:]
+    by_hive, inserted = map(json.loads, read_by_hive(table))
+    assert (sorted(by_hive), inserted) == (rows, [-2, -1])
+    # What a user adds is the user's.
+    assert hivesink(capsys, "verify", table).code == 0
+    assert job.drain() == 0, job.output[-4000:]
     bucket = s3.client()
     left = [upload["Key"] for upload in bucket.list_multipart_uploads(Bucket="kills").get("Uploads", [])]
     assert left == []

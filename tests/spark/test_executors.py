@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 JOB = Path(__file__).with_name("executors_job.py")
 ROWS = 300
 
-# In each run, tests/integration/test_s3.py has a stage that runs again.
+# In each run, tests/integration/test_kills.py has a stage that runs again.
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
 
 

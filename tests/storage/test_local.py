@@ -114,6 +114,12 @@ def test_a_really_full_device_is_told_by_the_stream_itself(tmp_path: Path) -> No
     assert RenameFileStore(FS).staged(str(tmp_path)) == []
 
 
+def test_a_file_where_a_folder_should_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "dt=1").write_text("in the way")
+    with pytest.raises(HiveSinkError, match=f"{tmp_path}/dt=1"):
+        FS.write_new(f"{tmp_path}/dt=1/a", b"x")
+
+
 def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "out").symlink_to(tmp_path)
