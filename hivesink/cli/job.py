@@ -186,11 +186,7 @@ def _lines(width: int, begun: float | None) -> Text:
         for name, progress in progress_of_all().items()
     ]
     if not told and begun is not None:
-        # A job may make its session in any way: that there is a context is all that is known of it.
-        spark = sys.modules.get("pyspark")
-        is_up = spark is not None and spark.SparkContext._active_spark_context is not None  # noqa: SLF001  the public ways start one
-        what = "Spark is up, no query has started" if is_up else "Spark is starting"
-        told = [f"{what} ({time.monotonic() - begun:.0f} s)"]
+        told = [f"no query has started yet ({time.monotonic() - begun:.0f} s)"]
     # Wrapped here: in a narrow terminal how far the query is behind must not be cut off.
     lines = (line for text in told for line in wrap(text, max(width - 1, 1), subsequent_indent="  "))
     return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")

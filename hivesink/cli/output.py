@@ -41,8 +41,11 @@ _SECRETS = (
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What steers a terminal: control characters, ends of lines, the direction of text. And halves of characters."""
 
-_NARROWEST = 8
-"""Characters of a column, with its frame."""
+_WHOLE = 20
+"""Characters of a cell that are never cut: a time has 19."""
+_FRAME = 3
+"""Characters of a column besides its cells."""
+_ENDLESS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +167,6 @@ def jsonable(value: object) -> Any:  # noqa: PLR0911  a return for each type
             return b64encode(value).decode()
         case Enum():
             return value.value
-        case set() | frozenset():
-            return sorted(value)
     return str(value)
 
 
@@ -251,14 +252,17 @@ def cell_text(value: object) -> str:
 
 
 def _console(stream: TextIO) -> Console:
-    # Outside a terminal paths must not wrap.
-    width = None if stream.isatty() else 250
+    # Outside a terminal a line is never cut, and a row is a line.
+    width = None if stream.isatty() else _ENDLESS
     return Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
 
 
 def _table(block: Grid, width: int) -> Table:
-    """Turned, with a line for each value, where the columns would be too narrow to read."""
-    is_turned = len(block.columns) * _NARROWEST > width
+    """Turned, with a line for each value, where columns would be too narrow to read, as psql does."""
+    rows = [[*map(_text, row)] for row in block.rows]
+    cells = zip(map(Text, block.columns), *rows, strict=True)
+    least = sum(_FRAME + min(_WHOLE, max(cell.cell_len for cell in column)) for column in cells)
+    is_turned = least >= width
     drawn = Table(title=block.title or None, title_justify="left", title_style="bold", show_header=not is_turned)
     if is_turned:
         drawn.add_column(justify="right")
@@ -266,12 +270,12 @@ def _table(block: Grid, width: int) -> Table:
     else:
         for column in block.columns:
             drawn.add_column(column, justify="right" if column in block.right else "left", overflow="fold")
-    for row in block.rows:
+    for row in rows:
         if not is_turned:
-            drawn.add_row(*map(_text, row))
+            drawn.add_row(*row)
             continue
         for name, value in zip(block.columns, row, strict=True):
-            drawn.add_row(_text(name), _text(value))
+            drawn.add_row(_text(name), value)
         drawn.add_section()
     return drawn
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from datetime import datetime, timezone
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,15 +15,19 @@ from hivesink.cli.command import Metastore, Table, command
 from hivesink.cli.output import Grid, Line, Output, tell
 from hivesink.config.parsers import interval
 from hivesink.core.manifest_json import last_batch_fields
+from hivesink.core.offsets import KafkaOffset
+from hivesink.core.table import is_letters
 from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.verify import writer_status
 from hivesink.tables.opened import OpenedTable
-from hivesink.tables.rejects import not_dead_letters
+from hivesink.tables.rejects import dead_letters
 from hivesink.tables.waiting import PartitionWait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from hivesink.core.epoch import LastBatch
 
 Partition = Annotated[str, typer.Argument(help="One partition, such as dt=2024-01-02--03.", metavar="PARTITION")]
 
@@ -47,13 +52,20 @@ def status(out: Output, opened: OpenedTable) -> None:
         batch = last.last_batch and last_batch_fields(last.last_batch)
         kept = batch and {key: value for key, value in batch.items() if key not in {"appended", "head"}}
         data = {**asdict(last), "last_batch": kept}
-        rows = [item for item in data.items() if item[0] != "writer"]
+        told = {**data, "last_batch": last.last_batch and _told(last.last_batch)}
+        rows = [item for item in told.items() if item[0] != "writer"]
         blocks.append(Grid(f"writer {name} (times in UTC)", ("what", "value"), rows))
         blocks.append(offsets_grid(name, log.lag.data))
         if refusal := _refusal(opened, name):
             blocks.append(Line(f"no job can start: {refusal}", "red"))
         writers.append({**data, "offsets": log.lag.data, "no_start": refusal and str(refusal)})
     out.show({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks)
+
+
+def _told(last: LastBatch) -> str:
+    """A batch in words. Of Kafka's offsets there is a grid."""
+    ends = (str(end) for end in last.ref.end if not isinstance(end, KafkaOffset))
+    return ", ".join([f"batch {last.ref.batch} of query {last.ref.query}, in epoch {last.epoch}", *ends])
 
 
 def offsets_grid(writer: str, offsets: Sequence[Mapping[str, object]]) -> Grid:
@@ -67,9 +79,11 @@ def _refusal(opened: OpenedTable, writer: str) -> HiveSinkError | None:
     try:
         config, _ = opened.start_of(writer)
         opened.require_same(writer)
-        return not_dead_letters(opened) if config.has_dead_letters else None
+        if config.has_dead_letters and not is_letters(opened.name):
+            dead_letters(opened)
     except HiveSinkError as error:
         return error
+    return None
 
 
 @command
@@ -82,15 +96,16 @@ def partitions(out: Output, opened: OpenedTable, *, writer: str | None = None) -
     """
     now = datetime.now(timezone.utc)
     states = [state for name in opened.chosen(writer) for state in opened.states(name, now)]
-    rows = []
-    for state in states:
-        commit, mark = (state.record.commit, state.record.watermark) if state.record else (None, None)
-        figures = {name: commit and getattr(commit, name) for name in ("revision", "rows", "files")}
-        key = {"writer": state.writer, "table": state.table, "partition": state.partition}
-        rows.append({**key, **figures, "watermark (UTC)": mark, "waits for": state.waits_for or ""})
-    blocks: list[Line | Grid] = [Grid.of(f"partitions of {opened.name}", rows, "revision", "rows", "files")]
-    if not rows:
-        blocks = [Line(f"no writer has rows of {opened.name} yet")]
+    blocks: list[Line | Grid] = []
+    for (name, table), some in groupby(states, key=lambda state: (state.writer, state.table)):
+        rows, waits = list[dict[str, object]](), list[Line]()
+        for state in some:
+            commit, mark = (state.record.commit, state.record.watermark) if state.record else (None, None)
+            figures = {name: commit and getattr(commit, name) for name in ("revision", "rows", "files")}
+            rows.append({"partition": state.partition, **figures, "watermark (UTC)": mark})
+            waits += [Line(f"{state.partition} waits: {state.waits_for}", "yellow")] if state.waits_for else []
+        blocks += [Grid.of(f"partitions of {table} by writer {name}", rows, "revision", "rows", "files"), *waits]
+    blocks = blocks or [Line(f"no writer has rows of {opened.name} yet")]
     out.show({"table": opened.name, "partitions": [state.data for state in states]}, blocks)
 
 

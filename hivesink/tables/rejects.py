@@ -13,7 +13,7 @@ import pyarrow as pa
 from hivesink.core.column_source import named_file
 from hivesink.core.manifest import REPLAYS, PartEntry
 from hivesink.core.table import is_letters, main_table
-from hivesink.errors import InvalidOption, UnknownTable, Unsupported
+from hivesink.errors import InvalidOption, UnknownTable
 from hivesink.formats import adapter
 from hivesink.logs import file_store
 from hivesink.sink.inspect.facts import read_log
@@ -158,17 +158,6 @@ def dead_letters(opened: OpenedTable) -> DeadLetters | None:
             owner = main_table(opened.name)
             raise InvalidOption((f"{opened.name} holds the dead letters of {owner}: name {owner}",)) from None
         return None
-
-
-def not_dead_letters(opened: OpenedTable) -> Unsupported | None:
-    """Why what has the name of the dead-letter table is none."""
-    try:
-        DeadLetters(opened)
-    except UnknownTable:
-        return None
-    except Unsupported as error:
-        return error
-    return None
 
 
 def place(row: Mapping[str, Any]) -> str:

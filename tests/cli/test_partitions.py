@@ -57,9 +57,11 @@ def test_partitions_are_listed_with_their_commits_and_what_they_wait_for(
 ) -> None:
     writer.read(1, 1, 2, mark=2)
     said = hivesink(capsys, "partitions", days)
-    first, second = ([cell.strip() for cell in row.split("│")] for row in said.out.splitlines() if "dt=" in row)
-    assert first[1:-1] == ["ingest", days, "dt=2024-01-01", "1", "2", "1", "2024-01-02 00:00:00", ""]
-    assert "it is over at 2024-01-03 00:00:00 UTC, the watermark is 2024-01-02 00:00:00 UTC" in second[-2]
+    assert f"partitions of {days} by writer ingest" in said.out
+    first, second, waits = (row for row in said.out.splitlines() if "dt=" in row)
+    assert first.strip("│").split() == ["dt=2024-01-01", *"│1│2│1│", "2024-01-02", "00:00:00"]
+    assert second.strip("│").split() == [DAY, *"│-│-│-│-"]
+    assert waits.startswith(f"{DAY} waits: it is over at 2024-01-03 00:00:00 UTC, the watermark is 2024-01-02 00:00")
     listed = hivesink(capsys, "partitions", days, "--json").data
     complete, waits = listed["partitions"]
     assert (listed["table"], complete["complete"], complete["waits_for"]) == (days, True, None)

@@ -67,8 +67,7 @@ def test_status(ingest: Ingest, table: str, capsys: Capsys) -> None:
     for shown in (
         "writer ingest",
         "epoch │ 3 ",
-        "query q, batch 2",
-        'end {"kafka": {"t": {"0": 30}}}',
+        "last_batch │ batch 2 of query q, in epoch 3 │",
         str(ingest.log),
     ):
         assert shown in re.sub(" +", " ", text.out)
