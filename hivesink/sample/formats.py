@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hivesink.core.column_source import JsonPath, json_path, parse_list, parse_source
+from hivesink.core.column_source import json_path, parse_list
 from hivesink.core.table import Column, Primitive
 from hivesink.decode.avro.schema import parse
 from hivesink.decode.csv import Dialect
@@ -76,8 +76,7 @@ def _of_json(given: Given) -> Proposed:
     for column in columns:
         option = f"sink.column.{column.name}.from"
         field = properties.get(option, json_path(column.name))
-        source = parse_source(field)
-        if isinstance(source, JsonPath) and source.steps[0] not in inner:
+        if parse_list(field).steps[0] not in inner:
             properties[option] = field
         elif option in properties:
             properties[option] = path + field[1:]
@@ -204,6 +203,31 @@ def _of_protobuf(given: Given) -> Proposed:
         raise InvalidOption((f"{option} = {which!r}: {error}",)) from error
     columns, left = columns_of(of_message(message.descriptor, message.symbols, {}))
     return Proposed(columns, {}, None, left)
+
+
+def with_keys(made: Proposed, keys: Given) -> Proposed:
+    """`made`, with a column of each field that Kafka's keys have and the records lack.
+
+    None of keys that aren't all objects, or whose registry isn't named.
+    """
+    names = {column.name for column in made.columns}
+    if keys.config["sink.value.format"] == "json":
+        objects = [lowered(value) for value in values_of(keys.records)]
+        others = [{name: item for name, item in value.items() if name not in names} for value in objects]
+        is_object = all(objects) and len(objects) == sum(key is not None for key in keys.records)
+        keys = keys._replace(records=[json.dumps(value).encode() for value in others if is_object])
+    try:
+        key = PROPOSALS[keys.config["sink.value.format"]](keys)
+    except InvalidOption:
+        return made
+    columns = [column for column in key.columns if column.name not in names]
+    properties = dict(made.properties)
+    for column in columns:
+        option = f"sink.column.{column.name}.from"
+        properties[option] = f"kafka.key.{key.properties.get(option, json_path(column.name))}"
+    if formats := [*filter(None, (each.properties.get("sink.timestamp-format") for each in (made, key)))]:
+        properties["sink.timestamp-format"] = ",".join(formats)
+    return made._replace(columns=(*made.columns, *columns), properties=properties)
 
 
 PROPOSALS: Mapping[str, Callable[[Given], Proposed]] = {

@@ -20,7 +20,7 @@ from hivesink.core.partition import with_scheme
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.hiveql.render import render
-from hivesink.sample.formats import PROPOSALS, Given, lowered, values_of
+from hivesink.sample.formats import PROPOSALS, Given, lowered, values_of, with_keys
 from hivesink.sample.source import FilesSource, Sample, TopicSource
 from hivesink.sink.commit.writer import problems_of
 from hivesink.sink.task.assign import assigner_for, row_columns
@@ -151,7 +151,11 @@ def propose(
         raise InvalidOption((f"sink.value.format = {form!r}: init makes tables of {', '.join(PROPOSALS)}",))
     plan = _plan(sample, TableSpec(table, ()), config, arrival)
     given = Given(sample.records(), config, wiring.schemas(plan, None), is_topic=sample.shape.offset is not None)
-    columns, properties, sure, left = PROPOSALS[form](given)
+    made = PROPOSALS[form](given)
+    if given.is_topic and "debezium" not in made.properties.get("sink.value.format", form):
+        keys = given._replace(records=sample.batch.column("key").to_pylist(), config=config.of_key)
+        made = with_keys(made, keys)
+    columns, properties, sure, left = made
     if not columns:
         first = repr((sample.records()[0] or b"")[:40]) if len(sample.batch) else "none"
         problem = f"--from {source}: no object with a field that can be a column; the first record is {first}"
