@@ -31,7 +31,7 @@ _EPOCHS = 10
 
 
 @command
-def show(out: Output, opened: OpenedTable, *, limit: int = 50, all_: bool = False) -> None:
+def show(out: Output, opened: OpenedTable, *, limit: int = 50) -> None:
     """Draw a table's partitions over time: rows, bytes, files, rows that wait and small files; and the last epochs.
 
     Read-only: safe to run while a job is writing.
@@ -39,9 +39,8 @@ def show(out: Output, opened: OpenedTable, *, limit: int = 50, all_: bool = Fals
     Example: hivesink show demo.flights
 
     --limit N: How many partitions to show, the newest ones.
-    --all: Show all partitions, however many.
     """
-    picture = _picture(opened, datetime.now(timezone.utc), None if all_ else limit)
+    picture = _picture(opened, datetime.now(timezone.utc), limit)
     out.show(picture, _blocks(picture))
 
 
@@ -101,8 +100,8 @@ def count_small(lengths: Sequence[int], file_size: int) -> int:
     return small if small > 1 or sum(lengths) * 100 < file_size else 0
 
 
-def _picture(opened: OpenedTable, now: datetime, limit: int | None) -> dict[str, Any]:
-    """The JSON document, with the newest `limit` partitions, or all for None. Lists only the folders of these.
+def _picture(opened: OpenedTable, now: datetime, limit: int) -> dict[str, Any]:
+    """The JSON document, with the newest `limit` partitions. Lists only the folders of these.
 
     Figures of a partition that aren't known are None; rows are those that the jobs have published. Raises
     InvalidOption, LogDamaged, StoreUnavailable, MetastoreUnreachable, OwnCodeFailed.
@@ -118,7 +117,7 @@ def _picture(opened: OpenedTable, now: datetime, limit: int | None) -> dict[str,
         waiting.setdefault(state.partition, []).append(state)
     live = opened.metastore.lookup(opened.live, None)
     order = _by_time(live.keys() | waiting.keys(), time_extractor(opened.live.spec, config))
-    shown = order if limit is None else order[-limit:]
+    shown = order[-limit:]
     store = file_store(opened.live.location, opened.site)
     registered = [partition for partition in shown if partition in live]
     listed = store.run_parallel(partial(_visible, store, live[partition].location) for partition in registered)
