@@ -36,7 +36,7 @@ def query(
 
     Example: hivesink query "SELECT count(*) FROM demo.flights"
 
-    --engine duckdb|spark|hiveserver2: Who answers. Default: duckdb, and spark for what duckdb can't answer.
+    --engine duckdb|spark|hiveserver2: Who answers. Default: duckdb, or spark where duckdb can't.
     --hiveserver2 HOST:PORT: Ask this HiveServer2, also without --engine; hive-site.xml has its authentication.
     --limit N: How many rows to fetch at most.
     """

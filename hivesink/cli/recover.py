@@ -50,7 +50,7 @@ def recover(
 ) -> None:
     """Finish decided epochs, remove what was not decided, and publish the rows that wait to be rolled.
 
-    Stop the job first: if it is writing an epoch, it loses that epoch and stops. --forget asks first.
+    Stop the job first: if it is writing an epoch, it loses that epoch and stops.
 
     Example: hivesink recover demo.flights --dry-run
 

@@ -51,9 +51,8 @@ def run(
 ) -> None:
     """Run a job file as a program, in its own process. The file's name without .py is the default writer.
 
-    Exit codes: 0 done; 75 worth another try (a connection, a timeout); 65 needs a person; 1 the job itself failed;
-    2 wrong usage. --restart restarts the job after 75 and after a death by signal. SIGTERM and SIGINT end the
-    job without a restart: its queries stop after their current batch. A second signal stops them at once.
+    Exit codes: 0 done; 75 worth another try (a connection, a timeout); 65 needs a person; 1 the job itself failed.
+    SIGTERM and SIGINT end the job without a restart: its queries stop after their batch, by a second signal at once.
 
     Example: hivesink run jobs/flights.py --restart
 

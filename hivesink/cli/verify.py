@@ -119,9 +119,8 @@ def reset(
 ) -> None:
     """Put the logs of a table's writers aside, so that their next start has no history. Finished files stay.
 
-    Stop the jobs first. Shows what it would do, and asks. Refuses while rows wait or parts are unpublished, unless
-    --discard says how many, and while another table names the log. Finished files whose log is gone are the table's
-    own from then on. Deletes nothing: each log stays in its folder, and the next start begins another beside it.
+    Stop the jobs first. Asks first. Refuses while rows wait or parts are unpublished, unless --discard says how many,
+    and while another table names the log. Finished files whose log is gone are the table's own from then on.
 
     Example: hivesink reset demo.flights --writer flights
 

@@ -21,7 +21,7 @@ _BLOCK = re.compile(
     r"|^(?:<!-- (?P<indented_note>[^\n]+) -->\n)?\n(?P<indented>(?:^    [^\n]*\n(?:\n(?=    ))?)+)",
     re.MULTILINE | re.DOTALL,
 )
-_NOTE_OF_INDENTED = re.compile(r"^<!-- indented: (.+) -->$", re.MULTILINE)
+_USUAL = re.compile(r"^<!-- blocks: (.+) -->$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -38,19 +38,15 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page. `<!-- indented: … -->` is the note of all indented ones that have none of their own."""
+    """The blocks of a page. `<!-- blocks: … -->` is the note of all that have none of their own."""
     text = page.read_text(encoding="utf-8")
-    usual = _NOTE_OF_INDENTED.search(text)
-    return [
-        Block(page, found["language"], found["text"], found["note"])
-        if found["indented"] is None
-        else Block(page, "", dedent(found["indented"]), _own(found["indented_note"]) or (usual and usual[1]))
-        for found in _BLOCK.finditer(text)
-    ]
-
-
-def _own(note: str | None) -> str | None:
-    return note.removeprefix("indented: ") if note else None
+    usual = _USUAL.search(text)
+    made = []
+    for found in _BLOCK.finditer(text):
+        note = found["note"] or found["indented_note"] or (usual and usual[1])
+        code = found["text"] if found["indented"] is None else dedent(found["indented"])
+        made.append(Block(page, found["language"] or "", code, note and note.removeprefix("blocks: ")))
+    return made
 
 
 def blocks_run_by(test: str, page: str) -> list[Block]:

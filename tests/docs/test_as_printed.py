@@ -80,7 +80,7 @@ FLIGHTS = [{"year": 2013, "carrier": "UA", "time_hour": f"2013-01-01T1{hour}:00:
 
 
 def a_source_with_a_bad_record(newcomer: Newcomer) -> None:
-    """For `init`: a folder and two topics. It looks at the records, and lets the bad one go to the dead letters."""
+    """For `init`: a folder and a topic. It looks at the records, and lets the bad one go to the dead letters."""
     newcomer("rm -rf events ddl/events.sql jobs/events.py checkpoints/events")
     (newcomer.folder / "events").mkdir()
     records = "".join(f"{json.dumps(one)}\n" for one in FLIGHTS)
@@ -88,7 +88,6 @@ def a_source_with_a_bad_record(newcomer: Newcomer) -> None:
     (newcomer.folder / "events" / "b.json").write_text("not JSON\n")
     click = '{"at": "2024-01-02T03:04:05Z", "page": "/"}'
     newcomer(f"echo '{click}' | python -m jobs.cluster topic clicks")
-    newcomer("""echo '{"userId": 1, "userName": "a"}' | python -m jobs.cluster topic userinfo""")
 
 
 def only_good_records(newcomer: Newcomer) -> None:
