@@ -109,6 +109,8 @@ class Trace:
         facts, head = self.facts, self.facts.head
         policies, buckets = self.opened.policies(head), facts.open_rows.buckets
         waiting = {part for bucket in buckets.values() for part in bucket.slices}
+        rolls = self._rolls(manifest)
+        homes = {(manifest.epoch, self._today(part.key)): manifest for part in manifest.created}
         for opened in manifest.opened:
             key, bucket = self._today(opened.key), buckets.get(opened.key)
             if opened.slice in waiting and facts.view.is_over:
@@ -117,9 +119,10 @@ class Trace:
                 why = why_open(key, bucket, head.watermark, self.now, policies, at=head.at, has_record=False)
                 row = self._match(key, open_slice(self.log.segments, opened.slice))
                 yield {**self._in(key, "waits"), "why": why, **row}
-        rolls = self._rolls(manifest)
-        homes = {(manifest.epoch, self._today(part.key)): manifest for part in manifest.created}
-        homes |= {(roll.epoch, self._today(opened.key)): roll for opened, roll in rolls.items()}
+            elif opened in rolls:
+                homes[rolls[opened].epoch, key] = rolls[opened]
+            else:
+                yield {**self._in(key, "in the files of a later epoch"), "has_it": None}
         todo = [(facts, home, key) for (_, key), home in homes.items()]
         for log, home, key in todo:
             parts = [part for part in home.created if self._today(part.key) == key]
@@ -132,9 +135,6 @@ class Trace:
             if log.is_published(home.epoch) or look["has_it"]:
                 state = "visible" if look["files"] or "replayed" in look else "its file is gone"
             yield {**self._in(key, state), "since": home.at, **look}
-        for opened in manifest.opened:
-            if opened.slice not in waiting and opened not in rolls:
-                yield {**self._in(self._today(opened.key), "in the files of a later epoch"), "has_it": None}
 
     def _rolls(self, manifest: Manifest) -> dict[Opened, Manifest]:
         """By the epoch's slices, the rolls that their files are of, unless they were given up since."""
