@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import closing
 from copy import copy
 from typing import Any
@@ -68,6 +69,19 @@ def test_pages_have_each_epoch_once(ingest: Ingest, table: str, uri: str, capsys
     assert f"older: hivesink history {table} --until 20" in hivesink(capsys, "history", table, "--limit", "2").out
     of_one = hivesink(capsys, "history", table, "--json", "--writer", "second").data
     assert [told["writer"] for told in of_one["epochs"]] == ["second"]
+
+
+def test_a_terminal_of_80_columns_shows_what_a_pipe_gets(
+    ingest: Ingest, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = (("history", ingest.table), ("where", ingest.table, "t:0:12"), ("changed", ingest.table))
+    piped = [hivesink(capsys, *look).out for look in looks]
+    for name, value in {"COLUMNS": "80", "TERM": "xterm", "NO_COLOR": ""}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    shown = [hivesink(capsys, *look).out for look in looks]
+    assert "\x1b[1m" in shown[0]
+    assert [re.sub(r"\x1b\[[\d;]*m", "", each) for each in shown] == piped
 
 
 @pytest.mark.parametrize(
