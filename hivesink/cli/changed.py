@@ -71,8 +71,8 @@ def changed(
             before[name] = commits.read(upto)[1]
     damaged = [name for name, (_, facts) in read.items() if facts.unreadable or facts.view.missing]
     for name, seen in now.items():
-        # Neither an older look nor lost manifests of a log that is over take anything back.
-        was = before.get(name, {}) if end or name in damaged else {}
+        # Neither an older look nor lost manifests take anything back.
+        was = before.get(name, {})
         seen |= {key: max(seen[key], was[key]) for key in seen.keys() & was.keys()}
     heads = [facts.head for _, facts in read.values() if facts.head]
     rule = opened.policies(max(heads, key=lambda head: head.at, default=None)).rule
