@@ -111,11 +111,14 @@ class _Open:
         return located
 
     @cached_property
+    def steps(self) -> list[actions.Publish | actions.AlreadyPublished | actions.PartMissing]:
+        return [step for group in self.located.values() for step in group]
+
+    @cached_property
     def held(self) -> frozenset[PartitionKey]:
         """The refused partitions whose parts wait."""
         # Readers find a visible part of a taken folder under its new name: it waits for nothing.
-        steps = (step for group in self.located.values() for step in group)
-        hidden = {step.key for step in steps if not isinstance(step, actions.AlreadyPublished)}
+        hidden = {step.key for step in self.steps if not isinstance(step, actions.AlreadyPublished)}
         return self.snapshot.refused - self.live.keys() - (self.snapshot.taken - hidden)
 
     def finish(self) -> Iterator[actions.Action]:
@@ -147,8 +150,7 @@ class _Open:
         Before the decision, the try is repeated with the right folders. If somebody registers the partition elsewhere
         later, an epoch of its own moves the parts, so that a crash in its middle is recovered like any other.
         """
-        steps = (step for group in self.located.values() for step in group)
-        sources = {step.part.target: step.source for step in steps if isinstance(step, actions.Publish)}
+        sources = {step.part.target: step.source for step in self.steps if isinstance(step, actions.Publish)}
         for epoch, part in self.history.live_parts:
             home = self.live.get(part.key)
             if home is None or same_location(part.folder, home.location):
@@ -170,10 +172,8 @@ class _Open:
         """
         waiting = [(epoch, step) for epoch, steps in self.located.items() for step in steps]
         refused = [(epoch, step.part) for epoch, step in waiting if step.key in self.held]
-        others, read = (
-            (step for _, step in waiting if step.key not in self.held),
-            self.snapshot.taken | self.live.keys(),
-        )
+        others = [step for step in self.steps if step.key not in self.held]
+        read = self.snapshot.taken | self.live.keys()
         if refused and all(isinstance(step, actions.AlreadyPublished) and step.key in read for step in others):
             free = (epoch for epoch, part in self.history.live_parts if part.key not in self.held)
             last = max((epoch.manifest.epoch for epoch in free), default=Epoch(0))
@@ -181,10 +181,9 @@ class _Open:
 
     def _publish(self) -> Iterator[actions.Action]:
         """Register the partitions of the parts that wait, then publish epoch by epoch, but for what is `held`."""
-        steps = [step for group in self.located.values() for step in group]
-        missing = [step for step in steps if isinstance(step, actions.PartMissing) and step.key not in self.held]
+        missing = [step for step in self.steps if isinstance(step, actions.PartMissing) and step.key not in self.held]
         # A published part's partition that a user has dropped since isn't registered again until all is published.
-        unready = {step.key for step in steps if step.key not in self.live or self.live[step.key].columns_behind}
+        unready = {step.key for step in self.steps if step.key not in self.live or self.live[step.key].columns_behind}
         folders = {part.key: part.folder for _, part in self.history.live_parts}
         yield from _register({key: folders[key] for key in unready - self.snapshot.refused})
         for epoch in self.history.unpublished:

@@ -49,25 +49,20 @@ class FileCommitLog:
     def uid(self, fresh: str | None) -> str | None:
         stored = self._files.read(self._uid)
         if stored is None:
+            view, uid = self.view(), None
+            require_whole(self.location, view, view.head)
             # A fresh uid beside manifests of another would make all existing parts foreign.
-            uid = self._uid_of_manifests() or fresh
+            for epoch in view.manifests[-2:]:
+                manifest = self._decoded(epoch)
+                require_own(self._slot(epoch), manifest, uid or manifest.uid)
+                uid = manifest.uid
+            uid = uid or fresh
             if uid is None or fresh is None:
                 return uid
             stored = put_once(self._files, self._uid, f"{uid}\n".encode())
         uid = stored.decode("ascii", "replace").strip()
         if not uid.isalnum() or not uid.isascii():
             raise errors.LogDamaged(self._uid, "it holds no uid", _UID_WAY)
-        return uid
-
-    def _uid_of_manifests(self) -> str | None:
-        """The uid that the two newest manifests share; None without manifests. Raises LogDamaged."""
-        view = self.view()
-        require_whole(self.location, view, view.head)
-        uid = None
-        for epoch in view.manifests[-2:]:
-            manifest = self._decoded(epoch)
-            require_own(self._slot(epoch), manifest, uid or manifest.uid)
-            uid = manifest.uid
         return uid
 
     def view(self) -> LogView:

@@ -51,14 +51,10 @@ def resolve(location: str, properties: Mapping[str, str]) -> tuple[Address, str]
         if not authority:
             what = f"fs.defaultFS is {default!r}" if default else "fs.defaultFS is not set"
             raise unknown_file_system(location, f"it names no nameservice, and {what}")
-    path = re.sub("/+", "/", parts["path"] or "/")
-    return _address(location, authority, properties), path.rstrip("/") or "/"
-
-
-def _address(location: str, authority: str, properties: Mapping[str, str]) -> Address:
+    path = re.sub("/+", "/", parts["path"] or "/").rstrip("/") or "/"
     addresses = _addresses(authority, properties)
     if namenodes := tuple(filter(None, addresses.values())):
-        return Address(authority, namenodes)
+        return Address(authority, namenodes), path
     if f"dfs.ha.namenodes.{authority}" in properties:
         raise unknown_file_system(location, f"{', '.join(addresses)} are not set")
     place = _server(authority)
@@ -68,8 +64,8 @@ def _address(location: str, authority: str, properties: Mapping[str, str]) -> Ad
     for name in nameservices(properties):
         namenodes = tuple(filter(None, _addresses(name, properties).values()))
         if place in map(_server, namenodes):
-            return Address(name, namenodes)
-    return Address(place, (place,))
+            return Address(name, namenodes), path
+    return Address(place, (place,)), path
 
 
 def _addresses(nameservice: str, properties: Mapping[str, str]) -> dict[str, str]:

@@ -119,7 +119,19 @@ class EpochWriter:
             if moved := dict(self._moved):
                 rejected = plan.rejected and replace(plan.rejected, moved=moved)
                 plan = replace(plan, target=replace(plan.target, moved=moved), rejected=rejected)
-            reports = self._reports(plan, write)
+            try:
+                reports = tuple(write(plan))
+                # The other tasks' parts are left to the next sweep: now the store may fail here too.
+                for failure in (report.failure for report in reports if report.failure):
+                    raise errors.TaskFailed(failure.message, retryable=failure.retryable)  # noqa: TRY301  see below
+            except Exception as error:
+                # A run that starts beside this one shuts out this try and sweeps its files. The errors that tasks then
+                # fail with don't say so.
+                self._require_open(epoch, error)
+                raise
+            if any(report.left for report in reports):
+                # It may also have rolled these rows, and deleted their segments.
+                self._require_open(epoch)
             is_unplaced = any(report.unplaced for report in reports)
             self._placed = max(0, self._placed - 1)
             if is_unplaced or any(report.rows.rejected for report in reports):
@@ -130,28 +142,10 @@ class EpochWriter:
         if bad is not None:
             self._discard(reports)
             raise errors.BadRecord(self.spec.target.name, bad.position, bad.field, bad.reason)
-        for report in reports:
-            if not report.rows.balanced:
-                message = f"task {report.task} reports {report.rows}, which don't add up"
-                raise AssertionError(message)
+        if wrong := [report for report in reports if not report.rows.balanced]:
+            message = f"task {wrong[0].task} reports {wrong[0].rows}, which don't add up"
+            raise AssertionError(message)
         return plan.attempt, reports
-
-    def _reports(self, plan: TaskPlan, write: Write) -> tuple[TaskReport, ...]:
-        try:
-            reports = tuple(write(plan))
-            # The other tasks' parts are left to the next sweep: now the store may fail here too.
-            failure = next((report.failure for report in reports if report.failure), None)
-            if failure is not None:
-                raise errors.TaskFailed(failure.message, retryable=failure.retryable)  # noqa: TRY301  handled below
-        except Exception as error:
-            # A run that starts beside this one shuts out this try and sweeps its files. The errors that tasks then
-            # fail with don't say so.
-            self._require_open(plan.epoch, error)
-            raise
-        if any(report.left for report in reports):
-            # It may also have rolled these rows, and deleted their segments.
-            self._require_open(plan.epoch)
-        return reports
 
     def _look(self, parts: Sequence[PartEntry]) -> Mapping[PartitionKey, LivePartition] | None:
         """The partitions of `parts`. Raises Unsupported where readers couldn't read what is written there."""

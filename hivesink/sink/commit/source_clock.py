@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from hivesink.core.offsets import KafkaOffset
+from hivesink.core.offsets import KafkaOffset, ends, moved
 from hivesink.core.partition_commit import Watermark, WatermarkPolicy, latest, newest_likely
 from hivesink.errors import Unsupported
 
@@ -143,8 +143,8 @@ class SourceClock:
         self._heard |= dict.fromkeys(heard, began)
         # It may not have read them to their end, perhaps without a row.
         if behind != 0 and batch.start != batch.end:
-            moved = (name for pair in zip(batch.start, batch.end, strict=True) for name in _moved(*pair))
-            self._heard |= dict.fromkeys([_ALL, *moved], began)
+            places = (place for pair in zip(batch.start, batch.end, strict=True) for place in moved(*pair))
+            self._heard |= dict.fromkeys([_ALL, *map("{0[0]}-{0[1]}".format, places)], began)
         mark = replace(seen, clock=self._reached).reached(self._silence([*seen.newest, _BATCHES]), self.policy)
         self._heard[_BATCHES] = began
         return replace(mark, quiet=self._quiet(name for name in seen.newest if self._heard[name] < began))
@@ -187,18 +187,10 @@ def _partitions(batch: BatchRef, shape: InputShape) -> list[str]:
     if shape.partition is None:
         return [_ALL]
     # A source that the stream reads twice, as in a union with itself, is there twice.
-    ends = list(dict.fromkeys(end for end in batch.end if isinstance(end, KafkaOffset)))
-    names = [name for end in ends for name in _moved(None, end)]
+    sources = dict.fromkeys(end for end in batch.end if isinstance(end, KafkaOffset))
+    names = [f"{topic}-{number}" for end in sources for topic, number in ends((end,))]
     if len(set(names)) < len(names):
         what = "a watermark of the sink's own where two sources of the stream read a topic of the same name"
         way = "give each source a watermark of Spark's (withWatermark)"
         raise Unsupported(what, "rows don't say which of them they are of", way)
     return names if all(isinstance(end, KafkaOffset) for end in batch.end) else [*names, _ALL]
-
-
-def _moved(start: object, end: object) -> list[str]:
-    """The Kafka partitions that a batch has read."""
-    if not isinstance(end, KafkaOffset):
-        return []
-    first = dict(start.next) if isinstance(start, KafkaOffset) else {}
-    return [f"{topic}-{number}" for (topic, number), at in end.next if first.get((topic, number)) != at]

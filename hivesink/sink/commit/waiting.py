@@ -79,11 +79,19 @@ class OpenPartitions:
             self._since[key] = first, tick
 
     def due(self, rows: OpenRows, mark: Watermark | None) -> set[PartitionKey]:
+        """Those whose time has come, and those that the rolling policy chooses, but for what must wait for its commit.
+
+        The policy has late rows too, and all where nothing waits for a commit. With a clock a partition waits for its
+        end though it is committed: other settings have done that.
+        """
         ages = self._ages()
-        held, over = self._held_and_over(ages, mark)
+        waiting = {key for key in ages if self.rule.holds(key)}
+        committed = self.committed() if waiting else {}
+        over = {key for key in waiting if self.rule.is_over(key, ages[key].open, mark or Watermark())}
+        held = {key for key in waiting - over if key not in committed or self.rule.end(key) is not None}
         # Earlier settings held these, and have published all their rows.
         published = {key for key, bucket in rows.buckets.items() if not bucket.slices and key not in held}
-        return due(rows, ages, self._policy, self._ratio, held) | over | published
+        return due(rows, ages, self._policy, self._ratio, held) | (over - committed.keys()) | published
 
     def at_rest(self) -> set[PartitionKey]:
         """Those for which no row has come for long."""
@@ -164,20 +172,6 @@ class OpenPartitions:
             key: Ages(timedelta(seconds=tick - first), timedelta(seconds=tick - last))
             for key, (first, last) in self._since.items()
         }
-
-    def _held_and_over(
-        self, ages: Mapping[PartitionKey, Ages], mark: Watermark | None
-    ) -> tuple[set[PartitionKey], set[PartitionKey]]:
-        """The open partitions that must wait for their commit, and those whose time has come.
-
-        The rows of all others are published by the rolling policy: late rows, and where nothing is held. With a clock a
-        partition waits for its end though it is committed: other settings have done that.
-        """
-        waiting = {key for key in ages if self.rule.holds(key)}
-        committed = self.committed() if waiting else {}
-        over = {key for key in waiting if self.rule.is_over(key, ages[key].open, mark or Watermark())}
-        held = {key for key in waiting - over if key not in committed or self.rule.end(key) is not None}
-        return held, over - committed.keys()
 
 
 @dataclass(slots=True)

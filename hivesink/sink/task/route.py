@@ -59,40 +59,35 @@ class TableRouter:
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
         """Raises InvalidOption, StopError."""
-        records = self.lines.follow(batch)
-        for some, decoded, assigned, bad in assign(records, self.plan, self.reader, self.assigner):
-            yield from self._route(some, decoded, assigned, bad)
-
-    def _route(
-        self, records: pa.RecordBatch, decoded: DecodedRows, assigned: Buckets, bad: list[BadRow]
-    ) -> Iterator[Routed]:
-        batch = records if decoded.parts is None else decoded.parts
-        config, shape = self.plan.config, self.plan.shape
-        self.events.take(batch, decoded.table, decoded.good)
-        if bad:
-            match config["sink.on-bad-record"]:
-                case OnBadRecord.FAIL:
-                    first = bad[0]
-                    rows, lines = self._named(batch, [first])
-                    raise StopError(BadReport(position(rows, shape, lines[0]), first.field, first.reason))
-                case OnBadRecord.DROP:
-                    self.counts["dropped"] += len(bad)
-                case _:
-                    yield self._dead_letters(batch, bad)
-        if self._late is not None:
-            assigned, unnumbered = split_late(assigned, self._late, self.plan.late)
-            late = of_input(unnumbered, decoded.good)
-            if late and config["sink.late-rows"] is OnLate.DEAD_LETTER:
-                yield self._dead_letters(batch, late)
-            else:
-                self.counts["late"] += len(late)
-        yield from by_partition(self.plan.target, decoded.table, assigned)
-        self.counts["read"] += batch.num_rows
-        self.counts["extra"] += batch.num_rows - records.num_rows
-        self.counts["skipped"] += decoded.skipped
-        if shape.value is not None:
-            lengths = pc.binary_length(records.column(records.schema.get_field_index(shape.value)))
-            self.largest = max(self.largest, pc.max(lengths).as_py() or 0)
+        config, shape, followed = self.plan.config, self.plan.shape, self.lines.follow(batch)
+        for records, decoded, assigned, bad in assign(followed, self.plan, self.reader, self.assigner):
+            rows = records if decoded.parts is None else decoded.parts
+            self.events.take(rows, decoded.table, decoded.good)
+            if bad:
+                match config["sink.on-bad-record"]:
+                    case OnBadRecord.FAIL:
+                        first = bad[0]
+                        named, lines = self._named(rows, [first])
+                        raise StopError(BadReport(position(named, shape, lines[0]), first.field, first.reason))
+                    case OnBadRecord.DROP:
+                        self.counts["dropped"] += len(bad)
+                    case _:
+                        yield self._dead_letters(rows, bad)
+            in_time = assigned
+            if self._late is not None:
+                in_time, unnumbered = split_late(assigned, self._late, self.plan.late)
+                late = of_input(unnumbered, decoded.good)
+                if late and config["sink.late-rows"] is OnLate.DEAD_LETTER:
+                    yield self._dead_letters(rows, late)
+                else:
+                    self.counts["late"] += len(late)
+            yield from by_partition(self.plan.target, decoded.table, in_time)
+            self.counts["read"] += rows.num_rows
+            self.counts["extra"] += rows.num_rows - records.num_rows
+            self.counts["skipped"] += decoded.skipped
+            if shape.value is not None:
+                lengths = pc.binary_length(records.column(records.schema.get_field_index(shape.value)))
+                self.largest = max(self.largest, pc.max(lengths).as_py() or 0)
 
     def _named(self, batch: pa.RecordBatch, bad: list[BadRow]) -> tuple[pa.RecordBatch, list[int | None]]:
         if not self.plan.places:
