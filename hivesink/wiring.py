@@ -90,7 +90,7 @@ class ToolsSpec:
             format=lambda table: adapter(table.spec.format).of(
                 arrow_schema(table.spec.columns),
                 config,
-                plan.order(table),
+                order=plan.order(table),
                 ids=field_ids(table.spec.columns, table.spec.options),
             ),
             touch=log.touch,

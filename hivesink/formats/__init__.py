@@ -27,8 +27,8 @@ class Adapter(FileFormat, Protocol):
         cls,
         schema: pa.Schema,
         config: SinkConfig,
-        order: tuple[SortKey, ...] = (),
         *,
+        order: tuple[SortKey, ...] = (),
         ids: Mapping[str, int] = ...,
     ) -> Self:
         """The format of rows of `schema`, which come in `order`. `ids` are those of fields, by their paths."""

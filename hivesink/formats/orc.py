@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from itertools import accumulate
-from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -25,13 +24,11 @@ from hivesink.formats import fitted
 from hivesink.ports.rows import BadRow, FileContent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     import pyarrow.dataset as ds
     from numpy.typing import NDArray
     from typing_extensions import Self
-
-    from hivesink.core.table import SortKey
 
 _DICTIONARY = 0.8
 """Hive's own `orc.dictionary.key.threshold`."""
@@ -64,15 +61,8 @@ class OrcFormat:
     bloom_fpp: float = 0.05
 
     @classmethod
-    def of(
-        cls,
-        schema: pa.Schema,
-        config: SinkConfig,
-        order: tuple[SortKey, ...] = (),  # noqa: ARG003  ORC's footer has no place for it
-        *,
-        ids: Mapping[str, int] = MappingProxyType({}),  # noqa: ARG003  nor for these
-    ) -> Self:
-        """By Hive's own properties."""
+    def of(cls, schema: pa.Schema, config: SinkConfig, **_: object) -> Self:
+        """By Hive's own properties. ORC's footer has no place for an order and ids."""
         return cls(
             schema,
             compression=config["orc.compress"],

@@ -104,8 +104,8 @@ class ParquetFormat:
         cls,
         schema: pa.Schema,
         config: SinkConfig,
-        order: tuple[SortKey, ...] = (),
         *,
+        order: tuple[SortKey, ...] = (),
         ids: Mapping[str, int] = MappingProxyType({}),
     ) -> Self:
         """By the table's settings; all but the form of TIMESTAMPs are Hive's own."""

@@ -201,27 +201,24 @@ class HiveQuery:
     def _end(self, cause: StreamingQueryException | None) -> None:
         """Raise the sink's own error, else the `cause`, which holds only the text of errors; else finish."""
         with self._lineage:
-            self._close(cause)
-
-    def _close(self, cause: StreamingQueryException | None) -> None:
-        self._ended.set()
-        if self._timer.is_alive() and threading.current_thread() is not self._timer:
-            self._timer.join()
-        late, failure = self.run.late_failure, self.run.failure
-        if cause is not None:
-            if (told := late or failure) is not None:
-                raise told from cause
-            raise cause
-        if late is not None:
-            raise late
-        # What a call by the job's own function raises is the function's business.
-        if self.own and isinstance(failure, HiveSinkError):
-            raise failure
-        if self.own and failure is not None and not self._finished:
-            # It is undecided, and Spark runs it again.
-            stopped = "the query into %s was stopped in the middle of a batch; the next start finishes it"
-            logger.warning(stopped, self.run.setup.spec.target.name)
-        self._finish()
+            self._ended.set()
+            if self._timer.is_alive() and threading.current_thread() is not self._timer:
+                self._timer.join()
+            late, failure = self.run.late_failure, self.run.failure
+            if cause is not None:
+                if (told := late or failure) is not None:
+                    raise told from cause
+                raise cause
+            if late is not None:
+                raise late
+            # What a call by the job's own function raises is the function's business.
+            if self.own and isinstance(failure, HiveSinkError):
+                raise failure
+            if self.own and failure is not None and not self._finished:
+                # It is undecided, and Spark runs it again.
+                stopped = "the query into %s was stopped in the middle of a batch; the next start finishes it"
+                logger.warning(stopped, self.run.setup.spec.target.name)
+            self._finish()
 
     def _finish(self, *, well: bool = True) -> None:
         ended_by = self.handle.exception()

@@ -215,9 +215,8 @@ def servers(properties: Mapping[str, str], location: str) -> Iterator[Check]:
             if "in state standby" in error.reason:
                 standby.append(namenode)
                 if len(standby) == len(namenodes):
-                    raise StoreUnavailable(
-                        action="ask", path=location, reason="all its NameNodes are standby"
-                    ) from error
+                    reason = "all its NameNodes are standby"
+                    raise StoreUnavailable(action="ask", path=location, reason=reason) from error
                 return "standby"
             place = f"hdfs://{namenode}/"
             raise calls.refusal(action="look at", path=place, failure=error, changing=False) from error

@@ -235,11 +235,8 @@ def posix(location: str) -> str:
     """The absolute path, without trailing slashes. Raises Unsupported for a location elsewhere."""
     match = _LOCATION.fullmatch(location)
     if match is None:
-        raise Unsupported(
-            what=f"the location {location!r}",
-            why="it is not an absolute path of the local file system",
-            instead="write it as /path or file:/path",
-        )
+        what, why = f"the location {location!r}", "it is not an absolute path of the local file system"
+        raise Unsupported(what, why, "write it as /path or file:/path")
     return match[1].rstrip("/") or "/"
 
 

@@ -166,7 +166,18 @@ def meaning(error: Exception) -> tuple[type[Exception], str]:
 
     text = str(error).partition("\n")[0]
     if isinstance(error, exceptions.ClientError):
-        return _refusal(error.response, text)
+        code, said = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"]
+        status = said["HTTPStatusCode"]
+        kind = _KINDS.get(status, OutcomeUnknown if status >= HTTPStatus.INTERNAL_SERVER_ERROR else NotWritable)
+        # S3 says what it lacks or refuses. A HEAD's error has no body for that: a 404 has the request's number.
+        is_told = code.strip("0123456789") or (said.get("RequestId") and kind is FileNotFoundError)
+        if code == "NoSuchBucket":
+            kind = NotWritable
+        elif _LATER.search(code):
+            kind = StoreUnavailable
+        elif (_BUSY.search(code) or not is_told) and kind is not FileExistsError:
+            kind = OutcomeUnknown
+        return kind, f"{code}: {error.response['Error'].get('Message') or text}".partition("\n")[0]
     # A metadata service that is silent, or hands out what has expired.
     keyless = (exceptions.MetadataRetrievalError, exceptions.CredentialRetrievalError)
     if isinstance(error, keyless) or "still expired" in text:
@@ -176,20 +187,6 @@ def meaning(error: Exception) -> tuple[type[Exception], str]:
     # While a body was read; boto3 follows a redirection to itself without end.
     passes = passes or not isinstance(error, exceptions.BotoCoreError)
     return OutcomeUnknown if passes else NotWritable, text
-
-
-def _refusal(response: Any, text: str) -> tuple[type[Exception], str]:
-    code, said = response["Error"].get("Code", ""), response["ResponseMetadata"]
-    status = said["HTTPStatusCode"]
-    kind = _KINDS.get(status, OutcomeUnknown if status >= HTTPStatus.INTERNAL_SERVER_ERROR else NotWritable)
-    if code == "NoSuchBucket":
-        kind = NotWritable
-    elif _LATER.search(code):
-        kind = StoreUnavailable
-    # S3 says what it lacks or refuses. A HEAD's error has no body for that: a 404 has the request's number.
-    elif _BUSY.search(code) or not (code.strip("0123456789") or (said.get("RequestId") and kind is FileNotFoundError)):
-        kind = kind if kind is FileExistsError else OutcomeUnknown
-    return kind, f"{code}: {response['Error'].get('Message') or text}".partition("\n")[0]
 
 
 @dataclass(frozen=True)

@@ -151,9 +151,8 @@ class Objects:
         match = _LOCATION.fullmatch(location)
         if match is None:
             shown = re.sub(r"//.*@", "//***@", location)
-            raise Unsupported(
-                what=f"the location {shown!r}", why="it is not in S3", instead="write it as s3a://bucket/folder"
-            )
+            what = f"the location {shown!r}"
+            raise Unsupported(what, "it is not in S3", "write it as s3a://bucket/folder")
         key = re.sub(r"/+", "/", match[2] or "").strip("/")
         return Place(self.connect(match[1], self.properties), key, location.rstrip("/"))
 
@@ -168,7 +167,7 @@ class Objects:
 
         What s3a and others leave to stand for folders is not among the objects: names that end in `/` or `_$folder$`.
         """
-        for page in self._pages(folder, "list_objects_v2", {"NextContinuationToken": "ContinuationToken"}, deep=deep):
+        for page in self._pages(folder, "list_objects_v2", deep=deep):
             base = len(page["Prefix"])
             for entry in page.get("Contents", ()):
                 name = entry["Key"][base:]
@@ -178,13 +177,11 @@ class Objects:
 
     def uploads(self, folder: str, *, deep: bool = False) -> Iterator[tuple[str, str]]:
         """The uploads that were begun for keys below `folder`: the key's name relative to it, and the upload's id."""
-        # By keys alone: a part's key has no other upload, but one that got no answer, and holds nothing.
-        markers = {"NextKeyMarker": "KeyMarker"}
-        for page in self._pages(folder, "list_multipart_uploads", markers, deep=deep):
+        for page in self._pages(folder, "list_multipart_uploads", deep=deep):
             base = len(page["Prefix"])
             yield from ((entry["Key"][base:], entry["UploadId"]) for entry in page.get("Uploads", ()))
 
-    def _pages(self, folder: str, method: str, markers: Mapping[str, str], *, deep: bool) -> Iterator[Any]:
+    def _pages(self, folder: str, method: str, *, deep: bool) -> Iterator[Any]:
         place = self.at(folder)
         prefix = f"{place.key}/" if place.key else ""
         given: dict[str, Any] = {"Prefix": prefix, **({} if deep else {"Delimiter": "/"})}
@@ -193,9 +190,11 @@ class Objects:
             yield {**page, "Prefix": prefix}
             if not page.get("IsTruncated"):
                 return
-            given |= {argument: page[name] for name, argument in markers.items() if page.get(name)}
+            given |= {argument: page[name] for name, argument in _MARKERS.items() if page.get(name)}
 
 
+_MARKERS = {"NextContinuationToken": "ContinuationToken", "NextKeyMarker": "KeyMarker"}
+"""Where a listing goes on. By keys alone: a part's key has no other upload, but one without an answer, and empty."""
 _LEAST, _USUAL = 5 << 20, "64m"
 """Bytes of an upload's parts: S3's least, and s3a's default."""
 _IN_MEMORY = 1 << 20
@@ -234,9 +233,8 @@ class NewObject(io.RawIOBase):
         try:
             self.rest.write(piece)
         except OSError as error:
-            raise StoreUnavailable(
-                action="write", path=self.place.path, reason=f"the local disk: {error.strerror}"
-            ) from error
+            reason = f"the local disk: {error.strerror}"
+            raise StoreUnavailable(action="write", path=self.place.path, reason=reason) from error
         self._length += len(piece)
         if self.rest.tell() >= self._size:
             self.send()

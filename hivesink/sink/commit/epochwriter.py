@@ -102,11 +102,8 @@ class EpochWriter:
             store.discard(part.staged for part in parts)
             # Where the next try's tasks can't write there, they say so.
             self._moved.update(elsewhere)
-        raise errors.StoreUnavailable(
-            action="keep",
-            path=str(vanished),
-            reason="something deleted or truncated it before its epoch could be decided",
-        )
+        reason = "something deleted or truncated it before its epoch could be decided"
+        raise errors.StoreUnavailable(action="keep", path=str(vanished), reason=reason)
 
     def _try(
         self, epoch: Epoch, shape: InputShape, write: Write, late: datetime | None

@@ -74,7 +74,7 @@ class Run:
         config = plan.config
 
         def form(table: TablePlan) -> FileFormat:
-            return adapter(table.spec.format).of(arrow_schema(table.spec.columns), config, plan.order(table))
+            return adapter(table.spec.format).of(arrow_schema(table.spec.columns), config, order=plan.order(table))
 
         reader = row_reader(plan)
         return TaskTools(self.store, reader, form, self.touched.append, self.segments, refit, self.store.open)
