@@ -144,7 +144,7 @@ class SourceClock:
         # It may not have read them to their end, perhaps without a row.
         if behind != 0 and batch.start != batch.end:
             places = (place for pair in zip(batch.start, batch.end, strict=True) for place in moved(*pair))
-            self._heard |= dict.fromkeys([_ALL, *map("{0[0]}-{0[1]}".format, places)], began)
+            self._heard |= dict.fromkeys([_ALL, *(f"{topic}-{number}" for topic, number in places)], began)
         mark = replace(seen, clock=self._reached).reached(self._silence([*seen.newest, _BATCHES]), self.policy)
         self._heard[_BATCHES] = began
         return replace(mark, quiet=self._quiet(name for name in seen.newest if self._heard[name] < began))
