@@ -66,8 +66,7 @@ class FileCommitLog:
         return uid
 
     def view(self) -> LogView:
-        entries = self._files.list(self._manifests)
-        return log_layout.parse_view(entry.name for entry in entries if not log_layout.is_refusal(entry))
+        return log_layout.parse_view(self._files.list(self._manifests))
 
     def floor(self) -> Floor | None:
         def highest() -> Floor | None:
@@ -166,8 +165,8 @@ class FileCommitLog:
         return self._ledger.read()
 
     def trim(self, floor: Floor, records: Sequence[Recorded] = ()) -> None:
-        names = [entry.name for entry in self._files.list(self._manifests)]
-        view = log_layout.parse_view(names)
+        entries = self._files.list(self._manifests)
+        view = log_layout.parse_view(entries)
         if floor.epoch >= view.head:
             message = f"epoch {floor.epoch} can't be the floor of {self.location}: its head is {view.head}"
             raise ValueError(message)
@@ -177,9 +176,9 @@ class FileCommitLog:
         if floor.epoch > view.floor:
             path = join(self._manifests, log_layout.floor_name(floor.epoch))
             put_once(self._files, path, manifest_json.encode_floor(floor))
-        for name in names:
-            if log_layout.is_dead(name, lowest, view.head):
-                delete(self._files, join(self._manifests, name))
+        for entry in entries:
+            if log_layout.is_dead(entry.name, lowest, view.head):
+                delete(self._files, join(self._manifests, entry.name))
 
     def end(self, at: datetime) -> None:
         over = f"{at.isoformat()}\n".encode()

@@ -70,24 +70,20 @@ def parse_touched(name: str) -> StagingIntent | None:
     return StagingIntent(Epoch(int(epoch)), attempt, int(task_attempt), int(task), int(chunk))
 
 
-def is_refusal(entry: Entry) -> bool:
-    """Whether a reset holds the place of a mark: no parts of that epoch may be published. Marks are empty."""
-    return bool(entry.length) and entry.name.endswith(f".{Mark.PUBLISHING.value}")
-
-
-def parse_view(names: Iterable[str]) -> LogView:
+def parse_view(entries: Iterable[Entry]) -> LogView:
     """What a listing of `manifests` says; names that aren't a log's are passed over."""
     floor, manifests, marks, is_over = Epoch(0), set[Epoch](), dict[Epoch, frozenset[Mark]](), False
-    for name in names:
-        if parts := _FLOOR.fullmatch(name):
+    for entry in entries:
+        if parts := _FLOOR.fullmatch(entry.name):
             floor = max(floor, Epoch(int(parts[1])))
-        elif parts := _MANIFEST.fullmatch(name):
+        elif parts := _MANIFEST.fullmatch(entry.name):
             epoch = Epoch(int(parts[1]))
             if parts[2] == "json":
                 manifests.add(epoch)
-            else:
+            # Marks are empty. By a longer one a reset holds the mark's place: no parts of that epoch may be published.
+            elif not (entry.length and parts[2] == Mark.PUBLISHING.value):
                 marks[epoch] = marks.get(epoch, frozenset()) | {Mark(parts[2])}
-        is_over = is_over or name == OVER
+        is_over = is_over or entry.name == OVER
     return LogView(
         floor=floor,
         manifests=tuple(sorted(epoch for epoch in manifests if epoch > floor)),
@@ -187,7 +183,7 @@ class LogReceipts:
 
     def newest(self) -> tuple[int, bytes | None]:
         def read() -> tuple[int, bytes | None]:
-            number = parse_view(entry.name for entry in self.files.list(self.folder)).head
+            number = parse_view(self.files.list(self.folder)).head
             return number, read_listed(self.files, self.path(number)) if number else None
 
         return retry_unknown("read the receipts in", self.folder, read)
@@ -196,7 +192,7 @@ class LogReceipts:
         path = self.path(number)
         stored, entries = put_once(self.files, path, data), self.files.list(self.folder)
         # Others may have come further, and deleted the receipt that had this number.
-        if stored != data or parse_view(entry.name for entry in entries).head > number:
+        if stored != data or parse_view(entries).head > number:
             reason = "another call has acknowledged changes meanwhile; look again"
             raise errors.StoreUnavailable(action="create", path=path, reason=reason)
         for entry in entries:
@@ -248,7 +244,7 @@ class Ledger:
 
     def _epochs(self) -> tuple[Epoch, ...]:
         """The files have names as manifests do, of the highest epochs that they cover."""
-        return parse_view(entry.name for entry in self.files.list(self.folder)).manifests
+        return parse_view(self.files.list(self.folder)).manifests
 
     def _records(self, epoch: Epoch) -> Sequence[Recorded]:
         """Raises FileNotFoundError if another has merged it since the listing."""

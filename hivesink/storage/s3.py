@@ -39,8 +39,7 @@ class S3FileStore:
     """s3a's committers abort every upload below where their jobs write, and lifecycle rules do."""
 
     def __init__(self, objects: Objects, parallelism: int = 16) -> None:
-        self._objects = objects
-        self.parallelism = parallelism
+        self._objects, self.parallelism = objects, parallelism
         self._sent: dict[str, list[SentPart]] = {}
 
     def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:

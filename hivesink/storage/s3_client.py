@@ -67,9 +67,6 @@ class Settings:
         special = self.properties.get(f"fs.s3a.bucket.{self.bucket}.{name}")
         return special or self.properties.get(f"fs.s3a.{name}") or None
 
-    def is_on(self, name: str, default: str) -> bool:
-        return (self.get(name) or default).lower() == "true"
-
     @property
     def encryption(self) -> dict[str, str]:
         """How new objects are encrypted, as arguments. Raises InvalidOption."""
@@ -105,7 +102,8 @@ def client(settings: Settings) -> Any:
         # boto3 knows AWS's own hosts.
         endpoint, region = None, region or aws[1] or None
     elif endpoint and "://" not in endpoint:
-        endpoint = f"http{'s' if settings.is_on('connection.ssl.enabled', 'true') else ''}://{endpoint}"
+        is_plain = (settings.get("connection.ssl.enabled") or "true").lower() == "false"
+        endpoint = f"{'http' if is_plain else 'https'}://{endpoint}"
     key, secret = settings.get("access.key"), settings.get("secret.key")
     if key and secret:
         core.set_credentials(key, secret, settings.get("session.token"))
@@ -128,7 +126,7 @@ def client(settings: Settings) -> Any:
             max_pool_connections=CONNECTIONS,
             connect_timeout=10,
             read_timeout=60,
-            s3={"addressing_style": "path" if settings.is_on("path.style.access", "false") else "auto"},
+            s3={"addressing_style": "path" if (settings.get("path.style.access") or "").lower() == "true" else "auto"},
             # Other servers than AWS's don't all know the newer checksums.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
