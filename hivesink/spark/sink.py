@@ -15,7 +15,7 @@ from hivesink.errors import InvalidOption, Unsupported
 from hivesink.logs import require_outside
 from hivesink.metastore import connect
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.figures import figures
+from hivesink.sink.inspect.verify import figures
 from hivesink.spark import filemanager, tokens
 from hivesink.spark import settings as st
 from hivesink.spark.batchjobs import ship

@@ -24,8 +24,8 @@ from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import rolling_policy, watermark_policy
 from hivesink.sink.inspect.facts import LogFacts, LogFollower, PartitionState, read_log
-from hivesink.sink.inspect.figures import figures
 from hivesink.sink.inspect.ownership import Ownership
+from hivesink.sink.inspect.verify import figures
 from hivesink.sink.task.events import commit_rule, patterns_of_names
 from hivesink.sink.task.segments import held_back
 from hivesink.wiring import refit

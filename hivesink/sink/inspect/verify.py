@@ -1,4 +1,4 @@
-"""What `verify` and `status` say of a writer, and what a person clears away: leftovers, files of no log, whole logs."""
+"""What `verify`, `status` and metrics say of a writer, and what a person clears away: leftovers, files, whole logs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hivesink.core.actions import leftovers
+from hivesink.core.metrics import Figures, commit_delay
 from hivesink.errors import HiveSinkError, InvalidOption, LogOfAnotherTable, TableMadeAgain
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.evidence import gather
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch, LastBatch
     from hivesink.core.manifest import Rows
+    from hivesink.core.partition_commit import CommitRule
     from hivesink.core.rolling import OpenRows
     from hivesink.ports import CommitLog, LiveTable
     from hivesink.ports.rows import Measure
@@ -122,6 +124,20 @@ def writer_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
         waiting=Waiting.of(log.open_rows),
         unsettled=tuple(manifest.epoch for manifest in log.open),
         last_batch=head.last_batch if head else None,
+    )
+
+
+def figures(log: LogFacts, rule: CommitRule) -> Figures:
+    """What a writer's log says for metrics, where partitions are committed by `rule`."""
+    delays = (commit_delay(manifest, rule) for manifest in reversed(log.manifests))
+    return Figures(
+        total=log.total,
+        head=log.head,
+        lag=log.lag,
+        rows=log.open_rows,
+        unsettled=len(log.open),
+        unpublished=log.waiting,
+        commit_delay=next((seconds for seconds in delays if seconds is not None), 0.0),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.metrics import METRICS, Histogram
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.figures import figures
+from hivesink.sink.inspect.verify import figures
 from tests.contracts.manifests import AT
 from tests.crash.site import Site
 from tests.sink.harness import Job, Source, events
