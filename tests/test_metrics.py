@@ -15,7 +15,7 @@ import pytest
 
 from hivesink import metrics
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.figures import figures
+from hivesink.sink.inspect.verify import figures
 from tests.cli.site import DDL, Ingest
 from tests.tables import daily
 
