@@ -76,29 +76,6 @@ def test_a_lost_offsets_file_whose_batch_comes_again_with_other_files_is_refused
     assert stage.ids() == list(range(30))
 
 
-# tests/spark/test_checkpoint.py has every other file.
-@pytest.mark.long
-def test_a_damaged_checkpoint_is_refused_before_spark_reads_it(stage: Stage) -> None:
-    for number in (20, 21):
-        stage.put([number])
-    stage.spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "4")
-    try:
-        stage.drain()
-    finally:
-        stage.spark.conf.unset("spark.sql.streaming.fileSource.log.compactInterval")
-    stage.put([22])
-    copy = stage.copy_checkpoint()
-    # A bad copy that ends where a line does: to Spark the files that it lacks would be new ones.
-    path = stage.checkpoint / "sources/0/3.compact"
-    path.write_bytes(path.read_bytes().rpartition(b"\n")[0])
-    path.with_name(f".{path.name}.crc").unlink()
-    with pytest.raises(errors.CheckpointUnreadable, match=rf"file:{stage.checkpoint}/sources/0/3.*rebuild it"):
-        stage.drain()
-    stage.restore_checkpoint(copy)
-    stage.drain()
-    assert stage.ids() == list(range(23))
-
-
 @pytest.mark.kafka
 def test_over_kafka_a_lost_offsets_file_is_a_replay_or_refused(stage: Stage, topic: Topic) -> None:
     for first in (0, 20):

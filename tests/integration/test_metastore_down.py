@@ -144,39 +144,6 @@ def test_the_group_and_the_metrics_show_what_can_be_queried(
     assert (group(), stage.ids()) == ({16}, [*range(32)])
 
 
-@pytest.mark.parametrize(
-    ("port", "method"),
-    [
-        ("log", "create"),
-        pytest.param("log", "mark", marks=pytest.mark.long),
-        pytest.param("registrar", "clear_accurate", marks=pytest.mark.long),
-    ],
-)
-def test_a_metastore_that_goes_in_the_last_epoch_makes_the_run_fail_and_the_next_one_finish(
-    apart: Stage, stage: Stage, wire: Wire, port: str, method: str
-) -> None:
-    apart.put(range(10))
-    apart.drain()
-    apart.put_text("".join(json.dumps({"id": number, "dt": f"2024-02-0{number}"}) + "\n" for number in (1, 2)))
-    apart.put(range(10, 20))
-    sink = apart.sink()
-
-    def cut_after(real: Any, *args: Any) -> Any:
-        done = real(*args)
-        wire.cut()
-        return done
-
-    wrap(sink, port, **{method: cut_after})
-    with pytest.raises(errors.MetastoreUnreachable) as told:
-        apart.drain(sink)
-    assert "\n" not in str(told.value)
-    assert sink._run.committer.head == 3
-    wire.mend()
-    # A run without any news.
-    apart.drain()
-    assert (stage.ids(), stage.staged()) == (sorted([*range(20), 1, 2]), [])
-
-
 def fail(_real: Any, part: Any) -> None:
     raise errors.StoreUnavailable(action="rename", path=part.staged, reason="the disk is gone")
 

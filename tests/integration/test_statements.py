@@ -14,7 +14,7 @@ from hivesink import HiveSink, errors
 from hivesink.core.log import PROPERTY
 from hivesink.metastore import connect
 from tests.cli.site import hivesink
-from tests.integration.stage import ON_EPOCH, Stage, hive_reader, once, wrap
+from tests.integration.stage import ON_EPOCH, Stage, hive_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,10 +52,8 @@ OVERWRITE_ALL = f"INSERT OVERWRITE TABLE {{table}} SELECT {THEIRS}L, 'theirs', '
 TRUNCATE = "TRUNCATE TABLE {table}"
 DROP = "ALTER TABLE {table} DROP PARTITION ({day})"
 SET_LOCATION = "ALTER TABLE {table} PARTITION ({day}) SET LOCATION '{elsewhere}'"
-ADD_ELSEWHERE = "ALTER TABLE {table} ADD PARTITION ({day}) LOCATION '{elsewhere}'"
 ADD_COLUMNS = "ALTER TABLE {table} ADD COLUMNS (more INT)"
 RENAME = "ALTER TABLE {table} PARTITION ({day}) RENAME TO PARTITION (dt = 'renamed')"
-RENAME_BACK = "ALTER TABLE {table} PARTITION (dt = 'renamed') RENAME TO PARTITION ({day})"
 
 MANAGED, EXTERNAL, PLAIN = "managed", "external", "unpartitioned"
 STATEMENTS: list[tuple[str, str, set[int]]] = [
@@ -124,40 +122,6 @@ def test_a_statement_takes_nothing_that_waits(stage: Stage, kind: str, statement
         assert len(list((stage.folder / "elsewhere").glob("part-*.parquet"))) == 1
     if statement == RENAME:
         assert set(stage.ids("dt = 'renamed'")) == of_day(PUBLISHED)
-
-
-def test_rows_wait_on_for_a_partition_whose_folder_has_a_new_name(stage: Stage) -> None:
-    """Of an external table: nobody moves the folder, so that rows of the old name would be read under both."""
-    create(stage, EXTERNAL)
-
-    def rename_meanwhile() -> None:
-        with waiting(stage) as feed:
-            run(stage, RENAME)
-            feed(range(18, 27))
-
-    with pytest.raises(errors.FolderTaken, match="dt=renamed"):
-        rename_meanwhile()
-    assert set(stage.ids()) == {*PUBLISHED} | {number for number in ALL if number % 3 != 1}
-    run(stage, RENAME_BACK)
-    stage.drain(stage.sink(options=WAIT))
-    check(stage, {*ALL})
-
-
-@pytest.mark.main_path
-def test_a_partition_that_is_registered_elsewhere_while_the_job_runs(stage: Stage) -> None:
-    """tests/crash/test_metastore_faults.py has every moment."""
-    stage = replace(stage, options=ON_EPOCH).create()
-    sink = stage.sink()
-    wrap(sink, "log", create=once(lambda: run(stage, ADD_ELSEWHERE)))
-    stage.put(range(9))
-    stage.drain(sink)
-    assert stage.ids() == list(range(9))
-    stage.put(range(9, 18))
-    stage.drain()
-    assert stage.ids() == list(range(18))
-    assert len(list((stage.folder / "elsewhere").glob("part-*.parquet"))) == 2
-    assert not list(stage.location().rglob("dt=2024-01-02/*.parquet"))
-    assert stage.staged() == []
 
 
 STATIC = f"INSERT INTO {{table}} PARTITION ({{day}}) SELECT {THEIRS}L, 'theirs'"
