@@ -170,7 +170,7 @@ def jsonable(value: object) -> Any:  # noqa: PLR0911  a return for each type
     return str(value)
 
 
-def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: C901, PLR0911  one per type
+def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: PLR0911  one per type
     """A row's value as JSON: its objects have only text keys, Hive's maps have any primitive.
 
     Without a `kind`, what it would tell is left as it is: a FLOAT has the digits of the double that Python holds
@@ -194,18 +194,11 @@ def plain(cell: Any, kind: HiveType | None = None) -> Any:  # noqa: C901, PLR091
             keys = (plain(key, key_kind) for key in cell)
             texts = (key if isinstance(key, str) else json.dumps(key, default=jsonable).strip('"') for key in keys)
             return {text: plain(part, value_kind) for text, part in zip(texts, cell.values(), strict=True)}
-        case tuple() if hasattr(cell, "__fields__"):
-            # A struct of Spark's, whose field names keep their case.
-            kinds = [part for _, part in kind.fields] if isinstance(kind, Struct) else [None] * len(cell)
-            return {name: plain(part, of) for name, part, of in zip(cell.__fields__, cell, kinds, strict=True)}
         case list() if isinstance(kind, Map):
             return plain(dict(cell), kind)
         case list():
             element = kind.element if isinstance(kind, Array) else None
             return [plain(part, element) for part in cell]
-        case bytearray():
-            # PySpark before 4.1 hands out a BINARY so.
-            return bytes(cell)
         case float():
             # NumPy knows the fewest digits of a FLOAT. Not at the top: it would slow the start of every command.
             import numpy as np

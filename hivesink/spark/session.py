@@ -22,7 +22,7 @@ from hivesink.spark import settings as st
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
     from hivesink.core.table import HiveType
@@ -144,8 +144,8 @@ def start(app: str, settings: Mapping[str, str], *, quiet: bool = False) -> Spar
     return spark
 
 
-def answer(frame: DataFrame, most: int) -> tuple[Sequence[HiveType | None], list[Row]]:
-    """The types of the columns, None where only Spark has the type, and the first `most` rows as `collect` has them.
+def answer(frame: DataFrame, most: int) -> tuple[Sequence[HiveType | None], list[list[Any]]]:
+    """The types of the columns, None where only Spark has the type, and the first `most` rows; structs are dicts.
 
     Of dates, timestamps and decimals, also nested ones, they have the text that Spark's CAST to STRING gives: Python
     has only the years 1 to 9999, and some decimals lose their scale on the way.
@@ -158,7 +158,7 @@ def answer(frame: DataFrame, most: int) -> tuple[Sequence[HiveType | None], list
     # By number, since two columns may have the same name.
     numbered = frame.toDF(*map(str, range(len(targets))))
     sent = numbered.select(*(sf.col(str(index)).cast(kind) for index, kind in enumerate(targets)))
-    return types, sent.limit(most).collect()
+    return types, [[*row.asDict(recursive=True).values()] for row in sent.limit(most).collect()]
 
 
 def _sent(kind: DataType) -> Any:
