@@ -23,7 +23,7 @@ from hivesink.decode.json.columns import JsonColumns
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.scan import NotJson, document
-from hivesink.decode.json.spans import Places, Spans, Text
+from hivesink.decode.json.spans import QUOTE, Places, Spans, Text
 from hivesink.decode.values import InvalidValue
 from hivesink.errors import InvalidOption
 
@@ -132,73 +132,75 @@ class _Exact(ExactDecoder):
 
 
 class _Splitter:
-    """Records of a chunk at once. What is special within a field leaves its record in doubt."""
+    """Records of a chunk at once, each between two delimiters. A quote or line break out of place leaves doubt.
+
+    Quotes then take the place of the delimiters around a field: it is a JSON text in which nothing is escaped.
+    """
 
     def __init__(self, columns: JsonColumns, exact: _Exact) -> None:
         self._columns, self._exact = columns, exact
-        self._used = sorted({*exact.places})
+        self._sign = chr(exact.dialect.delimiter)
         # No sign is a letter.
-        self._blank = chr(exact.dialect.delimiter).join("x" * exact.count)
+        self._blank = self._sign.join("x" * exact.count)
 
     def decode(self, records: pa.StringArray) -> tuple[pa.RecordBatch, Mask]:
         """As `Keyed`."""
         doubt = not_utf8(records)
         if not doubt.any():
-            text, edges = Text.of(records)
-            marks, doubt = self._marks(text.octets, edges)
+            text, edges = Text.of(pc.binary_join_element_wise(self._sign, records, self._sign, ""))
+            marks, twice, doubt = self._marks(text.octets[: text.length], edges)
         if doubt.any():
             batch, unfit = self.decode(pc.if_else(pa.array(doubt), self._blank, records))
             return batch, doubt | unfit
-        inner = marks.reshape(len(records), self._exact.count - 1)
-        begins = np.column_stack([edges[:-1], inner + 1])[:, self._used].ravel()
-        ends = np.column_stack([inner, edges[1:]])[:, self._used].ravel()
-        quoted = (text.octets[begins] == self._exact.dialect.quote) & (begins < ends)
-        texts = text.cut(begins + quoted, ends - quoted)
-        if quoted.any():
-            quote = chr(self._exact.dialect.quote)
-            texts = pc.replace_substring(texts, 2 * quote, quote)
-        as_json = pc.binary_join_element_wise('"', texts, '"', "")
-        if (null := self._exact.dialect.null) is not None:
-            is_null = pc.and_(pc.equal(texts, null), pa.array(~quoted))
-            as_json = pc.if_else(is_null, "null", as_json)
-        return self._columns.read(self._spans(as_json), len(records))
+        if len(twice):
+            text = Text(np.delete(text.octets, twice), text.length - len(twice))
+            marks -= np.searchsorted(twice, marks)
+        return self._columns.read(self._fields(text, marks.reshape(len(records), -1)), len(records))
 
-    def _marks(self, octets: NDArray[np.uint8], edges: Places) -> tuple[Places, Mask]:
-        """Where the delimiters between fields are in the records between `edges`, and which records are in doubt."""
-        begins, ends, dialect = edges[:-1], edges[1:], self._exact.dialect
-        octets = octets[: edges[-1] + 1]
-        marks, quotes = (np.flatnonzero(octets[:-1] == sign) for sign in (dialect.delimiter, dialect.quote))
+    def _marks(self, octets: NDArray[np.uint8], edges: Places) -> tuple[Places, Places, Mask]:
+        """Where delimiters around fields are, and the second ones of doubled quotes; and which records are in doubt."""
+        dialect = self._exact.dialect
+        marks, quotes = (np.flatnonzero(octets == sign) for sign in (dialect.delimiter, dialect.quote))
         odd = np.flatnonzero((octets == _LF) | (octets == _CR) | (octets == dialect.escape))
-        doubt = (begins == ends) | (np.diff(np.searchsorted(odd, edges)) > 0)
+        doubt = (np.diff(edges) == len("::")) | (np.diff(np.searchsorted(odd, edges)) > 0)
+        twice = quotes[:0]
         if len(quotes):
             first = np.searchsorted(quotes, edges)
             row = np.searchsorted(edges, quotes, side="right") - 1
             opens = (np.arange(len(quotes)) - first[row]) % 2 == 0
-            # Outside of each pair of quotes is the record's edge, a delimiter, or another pair: a doubled quote.
-            beside = np.where(opens, quotes == begins[row], quotes + 1 == ends[row])
-            beside |= np.isin(octets[np.where(opens, quotes - 1, quotes + 1)], [dialect.delimiter, dialect.quote])
-            doubt[row[~beside]] = True
+            # Outside of each pair of quotes is a delimiter, or another pair: a doubled quote.
+            beside = octets[np.where(opens, quotes - 1, quotes + 1)]
+            doubt[row[(beside != dialect.delimiter) & (beside != dialect.quote)]] = True
             doubt |= np.diff(first) % 2 == 1
+            twice = quotes[opens & (beside == dialect.quote)]
             row = np.searchsorted(edges, marks, side="right") - 1
             marks = marks[(np.searchsorted(quotes, marks) - first[row]) % 2 == 0]
-        return marks, doubt | (np.diff(np.searchsorted(marks, edges)) != self._exact.count - 1)
+        return marks, twice, doubt | (np.diff(np.searchsorted(marks, edges)) != self._exact.count + 1)
 
-    def _spans(self, as_json: pa.StringArray) -> dict[str, Spans]:
-        """The fields of the columns, by these. `as_json` has the fields that are used, row by row."""
-        text, edges = Text.of(as_json)
-        # Nothing is escaped.
+    def _fields(self, text: Text, marks: Places) -> dict[str, Spans]:
+        """The fields of the columns, by these, in `text`, which is changed. `marks` has a row for each record."""
+        exact, begins, ends = self._exact, marks[:, :-1], marks[:, 1:]
+        quoted = (text.octets[begins + 1] == exact.dialect.quote) & (ends - begins > 1)
+        for places in (marks, begins[quoted] + 1, ends[quoted] - 1):
+            text.octets[places] = QUOTE
         text.__dict__["odd"] = np.empty(0, np.int64)
-        fields, step = dict[str, Spans](), len(self._used)
-        for place, name, column in zip(self._exact.places, self._exact.names, self._exact.columns, strict=True):
-            at = self._used.index(place)
-            fields[name] = spans = Spans.of(text, edges[at:-1:step], edges[at + 1 :: step])
+        fields, null = dict[str, Spans](), (exact.dialect.null or "").encode()
+        for place, name, column in zip(exact.places, exact.names, exact.columns, strict=True):
+            begin, end, is_quoted = (some[:, place] for some in (begins, ends, quoted))
+            spans, is_null = Spans.of(text, begin + is_quoted, end + ~is_quoted), ~is_quoted
+            is_null &= exact.dialect.null is not None
+            is_null &= end - begin == len(null) + 1
+            is_null[is_null] = text.has(null, begin[is_null] + 1)
+            bare: Mask | None = None
             if column.type is Primitive.BOOLEAN:
                 bare = spans.are(b'"true"') | spans.are(b'"false"')
             elif isinstance(column.type, Array | Map | Struct):
-                bare = spans.quoted & (spans.ends - spans.begins > len('""'))
-            else:
-                continue
-            fields[name] = Spans.of(text, spans.begins + bare, spans.ends - bare)
+                bare = (spans.ends - spans.begins > len('""')) & ~is_null
+            if bare is not None:
+                spans = Spans.of(text, spans.begins + bare, spans.ends - bare)
+            if is_null.any():
+                spans.__dict__["absent"] = is_null if spans.absent is None else is_null | spans.absent
+            fields[name] = spans
         return fields
 
 

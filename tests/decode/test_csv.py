@@ -41,7 +41,14 @@ def test_cases(name: str) -> None:
 
 
 DIALECTS = st.sampled_from(
-    [(",", '"', "none", None), (";", "'", "\\", ""), ("\\t", "none", "none", "NULL"), ("|", '"', "\\", "\\N")]
+    [
+        (",", '"', "none", None),
+        (";", "'", "\\", ""),
+        ("\\t", "none", "none", "NULL"),
+        ("|", '"', "\\", "\\N"),
+        (",", '"', "none", "[1]"),
+        (",", '"', "none", "true"),
+    ]
 )
 PIECES = [
     "a",

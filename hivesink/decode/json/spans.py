@@ -169,6 +169,7 @@ class Spans:
     def without(self, words: Iterable[bytes]) -> Spans:
         """The same, absent also where they are just one of `words`."""
         absent = np.logical_or.reduce([self.are(word) for word in (b"null", *words)])
+        absent = absent if self.absent is None else absent | self.absent
         spans = replace(self)
         spans.__dict__["absent"] = absent if absent.any() else None
         return spans
