@@ -33,6 +33,9 @@ import "google/protobuf/duration.proto";
 import "google/protobuf/wrappers.proto";
 import "google/protobuf/struct.proto";
 import "google/type/date.proto";
+import "confluent/meta.proto";
+import "confluent/type/decimal.proto";
+option (confluent.file_meta) = { doc: "d" };
 enum K { Z = 0; A = 1; B = -5; }
 message M {
   int32 i = 1; string s = 2; bytes y = 3; K k = 4; uint64 u = 5; uint32 v = 6; double d = 7; float f = 8; bool b = 9;
@@ -41,6 +44,7 @@ message M {
   optional int32 o = 20; optional K ok = 21; google.protobuf.Timestamp t = 22; google.protobuf.Duration g = 23;
   google.protobuf.Int64Value w = 24; google.protobuf.Struct j = 25; repeated google.protobuf.Timestamp ts = 26;
   M self = 27; google.type.Date date = 28; repeated string rs = 29; google.protobuf.UInt64Value wu = 30;
+  confluent.type.Decimal price = 31 [(confluent.field_meta) = { params: [ { key: "scale", value: "2" } ] }];
 }
 message In { int32 n = 1; string c = 2; }
 """
@@ -53,7 +57,10 @@ message M {
   optional group G = 22 { optional int32 x = 1; } map<int32, V> mk = 23;
   optional uint64 u = 24 [default = 18446744073709551615]; map<string, M> mm = 25;
   optional int32 IsInitialized = 26; optional M HasField = 27;
+  repeated group Q = 28 { optional int32 x = 1; }
+  extensions 100 to 200;
 }
+extend M { optional M more = 101; }
 """
 FRAME = b"\0\0\0\0\0\0"
 """Of the first message of the schema 0."""
@@ -168,6 +175,14 @@ CONVERSIONS: list[tuple[dict[str, Any], str, Any]] = [
         {"self": {"i": 2, "self": None}},
     ),
     ({"date": {"year": 2026}}, "date struct<year:int,day:int>", {"year": 2026, "day": 0}),
+    ({"price": {"value": b"\xfb\x2e", "scale": 2}}, "price decimal(10,3)", Number("-12.340")),
+    (
+        {"price": {"value": b"\xfb\x2e", "scale": 2}},
+        "price decimal(10,1)",
+        ("price", "more decimal places than decimal(10,1)"),
+    ),
+    ({"price": {"scale": 2}}, "price decimal(10,1)", ("price", "not a number: no bytes")),
+    ({"price": {"value": b"\1"}}, "price struct<value:binary,scale:int>", {"value": b"\1", "scale": 0}),
 ]
 
 
@@ -211,6 +226,11 @@ OF_PROTO2: list[tuple[str, str, Any]] = [
     ("1201ff", "s string", ("s", "not UTF-8")),
     ("1201ff", "i int", None),
     ("b3010805b401", "g struct<x:int>", {"x": 5}),
+    ("e3010801e401e301e401", "q array<struct<x:int>>", [{"x": 1}, {"x": None}]),
+    ("e3010801", "q array<struct<x:int>>", (None, "not of its schema")),
+    ("e3010801dc01", "q array<struct<x:int>>", (None, "not of its schema")),
+    ("0801aa06020802", "i int", 1),
+    ("0801aa060108", "i int", (None, "not of its schema")),
     ("ca01050a01ff1200", "mm map<string,struct<i:int>>", ("mm.0", "not UTF-8")),
     ("ca01050a01ff1200", "i int", None),
     ("", "u decimal(20,0)", Number(HUGE)),
@@ -289,12 +309,40 @@ def test_usual_records_need_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
         "x": 1,
         "v": 9,
     }
-    octets = message(NEW, **usual, **INSTANT, oc="", self={"in": {"c": "x"}}).SerializeToString()
+    lists: dict[str, Any] = {"l": [1, 300], "ks": [1], "rs": ["", "ä"], "ts": [INSTANT["t"]] * 3}
+    maps: dict[str, Any] = {"m": {"k": {"n": 1}}, "mb": {True: HUGE, False: 0}}
+    octets = message(NEW, **usual, **INSTANT, **lists, **maps, oc="", self={"in": {"c": "x"}}).SerializeToString()
     monkeypatch.setattr(type(kind), "parse", property(lambda _: pytest.fail))
     wanted = "i int, s string, y binary, k int, u bigint, d double, f float, b boolean, z bigint, x bigint, v bigint"
-    rows = decoded(NEW, f"{wanted}, t timestamp, oc string, self struct<in:struct<c:string>>", [octets] * 2).table
-    nested = {"t": AT.replace(hour=12), "oc": "", "self": {"in": {"c": "x"}}}
-    assert rows.to_pylist() == [{**usual, **nested}] * 2
+    nested = "oc string, self struct<in:struct<c:string>>, l array<int>, ks array<string>, rs array<string>"
+    keyed = "ts array<timestamp>, m map<string,struct<n:int>>, mb map<boolean,decimal(20,0)>"
+    for count in (2, 40):
+        rows = decoded(NEW, f"{wanted}, t timestamp, {nested}, {keyed}", [octets] * count).table.to_pylist()
+        for row in rows:
+            row["mb"] = dict(row["mb"])
+        at = AT.replace(hour=12)
+        expected = {"t": at, "oc": "", "self": {"in": {"c": "x"}}, **lists, "ks": ["A"], "ts": [at] * 3}
+        expected |= {"m": [("k", {"n": 1})], "mb": maps["mb"]}
+        assert rows == [{**usual, **expected}] * count
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_long_list_of_a_few_records_is_read_beside_others(count: int) -> None:
+    """Each way in which a list is written."""
+    schema = """syntax = "proto2"; package p; message M { repeated int32 v = 1; repeated fixed64 x = 2;
+        repeated sint32 p = 3 [packed = true]; repeated string s = 4;
+        repeated group G = 5 { optional int32 n = 1; } }"""
+
+    def values(size: int) -> dict[str, Any]:
+        numbers = list(range(size))
+        return {"v": numbers, "x": numbers, "p": [-n for n in numbers], "s": list(map(str, numbers)), "g": size}
+
+    given = [values(size) for size in (*[300] * count, 0, 2, 3, *[1] * count)]
+    records = [message(schema, **{**row, "g": [{"n": 7}] * row["g"]}).SerializeToString() for row in given]
+    wanted = "v array<int>, x array<bigint>, p array<int>, s array<string>, g array<struct<n:int>>"
+    rows = decoded(schema, wanted, [*records, records[0][:-1]])
+    assert rows.table.to_pylist() == [{**row, "g": [{"n": 7}] * row["g"]} for row in given]
+    assert [bad.index for bad in rows.bad] == [len(records)]
 
 
 def test_messages_are_told_apart_by_schema_and_place() -> None:
@@ -333,11 +381,12 @@ def test_files_import_each_other_by_their_names_and_none_leads_out() -> None:
 
 @pytest.mark.parametrize(("room", "problem"), [(0, "File too large"), (1, "protoc can't write")])
 def test_a_full_disk_says_nothing_about_a_schema(room: int, problem: str) -> None:
-    text = f'syntax = "proto3"; message M{room} {{ string s = 1; }}'
+    # The descriptors of what it imports are longer than the limit.
+    text = f'syntax = "proto3"; import "google/protobuf/descriptor.proto"; message M{room} {{ string s = 1; }}'
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room * len(text), limits[1]))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room * 4096, limits[1]))
         with pytest.raises(OSError, match=problem):
             parsed((text,))
     finally:
@@ -382,31 +431,46 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WANTED = (
-    "i int, s string, y binary, z bigint, u decimal(20,0), o int, oc string, l array<int>, in struct<n:int,c:string>"
+    "i int, s string, y binary, z bigint, u decimal(20,0), o int, oc string, l array<int>, in struct<n:int,c:string>, "
+    "rs array<string>, m map<string,struct<n:int,c:string>>, mb map<boolean,decimal(20,0)>"
 )
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+INNER = st.fixed_dictionaries({}, optional={"n": st.integers(0, 9), "c": st.text("b", max_size=2)})
 VALUES = st.fixed_dictionaries(
     {},
     optional={
         "i": st.integers(-(2**31), 2**31 - 1),
-        "s": st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
+        "s": TEXTS,
         "y": st.binary(max_size=9),
         "z": st.integers(-(2**63), 2**63 - 1),
         "u": st.integers(0, HUGE),
         "o": st.integers(-1, 1),
         "oc": st.text("aä", max_size=2),
         "l": st.lists(st.integers(-2, 300), max_size=4),
-        "in": st.fixed_dictionaries({}, optional={"n": st.integers(0, 9), "c": st.text("b", max_size=2)}),
+        "in": INNER,
+        "rs": st.lists(TEXTS, max_size=3),
+        "m": st.dictionaries(st.text("ab", max_size=2), INNER, max_size=3),
+        "mb": st.dictionaries(st.booleans(), st.integers(0, HUGE)),
     },
 )
 
 
 def as_row(record: Any) -> dict[str, Any]:
-    """A message as the table of `WANTED` has it."""
+    """A message as the table of `WANTED` has it, by google's parser; maps as dicts."""
+
+    def inner(of: Any) -> dict[str, Any]:
+        return {"n": of.n, "c": of.c}
+
     row = {name: getattr(record, name) for name in ("i", "s", "y", "z")}
     row |= {name: getattr(record, name) if record.HasField(name) else None for name in ("o", "oc")}
-    inner = getattr(record, "in")
-    row |= {"in": {"n": inner.n, "c": inner.c} if record.HasField("in") else None}
-    return {**row, "l": list(record.l), "u": Number(record.u)}
+    row |= {"in": inner(getattr(record, "in")) if record.HasField("in") else None}
+    row |= {"m": {key: inner(value) for key, value in record.m.items()}}
+    row |= {"mb": {key: Number(value) for key, value in record.mb.items()}}
+    return {**row, "l": list(record.l), "rs": list(record.rs), "u": Number(record.u)}
+
+
+def rows_of(decoded: DecodedRows) -> list[dict[str, Any]]:
+    return [{**row, "m": dict(row["m"]), "mb": dict(row["mb"])} for row in decoded.table.to_pylist()]
 
 
 @settings(max_examples=60, deadline=None)
@@ -414,9 +478,11 @@ def as_row(record: Any) -> dict[str, Any]:
 def test_a_damaged_record_is_googles_or_bad_and_changes_no_other(
     values: list[dict[str, Any]], data: st.DataObject
 ) -> None:
+    # Many lists are read otherwise than a few.
+    values += values[:1] * data.draw(st.sampled_from([0, 40]))
     records = [message(NEW, **some).SerializeToString() for some in values]
     expected = [as_row(message(NEW, **some)) for some in values]
-    assert decoded(NEW, WANTED, list(records)).table.to_pylist() == expected
+    assert rows_of(decoded(NEW, WANTED, list(records))) == expected
     place, octets = with_damage(records, data)
     records[place] = octets
     rows = decoded(NEW, WANTED, list(records))
@@ -425,4 +491,4 @@ def test_a_damaged_record_is_googles_or_bad_and_changes_no_other(
         del expected[place]
     else:
         expected[place] = as_row(message(NEW).FromString(octets))
-    assert rows.table.to_pylist() == expected
+    assert rows_of(rows) == expected

@@ -1,1 +1,1 @@
-"""The decoder of Protobuf: google's own parser reads each record, and its values become columns."""
+"""The decoder of Protobuf: all records at once, and as google's parser writes them again where they are unusual."""

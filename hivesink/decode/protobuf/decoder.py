@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hivesink.decode.avro.decoder import AvroDecoder, Bodies, ConfluentDecoder
 from hivesink.decode.avro.scan import DEEPEST, Scan
+from hivesink.decode.clocks import parse_each
+from hivesink.decode.json.spans import Text
 from hivesink.decode.protobuf.columns import Columns
 from hivesink.decode.protobuf.scan import Messages
 from hivesink.decode.protobuf.schema import Record, described, parsed
@@ -28,34 +31,22 @@ _NAME = "sink.value.protobuf.message-name"
 
 
 class _Messages(AvroDecoder):
-    """Reads most records at once, and the others by google's parser."""
+    """Reads most records at once, and the others as google's parser writes them again."""
 
     def _made(self, kind: Record, bodies: Bodies, wants: Sequence[Want]) -> tuple[list[Converted], Mask]:
         scan = Messages(kind.descriptor, bodies.text, bodies.begins, bodies.ends)
-        columns, odd, rest = Columns(kind.symbols), scan.odd.copy(), np.flatnonzero(scan.odd)
-        content, messages = bodies.text.octets.tobytes() if len(rest) else b"", []
-        spans = (numbers[rest].tolist() for numbers in (bodies.begins, bodies.ends))
-        for place, begin, end in zip(rest.tolist(), *spans, strict=True):
-            try:
-                message = kind.parse(content[begin:end])
-            except kind.error:
-                continue
-            # Fields of proto2 may be required, and have any name.
-            odd[place] = not type(message).IsInitialized(message)
-            messages.append(message)
+        odd = scan.odd
         if odd.any():
-            return [], odd
-        every = [columns.of_messages(kind.descriptor, messages, want) for want in wants] if messages else []
-        if messages and len(messages) == len(odd):
-            return every, odd
-        made = [columns.of_messages(kind.descriptor, scan, want) for want in wants]
-        order = np.arange(len(odd))
-        order[rest] = len(odd) + np.arange(len(rest))
-        for place, (array, bad) in enumerate(every):
-            column = pa.concat_arrays([made[place][0], array]).take(pa.array(order))
-            wrong = {row: error for row, error in made[place][1].items() if not scan.odd[row]}
-            made[place] = column, wrong | {int(rest[row]): error for row, error in bad.items()}
-        return made, odd
+            records, mask = scan.whole(), pa.array(odd)
+            odd = odd.copy()
+            written, odd[odd] = parse_each(records.filter(mask).to_pylist(), kind.rewritten, pa.binary())
+            if odd.any():
+                return [], odd
+            text, edges = Text.of(pc.replace_with_mask(records, mask, written).view(pa.string()))
+            scan = Messages(kind.descriptor, text, edges[:-1], edges[1:], is_sure=True)
+            odd = scan.odd
+        columns = Columns(kind.symbols)
+        return [columns.of_messages(kind.descriptor, scan, want) for want in wants], odd
 
 
 class ProtobufDecoder(_Messages):

@@ -1,91 +1,238 @@
-"""Messages as most writers have them, all at once: each field at most once, and in the order of their numbers."""
+"""Messages as most writers have them, all at once: fields in the order of their numbers, each written as declared."""
 
 from __future__ import annotations
 
+from array import array
+from contextlib import suppress
+from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from hivesink.decode.avro.columns import Columns
-from hivesink.decode.avro.scan import DEEPEST, MORE
-from hivesink.decode.clocks import Mask, not_utf8
+from hivesink.decode.avro.scan import DEEPEST, MORE, Scan
+from hivesink.decode.avro.wants import Numbers
+from hivesink.decode.clocks import not_utf8
 
 if TYPE_CHECKING:
-    from hivesink.decode.avro.wants import Numbers
+    from collections.abc import Sequence
+
     from hivesink.decode.json.spans import Text
 
-_MESSAGE, _STRING, _GROUP = 11, 9, 10
-_FIXED = {1: "<f8", 2: "<f4", 6: "<i8", 7: "<u4", 15: "<i4", 16: "<i8"}
-"""By a field's `type`, how NumPy reads its bytes; unsigned ones of 64 bits are odd from half on."""
-_UNSIGNED = {4, 6}
-_VARINT = {3: "i8", 4: "i8", 5: "i4", 8: "?", 13: "u4", 14: "i4", 17: "i4", 18: "i8"}
-_ZIGZAG = {17, 18}
+_STRING, _GROUP, _ZIGZAG = 9, 10, {17, 18}
+_FIXED = {1: "<f8", 2: "<f4", 6: "<u8", 7: "<u4", 15: "<i4", 16: "<i8"}
+_VARINTS = {3: "i8", 4: "u8", 5: "i4", 8: "?", 13: "u4", 17: "i4", 18: "i8"}
+"""By a field's `type`, what its numbers are in NumPy. An enum is an int32."""
+_VARINT, _EIGHT, _SIZED, _OPEN, _CLOSE, _FOUR = range(6)
+"""The lowest bits of a tag: how the value behind it is written. A group is between two tags."""
+_FEW = 32
+"""Lists of so few messages are passed over singly: a step over all costs as much as a hundred items."""
 AS_JSON = {f"google/protobuf/{name}.proto" for name in ("struct", "duration", "field_mask")}
 """Their messages may be read as a whole."""
 
 
-class Messages(Columns):
-    """What stands in messages of a type between `begins` and `ends`. What an odd message gives means nothing.
+class _Part(NamedTuple):
+    """A field, and how each value is written. The `size` lowest bytes of a word, by `mask`, have the tag before it.
 
-    An odd message may be right, too: it has a list, a map, a group, something unknown, or twice, or out of order.
+    A packed list has one tag; behind a group is the tag `closing`.
     """
 
-    def __init__(self, kind: Any, text: Text, begins: Numbers, ends: Numbers, depth: int = 0) -> None:
+    field: Any
+    wire: int
+    numbers: np.dtype[Any]
+    size: int
+    mask: np.uint64
+    tag: np.uint64
+    closing: np.uint64
+
+    @classmethod
+    def of(cls, field: Any) -> _Part:
+        numbers = np.dtype({**_FIXED, **_VARINTS}.get(field.type, "V"))
+        wire = {8: _EIGHT, 4: _FOUR}.get(numbers.itemsize, _OPEN if field.type == _GROUP else _SIZED)
+        wire = _VARINT if field.type in _VARINTS else wire
+        tag, closing = (_varint(field.number << 3 | low) for low in (_SIZED if field.is_packed else wire, _CLOSE))
+        words = (np.uint64(int.from_bytes(word, "little")) for word in (b"\xff" * len(tag), tag, closing))
+        return cls(field, wire, numbers, len(tag), *words)
+
+
+@lru_cache(maxsize=1000)
+def _parts(kind: Any) -> Sequence[_Part]:
+    # Google's parser reads extensions, too.
+    fields = [*kind.fields, *kind.file.pool.FindAllExtensions(kind)]
+    return [_Part.of(field) for field in sorted(fields, key=attrgetter("number"))]
+
+
+class Messages(Columns):
+    """The fields of messages of a type that begin and end at these places. What an odd message gives means nothing.
+
+    An odd message may be right, too: a field is unknown, twice, out of order, or not packed as declared. None is odd
+    that google's parser wrote (`is_sure`).
+    """
+
+    def __init__(
+        self, kind: Any, text: Text, begins: Numbers, ends: Numbers, *, is_sure: bool = False, depth: int = 0
+    ) -> None:
         super().__init__(text, begins, ends)
-        self._depth, at = depth, begins.copy()
+        self._is_sure, self._depth = is_sure, depth
+        self._at, self._heads = begins.copy(), np.where(begins < ends, text.words[begins], 0)
+        """Where the fields end that are read, and what follows."""
         self.fields: dict[int, tuple[Numbers, Any]] = {}
-        """By number in which messages a field is, and its values: an array, or messages."""
-        taken = dict[str, Mask]()
-        for part in sorted(kind.fields, key=attrgetter("number")) if len(at) and depth < DEEPEST // 2 else ():
-            is_whole = part.message_type is not None and part.message_type.file.name in AS_JSON
-            if part.is_repeated or part.type == _GROUP or is_whole:
-                continue
-            size = np.dtype(_FIXED.get(part.type, "V1")).itemsize
-            wire = 0 if part.type in _VARINT else {8: 1, 4: 5}.get(size, 2)
-            tag = _varint(part.number << 3 | wire)
-            is_there = text.has(tag, at) & (at + len(tag) <= ends)
-            places = np.flatnonzero(is_there)
-            values, at[places] = self._field(part, at[places] + len(tag), places)
-            self.fields[part.number] = places, values
-            if part.containing_oneof is not None:
-                before = taken.setdefault(part.containing_oneof.name, np.zeros(len(at), np.bool_))
-                self.odd[before & is_there] = True
-                before |= is_there
-            if part.is_required:
-                self.odd[~is_there] = True
-        self.odd[at != ends] = True
+        """By number the messages that have a field, as often as they do, and its values: an array, or messages."""
+        is_read = len(begins) > 0 and (is_sure or depth <= DEEPEST // 2)
+        for part in _parts(kind) if is_read else ():
+            self.fields[part.field.number] = self._read_part(part)
+        self.odd |= self._at != ends
+        if is_read and not is_sure:
+            self._check(kind)
 
     def __len__(self) -> int:
         return len(self.odd)
 
-    def _field(self, part: Any, at: Numbers, rows: Numbers) -> tuple[Any, Numbers]:
-        """A field's values in the messages `rows`, which begin `at`, and where they end."""
-        if part.type in _FIXED:
-            kind = np.dtype(_FIXED[part.type])
-            numbers = self._text.octets[at[:, None] + np.arange(kind.itemsize)].view(kind)[:, 0]
-            self.odd[rows[(part.type in _UNSIGNED) & (numbers < 0)]] = True
-            return pa.array(numbers), self._within(at + kind.itemsize, rows)
-        begins, (numbers, at) = at, self._number(at, rows)
-        if part.type not in _ZIGZAG:
-            # Avro has the sign in the lowest bit.
-            numbers = (numbers << 1) ^ (numbers >> 63)
-        if part.type in _VARINT:
-            kind = np.dtype(_VARINT[part.type])
-            beyond = numbers != numbers.astype(kind) if part.type in _ZIGZAG else numbers < 0
-            self.odd[rows[(part.type in {*_UNSIGNED, *_ZIGZAG}) & beyond]] = True
-            return pa.array(numbers.astype(kind)), at
-        self.odd[rows[at - begins > 5]] = True  # noqa: PLR2004 -- bytes of a length, in google's parser
-        ends = at + self._below(numbers, self._ends[rows] - at + 1, rows)
-        if part.type == _MESSAGE:
-            messages = Messages(part.message_type, self._text, at, ends, self._depth + 1)
-            self.odd[rows[messages.odd]] = True
-            return messages, ends
-        texts = self._text.cut(at, ends)
-        if part.type == _STRING:
+    def of_each(self, field: Any) -> Any:
+        """The value of each message, its default where it is absent."""
+        places, values = self.fields[field.number]
+        if len(values) == len(self):
+            return values
+        order = np.full(len(self), len(values))
+        order[places] = np.arange(len(values))
+        return pa.concat_arrays([values, pa.array([field.default_value], values.type)]).take(pa.array(order))
+
+    def whole(self) -> pa.BinaryArray:
+        """The messages' bytes."""
+        return self._text.cut(self._begins, self._ends).view(pa.binary())
+
+    def _check(self, kind: Any) -> None:
+        """Make those odd that lack a field, or have two where one must be."""
+
+        def times(field: Any) -> Numbers:
+            return np.bincount(self.fields[field.number][0], minlength=len(self))
+
+        for oneof in kind.oneofs:
+            self.odd |= sum(map(times, oneof.fields)) > 1
+        for field in kind.fields:
+            (rows, values), entry = self.fields[field.number], field.message_type
+            # An entry of a map always has a value.
+            if field.is_required or (entry is not None and kind.GetOptions().map_entry):
+                self.odd |= times(field) == 0
+            if len(values) and entry is not None and entry.GetOptions().map_entry:
+                keys = values.of_each(entry.fields_by_name["key"]).dictionary_encode()
+                places = rows * len(keys) + keys.indices.to_numpy()
+                if len(pa.array(places).unique()) < len(places):
+                    self.odd[np.delete(rows, np.unique(places, return_index=True)[1])] = True
+
+    def _read_part(self, part: _Part) -> tuple[Numbers, Any]:
+        rows, begins, ends = self._find(part)
+        if kind := part.field.message_type:
+            if not len(rows):
+                return rows, ()
+            made = Messages(kind, self._text, begins, ends, is_sure=self._is_sure, depth=self._depth + 1)
+            self.odd[rows[made.odd]] = True
+            return rows, made
+        if part.field.is_packed:
+            rows, begins = self._unpacked(part, rows, begins, ends)
+            begins, _ = self._numbers(part, begins, rows)
+        if part.numbers.itemsize:
+            return rows, pa.array(begins.astype(part.numbers, copy=False))
+        texts = self._text.cut(begins, ends)
+        if part.field.type != _STRING:
+            return rows, texts.view(pa.binary())
+        if not self._is_sure:
             self.odd[rows[not_utf8(texts)]] = True
-        return (texts if part.type == _STRING else texts.view(pa.binary())), ends
+        return rows, texts
+
+    def _find(self, part: _Part) -> tuple[Numbers, Numbers, Numbers]:
+        """Which messages have the field, in their order, and each time what `_past` says, without a closing tag."""
+        rows, found = np.flatnonzero(self._heads & part.mask == part.tag), list[tuple[Numbers, Numbers, Numbers]]()
+        while len(rows):
+            at, is_done = self._at[rows] + part.size, not part.field.is_repeated
+            if found and len(rows) <= _FEW:
+                every = [self._singly(part, row) for row in rows.tolist()]
+                rows = np.repeat(rows, [len(begins) for begins in every])
+                at, is_done = np.concatenate(every), True
+            begins, ends = self._past(part, at, rows)
+            self._at[rows] = ends
+            self._heads[rows] = np.where(ends < self._ends[rows], self._text.words[ends], 0)
+            found.append((rows, begins, ends - part.size * (part.wire == _OPEN)))
+            rows = rows[:0] if is_done else rows[self._heads[rows] & part.mask == part.tag]
+        if len(found) <= 1:
+            return found[0] if found else (rows, rows, rows)
+        rows, begins, ends = (np.concatenate(some) for some in zip(*found, strict=True))
+        order = np.argsort(rows, kind="stable")
+        return rows[order], begins[order], ends[order]
+
+    def _singly(self, part: _Part, row: int) -> Numbers:
+        """Where the values begin that follow each other in a message, from where it is read to."""
+        at, end, begins = int(self._at[row]), int(self._ends[row]), array("q")
+        wire = _SIZED if part.field.is_packed else part.wire
+        with suppress(ValueError, RecursionError):
+            while at < end and self._text.words[at] & part.mask == part.tag:
+                begins.append(at + part.size)
+                at = _after(Scan(self._octets, end, 0), wire, begins[-1])
+        return np.array(begins, np.int64)
+
+    def _past(self, part: _Part, at: Numbers, rows: Numbers) -> tuple[Numbers, Numbers]:
+        """The numbers at these places, or where texts and messages begin, and where each ends."""
+        if part.numbers.itemsize and not part.field.is_packed:
+            return self._numbers(part, at, rows)
+        if part.wire == _OPEN:
+            ends = self._ends[rows]
+            for n, begin in enumerate(at.tolist()):
+                with suppress(ValueError, RecursionError):
+                    ends[n] = _after(Scan(self._octets, int(ends[n]), 0), _OPEN, begin)
+            self.odd[rows[self._text.words[ends - part.size] & part.mask != part.closing]] = True
+            return at, ends
+        sizes, begins = self._raw(at, rows)
+        self.odd[rows[begins - at > 5]] = True  # noqa: PLR2004 -- bytes of a length, in google's parser
+        return begins, begins + self._below(sizes, self._ends[rows] - begins + 1, rows)
+
+    def _raw(self, at: Numbers, rows: Numbers) -> tuple[Numbers, Numbers]:
+        numbers, ends = self._number(at, rows)
+        # Avro has the sign in the lowest bit.
+        return (numbers << 1) ^ (numbers >> 63), ends
+
+    def _unpacked(self, part: _Part, rows: Numbers, begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+        """The message of each number in packed lists, and where the number begins."""
+        sizes, size = ends - begins, part.numbers.itemsize
+        lists = np.repeat(np.arange(len(rows)), sizes)
+        inside = np.arange(len(lists)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        places = begins[lists] + inside
+        if part.wire == _VARINT:
+            is_first = (inside == 0) | (self._text.octets[places - 1] < MORE)
+            self.odd[rows[self._text.octets[ends - 1] >= MORE]] = True
+        else:
+            is_first = inside % size == 0
+            self.odd[rows[sizes % size > 0]] = True
+        return rows[lists[is_first]], places[is_first]
+
+    def _numbers(self, part: _Part, at: Numbers, rows: Numbers) -> tuple[Any, Numbers]:
+        """The numbers at these places, and where each ends."""
+        if part.wire != _VARINT:
+            size = part.numbers.itemsize
+            numbers = self._text.octets[at[:, None] + np.arange(size)].view(part.numbers)[:, 0]
+            return numbers, self._within(at + size, rows)
+        if part.field.type not in _ZIGZAG:
+            numbers, ends = self._raw(at, rows)
+            return numbers.astype(part.numbers), ends
+        numbers, ends = self._number(at, rows)
+        self.odd[rows[numbers != numbers.astype(part.numbers)]] = True
+        return numbers.astype(part.numbers), ends
+
+
+def _after(scan: Scan, wire: int, at: int) -> int:
+    """Where the value ends that is written so and begins `at`: a group behind its closing tag. Raises ValueError."""
+    if wire in {_EIGHT, _FOUR}:
+        return at + (8 if wire == _EIGHT else 4)
+    number, begin = scan.number(at)
+    # Avro has the sign in the lowest bit.
+    number = (number << 1) ^ (number >> 63)
+    if wire != _OPEN:
+        return begin + (number if wire == _SIZED else 0)
+    while number & 7 != _CLOSE:
+        number, begin = scan.number(_after(scan, number & 7, begin))
+        number = (number << 1) ^ (number >> 63)
+    return begin
 
 
 def _varint(number: int) -> bytes:

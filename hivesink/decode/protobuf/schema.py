@@ -15,6 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _MAIN = "the schema.proto"
+_CONFLUENT = (
+    """// confluent/meta.proto
+syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";
+message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; repeated Rule rules = 4; }
+message Rule { string name = 1; string doc = 2; string expr = 3; string sql = 4; }
+extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+""",
+    """// confluent/type/decimal.proto
+syntax = "proto3"; package confluent.type;
+message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+""",
+)
+"""What Confluent's clients know by themselves, beside google/protobuf and google/type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +44,19 @@ class Record:
     names: Mapping[str, Sequence[Any]]
     symbols: Mapping[str, Mapping[int, str]]
     """Of each field of an enum, by its full name. The fields themselves are int32."""
+
+    def rewritten(self, octets: bytes) -> bytes:
+        """A message as google writes what its parser reads: each field once, in order. Raises ValueError."""
+        try:
+            message = self.parse(octets)
+        except self.error as error:
+            raise ValueError(str(error)) from error
+        # A field may have any name.
+        kind = type(message)
+        kind.DiscardUnknownFields(message)
+        if not kind.IsInitialized(message):
+            raise ValueError(self.descriptor.full_name)
+        return bytes(kind.SerializeToString(message, deterministic=True))
 
 
 class Schema:
@@ -126,12 +156,12 @@ def parsed(texts: tuple[str, ...]) -> Schema:
     with TemporaryDirectory() as name:
         folder, status = Path(name).resolve(), 1
         output = folder / "descriptors"
-        # What registries know by themselves: google/protobuf, and google/type.
+        # Here are google/protobuf, and google/type.
         known = (Path(protoc.__file__).parent / "_proto", Path(google.__file__).parents[2])
         options = ["protoc", *(f"-I{path}" for path in (folder, *known)), "--include_imports", _MAIN]
         # Names may be unfit. All else that a file system refuses says nothing about the texts.
         with suppress(ValueError, FileExistsError, IsADirectoryError, NotADirectoryError):
-            for text in texts:
+            for text in (*_CONFLUENT, *texts):
                 path = _MAIN if text is texts[-1] else text.partition("\n")[0].removeprefix("// ")
                 # Raises ValueError for a path that leads out of it.
                 file = folder / (folder / path).resolve().relative_to(folder)
