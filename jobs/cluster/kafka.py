@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from jobs.cluster.tool import run_once
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from confluent_kafka.admin import AdminClient
 
 # Any ID will do: a cluster of one meets no other.
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -122,16 +125,28 @@ def _properties(topics: Path, port: int, controller: int, protocol: str) -> dict
     }
 
 
+@functools.cache
+def admin_client(servers: str, **login: str) -> AdminClient:
+    """Kafka's admin client for the broker at `servers`, the same for each call; `login` as `EmbeddedKafka.login`.
+
+    A client is kept, since librdkafka aborts the process when Python drops the last reference to a client in the
+    client's own thread, where each answer arrives (confluent-kafka-python #2131).
+    """
+    from confluent_kafka.admin import AdminClient
+
+    # Errors are raised; the client need not log them as well.
+    return AdminClient({"bootstrap.servers": servers, "log_level": 0, **login})
+
+
 def create_topic(servers: str, topic: str, partitions: int = 1, *, login: Mapping[str, str] | None = None) -> bool:
     """Create `topic` unless it exists, and wait until it can be used. Return whether it was created.
 
     `login` as `EmbeddedKafka.login`. Raises SourceUnreachable.
     """
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import NewTopic
 
-    # Errors are raised; the client need not log them as well.
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0, **(login or {})})
+    admin = admin_client(servers, **(login or {}))
     created = True
     try:
         admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=WAIT)[topic].result()
@@ -151,9 +166,9 @@ def end_offsets(
     A new partition has no leader for a moment, and then one that doesn't know it yet.
     """
     from confluent_kafka import KafkaException, TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    from confluent_kafka.admin import OffsetSpec
 
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0, **(login or {})})
+    admin = admin_client(servers, **(login or {}))
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
     wanted = {TopicPartition(topic, number): latest for number in range(partitions)}
     deadline = time.monotonic() + within

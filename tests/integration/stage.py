@@ -20,7 +20,7 @@ from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog, connect
 from hivesink.sink.inspect.verify import verify
-from jobs.cluster.kafka import create_topic, end_offsets
+from jobs.cluster.kafka import admin_client, create_topic, end_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -259,19 +259,15 @@ class Topic:
         return cls(servers, name)
 
     def grow(self, partitions: int) -> None:
-        from confluent_kafka.admin import AdminClient, NewPartitions
+        from confluent_kafka.admin import NewPartitions
 
-        admin = AdminClient({"bootstrap.servers": self.servers})
-        for future in admin.create_partitions([NewPartitions(self.name, partitions)]).values():
+        for future in admin_client(self.servers).create_partitions([NewPartitions(self.name, partitions)]).values():
             future.result()
         end_offsets(self.servers, self.name, partitions)
 
     def remake(self, partitions: int = 2) -> None:
         """Delete the topic, and create it again under its name."""
-        from confluent_kafka.admin import AdminClient
-
-        admin = AdminClient({"bootstrap.servers": self.servers})
-        admin.delete_topics([self.name])[self.name].result()
+        admin_client(self.servers).delete_topics([self.name])[self.name].result()
         wait_until(lambda: create_topic(self.servers, self.name, partitions))
 
     def put(self, numbers: Iterable[int], partitions: int = 2) -> None:

@@ -43,7 +43,7 @@ def test_kills(stage: Stage, topic: Topic, tmp_path: Path) -> None:
     seen, written, chance = [{0: 0, 1: 0}], 0, random.Random(47)  # noqa: S311  a test's own
 
     def look() -> dict[int, int]:
-        offsets = group_offsets(topic.servers, f"lag.{stage.table}")
+        offsets = group_offsets(stage.spark, topic.servers, f"lag.{stage.table}")
         now = {number: max(0, offsets.get((topic.name, number), 0)) for number in (0, 1)}
         assert all(now[number] >= seen[-1][number] for number in now), (seen, now)
         if now != seen[-1]:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 from confluent_kafka.cimpl import TopicPartition
 
 from hivesink.embedded.server import HOST, free_port
 from hivesink.errors import SourceUnreachable
-from jobs.cluster.kafka import create_topic, end_offsets
+from jobs.cluster.kafka import admin_client, create_topic, end_offsets
 
 pytestmark = pytest.mark.kafka
 
 
 def asked_once(servers: str, topic: str, partitions: int) -> list[int]:
     """End offsets, from a client that takes the first answer."""
-    admin = AdminClient({"bootstrap.servers": servers})
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
     wanted = {TopicPartition(topic, number): latest for number in range(partitions)}
-    return [answer.result().offset for answer in admin.list_offsets(wanted).values()]
+    return [answer.result().offset for answer in admin_client(servers).list_offsets(wanted).values()]
 
 
 def test_each_new_topic_can_be_used_at_once(kafka: str) -> None:
