@@ -13,7 +13,7 @@ import pytest
 from hivesink import kerberos
 from hivesink.errors import InvalidOption
 from hivesink.kerberos import tickets
-from hivesink.kerberos.tickets import Keys, Trouble, trouble, trouble_of_java, verdict
+from hivesink.kerberos.tickets import Trouble, trouble, trouble_of_java
 from hivesink.spark import settings
 
 if TYPE_CHECKING:
@@ -79,24 +79,6 @@ def test_words_of_java(text: str, means: Trouble | None) -> None:
     assert trouble_of_java(text) is means
 
 
-@pytest.mark.parametrize(
-    # With new tickets, without any, with a KDC that is silent, with a keytab that can't work.
-    ("said", "taken", "none", "silent", "useless"),
-    [
-        (AWAY, AWAY, AWAY, AWAY, AWAY),
-        (NONE, None, NONE, AWAY, KEYTAB),
-        (ENDED, None, ENDED, AWAY, KEYTAB),
-        (TOKEN, None, TOKEN, AWAY, KEYTAB),
-        (REFUSED, None, REFUSED, AWAY, KEYTAB),
-    ],
-)
-def test_verdicts(said: Trouble, taken: Trouble | None, none: Trouble, silent: Trouble, useless: Trouble) -> None:
-    """A first failure with tickets that could be renewed is tried again; a second one is what it says."""
-    wanted = {Keys.TAKEN: taken, Keys.NONE: none, Keys.NO_KDC: silent, Keys.USELESS: useless}
-    assert {keys: verdict(said, keys, again=False) for keys in Keys} == wanted
-    assert {keys: verdict(said, keys, again=True) for keys in Keys} == {**wanted, Keys.TAKEN: said}
-
-
 def test_what_passes() -> None:
     assert {why for why in Trouble if why.passes} == {AWAY, ENDED, TOKEN}
 
@@ -117,7 +99,7 @@ def keytab_of(folder: Path, *users: str) -> str:
 def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process has no login, and keeps none."""
     monkeypatch.setattr(kerberos, "_logins", {})
-    monkeypatch.setattr(kerberos, "_tried", (0.0, NONE, Keys.NONE, ""))
+    monkeypatch.setattr(kerberos, "_tried", (0.0, NONE, NONE, ""))
     for name in kerberos.VARIABLES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -154,9 +136,9 @@ def test_a_process_has_one_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     """Also of threads that begin together; and no session has another afterwards, such as that of kinit's ticket."""
     file, begin, refused = keytab_of(tmp_path, "alice", "bob"), threading.Barrier(2), list[str]()
 
-    def take(*_: object) -> tuple[Keys, str]:
+    def take(*_: object) -> tuple[None, str]:
         time.sleep(0.05)
-        return Keys.TAKEN, ""
+        return None, ""
 
     monkeypatch.setattr(kerberos, "_take", take)
 
@@ -179,19 +161,32 @@ def test_a_process_has_one_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 @pytest.mark.usefixtures("nobody")
+@pytest.mark.parametrize("taken", [None, AWAY, KEYTAB], ids=["taken", "silent", "useless"])
+@pytest.mark.parametrize("said", [NONE, ENDED, TOKEN, REFUSED])
+def test_a_failure_means_what_came_of_new_tickets(
+    monkeypatch: pytest.MonkeyPatch, said: Trouble, taken: Trouble | None
+) -> None:
+    """With new tickets the login is tried again; a second failure, or the key server's, is what it says."""
+    monkeypatch.setattr(kerberos, "_new_tickets", lambda _: (taken, "words"))
+    assert kerberos.renew(said, "said", time.monotonic()) == (taken, "words")
+    assert kerberos.renew(said, "said", time.monotonic(), again=True) == (said, "said")
+    assert kerberos.renew(AWAY, "said", time.monotonic()) == (AWAY, "said")
+
+
+@pytest.mark.usefixtures("nobody")
 def test_who_waited_for_new_tickets_shares_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a silent key server each try takes a minute; without anything to take them by each failure is looked at."""
-    keys, tries = [Keys.NO_KDC], list[Trouble]()
+    tries, is_silent = list[Trouble](), True
 
-    def take(said: Trouble) -> tuple[Keys, str]:
+    def take(said: Trouble) -> tuple[Trouble, str]:
         tries.append(said)
-        return keys[0], "words"
+        return AWAY if is_silent else said, "words"
 
     monkeypatch.setattr(kerberos, "_new_tickets", take)
     began = time.monotonic()
     assert [kerberos.renew(said, "", began) for said in (ENDED, ENDED, REFUSED)] == [(AWAY, "words")] * 3
     assert tries == [ENDED]
-    keys[0] = Keys.NONE
+    is_silent = False
     began = time.monotonic()
     assert [kerberos.renew(said, "", began)[0] for said in (ENDED, ENDED, REFUSED)] == [ENDED, ENDED, REFUSED]
     assert tries == [ENDED, ENDED, REFUSED]

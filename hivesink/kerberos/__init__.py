@@ -22,7 +22,7 @@ from uuid import uuid4
 from hivesink.config.site import Site
 from hivesink.errors import InvalidOption, LoginFailed
 from hivesink.kerberos import tickets
-from hivesink.kerberos.tickets import Keys, Trouble, trouble, trouble_of_java
+from hivesink.kerberos.tickets import Trouble, trouble, trouble_of_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,30 +30,14 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _KDC = "the KDC"
 _JVM = "Hadoop or Hive from Spark's JVM"
-__all__ = [
-    "Trouble",
-    "adopt",
-    "failure",
-    "library",
-    "log_in",
-    "logged_in",
-    "of_environment",
-    "refuse_others",
-    "renew",
-    "site_of",
-    "told",
-    "trouble",
-    "trouble_of_java",
-    "user",
-]
 VARIABLES = ("KRB5CCNAME", "KRB5_CLIENT_KTNAME")
 """The environment's, by which a process finds its tickets, and the keys to take new ones."""
 _OWN = "MEMORY:hivesink"
 """A ticket cache in memory, where hdfs-native finds it, too: no file is left behind, or lost."""
 _logins = dict[tuple[str, str], dict[str, str]]()
 """Whom `log_in` has made of this process, one principal, by which keytabs, and the environment before."""
-_tried = 0.0, Trouble.NO_TICKET, Keys.NONE, ""
-"""The last try to take new tickets: when it was over (monotonic), after which failure, and what came of it."""
+_tried: tuple[float, Trouble, Trouble | None, str] = 0.0, Trouble.NO_TICKET, Trouble.NO_TICKET, ""
+"""The last try to take new tickets: when it was over (monotonic), after which failure, and what `renew` returned."""
 _lock = threading.Lock()
 _file: int | None = None
 """That of `adopt`."""
@@ -68,9 +52,8 @@ def log_in(principal: str, keytab: str) -> None:
     with _lock:
         refuse_others(principal)
         if (principal, keytab) not in _logins:
-            keys, reason = _take(gssapi, principal, keytab, _OWN)
-            if keys is not Keys.TAKEN:
-                why = Trouble.NO_KDC if keys is Keys.NO_KDC else Trouble.BAD_KEYTAB
+            why, reason = _take(gssapi, principal, keytab, _OWN)
+            if why is not None:
                 raise failure(_KDC, reason, why, principal)
             _logins[principal, keytab] = {name: os.environ[name] for name in VARIABLES if name in os.environ}
         os.environ |= dict(zip(VARIABLES, (_OWN, keytab), strict=True))
@@ -127,24 +110,25 @@ def logged_in(log_in: Callable[[], _T]) -> _T:
 
 
 def renew(said: Trouble, reason: str, began: float, *, again: bool = False) -> tuple[Trouble | None, str]:
-    """What a failed login means, and why, after a try to take new tickets. None: try it again.
+    """What a login that failed as `said` means, and why, after a try to take new tickets. None: try it again.
 
-    It began at `began` (monotonic). `again`: it had new tickets.
+    It began at `began` (monotonic). `again`: it had new tickets. A server with new keys refuses those in the cache, so
+    only a new one's refusal counts.
     """
     global _tried  # noqa: PLW0603  so is the cache
+    if said is Trouble.NO_KDC or again:
+        return said, reason
     with _lock:
-        keys, words = Keys.TAKEN, ""
-        if said is not Trouble.NO_KDC and not again:
-            when, after, keys, words = _tried
-            # Another thread may have tried meanwhile: with a silent KDC that takes long.
-            if when < began or (keys is Keys.NONE and after is not said):
-                keys, words = _new_tickets(said)
-                _tried = time.monotonic(), said, keys, words
-    return tickets.verdict(said, keys, again=again), words or reason
+        when, after, why, words = _tried
+        # Another thread may have tried meanwhile: with a silent KDC that takes long.
+        if when < began or (why is after and after is not said):
+            why, words = _new_tickets(said)
+            _tried = time.monotonic(), said, why, words
+    return why, words or reason
 
 
-def _new_tickets(said: Trouble) -> tuple[Keys, str]:
-    """By the keytab; without one the ticket of `kinit` gives new ones for services."""
+def _new_tickets(said: Trouble) -> tuple[Trouble | None, str]:
+    """By the keytab; without one the ticket of `kinit` gives new ones for services. `said`: nothing to take them by."""
     cache, keytab = map(os.environ.get, VARIABLES)
     if keytab:
         # Without the package for it, HDFS's client takes tickets by itself.
@@ -154,15 +138,16 @@ def _new_tickets(said: Trouble) -> tuple[Keys, str]:
             # The library would be the first of several.
             names = names or {*tickets.principals(file)}
             if len(names) > 1:
-                return Keys.USELESS, f"the ticket cache is gone, and the keytab {file} is of {', '.join(sorted(names))}"
+                reason = f"the ticket cache is gone, and the keytab {file} is of {', '.join(sorted(names))}"
+                return Trouble.BAD_KEYTAB, reason
             return _take(library("a keytab"), next(iter(names), None), file, cache)
-    return (Keys.TAKEN if said is Trouble.REFUSED and tickets.forget() else Keys.NONE), ""
+    return (None if said is Trouble.REFUSED and tickets.forget() else said), ""
 
 
-def _take(gssapi: Any, principal: str | None, keytab: str, cache: str | None) -> tuple[Keys, str]:
-    """Put a new ticket by the keytab in place of all that `cache`, or the library's own, holds."""
+def _take(gssapi: Any, principal: str | None, keytab: str, cache: str | None) -> tuple[Trouble | None, str]:
+    """Put a new ticket by the keytab in place of all that `cache`, or the library's own, holds. None: done."""
     if not os.access(keytab, os.R_OK):
-        return Keys.USELESS, f"the keytab {keytab} can't be read"
+        return Trouble.BAD_KEYTAB, f"the keytab {keytab} can't be read"
     name = principal and gssapi.Name(principal, gssapi.NameType.kerberos_principal)
     # In the cache itself the library takes no new ticket before half of the last one's life.
     store = {"client_keytab": keytab, "ccache": f"{_OWN}-{uuid4()}"}
@@ -176,8 +161,8 @@ def _take(gssapi: Any, principal: str | None, keytab: str, cache: str | None) ->
         if tickets.signed(error.min_code) == tickets.NO_CACHE:
             # Without a key of that name the library looks into the cache, which is new.
             reason = f"it has no key in {keytab}"
-        return (Keys.NO_KDC if why is Trouble.NO_KDC else Keys.USELESS), reason
-    return Keys.TAKEN, ""
+        return (why if why is Trouble.NO_KDC else Trouble.BAD_KEYTAB), reason
+    return None, ""
 
 
 def adopt(tokens: bytes) -> None:
@@ -240,7 +225,8 @@ def failure_of_java(text: str, reason: str) -> LoginFailed | None:
         # Java takes a ticket that has ended for none, and may have looked before the C library took a new one.
         try:
             user(_JVM)
-            why = Trouble.TICKET_ENDED if why is Trouble.NO_TICKET and _is_of_java() else why
+            can_read = os.environ.get(VARIABLES[0], "FILE:").startswith(("FILE:", "/"))
+            why = Trouble.TICKET_ENDED if why is Trouble.NO_TICKET and can_read else why
         except LoginFailed as error:
             why = Trouble(error.advice)
         except InvalidOption:
@@ -248,27 +234,20 @@ def failure_of_java(text: str, reason: str) -> LoginFailed | None:
     return failure(_JVM, reason, why) if why else None
 
 
-def _is_of_java() -> bool:
-    """Whether Java can read the ticket cache."""
-    return os.environ.get(VARIABLES[0], "FILE:").startswith(("FILE:", "/"))
-
-
 def who() -> str:
     """Whom the ticket cache names, and until when: a phrase."""
-    cache = os.environ.get("KRB5CCNAME", "the default ticket cache")
     if _file is not None:
         return "the owner of the driver's token"
-    try:
+    owner = tickets.principal() or f"the user of {os.environ.get(VARIABLES[0], 'the default ticket cache')}"
+    with suppress(ImportError):
         gssapi = import_module("gssapi")
-    except ImportError:
-        return tickets.principal() or f"the user of {cache}"
-    try:
-        found = gssapi.Credentials(usage="initiate")
-        name, left = str(found.name), found.lifetime
-    except gssapi.exceptions.GSSError:
-        return f"{tickets.principal() or f'the user of {cache}'}, who has no valid ticket"
-    end = datetime.now(timezone.utc) + timedelta(seconds=left or 0)
-    return f"{name}, whose ticket ends at {end:%Y-%m-%d %H:%M:%SZ}"
+        try:
+            held = gssapi.Credentials(usage="initiate")
+            end = datetime.now(timezone.utc) + timedelta(seconds=held.lifetime or 0)
+        except gssapi.exceptions.GSSError:
+            return f"{owner}, who has no valid ticket"
+        return f"{held.name}, whose ticket ends at {end:%Y-%m-%d %H:%M:%SZ}"
+    return owner
 
 
 def library(what: str) -> Any:

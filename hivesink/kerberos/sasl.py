@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from thrift.transport.TTransport import TTransportException
 
-from hivesink.kerberos import Trouble, failure, library, told
+from hivesink.kerberos import failure, library, told
+from hivesink.kerberos.tickets import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,27 +28,6 @@ class Trouble(Enum):
         return self in {Trouble.NO_KDC, Trouble.TICKET_ENDED, Trouble.TOKEN_ENDED}
 
 
-class Keys(Enum):
-    """What became of the try to take new tickets, after a login had failed."""
-
-    NONE = "there is nothing to take them by"
-    TAKEN = "the cache has new ones"
-    NO_KDC = "the KDC doesn't answer"
-    USELESS = "the keytab can't be read, or the KDC doesn't know its keys"
-
-
-def verdict(said: Trouble, keys: Keys, *, again: bool) -> Trouble | None:
-    """What a login that failed as `said` means, `again` if by new tickets. None: try it again.
-
-    A server with new keys refuses the tickets in the cache, so only a new one's refusal counts.
-    """
-    if Trouble.NO_KDC is said or keys is Keys.NO_KDC:
-        return Trouble.NO_KDC
-    if keys is Keys.USELESS:
-        return Trouble.BAD_KEYTAB
-    return None if keys is Keys.TAKEN and not again else said
-
-
 _BASE = -1765328384
 _BY_MINOR: Mapping[int, Trouble] = {
     _BASE + 11: Trouble.TICKET_ENDED,  # KRB5KDC_ERR_NEVER_VALID: it ends too soon for another one

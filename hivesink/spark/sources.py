@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hivesink.core.column_source import BLOCK, PATH
 from hivesink.core.offsets import KafkaOffset, SourceOffset, TopicIds
 from hivesink.errors import InvalidOption, LoginFailed, SourceUnreachable
-from hivesink.kerberos import failure, trouble_of_java
+from hivesink.kerberos import failure
+from hivesink.kerberos.tickets import trouble_of_java
 from hivesink.spark.running import driver_jvm, short_java_error
 
 if TYPE_CHECKING:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.request import urlopen
 
 from hivesink.errors import HiveSinkError, StoreUnavailable
 from hivesink.ports import Check
@@ -220,7 +222,7 @@ def servers(properties: Mapping[str, str], location: str) -> Iterator[Check]:
                 return "standby"
             place = f"hdfs://{namenode}/"
             raise calls.refusal(action="look at", path=place, failure=error, changing=False) from error
-        return "active"
+        return "active" + _about(namenode, properties)
 
     def listen(host: str) -> str:
         if not accepts(host):
@@ -234,3 +236,15 @@ def servers(properties: Mapping[str, str], location: str) -> Iterator[Check]:
     kms = re.match(r"kms://\w+@([^/]+):(\d+)", properties.get("hadoop.security.key.provider.path", ""))
     for host in (f"{name}:{kms[2]}" for name in kms[1].split(";")) if kms else ():
         yield Check(f"KMS {host}", partial(listen, host))
+
+
+def _about(namenode: str, properties: Mapping[str, str]) -> str:
+    """What only the NameNode's page of counters tells; nothing if that is elsewhere, or asks for a login itself."""
+    addresses = {name: at.strip() for name, at in properties.items() if name.startswith("dfs.namenode.rpc-address")}
+    rpc = next((name for name, at in addresses.items() if at == namenode), "dfs.namenode.rpc-address")
+    page = properties.get(rpc.replace("rpc", "http")) or f"{namenode.rpartition(':')[0]}:9870"
+    counters = f"http://{page}/jmx?qry=Hadoop:service=NameNode,name=NameNode*"
+    with suppress(OSError, ValueError, LookupError), urlopen(counters, timeout=3) as answer:
+        found = {name: value for bean in json.load(answer)["beans"] for name, value in bean.items()}
+        return f", Hadoop {found['SoftwareVersion']}, asks for {'a' if found['SecurityEnabled'] else 'no'} login"
+    return ""

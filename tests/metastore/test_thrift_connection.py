@@ -28,7 +28,7 @@ from hivesink.errors import (
     RegistrationUnknown,
     Unsupported,
 )
-from hivesink.kerberos import Trouble
+from hivesink.kerberos.tickets import Trouble
 from hivesink.metastore import catalog, connect
 from hivesink.metastore.thrift_calls import newest
 from hivesink.metastore.thrift_connection import Connection, MetastoreLogin

@@ -7,13 +7,16 @@ import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from hivesink.config.site import Site
+from hivesink.logs import storage_of
 from jobs.cluster.hdfs import make_folders
 from jobs.cluster.kdc import SERVICES
 from tests.cli.site import Capsys, hivesink
 from tests.cluster.gates import REPOSITORY
 from tests.cluster.target import DATABASE, Target, own
-from tests.secure.site import environment_of, kdc_of, login_of
+from tests.secure.site import environment_of, kdc_of, login_of, site_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +24,26 @@ if TYPE_CHECKING:
     import pytest
 
     from jobs.cluster import Cluster
+
+CLOCK = """
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+int gettimeofday(struct timeval *now, void *zone) {
+    int failed = syscall(SYS_gettimeofday, now, zone);
+    now->tv_sec += 600;
+    return failed;
+}
+
+time_t time(time_t *seconds) {
+    struct timeval now;
+    gettimeofday(&now, 0);
+    if (seconds) *seconds = now.tv_sec;
+    return now.tv_sec;
+}
+"""
 
 
 def test_a_login(alice: Cluster, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,11 +56,33 @@ def test_a_login(alice: Cluster, tmp_path: Path, capsys: Capsys, monkeypatch: py
     assert said["login"].startswith("alice@EXAMPLE.COM, whose ticket ends at ")
     assert said[f"metastore {alice.metastore_uri}"] == "Hive 4.0.1, as alice"
     assert said[f"NameNode {alice.filesystem.removeprefix('hdfs://')}"] == "active"
+    with_page = {"dfs.namenode.http-address": urlsplit(alice.servers.namenode.counter).netloc}
+    (namenode,) = storage_of(alice.filesystem, Site({**site_of(alice).hadoop, **with_page})).servers(alice.filesystem)
+    assert namenode.look() == "active, Hadoop 3.5.0, asks for a login"
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")
     found = hivesink(capsys, "doctor", "--json")
     bad = {check["what"]: check["said"] for check in found.data["checks"] if not check["ok"]}
     assert (found.code, {*bad} >= {"login", f"metastore {alice.metastore_uri}"}) == (65, True), found.out
     assert all("run kinit" in text for text in bad.values())
+
+
+def test_a_clock_ten_minutes_ahead(alice: Cluster, tmp_path: Path) -> None:
+    """That of MIT's library, in a process of its own."""
+    (tmp_path / "clock.c").write_text(CLOCK)
+    library = tmp_path / "clock.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c"], check=True)
+    ended = subprocess.run(
+        [sys.executable, "-m", "hivesink.cli", "doctor", "--json"],
+        env={**os.environ, **environment_of(alice), "PYTHONPATH": str(REPOSITORY), "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    bad = {check["what"]: check["said"] for check in json.loads(ended.stdout)["checks"] if not check["ok"]}
+    namenode = f"NameNode {alice.filesystem.removeprefix('hdfs://')}"
+    assert (ended.returncode, [*bad]) == (65, [namenode, f"metastore {alice.metastore_uri}"]), ended.stdout
+    for said in bad.values():
+        assert "Clock skew too great; compare the principals and keytabs of the site, krb5.conf, and the clocks" in said
 
 
 def test_a_user_who_may_not_write(alice: Cluster, tmp_path: Path) -> None:

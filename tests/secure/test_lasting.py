@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,10 +20,12 @@ from tests.secure.secrecy import events_in, keys_of, processes, require_secret
 from tests.secure.site import kdc_of, login_of
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from jobs.cluster import Cluster
+    from jobs.cluster.kdc import Kdc
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 SECONDS = 60
@@ -41,20 +42,20 @@ class ShortTickets(Stage):
         return {**super().environment(), **self.environ}
 
 
+def conf_of(kdc: Kdc, folder: Path, seconds: int) -> str:
+    """A krb5.conf of those whose tickets live for `seconds`."""
+    conf, lifetime = folder / f"krb5-{seconds}.conf", f"[libdefaults]\n    ticket_lifetime = {seconds}s"
+    conf.write_text((kdc.folder / "krb5.conf").read_text().replace("[libdefaults]", lifetime))
+    return str(conf)
+
+
 @pytest.fixture
 def short(alice: Cluster, tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment of a process whose tickets live for `SECONDS`, and has none."""
     kdc = kdc_of(alice)
-    conf = (kdc.folder / "krb5.conf").read_text()
-    (tmp_path / "krb5.conf").write_text(
-        conf.replace("[libdefaults]", f"[libdefaults]\n    ticket_lifetime = {SECONDS}s")
-    )
-    java = os.environ["JDK_JAVA_OPTIONS"].replace(str(kdc.folder / "krb5.conf"), str(tmp_path / "krb5.conf"))
-    yield {
-        "KRB5_CONFIG": str(tmp_path / "krb5.conf"),
-        "KRB5CCNAME": f"FILE:{tmp_path}/tickets",
-        "JDK_JAVA_OPTIONS": java,
-    }
+    conf = conf_of(kdc, tmp_path, SECONDS)
+    java = os.environ["JDK_JAVA_OPTIONS"].replace(str(kdc.folder / "krb5.conf"), conf)
+    yield {"KRB5_CONFIG": conf, "KRB5CCNAME": f"FILE:{tmp_path}/tickets", "JDK_JAVA_OPTIONS": java}
     # Its keys are new ones.
     login_of(alice, "alice")
 
@@ -70,10 +71,12 @@ def stage_of(alice: Cluster, folder: Path, short: Mapping[str, str], spark: Mapp
     return ShortTickets(folder, alice, target, feed, spark, 400, every, environ=short)
 
 
-def kinit(short: Mapping[str, str], keytab: Path) -> None:
-    subprocess.run(
-        ["kinit", "-l", f"{2 * SECONDS}s", "-kt", str(keytab), "alice"], check=True, env={**os.environ, **short}
-    )
+def kinit(alice: Cluster, folder: Path, short: Mapping[str, str]) -> None:
+    """What `kinit -l` does: a ticket for twice the usual time."""
+    kdc = kdc_of(alice)
+    with pytest.MonkeyPatch.context() as there:
+        there.setenv("KRB5_CONFIG", conf_of(kdc, folder, 2 * SECONDS))
+        kdc.take_ticket("alice", short["KRB5CCNAME"])
 
 
 def feed_for(stage: Stage, process: subprocess.Popen[bytes], seconds: float) -> None:
@@ -118,7 +121,7 @@ def test_tickets_by_a_keytab(alice: Cluster, tmp_path: Path, short: dict[str, st
         stage.wait(process, lambda: stage.target.count() == stage.source.sent, "rows are missing")
         assert stage.end(process) == 0, stage.output[-4000:]
     # For `hivesink verify`.
-    kinit(short, keytab)
+    kinit(alice, tmp_path, short)
     stage.check(stage.source.sent)
     secrets += keys_of(keytab)
     places = (tmp_path, *(worker.folder for worker in alice.servers.workers))
@@ -128,7 +131,7 @@ def test_tickets_by_a_keytab(alice: Cluster, tmp_path: Path, short: dict[str, st
 
 def test_a_ticket_that_nobody_renews(alice: Cluster, tmp_path: Path, short: dict[str, str]) -> None:
     """The job stops with one line, and goes on after `kinit`."""
-    kinit(short, kdc_of(alice).keytab)
+    kinit(alice, tmp_path, short)
     stage = stage_of(alice, tmp_path / "job", short, local())
     stage.source.put(400)
     with stage.running() as process:
@@ -142,7 +145,7 @@ def test_a_ticket_that_nobody_renews(alice: Cluster, tmp_path: Path, short: dict
     assert "HS070" in stage.told[0]
     assert "alice@EXAMPLE.COM" in stage.told[0]
     assert "run kinit again" in stage.told[0]
-    kinit(short, kdc_of(alice).keytab)
+    kinit(alice, tmp_path, short)
     stage.trigger = {"availableNow": True}
     assert stage.drain() == 0, stage.output[-4000:]
     stage.check(stage.source.sent)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from jobs.cluster import Cluster
 
-REALM = f"@{kdc.REALM}"
+REALM, PRINCIPAL_OF = f"@{kdc.REALM}", "hive.metastore.kerberos.principal"
 
 
 def without_kdc(cluster: Cluster, folder: Path) -> str:
@@ -142,21 +142,33 @@ def test_a_kdc_that_is_down(
 
 
 @pytest.mark.parametrize(
-    ("properties", "kind", "words"),
+    ("at", "properties", "kind", "words"),
     [
-        ({"hive.metastore.kerberos.principal": f"none/_HOST{REALM}"}, errors.LoginFailed, "none/localhost.* not found"),
-        ({"hive.metastore.kerberos.principal": "hive/_HOST@OTHER.COM"}, errors.LoginFailed, "OTHER.COM.* not found"),
-        ({"hive.metastore.kerberos.principal": f"hdfs/_HOST{REALM}"}, errors.LoginFailed, "GSS initiate failed"),
-        ({"hadoop.rpc.protection": "privacy"}, errors.LoginFailed, "offers less protection than"),
-        ({"hive.metastore.sasl.enabled": "false"}, errors.MetastoreUnreachable, r"hive\.metastore\.sasl\.enabled"),
+        (kdc.HOST, {PRINCIPAL_OF: f"none/_HOST{REALM}"}, errors.LoginFailed, "none/localhost.* not found"),
+        (kdc.HOST, {PRINCIPAL_OF: "hive/_HOST@OTHER.COM"}, errors.LoginFailed, "OTHER.COM.* not found"),
+        (kdc.HOST, {PRINCIPAL_OF: f"hdfs/_HOST{REALM}"}, errors.LoginFailed, "GSS initiate failed"),
+        ("127.0.0.1", {}, errors.LoginFailed, rf"hive/127\.0\.0\.1{REALM} not found"),
+        (kdc.HOST, {"hadoop.rpc.protection": "privacy"}, errors.LoginFailed, "offers less protection than"),
+        (kdc.HOST, {"hive.metastore.sasl.enabled": "false"}, errors.MetastoreUnreachable, r"metastore\.sasl\.enabled"),
+        ("plain", {"hive.metastore.client.socket.timeout": "5s"}, errors.MetastoreUnreachable, "the server want one"),
     ],
-    ids=["no such service", "another realm", "another service", "sealed", "plain"],
+    ids=["no such service", "another realm", "another service", "no such host", "sealed", "plain", "plain server"],
 )
-def test_a_site_that_says_otherwise(
-    alice: Cluster, properties: Mapping[str, str], kind: type[Exception], words: str
+def test_a_site_that_says_otherwise(  # noqa: PLR0917  a table's columns
+    alice: Cluster,
+    request: pytest.FixtureRequest,
+    at: str,
+    properties: Mapping[str, str],
+    kind: type[Exception],
+    words: str,
 ) -> None:
-    with pytest.raises(kind, match=words):
-        Connection(alice.metastore_uri, {**site_of(alice).hive, **properties}).read(lambda client: client.getVersion())
+    uri = alice.metastore_uri.replace(kdc.HOST, at)
+    if at == "plain":
+        uri = request.getfixturevalue("metastore").uri.replace("127.0.0.1", kdc.HOST)
+    connection = Connection(uri, {**site_of(alice).hive, **properties})
+    with pytest.raises(kind, match=words) as told:
+        connection.read(lambda client: client.getVersion())
+    assert "\n" not in str(told.value)
 
 
 def test_datanodes_that_want_a_login(alice: Cluster) -> None:
