@@ -150,7 +150,8 @@ def _brokers(servers: str) -> str:
         client = client_of(spark, servers)
         names = ("kafka.security.protocol", "kafka.sasl.mechanism")
         how = ", ".join(client[name] for name in names if name in client) or "PLAINTEXT"
-        return f"answers by {how}, with the brokers {', '.join(brokers(spark, servers))}"
+        nodes, level = brokers(spark, servers)
+        return f"answers by {how}, with metadata.version {level} and the brokers {', '.join(nodes)}"
     finally:
         spark.stop()
 

@@ -157,12 +157,16 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: Sequence
         return {topic: sorted(place.partition() for place in now.partitions()) for topic, now in described.items()}
 
 
-def brokers(spark: SparkSession, servers: str) -> list[str]:
-    """The brokers that answer for their cluster, as host:port. Raises what `_admin` raises."""
+def brokers(spark: SparkSession, servers: str) -> tuple[list[str], int]:
+    """The brokers that answer for their cluster, as host:port, and its `metadata.version` (0: none, with ZooKeeper).
+
+    By that level, as `kafka-features.sh` shows it, Kafka tells its releases apart. Raises what `_admin` raises.
+    """
     with _admin(spark, client_of(spark, servers), ()) as asked:
         # Python sees the elements of Java's lists only.
         nodes = driver_jvm(spark).java.util.ArrayList(asked.describeCluster().nodes().get())
-        return sorted(f"{node.host()}:{node.port()}" for node in nodes)
+        level = asked.describeFeatures().featureMetadata().get().finalizedFeatures().get("metadata.version")
+        return sorted(f"{node.host()}:{node.port()}" for node in nodes), level.maxVersionLevel() if level else 0
 
 
 def commit(
