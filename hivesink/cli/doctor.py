@@ -11,7 +11,7 @@ import secrets
 import sys
 import time
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,10 +35,13 @@ from hivesink.tables.opened import OpenedTable, metastore_address, open_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from pyspark.sql import SparkSession
+
 _MOST_SKEW = 60.0
 """Seconds. At five minutes Kerberos refuses, at fifteen S3; times of arrival are wrong long before."""
 _OF_RUNS = re.compile(r"(?!.*extra ==)|.*extra == .(?:kerberos|s3|jvm)")
 """Requirements of what runs, not of those who develop it."""
+_OF_EXECUTORS = ("pyarrow", "numpy", "pandas", "msgspec", "hdfs-native")
 OptionalTable = Annotated[
     str | None, typer.Argument(help="A table, as database.table.", metavar="[TABLE]", callback=table_name)
 ]
@@ -51,6 +54,7 @@ def doctor(
     *,
     hiveserver2: str | None = None,
     kafka: str | None = None,
+    executors: bool = False,
     metastore: Metastore = None,
 ) -> None:
     """Look at what a job needs here: versions, site files, login and servers; with a table also its rights and clocks.
@@ -62,9 +66,11 @@ def doctor(
 
     --hiveserver2 HOST:PORT: Ask this HiveServer2, too.
     --kafka HOST:PORT[,...]: Ask these brokers, too, by a JVM.
+    --executors: Start a job's Spark session, on HIVESINK_MASTER, and ask its executors for their versions.
     """
     lines, told, codes = list[Line](), dict[str, dict[str, Any]](), {ExitCode.DONE}
-    for check in _checks(table, metastore, hiveserver2, kafka):
+    by_spark = _by_spark(metastore, kafka, executors=executors)
+    for check in _checks(table, metastore, hiveserver2, by_spark):
         # The table's servers may be those of fs.defaultFS.
         if check.what in told:
             continue
@@ -84,7 +90,9 @@ def doctor(
         raise typer.Exit(worst)
 
 
-def _checks(table: str | None, given: str | None, hiveserver2: str | None, kafka: str | None) -> Iterator[Check]:
+def _checks(
+    table: str | None, given: str | None, hiveserver2: str | None, by_spark: Iterable[Check]
+) -> Iterator[Check]:
     yield Check("hivesink", lambda: f"{__version__}, Python {platform.python_version()} ({sys.executable})")
     yield Check("packages", _packages)
     yield Check("Java", lambda: str(find_java().version))
@@ -99,8 +107,7 @@ def _checks(table: str | None, given: str | None, hiveserver2: str | None, kafka
     yield from _made("metastore", lambda: metastore_checks(metastore_address(given, site), site))
     if hiveserver2:
         yield from _made("HiveServer2", lambda: [hiveserver2_check(hiveserver2, site.hive)])
-    if kafka:
-        yield Check(f"Kafka {kafka}", partial(_brokers, kafka))
+    yield from by_spark
     if table:
         yield from _of_table(table, given, site)
 
@@ -141,19 +148,50 @@ def _login(site: Site) -> str:
     return f"{os.environ.get('HADOOP_USER_NAME') or getpass.getuser()}, without Kerberos"
 
 
-def _brokers(servers: str) -> str:
-    from hivesink.spark.session import session_for_kafka
+def _by_spark(metastore: str | None, kafka: str | None, *, executors: bool) -> Iterator[Check]:
+    """What a JVM asks, in a single session: in a second one Kafka's jars would come too late."""
+
+    @cache
+    def spark() -> SparkSession:
+        from hivesink.spark.session import session, session_for_kafka
+
+        if executors:
+            return session("hivesink doctor", metastore=metastore, kafka=kafka is not None, quiet=True)
+        return session_for_kafka("hivesink doctor")
+
+    if executors:
+        yield Check("executors", lambda: _executors(spark()))
+    if kafka:
+        yield Check(f"Kafka {kafka}", lambda: _brokers(spark(), kafka))
+    if spark.cache_info().currsize:
+        spark().stop()
+
+
+def _executors(spark: SparkSession) -> str:
+    names, tasks = _OF_EXECUTORS, spark.sparkContext.defaultParallelism
+
+    # Within a function it is sent as it is: executors have no commands.
+    def look(rows: Iterable[tuple[str]]) -> Iterator[str]:
+        installed = {each.name: each.version for each in importlib.metadata.distributions()}
+        for (java,) in rows:
+            packages = ", ".join(f"{name} {installed.get(name, 'MISSING')}" for name in names)
+            yield f"Java {java}, Python {platform.python_version()}, {packages}"
+
+    java = spark.range(0, tasks, 1, tasks).selectExpr("java_method('java.lang.System', 'getProperty', 'java.version')")
+    said = f"{'; '.join(sorted({*java.rdd.mapPartitions(look).collect()}))} (on {spark.sparkContext.master})"
+    if "MISSING" in said:
+        raise InvalidOption((f"{said}: install it there, or send the archive of `make dist`",))
+    return said
+
+
+def _brokers(spark: SparkSession, servers: str) -> str:
     from hivesink.spark.sources import brokers, client_of
 
-    spark = session_for_kafka("hivesink doctor")
-    try:
-        client = client_of(spark, servers)
-        names = ("kafka.security.protocol", "kafka.sasl.mechanism")
-        how = ", ".join(client[name] for name in names if name in client) or "PLAINTEXT"
-        nodes, level = brokers(spark, servers)
-        return f"answers by {how}, with metadata.version {level} and the brokers {', '.join(nodes)}"
-    finally:
-        spark.stop()
+    client = client_of(spark, servers)
+    names = ("kafka.security.protocol", "kafka.sasl.mechanism")
+    how = ", ".join(client[name] for name in names if name in client) or "PLAINTEXT"
+    nodes, level = brokers(spark, servers)
+    return f"answers by {how}, with metadata.version {level} and the brokers {', '.join(nodes)}"
 
 
 def _of_table(name: str, address: str | None, site: Site) -> Iterator[Check]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from hivesink.config.site import Site
+from hivesink.logs import storage_of
 from tests.cli.site import hivesink
+from tests.cluster.gates import master_of
 
 if TYPE_CHECKING:
     import pytest
@@ -31,7 +37,9 @@ def test_a_site(  # noqa: PLR0917
     for name in ("HADOOP_CONF_DIR", "HIVE_CONF_DIR"):
         monkeypatch.setenv(name, str(cluster.conf))
     hive.ask(place.ddl("id INT", "dt STRING"))
-    asked = ["doctor", place.table, "--hiveserver2", cluster.hiveserver2, "--kafka", cluster.kafka, "--json"]
+    monkeypatch.setenv("HIVESINK_MASTER", master_of(cluster))
+    servers = ("--hiveserver2", cluster.hiveserver2, "--kafka", cluster.kafka, "--executors")
+    asked = ["doctor", place.table, *servers, "--json"]
     found = hivesink(capsys, *asked)
     assert found.code == 0, found.out
     said = {check["what"]: check["said"] for check in found.data["checks"]}
@@ -39,7 +47,13 @@ def test_a_site(  # noqa: PLR0917
     assert said[f"NameNode {cluster.filesystem.removeprefix('hdfs://')}"] == "active"
     assert said[f"metastore {addresses.metastore}"].startswith("Hive 4.0.1, as ")
     assert said[f"HiveServer2 {cluster.hiveserver2}"] == "version 4.0.1"
-    assert cluster.kafka in said[f"Kafka {cluster.kafka}"]
+    kafka = rf"answers by PLAINTEXT, with metadata.version [1-9]\d* and the brokers {cluster.kafka}"
+    assert re.fullmatch(kafka, said[f"Kafka {cluster.kafka}"])
+    versions = rf"Java [\d.]+, Python {platform.python_version()}, pyarrow .*, hdfs-native [\d.]+ "
+    assert re.fullmatch(rf"{versions}\(on {cluster.spark_master}\)", said["executors"])
+    with_page = {"dfs.namenode.http-address": urlsplit(cluster.servers.namenode.counter).netloc}
+    (namenode,) = storage_of(cluster.filesystem, Site(with_page)).servers(cluster.filesystem)
+    assert namenode.look() == "active, Hadoop 3.5.0, asks for no login"
     assert said[f"folder {place.location}"].startswith("can be written; its server's clock is ")
     # A process's clients stay who they were.
     command = [sys.executable, "-m", "hivesink.cli", *asked[:2], "--json"]
