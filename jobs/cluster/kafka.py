@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from typing import TYPE_CHECKING
@@ -125,12 +124,11 @@ def _properties(topics: Path, port: int, controller: int, protocol: str) -> dict
     }
 
 
-@functools.cache
 def admin_client(servers: str, **login: str) -> AdminClient:
-    """Kafka's admin client for the broker at `servers`, the same for each call; `login` as `EmbeddedKafka.login`.
+    """Kafka's admin client for a `with` statement, which ends it; `login` as `EmbeddedKafka.login`.
 
-    A client is kept, since librdkafka aborts the process when Python drops the last reference to a client in the
-    client's own thread, where each answer arrives (confluent-kafka-python #2131).
+    Where Python drops the last reference to a client in the client's own thread, where answers arrive, librdkafka
+    aborts the process (confluent-kafka-python #2131).
     """
     from confluent_kafka.admin import AdminClient
 
@@ -146,10 +144,10 @@ def create_topic(servers: str, topic: str, partitions: int = 1, *, login: Mappin
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
-    admin = admin_client(servers, **(login or {}))
     created = True
     try:
-        admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=WAIT)[topic].result()
+        with admin_client(servers, **(login or {})) as admin:
+            admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=WAIT)[topic].result()
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise SourceUnreachable(_name(servers, topic), error.args[0].str()) from error
@@ -168,27 +166,25 @@ def end_offsets(
     from confluent_kafka import KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    admin = admin_client(servers, **(login or {}))
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
     wanted = {TopicPartition(topic, number): latest for number in range(partitions)}
     deadline = time.monotonic() + within
-    while True:
-        offsets: dict[int, int] = {}
-        missing: dict[int, str] = {}
-        for partition, answer in admin.list_offsets(wanted, request_timeout=within).items():
-            try:
-                offsets[partition.partition] = answer.result().offset
-            except KafkaException as error:  # noqa: PERF203  each partition has a leader of its own
-                missing[partition.partition] = error.args[0].str()
-        if not missing:
-            return offsets
-        if time.monotonic() >= deadline:
-            number, reason = min(missing.items())
-            problem = (
-                f"the leader of partition {number} didn't answer within {within:g} s: {reason}; see the broker's log"
-            )
-            raise SourceUnreachable(_name(servers, topic), problem)
-        time.sleep(POLL_SECONDS)
+    with admin_client(servers, **(login or {})) as admin:
+        while True:
+            offsets: dict[int, int] = {}
+            missing: dict[int, str] = {}
+            for partition, answer in admin.list_offsets(wanted, request_timeout=within).items():
+                try:
+                    offsets[partition.partition] = answer.result().offset
+                except KafkaException as error:  # noqa: PERF203  each partition has a leader of its own
+                    missing[partition.partition] = error.args[0].str()
+            if not missing:
+                return offsets
+            if time.monotonic() >= deadline:
+                number, reason = min(missing.items())
+                problem = f"the leader of partition {number} didn't answer within {within:g} s: {reason}"
+                raise SourceUnreachable(_name(servers, topic), f"{problem}; see the broker's log")
+            time.sleep(POLL_SECONDS)
 
 
 def _name(servers: str, topic: str) -> str:

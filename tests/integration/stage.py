@@ -261,13 +261,15 @@ class Topic:
     def grow(self, partitions: int) -> None:
         from confluent_kafka.admin import NewPartitions
 
-        for future in admin_client(self.servers).create_partitions([NewPartitions(self.name, partitions)]).values():
-            future.result()
+        with admin_client(self.servers) as admin:
+            [answer] = admin.create_partitions([NewPartitions(self.name, partitions)]).values()
+            answer.result()
         end_offsets(self.servers, self.name, partitions)
 
     def remake(self, partitions: int = 2) -> None:
         """Delete the topic, and create it again under its name."""
-        admin_client(self.servers).delete_topics([self.name])[self.name].result()
+        with admin_client(self.servers) as admin:
+            admin.delete_topics([self.name])[self.name].result()
         wait_until(lambda: create_topic(self.servers, self.name, partitions))
 
     def put(self, numbers: Iterable[int], partitions: int = 2) -> None:

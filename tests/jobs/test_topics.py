@@ -17,7 +17,8 @@ def asked_once(servers: str, topic: str, partitions: int) -> list[int]:
     """End offsets, from a client that takes the first answer."""
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
     wanted = {TopicPartition(topic, number): latest for number in range(partitions)}
-    return [answer.result().offset for answer in admin_client(servers).list_offsets(wanted).values()]
+    with admin_client(servers) as admin:
+        return [answer.result().offset for answer in admin.list_offsets(wanted).values()]
 
 
 def test_each_new_topic_can_be_used_at_once(kafka: str) -> None:
