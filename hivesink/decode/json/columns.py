@@ -6,56 +6,62 @@ Nested columns are read at once where it can be proved that nothing is lost; oth
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json
-from msgspec import Meta
 
-from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
+from hivesink.config.options import OnUnknownField, SinkConfig
+from hivesink.core.table import Array, Char, Column, Decimal, Primitive, Struct, Varchar
 from hivesink.decode import clocks
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type
-from hivesink.decode.clocks import REFUSED, Mask, each, nulls, parse_each
-from hivesink.decode.json.exact import number_of
-from hivesink.decode.json.spans import NUMBER, Spans, decimals, integers, joined, raw_values, texts_of
-from hivesink.decode.values import InvalidValue, binary_of
+from hivesink.decode.clocks import Mask, each, nulls, parse_each
+from hivesink.decode.json.exact import ExactDecoder, number_of
+from hivesink.decode.json.plain import Nested, plain_reader
+from hivesink.decode.json.spans import NUMBER, Spans, Text, decimals, integers, raw_values, texts_of
+from hivesink.decode.values import binary_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hivesink.decode.json.exact import Branch, ExactDecoder, ValueParser
+    from hivesink.decode.json.exact import Branch, ValueParser
 
-_SCALARS = {
-    Primitive.STRING: str,
-    Primitive.DOUBLE: float,
-    Primitive.BOOLEAN: bool,
-    **{kind: Annotated[int, Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)] for kind, bits in INTEGER_BITS.items()},
-}
-"""The scalars that Arrow and msgspec read as the exact decoder does, as msgspec's types."""
-_Nested: TypeAlias = "Callable[[Spans], tuple[pa.Array, Mask] | None]"
-"""Reads a nested column, or returns None where it can't prove the values."""
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Keyed(Protocol):
+    """Reads a chunk of records at once."""
+
+    def decode(self, records: pa.StringArray) -> tuple[pa.RecordBatch, Mask]:
+        """The columns of `records`, which may hold any bytes but no nulls, and the records in doubt."""
+
+
+MakeKeyed: TypeAlias = "Callable[[ExactDecoder], Keyed]"
 
 
 class ColumnReader:
     """A field that is the value of one slot. `is_required`: it may not be null."""
 
-    def __init__(self, slot: int, column: Column, parser: ValueParser, *, is_required: bool) -> None:
+    def __init__(
+        self, slot: int, column: Column, parser: ValueParser, *, is_required: bool, keyed: MakeKeyed | None
+    ) -> None:
         self.slots = (slot,)
         self.is_required = is_required
         self._kind = column.type
         self._arrow = arrow_type(column.type)
         self._parser = parser
-        self._nested: _Nested = lambda _: None
+        self._nested = list[Nested]()
+        """What reads a nested column, in order of speed; what none of these reads is parsed value by value."""
+        if not parser.nulls and parser.number is number_of and (plain := plain_reader(column.type)):
+            self._nested.append(plain)
         match column.type:
-            case _ if parser.nulls or parser.number is not number_of:
-                """Only the parser knows them within a value."""
-            case Array() | Struct() if _is_plain(column.type):
-                self._nested = _ArrowReader(column.type).read
-            case Map(Primitive.STRING, Primitive() as value) if value in _SCALARS:
-                self._nested = _map_reader(self._arrow, _SCALARS[value])
+            case Array() as kind if keyed:
+                self._nested.append(_ListReader(kind, parser, keyed).read)
+            case Struct() as kind if keyed:
+                self._nested.append(_StructReader(kind, parser, keyed).read)
 
     def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
         """The column, and the rows in doubt, whose values mean nothing: `spans` may be no JSON."""
@@ -92,8 +98,7 @@ class ColumnReader:
                 texts, doubt = texts_of(spans, any_value=not isinstance(kind, Primitive))
                 array, unfit = self._of_texts(texts)
                 return array, doubt | unfit
-        column = self._nested(spans)
-        return self._parsed(spans) if column is None else column
+        return next(filter(None, (read(spans) for read in self._nested)), None) or self._parsed(spans)
 
     def _parsed(self, spans: Spans) -> tuple[pa.Array, Mask]:
         raws, doubt = raw_values(spans)
@@ -116,95 +121,36 @@ class ColumnReader:
         return parse_each(texts.to_pylist(), binary_of, self._arrow)
 
 
-def _is_plain(kind: HiveType) -> bool:
-    match kind:
-        case Array(element):
-            return _is_plain(element)
-        case Struct(fields):
-            return all(_is_plain(field) for _, field in fields)
-    return kind in _SCALARS
+class _StructReader:
+    """Reads STRUCTs as records of their fields."""
+
+    def __init__(self, kind: Struct, parser: ValueParser, keyed: MakeKeyed) -> None:
+        unknown = OnUnknownField.IGNORE if parser.ignore_unknown else OnUnknownField.BAD_RECORD
+        config = SinkConfig.parse({"sink.on-unknown-field": unknown.value})
+        columns = [Column(name, field) for name, field in kind.fields]
+        self._fields = list(arrow_type(kind))
+        self._keyed = keyed(ExactDecoder(columns, config, lambda *_: parser))
+
+    def read(self, spans: Spans) -> tuple[pa.Array, Mask]:
+        absent = np.zeros(len(spans), np.bool_) if spans.absent is None else spans.absent
+        batch, doubt = self._keyed.decode(spans.text.cut(spans.begins, spans.ends, absent).fill_null("{}"))
+        return pa.StructArray.from_arrays(batch.columns, fields=self._fields, mask=pa.array(absent)), doubt & ~absent
 
 
-def _map_reader(arrow: pa.MapType, value: Any) -> _Nested:
-    """By msgspec, which silently keeps the last of two entries of one key.
+class _ListReader:
+    """Reads the items of all ARRAYs as a column."""
 
-    But in records of one shape each value has as many keys as the others: a map of as many entries has lost none.
-    """
-    decoder: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, value | None])
+    def __init__(self, kind: Array, parser: ValueParser, keyed: MakeKeyed) -> None:
+        self._items = ColumnReader(0, Column("", kind.element), parser, is_required=False, keyed=keyed)
 
-    def read(spans: Spans) -> tuple[pa.Array, Mask] | None:
-        def entries(raw: bytes) -> dict[str, Any]:
-            pairs = decoder.decode(raw)
-            if len(pairs) != spans.keys:
-                raise InvalidValue(reason="duplicate key")
-            return pairs
-
-        return None if spans.keys is None else parse_each(spans.raw(), entries, arrow)
-
-    return read
-
-
-class _ArrowReader:
-    """Reads columns whose structs spell their fields' names alike, by Arrow's reader of JSON lines.
-
-    It takes an explicit schema, refuses two fields of one name and unknown ones, and knows no maps. It takes a column
-    or refuses it. A value can't run into the next one: `}` is followed by a line feed and `{`, which JSON allows only
-    between two lines, so as many lines as values are one value each.
-    """
-
-    def __init__(self, kind: HiveType) -> None:
-        self._kind = kind
-        self._arrow = self._spelled = arrow_type(kind)
-
-    def read(self, spans: Spans) -> tuple[pa.Array, Mask] | None:
-        """None where a value is refused or may be another one."""
-        column = self._lines(spans)
-        if column is None:
-            # Once more with the names of the first value that isn't null.
-            first = next((raw for raw in spans.raw() if raw is not None), b"null")
-            ((sample,), _) = each([first], msgspec.json.decode)
-            before, self._spelled = self._spelled, _spelled(self._kind, sample)
-            column = self._lines(spans) if self._spelled != before else None
-        return None if column is None else (column.view(self._arrow), np.zeros(len(spans), dtype=np.bool_))
-
-    def _lines(self, spans: Spans) -> pa.Array | None:
-        texts = spans.text.cut(spans.begins, spans.ends)
-        text = b"".join([b'{"":', memoryview(joined(texts, '}\n{"":')), b"}"])
-        schema = pa.schema([("", self._spelled)])
-        parsing = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-        try:
-            # In one block, which gives one chunk.
-            reading = pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
-            column = pa.json.read_json(pa.BufferReader(text), reading, parsing).column(0).combine_chunks()
-        except REFUSED:
-            return None
-        return column if len(column) == len(spans) and _are_sound(column) else None
-
-
-def _spelled(kind: HiveType, sample: Any) -> pa.DataType:
-    """The Arrow type of `kind`, the names of its structs' fields as in `sample`, or in lower case."""
-    match kind:
-        case Struct(fields):
-            given = {name.lower(): name for name in sample} if isinstance(sample, dict) else {}
-            names = [given.get(name.lower(), name.lower()) for name, _ in fields]
-            deeper = [sample[name] if name.lower() in given else None for name in names]
-            types = [_spelled(field, value) for (_, field), value in zip(fields, deeper, strict=True)]
-            return pa.struct(list(zip(names, types, strict=True)))
-        case Array(element):
-            return pa.list_(_spelled(element, next(iter(sample), None) if isinstance(sample, list) else None))
-    return arrow_type(kind)
-
-
-def _are_sound(column: pa.Array) -> bool:
-    """Whether all doubles are finite, as Arrow takes `NaN` and what is too large, and none is the integer -0."""
-    if pa.types.is_list(column.type):
-        return _are_sound(column.values)
-    if pa.types.is_struct(column.type):
-        return all(_are_sound(column.field(index)) for index in range(column.type.num_fields))
-    if not pa.types.is_float64(column.type):
-        return True
-    values = column.fill_null(0).to_numpy(zero_copy_only=False)
-    return bool(np.isfinite(values).all()) and not np.signbit(values[values == 0]).any()
+    def read(self, spans: Spans) -> tuple[pa.Array, Mask]:
+        lists, doubt = each(spans.raw(), _ITEMS.decode)
+        raws = [*chain.from_iterable(items or () for items in lists)]
+        (array,), unfit = self._items.read(Spans.of(*Text.joined([b"\0".join(raws)], len(raws))))
+        edges = np.cumsum([0, *(len(items or ()) for items in lists)])
+        doubt[np.searchsorted(edges, np.flatnonzero(unfit), side="right") - 1] = True
+        absent = np.array([*(items is None for items in lists), False])
+        return pa.ListArray.from_arrays(pa.array(edges, pa.int32(), mask=absent), array), doubt
 
 
 class PathsReader:
@@ -240,7 +186,8 @@ class PathsReader:
 class JsonColumns:
     """All columns of a table, from the fields of records."""
 
-    def __init__(self, exact: ExactDecoder) -> None:
+    def __init__(self, exact: ExactDecoder, keyed: MakeKeyed | None = None) -> None:
+        """`keyed` reads STRUCTs; without it they are parsed one by one, unless Arrow can read them."""
         self.schema = arrow_schema(exact.columns)
         self._exact = exact
         self._kinds = [self.schema.types[index] for index in exact.slots]
@@ -253,7 +200,8 @@ class JsonColumns:
             else:
                 (slot,) = branch.columns
                 column, parser = exact.columns[exact.slots[slot]], exact.parsers[slot]
-                self.readers[str(name)] = ColumnReader(slot, column, parser, is_required=exact.is_required(slot))
+                is_required = exact.is_required(slot)
+                self.readers[str(name)] = ColumnReader(slot, column, parser, is_required=is_required, keyed=keyed)
 
     def read(self, fields: Mapping[str, Spans], rows: int) -> tuple[pa.RecordBatch, Mask]:
         """The columns of `rows` records that have the same `fields`, by their names, and the records in doubt."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ from pyarrow import types
 
 from hivesink.config.options import OnTombstone, SinkConfig
 from hivesink.decode.clocks import REFUSED, Mask, each, mask_of, not_utf8, nulls
-from hivesink.decode.json.columns import JsonColumns
+from hivesink.decode.json.columns import JsonColumns, Keyed
 from hivesink.decode.json.exact import ExactDecoder, Refine
 from hivesink.decode.json.shaped import Piece, ShapedDecoder
 from hivesink.decode.json.spans import QUOTE, SPACE, Places, Spans, Text, joined
@@ -40,13 +40,6 @@ _ABSENT = b"null "
 """In place of a field that a record lacks. No value ends with a space."""
 
 
-class Keyed(Protocol):
-    """Reads a chunk of records at once."""
-
-    def decode(self, records: pa.StringArray) -> tuple[pa.RecordBatch, Mask]:
-        """The columns of `records`, which may hold any bytes but no nulls, and the records in doubt."""
-
-
 class JsonDecoder:
     """Decodes records, each one JSON object, into `columns`, names matched without regard to case.
 
@@ -59,7 +52,7 @@ class JsonDecoder:
         self._skips = config["sink.on-tombstone"] is OnTombstone.SKIP
         self.exact = ExactDecoder(columns, config, refine)
         """The reference, a record at a time."""
-        self._columns = JsonColumns(self.exact)
+        self._columns = JsonColumns(self.exact, keyed)
         self._shaped: ShapedDecoder | None = ShapedDecoder(self._columns)
         self._keyed: Keyed = KeyedDecoder(self._columns)
         self._mostly_bad = False
@@ -218,3 +211,8 @@ class KeyedDecoder:
 
 def _braced(records: pa.StringArray) -> Mask:
     return mask_of(pc.and_(pc.starts_with(records, "{"), pc.ends_with(records, "}")))
+
+
+def keyed(exact: ExactDecoder) -> Keyed:
+    """For records of `exact`, and for the STRUCTs in them."""
+    return KeyedDecoder(JsonColumns(exact, keyed))
