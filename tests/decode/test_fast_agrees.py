@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 P = Primitive
 TYPES = "decimal(9,2) decimal(38,10) varchar(3) char(3) array<int> map<string,double> map<int,array<string>>"
+NESTED = "array<timestamp> array<struct<a:decimal(9,2),b:array<date>>> struct<a:timestamp,b:array<float>,c:char(3)>"
 INNER = parse_type("struct<a:int,b:struct<a:string>>")
-KINDS: tuple[HiveType, ...] = (*P, *map(parse_type, TYPES.split()), INNER)
+KINDS: tuple[HiveType, ...] = (*P, *map(parse_type, f"{TYPES} {NESTED}".split()), INNER)
 FORMS = (*EpochUnit, TextPattern.parse("yyyy-MM-dd HH:mmXXX"), TextPattern.parse("yyyy-MM-dd"))
 ZONES = ("UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kolkata")
 OPTIONS = st.builds(
