@@ -59,6 +59,7 @@ message M {
   optional int32 IsInitialized = 26; optional M HasField = 27;
   repeated group Q = 28 { optional int32 x = 1; }
   extensions 100 to 200;
+  optional int32 late = 300;
 }
 extend M { optional M more = 101; }
 """
@@ -214,6 +215,16 @@ def test_paths_lead_through_messages_and_into_lists() -> None:
         assert column_of(octets, "a int", **{"sink.column.a.from": path}) == expected
 
 
+@pytest.mark.parametrize("depth", range(48, 54))
+def test_a_path_leads_as_deep_as_messages_go(depth: int) -> None:
+    outer = inner = message(NEW)
+    for _ in range(depth):
+        inner = inner.self
+        inner.SetInParent()
+    path = {"sink.column.a.from": f"$.{'self.' * depth}i"}
+    assert column_of(outer.SerializeToString(), "a int", **path) == 0
+
+
 OF_PROTO2: list[tuple[str, str, Any]] = [
     ("", "i int", None),
     ("", "d int", 42),
@@ -229,8 +240,14 @@ OF_PROTO2: list[tuple[str, str, Any]] = [
     ("e3010801e401e301e401", "q array<struct<x:int>>", [{"x": 1}, {"x": None}]),
     ("e3010801", "q array<struct<x:int>>", (None, "not of its schema")),
     ("e3010801dc01", "q array<struct<x:int>>", (None, "not of its schema")),
+    ("e3014affffffff0fe401", "i int", (None, "not of its schema")),
+    ("b3014affffffffffffffffff01b401", "i int", (None, "not of its schema")),
     ("0801aa06020802", "i int", 1),
-    ("0801aa060108", "i int", (None, "not of its schema")),
+    # An extension is an unknown field.
+    ("0801aa060108", "i int", 1),
+    ("0801aa0602", "i int", (None, "not of its schema")),
+    ("0801e01207aa06020802", "late int", 7),
+    ("0801aa06020802e01207", "late int", 7),
     ("ca01050a01ff1200", "mm map<string,struct<i:int>>", ("mm.0", "not UTF-8")),
     ("ca01050a01ff1200", "i int", None),
     ("", "u decimal(20,0)", Number(HUGE)),
@@ -492,3 +509,14 @@ def test_a_damaged_record_is_googles_or_bad_and_changes_no_other(
     else:
         expected[place] = as_row(message(NEW).FromString(octets))
     assert rows_of(rows) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(-1, 300), st.lists(st.integers(0, 300), max_size=3), st.data())
+def test_a_damaged_group_changes_no_other_record(x: int, xs: list[int], data: st.DataObject) -> None:
+    records = [message(OLD, i=1, g={"x": x}, q=[{"x": each} for each in xs]).SerializeToString()] * 3
+    place, records[place] = with_damage(records, data)
+    rows = decoded(OLD, "i int", list(records))
+    assert [bad.index for bad in rows.bad] in ([], [place])
+    values = rows.table["i"].to_pylist()
+    assert values == [1, 1] if rows.bad else values[:place] + values[place + 1 :] == [1, 1]

@@ -59,9 +59,7 @@ class _Part(NamedTuple):
 
 @lru_cache(maxsize=1000)
 def _parts(kind: Any) -> Sequence[_Part]:
-    # Google's parser reads extensions, too.
-    fields = [*kind.fields, *kind.file.pool.FindAllExtensions(kind)]
-    return [_Part.of(field) for field in sorted(fields, key=attrgetter("number"))]
+    return [_Part.of(field) for field in sorted(kind.fields, key=attrgetter("number"))]
 
 
 class Messages(Columns):
@@ -83,7 +81,7 @@ class Messages(Columns):
         is_read = len(begins) > 0 and (is_sure or depth <= DEEPEST // 2)
         for part in _parts(kind) if is_read else ():
             self.fields[part.field.number] = self._read_part(part)
-        self.odd |= self._at != ends
+        self.odd |= (self._at != ends) | (not is_read)
         if is_read and not is_sure:
             self._check(kind)
 
@@ -223,16 +221,19 @@ class Messages(Columns):
 def _after(scan: Scan, wire: int, at: int) -> int:
     """Where the value ends that is written so and begins `at`: a group behind its closing tag. Raises ValueError."""
     if wire in {_EIGHT, _FOUR}:
-        return at + (8 if wire == _EIGHT else 4)
-    number, begin = scan.number(at)
-    # Avro has the sign in the lowest bit.
-    number = (number << 1) ^ (number >> 63)
-    if wire != _OPEN:
-        return begin + (number if wire == _SIZED else 0)
-    while number & 7 != _CLOSE:
-        number, begin = scan.number(_after(scan, number & 7, begin))
+        number, begin = (8 if wire == _EIGHT else 4), at
+    else:
+        number, begin = scan.number(at)
+        # Avro has the sign in the lowest bit.
         number = (number << 1) ^ (number >> 63)
-    return begin
+    if wire == _OPEN:
+        while number & 7 != _CLOSE:
+            number, begin = scan.number(_after(scan, number & 7, begin))
+            number = (number << 1) ^ (number >> 63)
+    after = begin + (number if wire in {_EIGHT, _FOUR, _SIZED} else 0)
+    if not at <= after <= scan.end:
+        raise ValueError(at)
+    return after
 
 
 def _varint(number: int) -> bytes:

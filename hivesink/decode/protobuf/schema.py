@@ -74,7 +74,11 @@ class Schema:
                 for field in () if message is None else message.field:
                     if field.type == field.TYPE_ENUM:
                         self._symbols[f"{name}.{field.name}"] = _as_number(field, enums[field.type_name])
+                # No column is made of an extension: they are unknown fields.
+                if message is not None:
+                    message.ClearField("extension")
             for file in files:
+                file.ClearField("extension")
                 self._pool.Add(file)
             self._last = files[-1]
         except (google.message.Error, TypeError, LookupError) as error:
