@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import cases, flink
-from bench.contenders import BEFORE, HDFS
-from bench.ground import Ground, prepare
+from bench.contenders import BEFORE, HDFS, PLAIN, PRIVACY
+from bench.ground import Ground
 from bench.race import Place, race
 from bench.report import Run, Series, fingerprint, markdown, ratios
 from bench.workloads import S3
 from hivesink.jvm import archive
 from jobs.cluster import Cluster
+from jobs.cluster.__main__ import variables_of
+from jobs.cluster.hdfs import make_folders
 from jobs.cluster.kafka import EmbeddedKafka
+from jobs.cluster.kdc import SERVICES
 from jobs.cluster.server import OwnMetastore
 
 if TYPE_CHECKING:
@@ -53,8 +56,11 @@ def main() -> None:
     # What is compared is read back as JSON.
     series = Series(DATA / "unfinished.jsonl", json.loads(json.dumps({**told_to, "code": fingerprint(folders)})))
     with ExitStack() as stack:
-        place = on_s3(stack) if told.s3 else on_a_cluster(stack, told.at) if told.cluster else on_this_machine(stack)
-        prepare(place.ground)
+        if told.own_servers:
+            place = on_s3(stack) if told.own_servers == {S3} else with_kerberos(stack)
+        else:
+            place = on_a_cluster(stack, told.at) if told.cluster else on_this_machine(stack)
+        place.prepare()
         if told.against:
             place = replace(place, before=beside(DATA / BEFORE, told.against.absolute()))
         runs = race(chosen, place, series, told.rounds)
@@ -82,9 +88,11 @@ def arguments() -> argparse.Namespace:
     if told.against and told.cluster:
         parser.error("--against needs a process for each contender: leave out --cluster and --at")
     told.cases = selected(told)
-    told.s3 = any(case.workload == S3 for case in told.cases)
-    if told.s3 and (told.cluster or told.against or len(told.cases) > 1):
-        parser.error(f"{S3} brings its own servers: leave out --cluster, --at, --against and other workloads")
+    names = {case.name for case in told.cases}
+    told.own_servers = names & {S3, *cases.WITH_KERBEROS}
+    if told.own_servers and (told.cluster or told.against or not (names == {S3} or names <= cases.WITH_KERBEROS)):
+        own = " and ".join(sorted(told.own_servers))
+        parser.error(f"{own} bring their own servers: leave out --cluster, --at, --against and other workloads")
     return told
 
 
@@ -135,7 +143,40 @@ def on_s3(stack: ExitStack) -> Place:
             (f"{where.filesystem}/bench", namenode.counter),
         )
     )
-    return Place(ground, where.kafka, DATA / "on-cluster", other={HDFS: hdfs})
+    place = Place(ground, where.kafka, DATA / "on-cluster")
+    return replace(place, other={HDFS: replace(place, ground=hdfs)})
+
+
+def with_kerberos(stack: ExitStack) -> Place:
+    """Servers that ask for Kerberos, others that ask for nothing, and some that encrypt all that is sent, at once.
+
+    The first two have one topic, of a broker that asks for nothing.
+    """
+    plain = stack.enter_context(Cluster(DATA / "cluster", only={"metastore", "kafka"}))
+    asking = secured(stack, "authentication", {"metastore"})
+    private = secured(stack, PRIVACY, {"metastore", "kafka"})
+
+    def place(cluster: Cluster, broker: EmbeddedKafka, name: str) -> Place:
+        root, environment = f"{cluster.filesystem}/bench", variables_of(cluster)
+        ground = Ground(cluster.metastore_uri, f"{root}/tables", f"{root}/checkpoints")
+        return Place(ground, broker.address, DATA / name, environment=environment, login=broker.login)
+
+    broker, where = plain.servers.broker, "on-cluster"
+    other = {PLAIN: place(plain, broker, where), PRIVACY: place(private, private.servers.broker, PRIVACY)}
+    return replace(place(asking, broker, where), other=other)
+
+
+def secured(stack: ExitStack, protection: str, parts: set[str]) -> Cluster:
+    """With the folder `/bench` for everybody."""
+    cluster = Cluster(DATA / f"cluster-{protection}", secure=True, only=parts)
+    kdc = cluster.servers.kdc
+    if kdc is None:
+        raise AssertionError
+    kdc.protection = protection
+    stack.enter_context(cluster)
+    with kdc.logged_in(SERVICES[0]):
+        make_folders(cluster.filesystem, {"/bench": 0o1777}, kdc)
+    return cluster
 
 
 def beside(folder: Path, checkout: Path) -> Path:

@@ -15,6 +15,8 @@ from bench.contenders import (
     ON_EPOCH,
     ORC,
     OWN,
+    PLAIN,
+    PRIVACY,
     SPARK_INSERT,
     SPARK_ORC,
     SPARK_SINK,
@@ -30,7 +32,7 @@ EPOCH_ROWS = 1_000
 EPOCHS = 40
 QUICK_ROWS = 10_000_000
 CLUSTER_ROWS, CLUSTER_EPOCHS = 5_000_000, 25
-REGISTERED = {OWN, HDFS, ON_EPOCH, METRICS, CLEAN, BEFORE, ORC, SPARK_INSERT, HIVE, HIVE_ORC}
+REGISTERED = {OWN, HDFS, ON_EPOCH, METRICS, CLEAN, BEFORE, ORC, PLAIN, PRIVACY, SPARK_INSERT, HIVE, HIVE_ORC}
 """Whose partitions the metastore knows."""
 WRITERS = {*REGISTERED, SPARK_SINK, SPARK_ORC, FILES}
 ON_A_CLUSTER = (OWN, ON_EPOCH, SPARK_SINK, SPARK_INSERT, NOOP, ARROW)
@@ -62,6 +64,7 @@ class Case:
 
 IN_SPARK = (OWN, ON_EPOCH, SPARK_SINK, SPARK_INSERT)
 EVERY = (*IN_SPARK, HIVE, FILES, NOOP, ARROW)
+SECURED = (OWN, PLAIN, PRIVACY)
 IN_ORC = (OWN, ORC, SPARK_SINK, SPARK_ORC, HIVE, HIVE_ORC)
 WARM = (*IN_SPARK, HIVE, NOOP, ARROW)
 
@@ -87,8 +90,11 @@ CASES: Mapping[str, Case] = {
         _case("dirty", (OWN, ON_EPOCH, CLEAN, SPARK_SINK, SPARK_INSERT)),
         replace(_case(SMALL_EPOCHS, (*IN_SPARK, METRICS, NOOP, ARROW)), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
         replace(_case(S3, (OWN, HDFS, SPARK_SINK)), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
+        replace(_case("narrow", SECURED, name="kerberos"), rows=CLUSTER_ROWS),
+        replace(_case(SMALL_EPOCHS, SECURED, name="kerberos-epochs"), rows=EPOCHS * EPOCH_ROWS, batches=EPOCHS),
     )
 }
+WITH_KERBEROS = {"kerberos", "kerberos-epochs"}
 DEFAULT = ("narrow", "wide", "flights", "narrow-warm", "skewed", "many-partitions", "dirty", SMALL_EPOCHS)
 QUICK = ("narrow", SMALL_EPOCHS)
 ON_CLUSTER = ("narrow-warm", SMALL_EPOCHS)
@@ -104,7 +110,7 @@ def chosen(
     if unknown:
         message = f"no such workload: {', '.join(unknown)}; there are {', '.join(CASES)}"
         raise SystemExit(message)
-    known = {*EVERY, *IN_ORC, CLEAN, HDFS, METRICS}
+    known = {*EVERY, *IN_ORC, *SECURED, CLEAN, HDFS, METRICS}
     wrong = sorted(set(peers or ()) - known)
     if wrong:
         message = f"no such peer: {', '.join(wrong)}; there are {', '.join(sorted(known - {OWN}))}"

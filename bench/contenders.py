@@ -177,9 +177,11 @@ def noop(spark: SparkSession, drain: Drain, checkpoint: str, *, python: bool = F
 
 
 OWN, HDFS, ON_EPOCH, CLEAN, ARROW, NOOP = "hivesink", "hdfs", "on-epoch", "clean", "arrow", "noop"
+"""`hdfs` is hivesink beside itself on S3."""
 METRICS = "metrics"
 """hivesink with metrics on."""
-"""`hdfs` is hivesink beside itself on S3."""
+PLAIN, PRIVACY = "plain", "privacy"
+"""hivesink beside itself with Kerberos: on servers without it, and where all that is sent is encrypted, too."""
 BEFORE = "before"
 """The hivesink of another checkout, in a process that has this one's benchmark."""
 SPARK_SINK, SPARK_INSERT = "spark-sink", "spark-insert"
@@ -192,7 +194,7 @@ def started(spark: SparkSession, drain: Drain, ground: Ground, on_commit: Callab
     checkpoint = f"{ground.checkpoints}/{drain.name}"
     own = partial(hivesink, ground=ground, on_commit=on_commit)
     queries: Mapping[str, Callable[[SparkSession, Drain, str], Any]] = {
-        **dict.fromkeys((OWN, HDFS, CLEAN, BEFORE), own),
+        **dict.fromkeys((OWN, HDFS, CLEAN, BEFORE, PLAIN, PRIVACY), own),
         ON_EPOCH: partial(own, more={"sink.rolling-policy.on-epoch": "true"}),
         METRICS: partial(own, metrics=":9464"),
         ORC: partial(own, more={"orc.compress": "snappy"}),

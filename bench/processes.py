@@ -21,7 +21,7 @@ from bench.contenders import Drain, Drained
 from bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 class Process:
     """A program for the length of a `with` block; a line goes in, a line comes back. Its errors go to `log`."""
 
-    def __init__(self, command: Sequence[str], log: Path, code: Path | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], log: Path, code: Path | None = None, more: Mapping[str, str] | None = None
+    ) -> None:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 command,
@@ -42,7 +44,7 @@ class Process:
                 text=True,
                 # Python looks there first, and its workers by the path.
                 cwd=code,
-                env={**os.environ, "PYTHONPATH": str(code or Path.cwd())},
+                env={**os.environ, "PYTHONPATH": str(code or Path.cwd()), **(more or {})},
             )
         self._log = log
 
@@ -88,10 +90,10 @@ class Process:
 
 
 class Python(Process):
-    """`bench.runner`, with the hivesink of the folder `code`, by default this one's."""
+    """`bench.runner`, with the hivesink of the folder `code`, by default this one's, and this `environment` too."""
 
-    def __init__(self, ground: Ground, log: Path, code: Path | None = None) -> None:
-        super().__init__([sys.executable, "-m", "bench.runner", json.dumps(asdict(ground))], log, code)
+    def __init__(self, ground: Ground, log: Path, code: Path | None, environment: Mapping[str, str]) -> None:
+        super().__init__([sys.executable, "-m", "bench.runner", json.dumps(asdict(ground))], log, code, environment)
 
     @cached_property
     def ready(self) -> str:

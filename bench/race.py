@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 from uuid import uuid4
 
 from bench import flink
@@ -27,7 +29,7 @@ from bench.contenders import (
     Drain,
     Drained,
 )
-from bench.ground import Ground, clear
+from bench.ground import Ground, clear, prepare
 from bench.processes import Flink, Meter, Process, Python, executors
 from bench.records import Landed, Topic, differences, land, topic
 from bench.report import Run, Series
@@ -46,14 +48,16 @@ SHARED = {ON_EPOCH: OWN, CLEAN: OWN, NOOP: OWN, ARROW: OWN, ORC: OWN, SPARK_ORC:
 class Place:
     """Where the contenders run: `data` holds what the benchmark makes, `before` another commit's checkout.
 
-    `other` are the grounds of contenders that don't run on `ground`.
+    `environment` is its clients', `login` as `EmbeddedKafka.login`. `other` is for contenders that don't run here.
     """
 
     ground: Ground
     servers: str
     data: Path
     before: Path | None = None
-    other: Mapping[str, Ground] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    login: Mapping[str, str] = field(default_factory=dict)
+    other: Mapping[str, Place] = field(default_factory=dict)
 
     @property
     def log(self) -> Path:
@@ -62,13 +66,18 @@ class Place:
     def process(self, contender: str) -> Process:
         if program := flink.PROGRAMS.get(contender):
             return Flink(self.ground, self.log, self.data / program)
-        return Python(self.ground_of(contender), self.log, self.before if contender == BEFORE else None)
+        return Python(self.ground, self.log, self.before if contender == BEFORE else None, self.environment)
 
-    def ground_of(self, contender: str) -> Ground:
-        return self.other.get(contender, self.ground)
+    def of(self, contender: str) -> Place:
+        return self.other.get(contender, self)
+
+    def prepare(self) -> None:
+        for place in (self, *self.other.values()):
+            with patch.dict(os.environ, place.environment):
+                prepare(place.ground)
 
     def topic(self, case: Case, contender: str, rows: int) -> Topic:
-        return topic(self.servers, self.data / "topics", case.workload_of(contender), rows)
+        return topic(self.servers, self.data / "topics", case.workload_of(contender), rows, self.login)
 
     def drain(self, case: Case, contender: str, topic: Topic, batches: int) -> Drain:
         return Drain(
@@ -95,7 +104,7 @@ class Race:
         case = self.case
         missing = self.series.missing(case, rounds)
         contenders = list(dict.fromkeys(name for _, name in missing))
-        topics = {name: self.place.topic(case, name, case.rows) for name in contenders}
+        topics = {name: self.place.of(name).topic(case, name, case.rows) for name in contenders}
         with ExitStack() as stack:
             if case.cold:
                 self._first_drains(contenders, topics)
@@ -108,13 +117,13 @@ class Race:
         """Start the processes; each contender has one drain that doesn't count."""
         shared = contenders[0] if self.place.ground.master else None
         for name in contenders:
-            key = shared or SHARED.get(name, name)
+            key, place = shared or SHARED.get(name, name), self.place.of(name)
             if key not in self._warm:
-                self._warm[key] = stack.enter_context(self.place.process(key))
+                self._warm[key] = stack.enter_context(place.process(key))
             self._warm[name] = self._warm[key]
-            small = self.place.topic(self.case, name, min(WARM_ROWS, self.case.rows))
-            drain = self.place.drain(self.case, name, small, min(self.case.batches, 5))
-            checked(self.case, self.place, drain, self._warm[name].drain(drain), small)
+            small = place.topic(self.case, name, min(WARM_ROWS, self.case.rows))
+            drain = place.drain(self.case, name, small, min(self.case.batches, 5))
+            checked(self.case, place, drain, self._warm[name].drain(drain), small)
 
     def _first_drains(self, contenders: Sequence[str], topics: Mapping[str, Topic]) -> None:
         """One drain of each contender that doesn't count: the first of all pays for cold pages.
@@ -125,9 +134,10 @@ class Race:
             self._one(-1, name, topics[name])
 
     def _one(self, number: int, name: str, topic: Topic) -> Run:
-        drain = self.place.drain(self.case, name, topic, self.case.batches)
+        place = self.place.of(name)
+        drain = place.drain(self.case, name, topic, self.case.batches)
         drained, meter = self._cold(drain) if self.case.cold else self._in_its_turn(drain)
-        landed = checked(self.case, self.place, drain, drained, topic)
+        landed = checked(self.case, place, drain, drained, topic)
         print(f"{self.case.name} round {number + 1}: {name} {drained.seconds:.1f} s", file=sys.stderr, flush=True)
         return Run(
             case=self.case.name,
@@ -149,7 +159,7 @@ class Race:
 
     def _cold(self, drain: Drain) -> tuple[Drained, Meter]:
         begun = perf_counter()
-        with self.place.process(drain.contender) as process, Meter([process.pid]) as meter:
+        with self.place.of(drain.contender).process(drain.contender) as process, Meter([process.pid]) as meter:
             drained = process.drain(drain)
             seconds = perf_counter() - begun
         return replace(drained, seconds=seconds), meter
@@ -169,14 +179,16 @@ def checked(case: Case, place: Place, drain: Drain, drained: Drained, topic: Top
         landed = Landed(0, 0, {})
     else:
         workload = case.workload_of(drain.contender)
-        landed = land(place.ground_of(drain.contender), drain.name, workload, registered=drain.contender in REGISTERS)
+        with patch.dict(os.environ, place.environment):
+            landed = land(place.ground, drain.name, workload, registered=drain.contender in REGISTERS)
         wrong = differences(landed.figures, topic.figures)
         if drain.contender in {OWN, HDFS, ON_EPOCH, METRICS, BEFORE, ORC} and landed.rejected != topic.rejected():
             wrong.append(f"{landed.rejected} dead letters where {topic.rejected()} are due")
     if wrong:
         message = f"{drain.contender} in {case.name}, table {drain.name}: {'; '.join(wrong)}"
         raise SystemExit(message)
-    clear(place.ground_of(drain.contender), drain.name)
+    with patch.dict(os.environ, place.environment):
+        clear(place.ground, drain.name)
     return landed
 
 

@@ -35,7 +35,7 @@ from jobs.cluster.kafka import create_topic, end_offsets
 from jobs.demo.flights import MONTHS, Flights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hivesink.core.partfile import Finished
     from hivesink.ports import FileStore, Metastore
@@ -134,21 +134,21 @@ class Topic:
         return self.rows - self.figures["rows"]
 
 
-def topic(servers: str, folder: Path, workload: Workload, rows: int) -> Topic:
-    """The topic of the workload's first `rows` records; `folder` remembers what is in it.
+def topic(servers: str, folder: Path, workload: Workload, rows: int, login: Mapping[str, str]) -> Topic:
+    """The topic of the workload's first `rows` records; `folder` remembers what is in it, `login` as `create_topic`.
 
     One that was not filled to its end (its making was stopped) is made anew.
     """
     name = f"{workload.topic}-{rows}"
     note = folder / f"{name}.json"
-    if note.exists() and not create_topic(servers, name, PARTITIONS):
+    if note.exists() and not create_topic(servers, name, PARTITIONS, login=login):
         return Topic(**json.loads(note.read_text()))
     if not note.exists():
-        _delete(servers, name)
-        create_topic(servers, name, PARTITIONS)
+        _delete(servers, name, login)
+        create_topic(servers, name, PARTITIONS, login=login)
     print(f"making the topic {name}", file=sys.stderr, flush=True)
-    made = Topic(name, rows, total(_produce(servers, name, workload, rows)))
-    found = sum(end_offsets(servers, name, PARTITIONS).values())
+    made = Topic(name, rows, total(_produce(servers, name, workload, rows, login)))
+    found = sum(end_offsets(servers, name, PARTITIONS, login=login).values())
     if found != rows:
         message = f"the topic {name} has {found} records where {rows} were sent; see the broker's log"
         raise SystemExit(message)
@@ -166,10 +166,10 @@ def partitions(workload: Workload, start: int, count: int) -> list[int]:
     return [1 + number // every % others if number % every == 0 else 0 for number in range(start, start + count)]
 
 
-def _produce(servers: str, name: str, workload: Workload, rows: int) -> Iterator[Figures]:
+def _produce(servers: str, name: str, workload: Workload, rows: int, login: Mapping[str, str]) -> Iterator[Figures]:
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": servers, **CLIENT})
+    producer = Producer({"bootstrap.servers": servers, **CLIENT, **login})
     start = 0
     for chunk in chunks(workload, rows):
         for value, partition in zip(chunk.texts, partitions(workload, start, len(chunk.texts)), strict=True):
@@ -179,11 +179,11 @@ def _produce(servers: str, name: str, workload: Workload, rows: int) -> Iterator
         producer.flush()
 
 
-def _delete(servers: str, name: str) -> None:
+def _delete(servers: str, name: str, login: Mapping[str, str]) -> None:
     """Delete the topic, if there is one, and wait until its name is free."""
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 3, **login})
     if name in admin.list_topics(timeout=30).topics:
         admin.delete_topics([name], operation_timeout=30)[name].result()
 
