@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 from bench.ground import DATABASE, Ground
 from bench.workloads import WORKLOADS
 from hivesink import HiveSink, sources
+from hivesink.embedded.server import free_port
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
@@ -121,6 +122,12 @@ def hivesink(
     return query
 
 
+@cache
+def metrics_address() -> str:
+    """Where this process serves its metrics."""
+    return f":{free_port()}"
+
+
 def scrape(address: str, query: Query) -> None:
     """As Prometheus does, but each second."""
     while query.isActive:
@@ -196,7 +203,7 @@ def started(spark: SparkSession, drain: Drain, ground: Ground, on_commit: Callab
     queries: Mapping[str, Callable[[SparkSession, Drain, str], Any]] = {
         **dict.fromkeys((OWN, HDFS, CLEAN, BEFORE, PLAIN, PRIVACY), own),
         ON_EPOCH: partial(own, more={"sink.rolling-policy.on-epoch": "true"}),
-        METRICS: partial(own, metrics=":9464"),
+        METRICS: partial(own, metrics=metrics_address()),
         ORC: partial(own, more={"orc.compress": "snappy"}),
         SPARK_SINK: partial(file_sink, ground=ground),
         SPARK_ORC: partial(file_sink, ground=ground, form="orc"),

@@ -54,7 +54,7 @@ class ColumnReader:
         self._arrow = arrow_type(column.type)
         self._parser = parser
         self._nested = list[Nested]()
-        """What reads a nested column, in order of speed; what none of these reads is parsed value by value."""
+        """What reads a nested column, in order of speed, or returns None. The last reads every column."""
         if not parser.nulls and parser.number is number_of and (plain := plain_reader(column.type)):
             self._nested.append(plain)
         match column.type:
@@ -62,6 +62,7 @@ class ColumnReader:
                 self._nested.append(_ListReader(kind, parser, keyed).read)
             case Struct() as kind if keyed:
                 self._nested.append(_StructReader(kind, parser, keyed).read)
+        self._nested.append(self._parsed)
 
     def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
         """The column, and the rows in doubt, whose values mean nothing: `spans` may be no JSON."""
@@ -98,7 +99,7 @@ class ColumnReader:
                 texts, doubt = texts_of(spans, any_value=not isinstance(kind, Primitive))
                 array, unfit = self._of_texts(texts)
                 return array, doubt | unfit
-        return next(filter(None, (read(spans) for read in self._nested)), None) or self._parsed(spans)
+        return next(filter(None, (read(spans) for read in self._nested)))
 
     def _parsed(self, spans: Spans) -> tuple[pa.Array, Mask]:
         raws, doubt = raw_values(spans)

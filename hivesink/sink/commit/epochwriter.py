@@ -119,7 +119,8 @@ class EpochWriter:
             try:
                 reports = tuple(write(plan))
                 # The other tasks' parts are left to the next sweep: now the store may fail here too.
-                for failure in (report.failure for report in reports if report.failure):
+                failure = next((report.failure for report in reports if report.failure), None)
+                if failure is not None:
                     raise errors.TaskFailed(failure.message, retryable=failure.retryable)  # noqa: TRY301  see below
             except Exception as error:
                 # A run that starts beside this one shuts out this try and sweeps its files. The errors that tasks then
