@@ -120,6 +120,9 @@ def hdfs_site(protection: str, keytab: Path | None = None) -> dict[str, str]:
         "dfs.block.access.token.enable": "true",
         "dfs.data.transfer.protection": protection,
     }
+    if protection == "privacy":
+        # As sites have it: the default encrypts by 3DES, at a tenth of the speed.
+        site["dfs.encrypt.data.transfer.cipher.suites"] = "AES/CTR/NoPadding"
     own = {
         "dfs.namenode.keytab.file": str(keytab),
         "dfs.datanode.keytab.file": str(keytab),

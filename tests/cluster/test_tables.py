@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+from hivesink.config.site import Site
+from tests.cluster.conftest import Place
+from tests.cluster.ingest import Addresses, Hive
+from tests.hive3.servers import Hive3Metastore, Hive3Server
 from tests.integration.stage import once, once_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from hivesink.core.manifest import Manifest
     from jobs.cluster import Cluster
-    from tests.cluster.conftest import Place
-    from tests.cluster.ingest import Addresses, Hive, Ingest
+    from jobs.cluster.s3 import S3Server
+    from tests.cluster.ingest import Ingest
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 FIRST = f"dt = '{DAYS[0]}'"
@@ -156,26 +162,55 @@ def on_s3(cluster: Cluster, place: Place) -> Place:
     return replace(place, location=f"{bucket}/{place.table}")
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def hive3_on_s3(s3: S3Server, tmp_path: Path) -> Iterator[tuple[Addresses, Hive, Place]]:
+    """A metastore and a HiveServer2 of Hive 3.1.3 that know S3, and a place there."""
+    metastore = Hive3Metastore(tmp_path / "metastore")
+    server = Hive3Server(tmp_path / "hiveserver2", metastore)
+    metastore.s3 = server.s3 = s3
+    bucket = s3.make_bucket("hive3")
+    with metastore, server, closing(Hive(server.address)) as hive:
+        yield (
+            Addresses(metastore.uri, server.address, bucket, Site(dict(s3.properties))),
+            hive,
+            Place("default.on_s3", f"{bucket}/on_s3"),
+        )
+
+
+PARTITIONED = pytest.mark.parametrize(
     "partitioned", [pytest.param("dt STRING", id="partitioned"), pytest.param("", id="whole", marks=pytest.mark.long)]
 )
+
+
+@PARTITIONED
 def test_hive_and_the_sink_in_one_table(addresses: Addresses, on_s3: Place, hive: Hive, partitioned: str) -> None:
-    hive.ask(on_s3.ddl("id BIGINT", partitioned))
-    ingest = addresses.ingest(on_s3.table)
+    hive_and_the_sink(addresses, on_s3, hive, partitioned)
+
+
+@pytest.mark.long
+@PARTITIONED
+def test_hive_3_and_the_sink_in_one_table(hive3_on_s3: tuple[Addresses, Hive, Place], partitioned: str) -> None:
+    addresses, hive, place = hive3_on_s3
+    hive_and_the_sink(addresses, place, hive, partitioned)
+
+
+def hive_and_the_sink(addresses: Addresses, place: Place, hive: Hive, partitioned: str) -> None:
+    hive.ask(place.ddl("id BIGINT", partitioned))
+    ingest = addresses.ingest(place.table)
     ingest.put(rows(0))
-    assert ids(hive, on_s3) == list(range(9))
+    assert ids(hive, place) == list(range(9))
     # Its engine writes to S3, too, in HiveServer2's own process.
     into = f"PARTITION ({FIRST})" if partitioned else ""
-    hive.ask(f"INSERT INTO {on_s3.table} {into} VALUES (100)")
+    hive.ask(f"INSERT INTO {place.table} {into} VALUES (100)")
     ingest.put(rows(9))
-    assert ids(hive, on_s3) == [*range(18), 100]
-    assert hive.one(f"SELECT count(*) FROM {on_s3.table}") == 19
+    assert ids(hive, place) == [*range(18), 100]
+    assert hive.one(f"SELECT count(*) FROM {place.table}") == 19
     if partitioned:
-        hive.ask(f"INSERT OVERWRITE TABLE {on_s3.table} {into} VALUES (200)")
+        hive.ask(f"INSERT OVERWRITE TABLE {place.table} {into} VALUES (200)")
         ingest.put(rows(18))
-        assert ids(hive, on_s3, FIRST) == [18, 21, 24, 200]
-        hive.ask(f"ALTER TABLE {on_s3.table} DROP PARTITION (dt = '{DAYS[1]}')")
+        assert ids(hive, place, FIRST) == [18, 21, 24, 200]
+        hive.ask(f"ALTER TABLE {place.table} DROP PARTITION (dt = '{DAYS[1]}')")
         ingest.put(rows(27))
-        assert hive.one(f"SELECT count(DISTINCT dt) FROM {on_s3.table}") == len(DAYS)
+        assert hive.one(f"SELECT count(DISTINCT dt) FROM {place.table}") == len(DAYS)
     ingest.finish()
     sound(ingest)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hivesink.storage.s3_checks import check
 from tests.crash.ons3 import s3_site
+from tests.docs.pages import ROOT
 from tests.inmemory.s3 import MemoryS3, objects_of
 from tests.sink.harness import Source, events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 WAITS = {"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.rollover-interval": "100h"}
 ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}
@@ -44,32 +49,54 @@ class Counting:
         asked, self.requests = self.requests, Counter()
         return asked
 
+    def row(self, what: str) -> str:
+        """What was asked since the last call, as a row of the table in docs/sites.md."""
+        kinds = dict.fromkeys(KINDS, 0)
+        for name, count in self.since().items():
+            kinds[next(kind for kind, prefix in KINDS.items() if re.match(prefix, name))] += count
+        return f"| {what} | {' | '.join(map(str, kinds.values()))} |"
+
+
+KINDS = {"PUT, POST": "put|create|upload|complete", "LIST": "list", "GET, HEAD": "get|head", "DELETE": "delete|abort"}
+
+
+def steady(options: dict[str, str], buckets: int) -> tuple[Any, Counting]:
+    """A job after five epochs, and its client, which has counted the last of them."""
+    client = Counting()
+    job = s3_site(Source(events(600, buckets)), options, client=client, tasks=1).job()
+    job.committer.recover()
+    for _ in range(5):
+        client.since()
+        job.step(120)
+    return job, client
+
+
+def rows() -> Iterator[str]:
+    for buckets, epoch, roll in (
+        (8, "an epoch with `on-epoch`, 8 partitions", "a roll of 8 new partitions, the rows of five epochs"),
+        (24, "", "the same, 24 partitions"),
+    ):
+        if epoch:
+            yield steady(ON_EPOCH, buckets)[1].row(epoch)
+        job, client = steady(WAITS, buckets)
+        yield client.row("an epoch whose rows wait, whatever its partitions")
+        job.committer.finish()
+        yield client.row(roll)
+    client = Counting()
+    check(objects_of(client), "s3a://bucket/w/.hivesink/t", "s3a://bucket/w/t")
+    yield client.row("a start's check")
+
+
+def test_the_docs_have_what_is_asked() -> None:
+    page = (ROOT / "docs/sites.md").read_text(encoding="utf-8")
+    head = f"| | {' | '.join(KINDS)} |"
+    table = page[page.index(head) :].partition("\n\n")[0].splitlines()[2:]
+    assert sorted(table) == sorted(set(rows()))
+
 
 @pytest.mark.parametrize("buckets", [8, 24])
-def test_an_epoch_and_a_roll(buckets: int) -> None:
-    def steady(options: dict[str, str], epochs: int) -> tuple[Any, Counter[str], Counting]:
-        client = Counting()
-        job = s3_site(Source(events(120 * epochs, buckets)), options, client=client, tasks=1).job()
-        job.committer.recover()
-        for _ in range(epochs):
-            client.since()
-            job.step(120)
-        return job, client.since(), client
-
-    _, asked, _ = steady(ON_EPOCH, 5)
-    assert asked == Counter({name: count * buckets for name, count in A_PART.items()}) + Counter(
+def test_what_a_part_takes(buckets: int) -> None:
+    _, client = steady(ON_EPOCH, buckets)
+    assert client.since() == Counter({name: count * buckets for name, count in A_PART.items()}) + Counter(
         {"list_objects_v2": 7, "put_object": 7, "delete_object": 2}
     )
-    job, asked, client = steady(WAITS, 5)
-    assert asked == {"put_object": 2, "list_objects_v2": 2}
-    job.committer.finish()
-    # A part's, each of its slices and its new partition's two; for the estimates at the query's end, three more.
-    a_bucket = sum(A_PART.values()) - A_PART["get_object"] + 5 + 2 + 3
-    assert client.since().total() == 25 + a_bucket * buckets
-
-
-def test_the_check_of_a_start() -> None:
-    client = Counting()
-    objects = objects_of(client)
-    check(objects, "s3a://bucket/w/.hivesink/t", "s3a://bucket/w/t")
-    assert client.since().total() == 73
