@@ -6,8 +6,10 @@ import datetime as dt
 import resource
 import signal
 import sys
+import tracemalloc
 from decimal import Decimal as Number
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -16,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hivesink.config.options import SinkConfig
+from hivesink.decode.protobuf import scan
 from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder, ProtobufDecoder
 from hivesink.decode.protobuf.schema import parsed
 from hivesink.errors import InvalidOption, Unsupported
@@ -520,3 +523,38 @@ def test_a_damaged_group_changes_no_other_record(x: int, xs: list[int], data: st
     assert [bad.index for bad in rows.bad] in ([], [place])
     values = rows.table["i"].to_pylist()
     assert values == [1, 1] if rows.bad else values[:place] + values[place + 1 :] == [1, 1]
+
+
+TREE = 'syntax = "proto3"; package p; message M { M l = 1; M r = 2; int32 v = 3; }'
+GROUPS = """syntax = "proto2"; package p;
+  message M { repeated group G = 1 { repeated group H = 1 { repeated int32 n = 2; } } }"""
+
+
+def test_a_type_that_holds_itself_is_looked_into_where_a_column_is() -> None:
+    """Each place of the tree would be another look at the bytes below."""
+    inner = message(TREE, v=1)
+    for _ in range(11):
+        inner = message(TREE, l=inner, r=inner)
+    with mock.patch.object(scan.Messages, "check", autospec=True, side_effect=scan.Messages.check) as looks:
+        rows = decoded(TREE, "v int, l struct<r:struct<v:int>>", [inner.SerializeToString(), b"\x18\x07"]).table
+    assert rows.to_pylist() == [{"v": 0, "l": {"r": {"v": 0}}}, {"v": 7, "l": None}]
+    assert looks.call_count <= scan.Room().left + 1
+
+
+def test_groups_within_each_other_are_passed_over_once() -> None:
+    octets = message(GROUPS, g=[{"h": [{"n": [1] * 50}]}]).SerializeToString()
+    after = mock.Mock(side_effect=scan._after)
+    with mock.patch.object(scan, "_after", after):
+        rows = decoded(GROUPS, "i int", [octets] * 3)
+    assert (rows.table.num_rows, rows.bad) == (3, ())
+    assert after.call_count < 3 * 60
+
+
+def test_packed_numbers_take_a_few_times_their_room() -> None:
+    octets = b"\x6a\x80\x80\x80\x02" + b"\1" * (4 << 20)
+    tracemalloc.start()
+    rows = decoded(NEW, "l array<int>", [octets])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 30 * len(octets)
+    assert rows.table["l"].combine_chunks().values.to_numpy().sum() == 4 << 20

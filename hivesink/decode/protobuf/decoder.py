@@ -15,7 +15,7 @@ from hivesink.decode.avro.scan import DEEPEST, Scan
 from hivesink.decode.clocks import parse_each
 from hivesink.decode.json.spans import Text
 from hivesink.decode.protobuf.columns import Columns
-from hivesink.decode.protobuf.scan import Messages
+from hivesink.decode.protobuf.scan import Messages, Room
 from hivesink.decode.protobuf.schema import Record, described, parsed
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow
@@ -34,7 +34,8 @@ class _Messages(AvroDecoder):
     """Reads most records at once, and the others as google's parser writes them again."""
 
     def _made(self, kind: Record, bodies: Bodies, wants: Sequence[Want]) -> tuple[list[Converted], Mask]:
-        scan = Messages(kind.descriptor, bodies.text, bodies.begins, bodies.ends)
+        scan = Messages(kind.descriptor, bodies.text, bodies.begins, bodies.ends, room=Room())
+        scan.check()
         odd = scan.odd
         if odd.any():
             records, mask = scan.whole(), pa.array(odd)
@@ -43,8 +44,7 @@ class _Messages(AvroDecoder):
             if odd.any():
                 return [], odd
             text, edges = Text.of(pc.replace_with_mask(records, mask, written).view(pa.string()))
-            scan = Messages(kind.descriptor, text, edges[:-1], edges[1:], is_sure=True)
-            odd = scan.odd
+            scan = Messages(kind.descriptor, text, edges[:-1], edges[1:])
         columns = Columns(kind.symbols)
         return [columns.of_messages(kind.descriptor, scan, want) for want in wants], odd
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from contextlib import suppress
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +30,8 @@ _VARINT, _EIGHT, _SIZED, _OPEN, _CLOSE, _FOUR = range(6)
 """The lowest bits of a tag: how the value behind it is written. A group is between two tags."""
 _FEW = 32
 """Lists of so few messages are passed over singly: a step over all costs as much as a hundred items."""
+_SLICE = 1 << 19
+"""Bytes of packed numbers that are looked at together."""
 AS_JSON = {f"google/protobuf/{name}.proto" for name in ("struct", "duration", "field_mask")}
 """Their messages may be read as a whole."""
 
@@ -36,7 +39,7 @@ AS_JSON = {f"google/protobuf/{name}.proto" for name in ("struct", "duration", "f
 class _Part(NamedTuple):
     """A field, and how each value is written. The `size` lowest bytes of a word, by `mask`, have the tag before it.
 
-    A packed list has one tag; behind a group is the tag `closing`.
+    A packed list has one tag; behind a group is another of that size.
     """
 
     field: Any
@@ -45,15 +48,14 @@ class _Part(NamedTuple):
     size: int
     mask: np.uint64
     tag: np.uint64
-    closing: np.uint64
 
     @classmethod
     def of(cls, field: Any) -> _Part:
         numbers = np.dtype({**_FIXED, **_VARINTS}.get(field.type, "V"))
         wire = {8: _EIGHT, 4: _FOUR}.get(numbers.itemsize, _OPEN if field.type == _GROUP else _SIZED)
         wire = _VARINT if field.type in _VARINTS else wire
-        tag, closing = (_varint(field.number << 3 | low) for low in (_SIZED if field.is_packed else wire, _CLOSE))
-        words = (np.uint64(int.from_bytes(word, "little")) for word in (b"\xff" * len(tag), tag, closing))
+        tag = _varint(field.number << 3 | (_SIZED if field.is_packed else wire))
+        words = (np.uint64(int.from_bytes(word, "little")) for word in (b"\xff" * len(tag), tag))
         return cls(field, wire, numbers, len(tag), *words)
 
 
@@ -62,28 +64,35 @@ def _parts(kind: Any) -> Sequence[_Part]:
     return [_Part.of(field) for field in sorted(kind.fields, key=attrgetter("number"))]
 
 
+@dataclass(slots=True)
+class Room:
+    """How many fields of messages are still looked through to prove records; google's parser takes the others."""
+
+    left: int = 300
+
+
 class Messages(Columns):
     """The fields of messages of a type that begin and end at these places. What an odd message gives means nothing.
 
-    An odd message may be right, too: a field is unknown, twice, out of order, or not packed as declared. None is odd
-    that google's parser wrote (`is_sure`).
+    An odd message may be right, too: a field is unknown, twice, out of order, a group, not packed as declared, or there
+    is no `room` to look into it. None is odd that google's parser wrote (no `room`): what is in it is read on demand.
     """
 
     def __init__(
-        self, kind: Any, text: Text, begins: Numbers, ends: Numbers, *, is_sure: bool = False, depth: int = 0
+        self, kind: Any, text: Text, begins: Numbers, ends: Numbers, *, room: Room | None = None, depth: int = 0
     ) -> None:
         super().__init__(text, begins, ends)
-        self._is_sure, self._depth = is_sure, depth
+        self._kind, self._room, self._depth = kind, room, depth
         self._at, self._heads = begins.copy(), np.where(begins < ends, text.words[begins], 0)
         """Where the fields end that are read, and what follows."""
-        self.fields: dict[int, tuple[Numbers, Any]] = {}
+
+    @cached_property
+    def fields(self) -> dict[int, tuple[Numbers, Any]]:
         """By number the messages that have a field, as often as they do, and its values: an array, or messages."""
-        is_read = len(begins) > 0 and (is_sure or depth <= DEEPEST // 2)
-        for part in _parts(kind) if is_read else ():
-            self.fields[part.field.number] = self._read_part(part)
-        self.odd |= (self._at != ends) | (not is_read)
-        if is_read and not is_sure:
-            self._check(kind)
+        is_read = len(self) > 0 and (self._room is None or self._depth <= DEEPEST // 2)
+        fields = {part.field.number: self._read_part(part) for part in _parts(self._kind) if is_read}
+        self.odd |= (self._at != self._ends) | (not is_read)
+        return fields
 
     def __len__(self) -> int:
         return len(self.odd)
@@ -101,8 +110,11 @@ class Messages(Columns):
         """The messages' bytes."""
         return self._text.cut(self._begins, self._ends).view(pa.binary())
 
-    def _check(self, kind: Any) -> None:
+    def check(self) -> None:
         """Make those odd that lack a field, or have two where one must be."""
+        if not self.fields:
+            return
+        kind = self._kind
 
         def times(field: Any) -> Numbers:
             return np.bincount(self.fields[field.number][0], minlength=len(self))
@@ -123,20 +135,21 @@ class Messages(Columns):
     def _read_part(self, part: _Part) -> tuple[Numbers, Any]:
         rows, begins, ends = self._find(part)
         if kind := part.field.message_type:
-            if not len(rows):
-                return rows, ()
-            made = Messages(kind, self._text, begins, ends, is_sure=self._is_sure, depth=self._depth + 1)
-            self.odd[rows[made.odd]] = True
+            made = Messages(kind, self._text, begins, ends, room=self._room, depth=self._depth + 1)
+            if self._room and len(rows):
+                self._room.left -= 1
+                if self._room.left >= 0:
+                    made.check()
+                self.odd[rows[made.odd | (self._room.left < 0)]] = True
             return rows, made
         if part.field.is_packed:
             rows, begins = self._unpacked(part, rows, begins, ends)
-            begins, _ = self._numbers(part, begins, rows)
         if part.numbers.itemsize:
             return rows, pa.array(begins.astype(part.numbers, copy=False))
         texts = self._text.cut(begins, ends)
         if part.field.type != _STRING:
             return rows, texts.view(pa.binary())
-        if not self._is_sure:
+        if self._room:
             self.odd[rows[not_utf8(texts)]] = True
         return rows, texts
 
@@ -176,10 +189,10 @@ class Messages(Columns):
             return self._numbers(part, at, rows)
         if part.wire == _OPEN:
             ends = self._ends[rows]
-            for n, begin in enumerate(at.tolist()):
-                with suppress(ValueError, RecursionError):
-                    ends[n] = _after(Scan(self._octets, int(ends[n]), 0), _OPEN, begin)
-            self.odd[rows[self._text.words[ends - part.size] & part.mask != part.closing]] = True
+            # To prove a group takes a look at each value in it.
+            self.odd[rows] |= self._room is not None
+            for n, begin in enumerate(at.tolist() if self._room is None else ()):
+                ends[n] = _after(Scan(self._octets, int(ends[n]), 0), _OPEN, begin)
             return at, ends
         sizes, begins = self._raw(at, rows)
         self.odd[rows[begins - at > 5]] = True  # noqa: PLR2004 -- bytes of a length, in google's parser
@@ -190,19 +203,30 @@ class Messages(Columns):
         # Avro has the sign in the lowest bit.
         return (numbers << 1) ^ (numbers >> 63), ends
 
-    def _unpacked(self, part: _Part, rows: Numbers, begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
-        """The message of each number in packed lists, and where the number begins."""
+    def _unpacked(self, part: _Part, rows: Numbers, begins: Numbers, ends: Numbers) -> tuple[Numbers, Any]:
+        """The message of each number in packed lists, and the number."""
         sizes, size = ends - begins, part.numbers.itemsize
-        lists = np.repeat(np.arange(len(rows)), sizes)
-        inside = np.arange(len(lists)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        places = begins[lists] + inside
-        if part.wire == _VARINT:
-            is_first = (inside == 0) | (self._text.octets[places - 1] < MORE)
-            self.odd[rows[self._text.octets[ends - 1] >= MORE]] = True
-        else:
-            is_first = inside % size == 0
+        if part.wire != _VARINT:
             self.odd[rows[sizes % size > 0]] = True
-        return rows[lists[is_first]], places[is_first]
+            lists = np.repeat(np.arange(len(rows)), sizes // size)
+            inside = np.arange(len(lists)) - np.searchsorted(lists, lists)
+            return rows[lists], self._numbers(part, begins[lists] + size * inside, rows[lists])[0]
+        rows, begins, ends = (some[sizes > 0] for some in (rows, begins, ends))
+        self.odd[rows[self._text.octets[ends - 1] >= MORE]] = True
+        start, end = int(begins[:1].sum()), int(ends[-1:].sum())
+        made, last, before = [(rows[:0], np.empty(0, part.numbers))], start, -1
+        for at in range(start, end, _SLICE):
+            # Each number ends at a byte without its top bit.
+            lasts = np.flatnonzero(self._text.octets[at : min(at + _SLICE, end)] < MORE) + at
+            lists = np.searchsorted(ends, lasts, side="right")
+            lasts, lists = (some[lasts >= begins[lists]] for some in (lasts, lists))
+            firsts = np.append(last, lasts + 1)
+            is_first = np.diff(lists, prepend=before) > 0
+            firsts[:-1][is_first] = begins[lists[is_first]]
+            made.append((rows[lists], self._numbers(part, firsts[:-1], rows[lists])[0]))
+            last, before = firsts[-1], lists[-1] if len(lists) else before
+        rows, numbers = (np.concatenate(some) for some in zip(*made, strict=True))
+        return rows, numbers
 
     def _numbers(self, part: _Part, at: Numbers, rows: Numbers) -> tuple[Any, Numbers]:
         """The numbers at these places, and where each ends."""
