@@ -173,7 +173,7 @@ def hive3_on_s3(s3: S3Server, tmp_path: Path) -> Iterator[tuple[Addresses, Hive,
         yield (
             Addresses(metastore.uri, server.address, bucket, Site(dict(s3.properties))),
             hive,
-            Place("default.on_s3", f"{bucket}/on_s3"),
+            Place("default.on_s3", f"{bucket}/{tmp_path.name}/t"),
         )
 
 

@@ -29,16 +29,6 @@ def run(one: Block, **names: object) -> dict[str, Any]:
     return names
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
-def test_a_topic_with_headers(spark: SparkSession, kafka: str) -> None:
-    (one,) = blocks_run_by(__file__, "docs/types.md")
-    create_topic(kafka, "orders")
-    events = run(one, spark=spark, sources=sources, broker=kafka)["events"]
-    assert events.isStreaming
-    assert "headers" in events.columns
-
-
 @pytest.fixture
 def declared(
     spark: SparkSession, metastore: EmbeddedMetastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
