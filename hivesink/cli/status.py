@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 from datetime import datetime, timezone
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,6 @@ from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import is_letters
 from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.verify import writer_status
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import dead_letters
 from hivesink.tables.waiting import PartitionWait
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hivesink.core.epoch import LastBatch
+    from hivesink.sink.inspect.facts import LogFacts
 
 Partition = Annotated[str, typer.Argument(help="One partition, such as dt=2024-01-02--03.", metavar="PARTITION")]
 
@@ -47,19 +47,38 @@ def status(out: Output, opened: OpenedTable) -> None:
         blocks.append(Line(str(opened.folder_gone or none)))
     for name, context in opened.writers.items():
         log = read_log(context.log)
-        last = writer_status(log, name, opened.name)
-        # The offsets as in the manifest.
-        batch = last.last_batch and last_batch_fields(last.last_batch)
-        kept = batch and {key: value for key, value in batch.items() if key not in {"appended", "head"}}
-        data = {**asdict(last), "last_batch": kept}
-        told = {**data, "last_batch": last.last_batch and _told(last.last_batch)}
-        rows = [item for item in told.items() if item[0] != "writer"]
+        log.require_readable()
+        data, last = _data(opened, name, log), log.head and log.head.last_batch
+        rows = [item for item in {**data, "last_batch": last and _told(last)}.items() if item[0] != "writer"]
         blocks.append(Grid(f"writer {name} (times in UTC)", ("what", "value"), rows))
         blocks.append(offsets_grid(name, log.lag.data))
         if refusal := _refusal(opened, name):
             blocks.append(Line(f"no job can start: {refusal}", "red"))
         writers.append({**data, "offsets": log.lag.data, "no_start": refusal and str(refusal)})
     out.show({"table": opened.name, "location": opened.live.location, "writers": writers}, blocks)
+
+
+def _data(opened: OpenedTable, writer: str, log: LogFacts) -> dict[str, Any]:
+    """The JSON of a writer. `rows` are totals since its first epoch; epoch 0: nothing was committed yet."""
+    head, rows = log.head, log.open_rows
+    batch = last_batch_fields(head.last_batch) if head and head.last_batch else None
+    buckets = sum(bool(bucket.slices) for bucket in rows.buckets.values())
+    return {
+        "writer": writer,
+        "uid": log.uid,
+        "log": log.location,
+        "tables": log.tables or (opened.name,),
+        "epoch": log.view.head,
+        "at": head and head.at,
+        "kind": head and head.kind,
+        "floor": log.view.floor,
+        "rows": asdict(log.total.totals),
+        "lost_rows": log.total.forgotten,
+        "waiting": {"rows": rows.rows, "bytes": rows.bytes, "buckets": buckets, "since": rows.since},
+        "unsettled": [manifest.epoch for manifest in log.open],
+        # The offsets as in the manifest.
+        "last_batch": batch and {key: value for key, value in batch.items() if key not in {"appended", "head"}},
+    }
 
 
 def _told(last: LastBatch) -> str:

@@ -17,8 +17,8 @@ from hivesink.metastore.common import is_trusted
 from hivesink.ports.rows import BadRow, DecodedRows
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.verify import WriterStatus, find_leftovers, verify, writer_status
+from hivesink.sink.inspect.facts import LogFacts, read_log
+from hivesink.sink.inspect.verify import find_leftovers, verify
 from hivesink.sink.task.messages import TablePlan, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import FileCommitLog
@@ -224,8 +224,8 @@ class Site:
         context = self.job().context
         context.store.discard(find_leftovers(context, str(TABLE)))
 
-    def status(self) -> WriterStatus:
-        return writer_status(read_log(self.job().context.log), "w", str(TABLE))
+    def facts(self) -> LogFacts:
+        return read_log(self.log)
 
     def errors(self) -> list[str]:
         """What `hivesink verify` calls one."""

@@ -132,7 +132,7 @@ def test_what_is_somewhere_is_published_and_the_rest_is_counted(
     assert set(seen) <= set(site.rows()) <= set(range(4))
     assert len(site.rows()) == len(set(site.rows())) == 4 - lost
     assert site.staged() == set()
-    assert site.status().lost_rows == lost
+    assert site.facts().total.forgotten == lost
     assert site.errors() == []
 
 
@@ -146,7 +146,7 @@ def test_it_may_die_at_any_call_and_is_repeated(user: Callable[[Site], None]) ->
     for site, _, case in faults(begin, on_files, lambda site, fs: site.forget(fs=fs)):
         site.forget()
         site.job().run()
-        lost = site.status().lost_rows
+        lost = site.facts().total.forgotten
         assert (lost, site.rows()) == ((0, [*range(4)]) if user is rename else (4, [])), case
 
 
@@ -242,7 +242,7 @@ def test_a_refused_partition_that_is_forgotten_is_out_of_the_way() -> None:
         # It may have died between its decision and the deletion of the hidden files.
         site.clean()
         site.check(OTHERS, case)
-        assert site.status().lost_rows == len(THEIRS)
+        assert site.facts().total.forgotten == len(THEIRS)
 
 
 def make_it_theirs(site: Site, day: str, how: str) -> list[int]:
@@ -349,5 +349,5 @@ def test_a_fault_while_rows_are_given_up() -> None:
         faulty.apply_late()
         site.job().run()
         site.check_rows([0, 2, 4], case)
-        assert site.status().lost_rows == 3
+        assert site.facts().total.forgotten == 3
         assert site.errors() == []

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
-    from hivesink.core.epoch import Epoch, LastBatch
+    from hivesink.core.epoch import Epoch
     from hivesink.core.manifest import Rows
     from hivesink.core.partition_commit import CommitRule
-    from hivesink.core.rolling import OpenRows
     from hivesink.ports import CommitLog, LiveTable
     from hivesink.ports.rows import Measure
     from hivesink.sink.commit.context import CommitContext
@@ -67,64 +66,6 @@ def verify(
                 raise
             findings.append(Finding("error", None, str(error)))
     return Verdict(writer, log.location, log.view.floor, log.view.head, log.total.totals, tuple(findings))
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The rows that wait until their buckets are rolled; `since` is the time of the oldest row's epoch (UTC)."""
-
-    rows: int
-    bytes: int
-    buckets: int
-    since: datetime | None
-
-    @classmethod
-    def of(cls, rows: OpenRows) -> Waiting:
-        return cls(rows.rows, rows.bytes, sum(bool(bucket.slices) for bucket in rows.buckets.values()), rows.since)
-
-
-@dataclass(frozen=True, slots=True)
-class WriterStatus:
-    """A writer. `rows` are totals since its first epoch; `lost_rows` those that were accepted as lost.
-
-    `at` is the last epoch's time (UTC). Epoch 0: nothing was committed yet. `unsettled` are decided epochs that wait to
-    be published, or for the look at the metastore after that.
-    """
-
-    writer: str
-    uid: str | None
-    log: str
-    tables: tuple[str, ...]
-    epoch: Epoch
-    at: datetime | None
-    kind: str | None
-    floor: Epoch
-    rows: Rows
-    lost_rows: int
-    waiting: Waiting
-    unsettled: tuple[Epoch, ...]
-    last_batch: LastBatch | None
-
-
-def writer_status(log: LogFacts, writer: str, table: str) -> WriterStatus:
-    """A writer of `table`, by its log. Raises LogDamaged."""
-    log.require_readable()
-    head = log.head
-    return WriterStatus(
-        writer=writer,
-        uid=log.uid,
-        log=log.location,
-        tables=log.tables or (table,),
-        epoch=log.view.head,
-        at=head.at if head else None,
-        kind=head.kind if head else None,
-        floor=log.view.floor,
-        rows=log.total.totals,
-        lost_rows=log.total.forgotten,
-        waiting=Waiting.of(log.open_rows),
-        unsettled=tuple(manifest.epoch for manifest in log.open),
-        last_batch=head.last_batch if head else None,
-    )
 
 
 def figures(log: LogFacts, rule: CommitRule) -> Figures:

@@ -26,7 +26,6 @@ from hivesink.errors import (
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.inspect.facts import read_log
-from hivesink.sink.inspect.verify import writer_status
 from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskFailure, TaskPlan, TaskReport
 from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
 from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
@@ -427,7 +426,7 @@ def test_lost_rows_stay_counted_when_their_manifests_go(kept: int) -> None:
         lost, job = lost + part.rows, site.job()
         job.committer.recover()
     while job.step(2):
-        assert writer_status(read_log(job.context.log), "w", str(TABLE)).lost_rows == lost
+        assert read_log(job.context.log).total.forgotten == lost
     floor = site.log.floor()
     assert floor is not None
     assert (floor.epoch > 6, floor.forgotten) == (True, lost)

@@ -14,7 +14,6 @@ from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.partfile import Stage
 from hivesink.errors import PartLost
-from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import Verdict, find_leftovers, verify
 from hivesink.storage.commit_log import FileCommitLog, FileLogRoot
@@ -345,11 +344,12 @@ def test_clean_looks_into_a_partition_that_was_moved_away(site: Written) -> None
 
 def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Written) -> None:
     site.decide()
-    status = site.status()
-    assert status.unsettled == (4,)
-    assert status.rows.written == 16
-    assert status.last_batch is not None
-    assert status.last_batch.epoch == 4
+    facts = site.facts()
+    assert [manifest.epoch for manifest in facts.open] == [4]
+    assert facts.total.totals.written == 16
+    assert facts.head is not None
+    assert facts.head.last_batch is not None
+    assert facts.head.last_batch.epoch == 4
     site.require([])
     assert all("waits" in finding.text for finding in site.verify().findings)
 
@@ -367,17 +367,16 @@ def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Written, mon
     with pytest.raises(Kill):
         site.job().step()
     monkeypatch.undo()
-    status = site.status()
-    assert (status.epoch, status.unsettled) == (4, (4,))
+    assert [manifest.epoch for manifest in site.facts().open] == [site.facts().view.head] == [4]
     site.by_hand()
-    assert site.status().unsettled == ()
+    assert site.facts().open == ()
 
 
 def test_a_fence_has_nothing_to_settle(site: Written) -> None:
     site.log.touch(StagingIntent(Epoch(4), "00112233aa", 0, 0, 0, (f"{LOCATION}/dt=1",)))
     site.by_hand()
-    status = site.status()
-    assert (status.epoch, status.kind, status.unsettled) == (4, "fence", ())
+    facts = site.facts()
+    assert (facts.head and facts.head.epoch, facts.head and facts.head.kind, facts.open) == (4, "fence", ())
 
 
 def test_a_missing_part_of_an_open_epoch_is_an_error_until_it_is_forgotten(site: Written) -> None:
@@ -392,9 +391,8 @@ def test_a_missing_part_of_an_open_epoch_is_an_error_until_it_is_forgotten(site:
     manifest = site.manifest(5)
     assert (manifest.kind, manifest.remove, manifest.forgotten) == ("forget", (part.target,), part.rows)
     assert site.errors() == []
-    status = site.status()
-    assert (status.unsettled, status.lost_rows) == ((), part.rows)
-    assert read_log(site.log).forgotten == {part.target}
+    facts = site.facts()
+    assert (facts.open, facts.total.forgotten, {*facts.forgotten}) == ((), part.rows, {part.target})
     site.put(part.target, data or b"")
     site.require([], [f"has accepted that {part.rows} rows are lost", "was given up as lost and is there"])
 

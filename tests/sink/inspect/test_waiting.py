@@ -16,7 +16,7 @@ from hivesink.core.rolling import OpenRows
 from hivesink.errors import LogDamaged, RowsHeldBack
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import Verdict, Waiting, verify
+from hivesink.sink.inspect.verify import Verdict, verify
 from hivesink.storage.commit_log import FileLogRoot
 from tests.contracts.manifests import edited
 from tests.crash.site import LOG, Site
@@ -63,13 +63,13 @@ def put(site: Site, path: str, data: bytes | None) -> bytes:
 def test_rows_that_wait_are_counted_and_no_error(site: Site) -> None:
     assert verdict(site).findings == ()
     assert verdict(site).totals.written == 12
-    found = site.status().waiting
-    assert (found.rows, found.buckets, found.since) == (12, 3, site.log.manifest(Epoch(1)).at)
-    assert found.bytes == sum(site.log.segments.lengths().values())
+    waiting = site.facts().open_rows
+    assert (waiting.rows, len(waiting.buckets), waiting.since) == (12, 3, site.log.manifest(Epoch(1)).at)
+    assert waiting.bytes == sum(site.log.segments.lengths().values())
     site.job().run()
     site.check(range(12))
     assert verdict(site).findings == ()
-    assert site.status().waiting == Waiting(0, 0, 0, None)
+    assert (site.facts().open_rows.rows, site.facts().open_rows.since) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_person_forgets_what_is_lost(site: Site) -> None:
     assert (manifest.kind, manifest.forgotten) == ("forget", rows)
     site.job().run()
     assert len(site.rows()) == 12 - rows
-    assert site.status().lost_rows == rows
+    assert site.facts().total.forgotten == rows
     notes = [finding.text for finding in verdict(site).findings]
     assert notes == [f"a person has accepted that {rows} rows are lost"]
     assert forget_rows(context) == []
@@ -159,7 +159,7 @@ def test_a_bucket_without_rows_that_wait_is_not_counted_as_one() -> None:
     site = Site(Source(events(4)), options={"sink.partition-commit.delay": "1h"})
     site.job().run()
     assert len(load(site.job().context).rows.buckets) > 1
-    assert site.status().waiting == Waiting(0, 0, 0, None)
+    assert (site.facts().open_rows.rows, site.facts().open_rows.since) == (0, None)
     assert site.by_hand(dry_run=True).lines == []
 
 
@@ -169,5 +169,5 @@ def test_rows_wait_since_their_own_epoch_not_since_the_first_of_their_partition(
     published = replace(OpenBucket.of((late,), first, then), published=3, files=1)
     rows = OpenRows({("demo.t", "dt=1"): published, ("demo.t", "dt=2"): OpenBucket.of((), first, first)})
     read = Read(Epoch(7), Epoch(7), then, then, KafkaOffset(()))
-    assert Waiting.of(replace(rows, reads=(read,))).since == then
-    assert Waiting.of(rows).since == first
+    assert replace(rows, reads=(read,)).since == then
+    assert rows.since == first
