@@ -1,4 +1,4 @@
-"""`hivesink show`: a picture of a table in the terminal: partitions, files and the last epochs."""
+"""`hivesink show`: a picture of a table in the terminal: partitions and files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.filesize import decimal
 from hivesink.cli.command import command
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.cli.status import offsets_grid
-from hivesink.core.partition_commit import TimeExtractor, latest, start_of
+from hivesink.core.partition_commit import TimeExtractor, start_of
 from hivesink.core.progress import count
 from hivesink.errors import Unsupported
 from hivesink.logs import file_store
-from hivesink.sink.inspect.facts import LogFacts, PartitionState, read_log
+from hivesink.sink.inspect.facts import PartitionState, read_log
 from hivesink.sink.task.events import time_extractor
 from hivesink.tables.opened import OpenedTable
 
@@ -26,13 +26,10 @@ if TYPE_CHECKING:
     from hivesink.core.partfile import Finished
     from hivesink.ports import FileStore
 
-_EPOCHS = 10
-"""How many of each writer's epochs are shown."""
-
 
 @command
 def show(out: Output, opened: OpenedTable, *, limit: int = 50) -> None:
-    """Draw a table's partitions over time: rows, bytes, files, rows that wait and small files; and the last epochs.
+    """Draw a table's partitions over time: rows, bytes, files, rows that wait and small files.
 
     Read-only: safe to run while a job is writing.
 
@@ -58,8 +55,6 @@ def _blocks(picture: Mapping[str, Any]) -> Iterator[Line | Grid]:
         yield Line(f"{which}, {small:,} with small files, {waiting:,} not complete")
     most = max((partition["rows"] or 0 for partition in partitions), default=0)
     yield Grid.of("partitions, the newest last", [_row(each, most) for each in partitions], "rows", "bytes", "files")
-    right = ("epoch", "read", "rejected", "files", "lag_seconds")
-    yield Grid.of("the last epochs (times in UTC)", picture["epochs"], *right)
     for writer, rows in picture["offsets"].items():
         yield offsets_grid(writer, rows)
     if picture["rejected"]:
@@ -149,7 +144,6 @@ def _picture(opened: OpenedTable, now: datetime, limit: int) -> dict[str, Any]:
         "partitions_in_all": len(order),
         "partitions": [*map(about, shown)],
         "offsets": {writer: log.lag.data for writer, log in logs.items()},
-        "epochs": [epoch for writer, log in logs.items() for epoch in _epochs(writer, log)],
         # The log that wrote them may have been reset since.
         "rejected": max(0, sum(log.total.totals.rejected for log in logs.values()) - replayed),
     }
@@ -176,19 +170,3 @@ def _visible(store: FileStore, location: str) -> Sequence[Finished] | None:
         return store.visible(location)
     except Unsupported:
         return None
-
-
-def _epochs(writer: str, log: LogFacts) -> Iterator[dict[str, Any]]:
-    """`lag_seconds` are from the newest event time to the decision: None without rows, or without event times."""
-    for manifest in log.manifests[-_EPOCHS:]:
-        newest = latest(*manifest.watermark.newest.values()) if manifest.watermark and manifest.rows.read else None
-        yield {
-            "writer": writer,
-            "epoch": manifest.epoch,
-            "kind": manifest.kind,
-            "at": manifest.at,
-            "read": manifest.rows.read,
-            "rejected": manifest.rows.rejected,
-            "files": len(manifest.created),
-            "lag_seconds": (manifest.at - newest).total_seconds() if newest else None,
-        }

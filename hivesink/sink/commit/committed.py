@@ -1,22 +1,29 @@
-"""What a run tells: the outcome of its epochs, what it waits for, and how a user has changed its table."""
+"""What a run tells: the outcome of its epochs, its progress, how far readers are, metrics, and what it waits for."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hivesink.core.manifest import Manifest, Rows, Slice
-from hivesink.core.partition import PartitionKey
+from hivesink.core import actions
+from hivesink.core.lag import Lag, lag
+from hivesink.core.manifest import Rows, Slice
+from hivesink.core.metrics import RESULTS, STEPS, Figures, Histogram, Sample, commit_delay
+from hivesink.core.offsets import ends
 from hivesink.core.progress import Progress
 from hivesink.errors import HiveSinkError, RowsHeldBack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import timedelta
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime, timedelta
 
     from hivesink.core.epoch import Epoch
+    from hivesink.core.lifecycle import History
+    from hivesink.core.manifest import Manifest
+    from hivesink.core.partition import PartitionKey
+    from hivesink.core.partition_commit import CommitRule
     from hivesink.sink.task.messages import LeftSlice
 
 logger = logging.getLogger("hivesink")
@@ -64,27 +71,62 @@ class Stopwatch:
         self._last = now
 
 
-class RunCounters:
-    """What a run of a query has committed so far, for its log and for `Progress`.
+@dataclass(slots=True)
+class RunFigures:
+    """The committer's thread tells it what happens; any thread reads it, without a wait. `tick` as in `CommitContext`.
 
-    The committer's thread adds to it; any thread reads. `tick` is a monotonic clock in seconds.
+    `behind` are the records that the source had beyond the newest batch. `recount` reads the figures from the log:
+    where metrics are wanted, at the start, and where others have written to the log since. `heard` is called whenever
+    more may be visible, and asks when it likes.
     """
 
-    def __init__(self, table: str, writer: str, tick: Callable[[], float]) -> None:
-        self.behind: int | None = None
-        """The records that the source had beyond the newest batch."""
-        self._names, self._tick = (table, writer), tick
-        self._total = Progress()
-        self._partitions = set[PartitionKey]()
-        self._began: float | None = None
-        self._recent = deque[tuple[float, int]]()
+    table: str
+    writer: str
+    rule: CommitRule
+    tick: Callable[[], float]
+    behind: int | None = None
+    recount: Callable[[], Figures] | None = None
+    heard: Callable[[Callable[[], Lag]], None] | None = None
+    _total: Progress = field(default_factory=Progress)
+    _partitions: set[PartitionKey] = field(default_factory=set)
+    _began: float | None = None
+    _recent: deque[tuple[float, int]] = field(default_factory=deque)
+    _log: Figures | None = None
+    _history: History | None = None
+    _settled: History | None = None
+    """As it was when nothing was unsettled last."""
+    _known: tuple[object, object, Lag] | None = None
+    _steps: dict[str, Histogram] = field(default_factory=lambda: {step: Histogram() for step in STEPS})
+    _rolls: Histogram = field(default_factory=Histogram)
 
-    def add(self, manifest: Manifest, open_rows: int, spent: Stopwatch, waiting: str | None) -> Committed:
-        """Count the epoch of `manifest`, and log it in a line with the query's progress after it."""
-        (table, writer), tick, rows = self._names, self._tick(), manifest.rows
+    def count(self, recount: Callable[[], Figures]) -> None:
+        """From now on there are figures for metrics."""
+        self.recount, self._log = recount, recount()
+
+    def acted(self, action: actions.Action) -> None:
+        """The log has got this."""
+        if isinstance(action, actions.Decide) and self.recount is not None:
+            manifest, before = action.manifest, self._log
+            try:
+                if before is None or before.total.epoch != manifest.epoch - 1:
+                    self._log = self.recount()
+                    return
+                delay = commit_delay(manifest, self.rule)
+                self._log = before.after(manifest, before.commit_delay if delay is None else delay)
+            except Exception as error:  # noqa: BLE001  no epoch fails by it
+                # To read the whole log at each epoch would cost too much.
+                self.recount = None
+                logger.warning("metrics may be wrong until the next start: %s: %s", type(error).__name__, error)
+
+    def ended(self, manifest: Manifest, open_rows: int, spent: Stopwatch, waiting: str | None) -> Committed:
+        """An epoch has ended, as far as the metastore lets: its outcome, and its line in the log.
+
+        `open_rows` and `waiting` as in `Committed`; `spent` began with the epoch.
+        """
+        tick, rows = self.tick(), manifest.rows
         # The first batch starts the clock of the rate.
         self._began = spent.began if self._began is None else self._began
-        places = {part.key for part in manifest.add if part.table == table}
+        places = {part.key for part in manifest.add if part.table == self.table}
         self._partitions |= places
         self._recent.append((tick, rows.read))
         while self._recent[0][0] <= tick - RECENT:
@@ -97,6 +139,10 @@ class RunCounters:
             partitions=len(self._partitions),
             rejected=self._total.rejected + rows.rejected,
         )
+        for step, lap in spent.laps.items():
+            self._steps.setdefault(step, Histogram()).add(lap / 1000)
+        if manifest.kind == "roll":
+            self._rolls.add(sum(spent.laps.values()) / 1000)
         done = Committed(
             manifest.epoch,
             replayed=False,
@@ -104,31 +150,75 @@ class RunCounters:
             files=len(manifest.created),
             partitions=len(places),
             kind=manifest.kind,
-            committed=sum(commit.table == table for commit in manifest.commits),
+            committed=sum(commit.table == self.table for commit in manifest.commits),
             open_rows=open_rows,
             milliseconds=spent.laps,
             waiting=waiting,
         )
-        steps = " ".join(f"{step}={lap}ms" for step, lap in spent.laps.items())
-        still = f" open={open_rows}" if open_rows else ""
-        counts = (rows.read, rows.written, rows.rejected, rows.dropped, rows.late, rows.skipped)
-        published, so_far = (done.files, done.partitions, done.committed), self.progress(open_rows)
-        trouble = f" waiting: {waiting}" if waiting else ""
-        text = "table=%s writer=%s epoch=%d %s rows=%d written=%d rejected=%d dropped=%d late=%d skipped=%d "
-        text += "files=%d partitions=%d committed=%d %s%s%s total=%d%s%s"
-        rate = "" if so_far.rows_per_second is None else f" ({so_far.rows_per_second:.0f} rows/s)"
-        behind = "" if so_far.behind_records is None else f" behind: {so_far.behind_records:,} records"
-        values = (*counts, *published, steps, still, trouble, so_far.rows, rate, behind)
-        logger.info(text, table, writer, done.epoch, done.kind, *values)
+        self._log_line(done)
         return done
 
-    def progress(self, waiting_rows: int) -> Progress:
+    def _log_line(self, done: Committed) -> None:
+        counts = asdict(done.rows)
+        told = {"table": self.table, "writer": self.writer, "epoch": f"{done.epoch} {done.kind}"}
+        told |= {"rows": counts["read"], **{result: counts[result] for result in RESULTS}}
+        told |= {"files": done.files, "partitions": done.partitions, "committed": done.committed}
+        told |= {step: f"{lap}ms" for step, lap in done.milliseconds.items()}
+        told |= {"open": done.open_rows} if done.open_rows else {}
+        trouble, so_far = f" waiting: {done.waiting}" if done.waiting else "", self.progress()
+        rate = "" if so_far.rows_per_second is None else f" ({so_far.rows_per_second:.0f} rows/s)"
+        behind = "" if self.behind is None else f" behind: {self.behind:,} records"
+        line = " ".join(f"{name}={value}" for name, value in told.items())
+        logger.info("%s%s total=%d%s%s", line, trouble, so_far.rows, rate, behind)
+
+    def progress(self, waiting_rows: int = 0) -> Progress:
         """What is known now."""
-        total, began, tick, rate = self._total, self._began, self._tick(), None
+        total, began, tick, rate = self._total, self._began, self.tick(), None
         if began is not None and total.epochs and tick > began:
             rows = sum(rows for added, rows in tuple(self._recent) if added > tick - RECENT)
             rate = rows / min(RECENT, tick - began)
-        return replace(total, rows_per_second=rate, behind_records=self.behind, waiting_rows=waiting_rows)
+        return replace(
+            total, rows_per_second=rate, behind_records=self.behind, waiting_rows=waiting_rows, offsets=self.lag
+        )
+
+    def rested(self, history: History) -> None:
+        """Nothing more can be done for now."""
+        self._history = history
+        if not history.open:
+            self._settled = history
+            self.hear()
+
+    def hear(self) -> None:
+        """Call `heard`, once anything has been settled."""
+        if self.heard is not None and self._settled is not None:
+            self.heard(lambda: self.lag)
+
+    @property
+    def lag(self) -> Lag:
+        """As far as this run knows: until its log is settled, what the log told, if anybody has asked it."""
+        history, settled = self._history, self._settled
+        newest = history.head.last_batch if history and history.head else None
+        if settled is None:
+            read = ends(newest.ref.end) if newest else {}
+            return (self._log.lag if self._log else Lag()).of(read)
+        known = self._known
+        if known is None or known[0] is not history or known[1] is not settled:
+            done = settled.head.last_batch if settled.head else None
+            self._known = known = history, settled, lag(newest, done, settled.rows)
+        return known[2]
+
+    def samples(self, now: datetime) -> Iterator[Sample]:
+        """At the time `now` (UTC)."""
+        log, history = self._log, self._history
+        if log is not None and history is not None:
+            log = Figures(
+                log.total, history.head, self.lag, history.rows, len(history.open), history.waiting, log.commit_delay
+            )
+        if log is not None:
+            yield from log.samples(now)
+        for step, spent in self._steps.items():
+            yield from spent.samples("epoch_seconds", {"step": step})
+        yield from self._rolls.samples("roll_seconds", {})
 
 
 @dataclass(slots=True)

@@ -20,10 +20,9 @@ from hivesink.core.manifest import Manifest, Rows
 from hivesink.core.offsets import TopicIds, with_ids
 from hivesink.core.progress import Progress, count
 from hivesink.errors import EpochTaken, HiveSinkError, StoreUnavailable
-from hivesink.sink.commit.committed import BlockedSlices, Committed, RunCounters, Stopwatch
+from hivesink.sink.commit.committed import BlockedSlices, Committed, RunFigures, Stopwatch
 from hivesink.sink.commit.context import CommitContext, write_estimates
 from hivesink.sink.commit.epochwriter import EpochWriter, Write, Written
-from hivesink.sink.commit.figures import RunFigures
 from hivesink.sink.commit.source_clock import SourceClock
 from hivesink.sink.commit.waiting import Encode, LiveHistory, OpenPartitions
 from hivesink.sink.commit.writer import WriterSpec, watermark_policy
@@ -53,11 +52,10 @@ class Committer:
         self.lock = threading.RLock()
         self.clock = SourceClock(context, watermark_policy(spec.config))
         self._table = spec.target.name
-        self.figures = RunFigures(spec.commit_rule)
+        self.figures = RunFigures(self._table, spec.identity.writer, spec.commit_rule, context.tick)
         self._live = LiveHistory(context, spec, self._rows_changed, self.figures)
         self._writer = EpochWriter(context, spec, self._live.tolerate)
         self._open = OpenPartitions(self._writer, encode, tasks)
-        self._counters = RunCounters(self._table, spec.identity.writer, context.tick)
         self._blocked = BlockedSlices(spec.patience)
 
     def recover(self) -> PlanRunner:
@@ -89,7 +87,7 @@ class Committer:
         """
         with self.lock:
             watch = Stopwatch(self.context.tick)
-            self._counters.behind = behind
+            self.figures.behind = behind
             with self._live.advancing() as runner:
                 self._live.finish(runner)
                 last = runner.history.head.last_batch if runner.history.head else None
@@ -152,8 +150,7 @@ class Committer:
     def progress(self) -> Progress:
         """What this run has committed. Waits for no batch."""
         runner = self._live.runner
-        progress = self._counters.progress(runner.history.rows.rows if runner else 0)
-        return replace(progress, offsets=self.figures.lag)
+        return self.figures.progress(runner.history.rows.rows if runner else 0)
 
     def tell_end(self) -> None:
         """Log the end of a query that has committed nothing: silence could be a job that does nothing by mistake."""
@@ -188,7 +185,7 @@ class Committer:
         # Not before: all of the batch has been read by now.
         batch = replace(batch, ref=replace(batch.ref, end=with_ids(batch.ref.end, topic_ids())))
         watch.lap("lookup")
-        behind = self._counters.behind
+        behind = self.figures.behind
         mark = self.clock.mark_after(history.head, batch.ref, shape, written.reports, watch.began, behind=behind)
         # What waits since `on-epoch` was false is rolled next, and commits its partitions then.
         whole = {part.key for part in written.parts if not history.rows.waits(part.key)}
@@ -270,10 +267,8 @@ class Committer:
         runner.clean_up(winners, segments=bool(manifest.rolled))
         watch.lap("sweep")
         self._open.decided(rows, manifest)
-        done = self._counters.add(manifest, runner.history.rows.rows, watch, self.waiting)
         self._open.note(self._fresh(runner))
-        self.figures.told(done)
-        return done
+        return self.figures.ended(manifest, runner.history.rows.rows, watch, self.waiting)
 
     def _estimate(self, manifest: Manifest, at_rest: Collection[PartitionKey] = ()) -> None:
         """Write estimates of partitions that are committed and expect no more rows: they are over, or `at_rest`."""

@@ -17,7 +17,7 @@ from hivesink.core.partition import PartitionKey
 from hivesink.core.partition_commit import Watermark
 from hivesink.core.rolling import Ages, OpenRows, due, spread
 from hivesink.errors import HiveSinkError
-from hivesink.sink.commit.committed import Deadline, Stopwatch
+from hivesink.sink.commit.committed import Deadline, RunFigures, Stopwatch
 from hivesink.sink.commit.epochwriter import METASTORE_TROUBLE, EpochWriter, Written
 from hivesink.sink.commit.observe import load_commits
 from hivesink.sink.commit.recovery import recover
@@ -27,7 +27,6 @@ from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
 if TYPE_CHECKING:
     from hivesink.core.actions import Snapshot
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.commit.figures import RunFigures
     from hivesink.sink.commit.writer import WriterSpec
 
 logger = logging.getLogger("hivesink")

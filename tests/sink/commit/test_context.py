@@ -12,8 +12,9 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import PartEntry, Rows
+from hivesink.core.partition_commit import CommitRule
 from hivesink.metastore.common import FLAG
-from hivesink.sink.commit.committed import RunCounters, Stopwatch
+from hivesink.sink.commit.committed import RunFigures, Stopwatch
 from hivesink.sink.commit.context import write_estimates
 from tests.contracts.manifests import small
 from tests.crash.site import PLAIN, Site, SiteJob
@@ -131,22 +132,22 @@ def test_a_file_of_another_format_costs_its_partition_the_estimates_only(
     assert f"no estimate of the rows in {LOCATION}/dt=a" in caplog.text
 
 
-def _add(counters: RunCounters, rows: Rows, *places: str, began: float = 0.0) -> None:
+def _add(counters: RunFigures, rows: Rows, *places: str, began: float = 0.0) -> None:
     parts = tuple(PartEntry(str(TABLE), place, "/s", "/t", 1, 1) for place in places)
     manifest = replace(small(1), epoch=Epoch(1), rows=rows, add=parts)
-    counters.add(manifest, 0, Stopwatch(lambda: began), None)
+    counters.ended(manifest, 0, Stopwatch(lambda: began), None)
 
 
 def test_totals_count_each_partition_once_and_the_rate_is_the_last_minutes() -> None:
     clock = Clock(ticks=100.0)
-    counters = RunCounters(str(TABLE), "w", clock.tick)
+    counters = RunFigures(str(TABLE), "w", CommitRule(str(TABLE)), clock.tick)
     clock.ticks = 110.0
     _add(counters, Rows(read=600, written=598, rejected=2), "dt=1", began=100.0)
-    assert counters.progress(0).rows_per_second == 60
+    assert counters.progress().rows_per_second == 60
     clock.ticks = 200.0
     _add(counters, Rows(read=60, written=60), "dt=1", "dt=2")
-    found = counters.progress(0)
+    found = counters.progress()
     assert (found.rows, found.epochs, found.partitions, found.rejected) == (660, 2, 2, 2)
     assert found.rows_per_second == 1
     clock.ticks = 300.0
-    assert counters.progress(0).rows_per_second == 0
+    assert counters.progress().rows_per_second == 0
