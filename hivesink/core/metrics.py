@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.floor import Floor
-    from hivesink.core.lag import Lag
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition_commit import CommitRule
+    from hivesink.core.reads import Lag
     from hivesink.core.rolling import OpenRows
 
 KINDS = ("batch", "roll", "commit", "watermark", "fence", "move", "requeue", "forget")

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hivesink.core.lag import Lag
     from hivesink.core.manifest import OpenBucket
     from hivesink.core.partition import PartitionKey
     from hivesink.core.partition_commit import CommitRule, FromPatterns, Watermark, WatermarkPolicy
+    from hivesink.core.reads import Lag
     from hivesink.core.rolling import RollingPolicy
 
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from hivesink.core.lag import Lag
+from hivesink.core.reads import Lag
 from hivesink.errors import InvalidOption
 from hivesink.spark import sources
 from hivesink.spark.running import short_java_error

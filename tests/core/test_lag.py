@@ -24,7 +24,7 @@ from tests.contracts.manifests import AT, small
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hivesink.core.lag import Lag
+    from hivesink.core.reads import Lag
 
 TABLE = "demo.events"
 

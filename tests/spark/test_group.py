@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.core.lag import Lag
+from hivesink.core.reads import Lag
 from hivesink.errors import FencedOut, MetastoreUnreachable
 from hivesink.spark import query, sources
 from hivesink.spark.group import GroupCommits

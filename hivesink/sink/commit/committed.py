@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core import actions
-from hivesink.core.lag import Lag, lag
 from hivesink.core.manifest import Rows, Slice
 from hivesink.core.metrics import RESULTS, STEPS, Figures, Histogram, Sample, commit_delay
 from hivesink.core.offsets import ends
 from hivesink.core.progress import Progress
+from hivesink.core.reads import Lag, lag
 from hivesink.errors import HiveSinkError, RowsHeldBack
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class RunFigures:
         known = self._known
         if known is None or known[0] is not history or known[1] is not settled:
             done = settled.head.last_batch if settled.head else None
-            self._known = known = history, settled, lag(newest, done, settled.rows)
+            self._known = known = history, settled, lag(newest, done, settled.rows.reads, settled.rows.buckets.values())
         return known[2]
 
     def samples(self, now: datetime) -> Iterator[Sample]:

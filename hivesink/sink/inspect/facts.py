@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
 from hivesink.core.floor import Floor, floor_over
-from hivesink.core.lag import Lag, lag
 from hivesink.core.lifecycle import Mark
 from hivesink.core.log import LogView, require_whole
 from hivesink.core.manifest import Manifest, PartEntry, Rows, live_parts, newest, recorded
 from hivesink.core.partfile import PartName
 from hivesink.core.progress import Policies, why_open
-from hivesink.core.reads import segment_epoch
+from hivesink.core.reads import Lag, lag, segment_epoch
 from hivesink.core.rolling import OpenRows, open_rows
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import HiveSinkError, LogDamaged, StoreUnavailable
@@ -99,7 +98,8 @@ class LogFacts:
         begun = [manifest.epoch for manifest in self.open] + [name.epoch for name in names if name]
         settled = [manifest for manifest in self.manifests if manifest.epoch < min(begun, default=self.view.head + 1)]
         newest, before = (manifests[-1].last_batch if manifests else None for manifests in (self.manifests, settled))
-        return lag(newest, before, open_rows(reversed(settled)))
+        rows = open_rows(reversed(settled))
+        return lag(newest, before, rows.reads, rows.buckets.values())
 
     @property
     def unpublished_rows(self) -> int:
