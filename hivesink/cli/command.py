@@ -38,7 +38,7 @@ _MODULES = {
     "query": "query",
     "status": "status",
     "show": "show",
-    "metrics": "metrics",
+    "metrics": "status",
     "partitions": "status",
     "history": "history",
     "where": "where",

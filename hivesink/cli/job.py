@@ -27,8 +27,7 @@ from rich.text import Text
 
 from hivesink.cli.codes import BY_SIGNAL, Leaving, translate
 from hivesink.cli.output import Output, redact
-from hivesink.spark.metrics import begin
-from hivesink.spark.query import progress_of_all, queries, settle_all, wait_for_batch
+from hivesink.spark.query import export_metrics, progress_of_all, queries, settle_all, wait_for_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,7 +74,7 @@ class _Job:
     def run(self) -> None:
         """Run the file, then end its queries: a query may have failed, or have rows that wait."""
         try:
-            begin()
+            export_metrics()
             try:
                 runpy.run_path(str(self.path), run_name="__main__")
             except SystemExit as end:

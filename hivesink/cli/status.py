@@ -1,4 +1,4 @@
-"""What writers have done: `hivesink status`, `hivesink partitions`, and `hivesink wait` for a partition."""
+"""What writers have done: `hivesink status`, `metrics` and `partitions`, and `wait` for a partition."""
 
 from __future__ import annotations
 
@@ -103,6 +103,23 @@ def _refusal(opened: OpenedTable, writer: str) -> HiveSinkError | None:
     except HiveSinkError as error:
         return error
     return None
+
+
+@command
+def metrics(out: Output, opened: OpenedTable) -> None:
+    """Print a table's metrics by its log alone, in Prometheus's text format: also while no job runs.
+
+    Read-only: safe to run while a job is writing.
+
+    Example: hivesink metrics demo.flights
+    """
+    from hivesink.metrics import Families
+
+    now = datetime.now(timezone.utc)
+    samples = {(opened.name, writer): [*opened.figures(writer).samples(now)] for writer in opened.writers}
+    data = [{"writer": writer, **asdict(each)} for (_, writer), every in samples.items() for each in every]
+    text = Families(lambda: samples).text()
+    out.show({"table": opened.name, "metrics": data}, [Line(text.rstrip("\n"))])
 
 
 @command

@@ -9,19 +9,19 @@ import re
 import threading
 import time
 from concurrent.futures import Future
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hivesink.config.options import OnStop
+from hivesink.config.parsers import address
 from hivesink.core.metrics import Sample
 from hivesink.core.offsets import ends
 from hivesink.errors import EpochTaken, FencedOut, HiveSinkError
 from hivesink.spark.running import Questions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.errors import StreamingQueryException
     from pyspark.sql.streaming.query import StreamingQuery
@@ -41,6 +41,11 @@ newest: dict[str, HiveQuery] = {}
 """The newest query, by log: a job that starts its sink again has dealt with the end of the query before."""
 # In a forked process, they are those of the process that forked it.
 os.register_at_fork(after_in_child=newest.clear)
+_PLACES = ("HIVESINK_METRICS", "HIVESINK_METRICS_FILE")
+"""What `hivesink run --metrics`, and `--metrics-file`, tell the job's process."""
+_exported: set[str] = set()
+# In a forked process nobody serves or writes.
+os.register_at_fork(after_in_child=_exported.clear)
 
 
 def queries() -> list[HiveQuery]:
@@ -59,6 +64,30 @@ def progress_of_all() -> dict[str, Progress]:
     """The newest queries' progress, by table and writer."""
     specs = [(query, query.run.setup.spec) for query in queries()]
     return {f"{spec.target.name} ({spec.identity.writer})": query.progress() for query, spec in specs}
+
+
+def export_metrics(*places: str | os.PathLike[str] | None) -> bool:
+    """Have the metrics of all queries of this process at each of `places`, and of the environment's.
+
+    An address serves them, into a folder they are written. Returns whether anybody wants them. Raises NotWritable.
+    """
+    for place in (os.fspath(place) for place in (*places, *map(os.environ.get, _PLACES)) if place):
+        if place not in _exported:
+            # The client library is loaded where somebody wants metrics.
+            from hivesink.metrics import Families, serve, write_always
+
+            families = Families(_samples)
+            if (at := address(place)) is not None:
+                serve(families, *at)
+            else:
+                write_always(families, place)
+            _exported.add(place)
+    return bool(_exported)
+
+
+def _samples() -> Mapping[tuple[str, str], list[Sample]]:
+    now, specs = datetime.now(timezone.utc), [(query, query.run.setup.spec) for query in queries()]
+    return {(spec.target.name, spec.identity.writer): [*query.samples(now)] for query, spec in specs}
 
 
 def wait_for_batch(query: Any) -> None:

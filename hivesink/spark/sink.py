@@ -20,8 +20,7 @@ from hivesink.spark import filemanager, tokens
 from hivesink.spark import settings as st
 from hivesink.spark.batchjobs import ship
 from hivesink.spark.lineage import lineage
-from hivesink.spark.metrics import begin
-from hivesink.spark.query import HiveQuery, newest, queries
+from hivesink.spark.query import HiveQuery, export_metrics, newest, queries
 from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Running, driver_jvm, trigger_interval
 
@@ -151,7 +150,7 @@ class HiveSink:
 
     def _count(self, run: QueryRun, place: str | os.PathLike[str] | None = None) -> None:
         """Have figures for metrics where anybody wants them. Raises NotWritable."""
-        if begin(place):
+        if export_metrics(place):
             log, rule = self.setup.context.log, self.setup.spec.commit_rule
             run.committer.figures.count(lambda: figures(read_log(log), rule))
 
