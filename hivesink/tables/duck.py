@@ -9,13 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 import sqlglot
-from fsspec import AbstractFileSystem
 from pyarrow import types
 from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
 from sqlglot import ErrorLevel, TokenType, exp
@@ -214,8 +213,7 @@ def table_dataset(
     schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
     keys = [column for column in columns if column in spec.partition_columns]
     kind, declared = adapter(spec.format).dataset(), {column.name for column in spec.columns}
-    lengths = {file.path: file.length for _, file in files}
-    system = LocalFileSystem() if posix else PyFileSystem(FSSpecHandler(_Stored(store, lengths)))
+    system = LocalFileSystem() if posix else PyFileSystem(_Stored(store))
 
     def fragment(name: str, file: Finished) -> ds.FileFragment:
         # What holds for each row of the partition.
@@ -261,21 +259,14 @@ def _reads_as(kind: pa.DataType, declared: pa.DataType) -> bool:
     return bool(kind == declared)
 
 
-class _Stored(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
+class _Stored(FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
     """A table's files to Arrow, through the store's own way to open them."""
 
-    cachable = False
+    def get_type_name(self) -> str:
+        return "hivesink"
 
-    def __init__(self, store: FileStore, lengths: Mapping[str, int]) -> None:
-        super().__init__()
-        self._store = store
-        self._lengths = lengths
-
-    def info(self, path: str, **_: Any) -> dict[str, Any]:
-        return {"name": path, "size": self._lengths[path], "type": "file"}
-
-    def _open(self, path: str, *_: Any, **__: Any) -> BinaryIO:
-        return _File(self._store.open(path))  # type: ignore[arg-type]  # every store's has readinto
+    def open_input_file(self, path: str) -> pa.PythonFile:
+        return pa.PythonFile(_File(self.fs.open(path)), mode="r")
 
 
 class _File(io.BufferedReader):
