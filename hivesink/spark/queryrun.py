@@ -20,8 +20,8 @@ from hivesink.sink.task.attempt import check_input
 from hivesink.spark import running
 from hivesink.spark.batchjobs import BatchJobs
 from hivesink.spark.checkpoint import Checkpoint, batch_ref, batch_watermark, next_batch, next_watermark
-from hivesink.spark.group import GroupCommits
 from hivesink.spark.input import SourceFiles, input_shape, needed_input
+from hivesink.spark.listeners import GroupCommits
 from hivesink.spark.running import Running, briefly, short_java_error, trigger_interval
 from hivesink.spark.sources import ids_at_start, ids_now
 

@@ -19,7 +19,7 @@ from hivesink.sink.inspect.verify import figures
 from hivesink.spark import filemanager, tokens
 from hivesink.spark import settings as st
 from hivesink.spark.batchjobs import ship
-from hivesink.spark.lineage import lineage
+from hivesink.spark.listeners import lineage
 from hivesink.spark.query import HiveQuery, export_metrics, newest, queries
 from hivesink.spark.queryrun import QueryRun
 from hivesink.spark.running import Running, driver_jvm, trigger_interval

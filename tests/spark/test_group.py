@@ -13,7 +13,7 @@ import pytest
 from hivesink.core.reads import Lag
 from hivesink.errors import FencedOut, MetastoreUnreachable
 from hivesink.spark import query, sources
-from hivesink.spark.group import GroupCommits
+from hivesink.spark.listeners import GroupCommits
 from hivesink.spark.query import HiveQuery
 
 if TYPE_CHECKING:

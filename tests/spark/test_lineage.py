@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from hivesink.spark import lineage
-from hivesink.spark.lineage import LineageRun
+from hivesink.spark import listeners
+from hivesink.spark.listeners import LineageRun
 from tests.cli.site import DDL, Ingest
 from tests.tables import daily
 
@@ -113,7 +113,7 @@ def writer(metastore: EmbeddedMetastore, tmp_path: Path) -> Iterator[Ingest]:
 
 
 def test_a_run_is_told_from_its_start_to_its_end(writer: Ingest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lineage, "_PERIOD", 0.05)
+    monkeypatch.setattr(listeners, "_PERIOD", 0.05)
     writer.commit(1)
     with receiver() as events:
         run = LineageRun(writer.setup, KAFKA)
@@ -152,7 +152,7 @@ def test_a_run_is_told_from_its_start_to_its_end(writer: Ingest, monkeypatch: py
 def test_a_server_that_hangs_costs_nothing_but_a_moment_at_the_end(
     writer: Ingest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lineage, "_PATIENCE", 0.1)
+    monkeypatch.setattr(listeners, "_PATIENCE", 0.1)
     hangs = threading.Event()
     with receiver(hangs) as events:
         run = LineageRun(writer.setup, KAFKA)
@@ -175,9 +175,9 @@ def test_a_server_that_hangs_costs_nothing_but_a_moment_at_the_end(
     ],
 )
 def test_places_are_named_as_openlineage_does(location: str, place: tuple[str, str]) -> None:
-    assert lineage._place(location) == place
+    assert listeners._place(location) == place
 
 
 def test_nothing_is_told_unless_openlineage_is_configured(writer: Ingest) -> None:
-    with lineage.lineage(writer.setup, None) as told:
+    with listeners.lineage(writer.setup, None) as told:
         assert told is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hivesink.core import actions
@@ -55,6 +55,14 @@ class Committed:
     open_rows: int = 0
     milliseconds: Mapping[str, int] = field(default_factory=dict)
     waiting: str | None = None
+
+    def __str__(self) -> str:
+        rows = {"rows": self.rows.read, **{result: getattr(self.rows, result) for result in RESULTS}}
+        counts = {**rows, "files": self.files, "partitions": self.partitions, "committed": self.committed}
+        counts |= {step: f"{lap}ms" for step, lap in self.milliseconds.items()}
+        counts |= {"open": self.open_rows} if self.open_rows else {}
+        text = " ".join(f"{name}={number}" for name, number in counts.items())
+        return f"epoch={self.epoch} {self.kind} {text}{f' waiting: {self.waiting}' if self.waiting else ''}"
 
 
 class Stopwatch:
@@ -155,21 +163,11 @@ class RunFigures:
             milliseconds=spent.laps,
             waiting=waiting,
         )
-        self._log_line(done)
-        return done
-
-    def _log_line(self, done: Committed) -> None:
-        counts = asdict(done.rows)
-        told = {"table": self.table, "writer": self.writer, "epoch": f"{done.epoch} {done.kind}"}
-        told |= {"rows": counts["read"], **{result: counts[result] for result in RESULTS}}
-        told |= {"files": done.files, "partitions": done.partitions, "committed": done.committed}
-        told |= {step: f"{lap}ms" for step, lap in done.milliseconds.items()}
-        told |= {"open": done.open_rows} if done.open_rows else {}
-        trouble, so_far = f" waiting: {done.waiting}" if done.waiting else "", self.progress()
+        so_far = self.progress()
         rate = "" if so_far.rows_per_second is None else f" ({so_far.rows_per_second:.0f} rows/s)"
         behind = "" if self.behind is None else f" behind: {self.behind:,} records"
-        line = " ".join(f"{name}={value}" for name, value in told.items())
-        logger.info("%s%s total=%d%s%s", line, trouble, so_far.rows, rate, behind)
+        logger.info("table=%s writer=%s %s total=%d%s%s", self.table, self.writer, done, so_far.rows, rate, behind)
+        return done
 
     def progress(self, waiting_rows: int = 0) -> Progress:
         """What is known now."""
