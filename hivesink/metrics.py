@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server, write_to_textfile
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
@@ -71,16 +71,11 @@ def serve(families: Families, host: str, port: int) -> None:
 def write_always(families: Families, folder: str) -> None:
     """Write `families` into a file in `folder` every 10 s, and at the process's end. Raises NotWritable."""
     name = os.environ.get("HIVESINK_WRITER") or Path(sys.argv[0]).stem or "job"
-    path = Path(folder, f"hivesink-{name}.prom")
-
-    def write() -> None:
-        whole = path.with_name(f".{path.name}.{os.getpid()}")
-        whole.write_text(families.text(), encoding="utf-8")
-        whole.replace(path)
+    path = str(Path(folder, f"hivesink-{name}.prom"))
 
     def failure() -> str:
         try:
-            write()
+            write_to_textfile(path, families)
         except Exception as error:  # noqa: BLE001  whatever it is, the next write may do
             return f"no metrics in {path}: {error}"
         return ""
@@ -94,7 +89,7 @@ def write_always(families: Families, folder: str) -> None:
             was = now
 
     try:
-        write()
+        write_to_textfile(path, families)
     except OSError as error:
         place, advice = f"{folder} for metrics", "name a folder that this user can write"
         raise NotWritable(place, str(error), advice) from error

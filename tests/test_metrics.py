@@ -8,12 +8,13 @@ import threading
 from contextlib import closing
 from datetime import datetime, timezone
 from http.client import HTTPConnection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from hivesink import metrics
+from hivesink.core.metrics import Sample
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.verify import figures
 from tests.cli.site import DDL, Ingest
@@ -31,29 +32,32 @@ def test_a_file_is_its_writers_and_comes_again_after_any_failure(
 ) -> None:
     written = threading.Event()
 
-    def texts() -> Iterator[str | Exception]:
-        yield "first"
+    def samples() -> Iterator[float | Exception]:
+        yield 1
         yield LookupError("a surprise")
         yield LookupError("a surprise")
-        yield "last"
+        yield 2
         written.set()
+        threading.Event().wait()
 
-    class Families:
-        coming = texts()
+    coming = samples()
 
-        def text(self) -> str:
-            text = next(self.coming, None)
-            if isinstance(text, Exception):
-                raise text
-            return text or str(threading.Event().wait())
+    def ask() -> dict[tuple[str, str], list[Sample]]:
+        value = next(coming)
+        if isinstance(value, Exception):
+            raise value
+        return {("demo.t", "w"): [Sample("up", value)]}
 
     monkeypatch.setattr(metrics, "_EVERY", 0)
     monkeypatch.setattr(atexit, "register", lambda _: None)
     monkeypatch.setenv("HIVESINK_WRITER", "clicks")
-    families: Any = Families()
-    metrics.write_always(families, str(tmp_path))
+    metrics.write_always(metrics.Families(ask), str(tmp_path))
     assert written.wait(10)
-    assert {file.name: file.read_text() for file in tmp_path.glob("*.prom")} == {"hivesink-clicks.prom": "last"}
+    [file] = tmp_path.glob("*.prom")
+    assert (file.name, file.read_text().splitlines()[-1]) == (
+        "hivesink-clicks.prom",
+        'hivesink_up{table="demo.t",writer="w"} 2.0',
+    )
     assert caplog.text.count("a surprise") == 1
 
 

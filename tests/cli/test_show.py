@@ -33,7 +33,7 @@ def days(uri: str, tmp_path: Path) -> Iterator[Daily]:
         yield writer
 
 
-def test_partitions_over_time_and_the_last_epochs(days: Daily, capsys: Capsys) -> None:
+def test_partitions_over_time(days: Daily, capsys: Capsys) -> None:
     said = hivesink(capsys, "show", days.table)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.out.splitlines() if "│ " in line]
     rows = [row for row in rows if row[0]]  # Without the further lines of long cells.
@@ -44,10 +44,6 @@ def test_partitions_over_time_and_the_last_epochs(days: Daily, capsys: Capsys) -
         ("dt=2024-01-06", "-", 0, "-"),
     ]
     assert [" ".join(cell for number, cell in enumerate(row) if number != 3) for row in rows[4:]] == [
-        "ingest 1 batch 3 0 0 -",
-        "ingest 2 roll 0 0 2 -",
-        "ingest 3 batch 2 0 0 -",
-        "ingest 4 roll 0 0 1 -",
         "t 0 20 10",  # Its offsets: read, and complete.
     ]
     assert "4 partitions, 3 with small files, 1 not complete" in said.out

@@ -130,5 +130,6 @@ def test_offsets_that_cannot_be_computed_fail_no_epoch(kafka: Kafka, caplog: pyt
     assert group._thread is None, "a start that is refused leaves none"
     group.hear(fails)
     group.end(commits=True)
-    assert (kafka.got, group.failures) == ([], 1)
+    # Again at the end, if it was tried before that.
+    assert (kafka.got, group.failures in {1, 2}) == ([], True)
     assert "offsets of group g aren't committed: no offsets" in caplog.text
