@@ -42,7 +42,7 @@ _MODULES = {
     "partitions": "status",
     "history": "history",
     "where": "where",
-    "changed": "changed",
+    "changed": "history",
     "wait": "status",
     "verify": "verify",
     "rejects": "rejects",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hivesink.cli.changed import commits_of
+from hivesink.cli.history import commits_of
 from hivesink.core.changes import Upto
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import Mark

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pytest
 
-from hivesink.cli.changed import commits_of
+from hivesink.cli.history import commits_of
 from hivesink.core.changes import Seen, changes
 from tests.contracts.manifests import AT
 from tests.crash.faults import Call, Faulty, FaultyFileSystem, FaultyS3, Mode, Plan, calls_of, modes, sampled
