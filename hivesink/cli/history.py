@@ -1,4 +1,4 @@
-"""What has happened to a table: its epochs as people read them, and the partitions that must be computed again."""
+"""What has happened to a table: its epochs, and which partitions must be computed again."""
 
 from __future__ import annotations
 

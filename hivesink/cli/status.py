@@ -1,4 +1,4 @@
-"""What writers have done: `hivesink status`, `metrics` and `partitions`, and `wait` for a partition."""
+"""What writers have done: `status`, `metrics` and `partitions`, and `wait` for a partition."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def status(out: Output, opened: OpenedTable) -> None:
 
 
 def _data(opened: OpenedTable, writer: str, log: LogFacts) -> dict[str, Any]:
-    """The JSON of a writer. `rows` are totals since its first epoch; epoch 0: nothing was committed yet."""
+    """The JSON of a writer; epoch 0: nothing was committed yet."""
     head, rows = log.head, log.open_rows
     batch = last_batch_fields(head.last_batch) if head and head.last_batch else None
     buckets = sum(bool(bucket.slices) for bucket in rows.buckets.values())

@@ -1,4 +1,4 @@
-"""`hivesink where`: what became of a record: its epoch by the log, then what became of that epoch's rows."""
+"""`hivesink where`: what became of a record, by its epoch in the log and that epoch's files."""
 
 from __future__ import annotations
 

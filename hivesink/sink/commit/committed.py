@@ -1,4 +1,4 @@
-"""What a run tells: the outcome of its epochs, its progress, how far readers are, metrics, and what it waits for."""
+"""What a run tells: its epochs, its progress, how far readers are, metrics, what it waits for."""
 
 from __future__ import annotations
 
