@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from datetime import datetime
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
@@ -21,7 +19,7 @@ from hivesink.cli.output import Grid, Line, Output
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption
 from hivesink.tables.opened import OpenedTable
-from hivesink.tables.rejects import DeadLetters, Wanted, dead_letters, place
+from hivesink.tables.rejects import DeadLetters, dead_letters, place
 from hivesink.tables.replay import Census, Replay
 
 if TYPE_CHECKING:
@@ -36,12 +34,6 @@ class _Rejects(TyperGroup):
         return super().parse_args(ctx, ["list", *args] if is_table and args[0] != "--help" else args)
 
 
-DAY = "%Y-%m-%d"
-_DAY = typer.Option(
-    "--day", formats=[DAY], metavar="DAY", help="Only those that arrived on this day (UTC), yyyy-MM-dd."
-)
-Day = Annotated[datetime | None, _DAY]
-
 rejects = typer.Typer(
     cls=_Rejects,
     no_args_is_help=True,
@@ -55,9 +47,6 @@ def list_rejects(
     out: Output,
     opened: OpenedTable,
     *,
-    reason: str | None = None,
-    field: str | None = None,
-    day: Day = None,
     export: Path | None = None,
 ) -> None:
     """List the rejected records of a table by reason. Safe to run while a job is writing.
@@ -66,19 +55,17 @@ def list_rejects(
 
     Example: hivesink rejects list demo.events --export mend.jsonl
 
-    --reason REASON: Only records of this reason, as the list has it.
-    --field FIELD: Only records whose problem is in this column.
     --export FILE: Also write the records to this new file, a JSON object each, to be mended.
     """
-    letters, wanted = dead_letters(opened), Wanted(reason, field, day.strftime(DAY) if day else None)
+    letters = dead_letters(opened)
     if letters is None:
         out.show({"table": opened.name, "rejects": [], "waiting": 0, "exported": 0}, [Line(_none_there(opened))])
         return
-    (reasons, unsettled), waiting = letters.reasons(wanted), letters.waiting()
-    written = _export(letters, wanted, export) if export else 0
+    (reasons, unsettled), waiting = letters.reasons(), letters.waiting()
+    written = _export(letters, export) if export else 0
     blocks: list[Line | Grid] = [Grid.of(f"{letters.name} (times in UTC)", reasons, "records")]
     blocks.append(Line(f"{opened.name}: {count(sum(entry['records'] for entry in reasons), 'rejected record')}"))
-    blocks += _notes(waiting, None if reasons else wanted, Census(unsettled=unsettled))
+    blocks += _notes(waiting, Census(unsettled=unsettled))
     if export:
         way = f"mend `value`, then: hivesink rejects replay {opened.name} --mended {export}"
         blocks.append(Line(f"written to {export}: {way}"))
@@ -91,9 +78,6 @@ def replay(
     out: Output,
     opened: OpenedTable,
     *,
-    reason: str | None = None,
-    field: str | None = None,
-    day: Day = None,
     mended: Path | None = None,
     dry_run: bool = False,
     yes: bool = False,
@@ -104,24 +88,21 @@ def replay(
 
     Example: hivesink rejects replay demo.events --dry-run
 
-    --reason REASON: Only records of this reason, as the list has it.
-    --field FIELD: Only records whose problem is in this column.
     --mended FILE: Replay the records of this file, which --export wrote, with the values in it.
     """
     letters = dead_letters(opened)
     values = _mended(mended) if mended else None
-    wanted = Wanted(reason, field, day.strftime(DAY) if day else None, values)
     if letters is None:
         problem = "with sink.on-bad-record = dead-letter bad records go there"
         raise InvalidOption((f"nothing to replay: {_none_there(opened)}; {problem}",))
-    again = Replay(letters)
+    again = Replay(letters, values)
     finished = 0 if dry_run else again.recover()
-    replayed, census = again.try_out(wanted)
+    replayed, census = again.try_out()
     if replayed.rows and not dry_run:
         if not yes:
             what, fail = f"{count(replayed.rows, 'record')} into {opened.name}", sum(replayed.failing.values())
             confirm(out, (), f"Put {what}? {fail} fail again.", f"this would put {what}")
-        replayed = again.run(wanted, replayed.parts)
+        replayed = again.run(replayed.parts)
     # Those that are skipped have no value, and the table skips such records.
     skipped = f", {replayed.skipped} skipped" if replayed.skipped else ""
     done = f"{count(replayed.rows, 'record')} {'would come' if dry_run else 'came'} back"
@@ -134,7 +115,7 @@ def replay(
     blocks: list[Line | Grid] = [Line(earlier)] if finished else []
     blocks.append(Grid.of("fail again", failing, "records"))
     blocks.append(Line(f"{opened.name}: {done}, {sum(replayed.failing.values())} fail again{skipped}"))
-    blocks += _notes(waiting, wanted if values is None and census.is_empty else None, census)
+    blocks += _notes(waiting, census)
     unknown = len(values.keys() - census.decoded) - census.unsettled - census.lacking if values else 0
     if unknown:
         blocks.append(Line(f"{unknown} of {mended} are in no file of {letters.name}: replayed before, or another's"))
@@ -158,26 +139,24 @@ def _none_there(opened: OpenedTable) -> str:
     return f"no record of {table} was ever rejected into {table.rejected}, or that table was dropped or renamed"
 
 
-def _notes(waiting: int, unmatched: Wanted | None, census: Census) -> list[Line]:
-    """What else there is to say: `unmatched` are filters that match nothing."""
-    filters = " ".join(f"--{name} {quote(text)}" for name, text in (unmatched.filters if unmatched else {}).items())
+def _notes(waiting: int, census: Census) -> list[Line]:
+    """What else there is to say."""
     why = "their files are not (or not yet) what a job of this table has written"
     lack = "they came without the time, position, file or line that the table is filled from now"
     notes = {
         f"{waiting} more wait in the jobs' logs; they are in the table once it is rolled": waiting,
         f"{census.unsettled} can't be replayed: {why}": census.unsettled,
         f"{census.lacking} can't be replayed: {lack}": census.lacking,
-        f"nothing matches {filters}": filters,
     }
     return [Line(note, "yellow") for note, is_so in notes.items() if is_so]
 
 
-def _export(letters: DeadLetters, wanted: Wanted, file: Path) -> int:
+def _export(letters: DeadLetters, file: Path) -> int:
     """Write the records, and return how many. Raises InvalidOption if there is such a file, or none can be made."""
     written = 0
     try:
         with file.open("x", encoding="utf-8") as lines:
-            for _, rows in letters.wanted(wanted):
+            for _, rows in letters.every():
                 for row in rows.to_pylist():
                     letter = {"id": row["id"], "field": row["field"], "reason": row["reason"], "from": place(row)}
                     try:

@@ -25,7 +25,7 @@ from hivesink.formats import adapter
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.segments import open_slice
 from hivesink.tables.opened import OpenedTable, replaced_letters
-from hivesink.tables.rejects import Wanted, dead_letters
+from hivesink.tables.rejects import dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -84,7 +84,7 @@ def where(out: Output, opened: OpenedTable, record: Record) -> None:
 
 def _letters(opened: OpenedTable, file: str, line: int) -> Iterator[Mapping[str, Any]]:
     letters = dead_letters(opened)
-    for _, rows in letters.wanted(Wanted()) if letters else ():
+    for _, rows in letters.every() if letters else ():
         for row in rows.select(["reason", "field", "source", "line"]).to_pylist():
             if row["line"] == line and f"/{named_file(row['source'] or '')}".endswith(f"/{named_file(file)}"):
                 yield row

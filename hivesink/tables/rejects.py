@@ -7,9 +7,6 @@ from datetime import timezone
 from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
 from hivesink.core.column_source import named_file
 from hivesink.core.manifest import REPLAYS, PartEntry
 from hivesink.core.table import is_letters, main_table
@@ -24,44 +21,12 @@ from hivesink.tables.opened import OpenedTable, replaced_letters
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numpy.typing import NDArray
+    import pyarrow as pa
 
     from hivesink.ports import FileStore, LiveTable
 
 _BATCH = 8192
 """Dead letters that are in memory at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which dead letters: of this reason, field (in any case) and day (`2024-01-02`), None for all.
-
-    `mended` has new values by id, None for a record without a value: then only these records are wanted.
-    """
-
-    reason: str | None = None
-    field: str | None = None
-    day: str | None = None
-    mended: Mapping[str, bytes | None] | None = None
-
-    @property
-    def filters(self) -> dict[str, str]:
-        """What was asked for, by name."""
-        every = {"reason": self.reason, "field": self.field, "day": self.day}
-        return {name: text for name, text in every.items() if text is not None}
-
-    def among(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
-        """The places of those that are wanted."""
-        letters, reasons, fields = (rows.column(name).to_pylist() for name in ("id", "reason", "field"))
-        wanted = self.field and self.field.lower()
-        places = [
-            place
-            for place, letter in enumerate(letters)
-            if (self.mended is None or letter in self.mended)
-            and self.reason in {None, reasons[place]}
-            and wanted in {None, (fields[place] or "").lower()}
-        ]
-        return np.array(places, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +53,7 @@ class DeadLetters:
         buckets = [item for log in logs for item in log.renamed(self.opened.name).buckets.items()]
         return sum(bucket.rows for (table, _), bucket in buckets if table == self.name)
 
-    def files(self, day: str | None = None) -> list[LetterFile]:
+    def files(self) -> list[LetterFile]:
         """The files of dead letters, of each name one. What a replay has replaced is none, even if it is still there.
 
         Raises LogDamaged, StoreUnavailable, MetastoreUnreachable.
@@ -101,7 +66,7 @@ class DeadLetters:
         replaced = {(part.name, part.length) for part in replaced_letters(logs).values()}
         settled = [log.settled_parts() for log in logs.values()]
         for partition, home in sorted(self.opened.metastore.lookup(self.live, None).items()):
-            for file in self._store.visible(home.location) if day in {None, partition.partition("=")[2]} else ():
+            for file in self._store.visible(home.location):
                 name = basename(file.path)
                 if (name, file.length) not in replaced:
                     part = PartEntry(self.name, partition, file.path, file.path, file.length, 0)
@@ -119,22 +84,21 @@ class DeadLetters:
             reason = str(error).partition("\n")[0]
             raise InvalidOption((f"{path} can't be read as dead letters: {reason}; move it away",)) from error
 
-    def wanted(self, wanted: Wanted) -> Iterator[tuple[LetterFile, pa.RecordBatch]]:
-        """Those that are wanted, of every file. Raises what `files` and `read` raise."""
-        for file in self.files(wanted.day):
+    def every(self) -> Iterator[tuple[LetterFile, pa.RecordBatch]]:
+        """All of them, by file. Raises what `files` and `read` raise."""
+        for file in self.files():
             for rows in self.read(file):
-                if len(places := wanted.among(rows)):
-                    yield file, rows.take(pa.array(places))
+                yield file, rows
 
-    def reasons(self, wanted: Wanted) -> tuple[list[dict[str, Any]], int]:
-        """The dead letters by reason and field, the most first, and how many can't be replayed. Raises as `wanted`.
+    def reasons(self) -> tuple[list[dict[str, Any]], int]:
+        """The dead letters by reason and field, the most first, and how many can't be replayed. Raises as `every`.
 
         Times are UTC; `example` says where one of them came from.
         """
         by_reason: dict[tuple[str, str | None], dict[str, Any]] = {}
         unsettled = 0
         names = ("reason", "field", "arrived_at", "topic", "partition_id", "record_offset", "source", "line", "element")
-        for file, rows in self.wanted(wanted):
+        for file, rows in self.every():
             unsettled += 0 if file.is_settled else rows.num_rows
             # Rows of users may have no time.
             for row in (row for row in rows.select(names).to_pylist() if row["arrived_at"]):

@@ -31,11 +31,11 @@ from hivesink.sink.task.messages import TablePlan, TaskPlan, TaskReport
 from hivesink.sink.task.rejects import KEPT, STREAM, beside_records
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from hivesink.ports import CommitLog
     from hivesink.ports.rows import RowReader
-    from hivesink.tables.rejects import DeadLetters, Wanted
+    from hivesink.tables.rejects import DeadLetters
 
 _QUERY = "hivesink rejects replay"
 """Stands for the query in the manifests of replays; no query of Spark's has such an id."""
@@ -49,7 +49,7 @@ _OPTIONS = {
 
 @dataclass(slots=True)
 class Census:
-    """The wanted dead letters: the ids of those that were decoded, and how many can't be.
+    """The ids of the dead letters that were decoded, and how many can't be.
 
     `unsettled` ones are in a file that no log of the table has settled, `lacking` ones came without what the table
     needs beside them.
@@ -59,16 +59,16 @@ class Census:
     unsettled: int = 0
     lacking: int = 0
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.decoded or self.unsettled or self.lacking)
-
 
 class Replay:
-    """What brings dead letters back into their table."""
+    """What brings dead letters back into their table.
 
-    def __init__(self, letters: DeadLetters) -> None:
+    `mended` has new values by id, None for a record without a value: then only these records come back.
+    """
+
+    def __init__(self, letters: DeadLetters, mended: Mapping[str, bytes | None] | None = None) -> None:
         self.letters = letters
+        self._mended = mended
         self._opened = letters.opened
         self._spec = declared(letters.opened.live.spec)
 
@@ -88,19 +88,19 @@ class Replay:
             return 0
         return sum(epoch.manifest.rows.written for epoch in history.unpublished)
 
-    def try_out(self, wanted: Wanted) -> tuple[Replayed, Census]:
+    def try_out(self) -> tuple[Replayed, Census]:
         """What a replay would do. Writes nothing. Raises what `DeadLetters.files` and `.read` raise, InvalidOption."""
         config = SinkConfig.parse(self._spec.options, self._options())
         target, now = TablePlan(self._spec, self._opened.live.location), datetime.now(timezone.utc)
         plan = TaskPlan(target, self.letters.plan, config, STREAM, "", Epoch(0), "", now)
-        router, census = ReplayRouter(plan, self._reader, wanted.mended or {}), Census()
-        for letters in self._letters(wanted, config, census):
+        router, census = ReplayRouter(plan, self._reader, self._mended or {}), Census()
+        for letters in self._letters(config, census):
             for _ in router.route(letters):
                 pass
         return router.replayed, census
 
-    def run(self, wanted: Wanted, parts: Collection[str]) -> Replayed:
-        """Decode again what is wanted of `parts`, and commit it as one epoch, as far as no other replay has done so.
+    def run(self, parts: Collection[str]) -> Replayed:
+        """Decode `parts` again, and commit that as one epoch, as far as no other replay has done so.
 
         Raises what `try_out` and `Committer.commit` raise, ReplayOvertaken if another replay is at work.
         """
@@ -110,9 +110,9 @@ class Replay:
         def write(plan: TaskPlan) -> Iterator[TaskReport]:
             # The committer has finished all that the log had decided, and this epoch is decided only if nobody has
             # gone on from there: no letter is replayed that an earlier epoch has replaced.
-            router = ReplayRouter(plan, self._reader, wanted.mended or {})
+            router = ReplayRouter(plan, self._reader, self._mended or {})
             done.append(router.replayed)
-            letters = self._letters(wanted, plan.config, Census(), parts)
+            letters = self._letters(plan.config, Census(), parts)
             yield run_replay(letters, plan, setup.tools().open(plan), router)
 
         last = setup.last_batch()
@@ -145,17 +145,17 @@ class Replay:
         except (EpochTaken, FencedOut, CheckpointDiffers) as error:
             raise ReplayOvertaken(self._opened.name) from error
 
-    def _letters(
-        self, wanted: Wanted, config: SinkConfig, census: Census, parts: Collection[str] | None = None
-    ) -> Iterator[Letters]:
+    def _letters(self, config: SinkConfig, census: Census, parts: Collection[str] | None = None) -> Iterator[Letters]:
         """All letters of each file, with those to decode, and what `census` counts; of the named `parts` only."""
         # A record may have no key and no headers.
         needs = (beside_records(self._spec, config) & KEPT.keys()) - {"key", "headers"}
-        for file in self.letters.files(wanted.day):
+        for file in self.letters.files():
             if parts is not None and not (file.is_settled and file.part.name in parts):
                 continue
             for rows in self.letters.read(file):
-                places = wanted.among(rows)
+                ids, mended = rows.column("id"), self._mended
+                chosen = np.arange(len(ids))
+                places = chosen if mended is None else chosen[[letter in mended for letter in ids.to_pylist()]]
                 if not file.is_settled:
                     census.unsettled += len(places)
                     continue
@@ -164,7 +164,7 @@ class Replay:
                     is_lacking |= rows.column(KEPT[name]).is_null().to_numpy(zero_copy_only=False)
                 chosen = places[~is_lacking[places]]
                 census.lacking += len(places) - len(chosen)
-                census.decoded.update(rows.column("id").take(pa.array(chosen)).to_pylist())
+                census.decoded.update(ids.take(pa.array(chosen)).to_pylist())
                 yield Letters(file.part, rows, chosen)
 
     def _options(self) -> dict[str, str]:

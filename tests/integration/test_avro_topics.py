@@ -19,7 +19,7 @@ from hivesink.registry import Registry
 from hivesink.sample.source import TopicSource, sample_topic
 from hivesink.sample.tables import job_text, propose
 from hivesink.tables.opened import open_table
-from hivesink.tables.rejects import DeadLetters, Wanted
+from hivesink.tables.rejects import DeadLetters
 from hivesink.tables.replay import Replay
 from tests.decode.test_avro import written
 from tests.decode.test_debezium import EVENTS, IN_AVRO, SEEN, ZONE, envelope, in_avro
@@ -136,7 +136,7 @@ def test_a_rollout_of_schemas_is_read_once_whatever_becomes_of_the_registry(
     assert registry.register("events-value", NEWEST) == unknown
     with open_table(stage.table, stage.uri) as opened:
         again = Replay(DeadLetters(opened))
-        replayed = again.run(Wanted(), again.try_out(Wanted())[0].parts)
+        replayed = again.run(again.try_out()[0].parts)
     # The other letter is in another task's file.
     assert replayed.rows == 1
     stage.spark.catalog.refreshTable(stage.table)

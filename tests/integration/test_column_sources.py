@@ -16,7 +16,7 @@ from hivesink.errors import InvalidOption
 from hivesink.sample.source import TopicSource, sample_topic
 from hivesink.spark import sources
 from hivesink.tables.opened import open_table
-from hivesink.tables.rejects import DeadLetters, Wanted
+from hivesink.tables.rejects import DeadLetters
 from hivesink.tables.replay import Replay
 from tests.cli.site import hivesink
 
@@ -97,7 +97,7 @@ def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: 
     stage.spark.sql(f"ALTER TABLE {stage.table} SET TBLPROPERTIES ('sink.on-unknown-field'='ignore')")
     with open_table(stage.table, stage.uri) as opened:
         again = Replay(DeadLetters(opened))
-        replayed = again.run(Wanted(), again.try_out(Wanted())[0].parts)
+        replayed = again.run(again.try_out()[0].parts)
     assert (replayed.rows, dict(replayed.failing)) == (1, {("device", "not UTF-8"): 1})
     stage.spark.catalog.refreshTable(stage.table)
     (row,) = stage.query(f"SELECT {wanted}, arrived FROM {stage.table} WHERE userid = 4")
@@ -132,9 +132,8 @@ def test_csv_with_keys_in_json_through_a_kill_and_a_replay(stage: Stage, topic: 
     wrong = "wrong type: text into"
     assert [tuple(row)[1:] for row in letters] == [("id", f"{wrong} bigint"), ("size", f"{wrong} int")]
     with open_table(stage.table, stage.uri) as opened:
-        again = Replay(DeadLetters(opened))
-        wanted = Wanted(mended={letters[0].id: b"20,,2024-01-01"})
-        assert again.run(wanted, again.try_out(wanted)[0].parts).rows == 1
+        again = Replay(DeadLetters(opened), {letters[0].id: b"20,,2024-01-01"})
+        assert again.run(again.try_out()[0].parts).rows == 1
     stage.spark.catalog.refreshTable(stage.table)
     # The key is kept.
     assert tuple(*stage.query(f"SELECT * FROM {stage.table} WHERE id = 20")) == (20, "", "d0", 21, "2024-01-01")
@@ -193,7 +192,7 @@ def test_the_line_of_a_row(stage: Stage, small_blocks: None, shuffled: str) -> N
     assert letters[-1].reason == "not UTF-8"
     with open_table(stage.table, stage.uri) as opened:
         dead = DeadLetters(opened)
-        examples = [entry["example"] for entry in dead.reasons(Wanted())[0]]
+        examples = [entry["example"] for entry in dead.reasons()[0]]
         assert all(re.fullmatch(r"/.*/(a b|c)\.json line (7|60|99)", example) for example in examples)
 
 

@@ -21,7 +21,7 @@ from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.fs import FileSystem, Storage
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.opened import OpenedTable
-from hivesink.tables.rejects import DeadLetters, Wanted
+from hivesink.tables.rejects import DeadLetters
 from hivesink.tables.replay import Census, Replay
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
@@ -118,16 +118,15 @@ class World:
     def ids(self) -> list[str]:
         """Those of the dead letters, as `hivesink rejects list` finds them."""
         with self.process() as letters:
-            return [letter for _, rows in letters.wanted(Wanted()) for letter in rows.column("id").to_pylist()]
+            return [letter for _, rows in letters.every() for letter in rows.column("id").to_pylist()]
 
     def replay(self, files: FileSystem | None = None) -> int:
         """As `hivesink rejects replay` does: how many records it has replayed, with those of a replay that died."""
-        wanted = Wanted(mended=self.mended)
         with self.process(files) as letters:
-            replay = Replay(letters)
+            replay = Replay(letters, self.mended)
             finished = replay.recover()
-            replayed, self.census = replay.try_out(wanted)
-            return finished + (replayed.rows and replay.run(wanted, replayed.parts).rows)
+            replayed, self.census = replay.try_out()
+            return finished + (replayed.rows and replay.run(replayed.parts).rows)
 
     def rows(self, table: TableName) -> list[dict[str, Any]]:
         """What readers find, without the partitions' columns."""
