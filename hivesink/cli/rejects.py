@@ -19,8 +19,7 @@ from hivesink.cli.output import Grid, Line, Output
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption
 from hivesink.tables.opened import OpenedTable
-from hivesink.tables.rejects import DeadLetters, dead_letters, place
-from hivesink.tables.replay import Census, Replay
+from hivesink.tables.rejects import Census, DeadLetters, Replay, dead_letters, place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

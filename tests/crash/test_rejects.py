@@ -17,7 +17,7 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.rename_store import RenameFileStore
-from hivesink.tables.replay import Replay
+from hivesink.tables.rejects import Replay
 from tests.crash.faults import DiesBefore, FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, faults, sampled
 from tests.sink.harness import LOCATION, TABLE
 from tests.sink.recoveries import ALL, by_hand

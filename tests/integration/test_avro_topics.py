@@ -19,8 +19,7 @@ from hivesink.registry import Registry
 from hivesink.sample.source import TopicSource, sample_topic
 from hivesink.sample.tables import job_text, propose
 from hivesink.tables.opened import open_table
-from hivesink.tables.rejects import DeadLetters
-from hivesink.tables.replay import Replay
+from hivesink.tables.rejects import DeadLetters, Replay
 from tests.decode.test_avro import written
 from tests.decode.test_debezium import EVENTS, IN_AVRO, SEEN, ZONE, envelope, in_avro
 from tests.integration.apicurio import Apicurio

@@ -16,8 +16,7 @@ from hivesink.errors import InvalidOption
 from hivesink.sample.source import TopicSource, sample_topic
 from hivesink.spark import sources
 from hivesink.tables.opened import open_table
-from hivesink.tables.rejects import DeadLetters
-from hivesink.tables.replay import Replay
+from hivesink.tables.rejects import DeadLetters, Replay
 from tests.cli.site import hivesink
 
 if TYPE_CHECKING:

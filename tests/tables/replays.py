@@ -21,8 +21,7 @@ from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.fs import FileSystem, Storage
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.opened import OpenedTable
-from hivesink.tables.rejects import DeadLetters
-from hivesink.tables.replay import Census, Replay
+from hivesink.tables.rejects import Census, DeadLetters, Replay
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE
