@@ -74,10 +74,6 @@ class Evidence:
         return by_name
 
     @cached_property
-    def finished(self) -> Sequence[FoundPart]:
-        return [part for part in FoundPart.among(self.visible) if part.name.uid == self.log.uid]
-
-    @cached_property
     def homes(self) -> Mapping[PartitionKey, str]:
         """Where readers find each partition."""
         return {place: self.canonical(live.location) for place, live in self.live.items()}

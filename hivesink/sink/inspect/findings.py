@@ -20,12 +20,12 @@ from hivesink.core.reads import segment_epoch
 from hivesink.core.rolling import OpenRows
 from hivesink.core.table import TableName, main_table
 from hivesink.sink.commit.recovery import ALL
+from hivesink.sink.inspect.evidence import FoundPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hivesink.core.manifest import Manifest, PartEntry, Rows
-    from hivesink.errors import SegmentLost
     from hivesink.sink.inspect.evidence import Evidence
 
 
@@ -126,9 +126,7 @@ def segments(evidence: Evidence) -> Iterator[Finding]:
     """Each segment that holds rows that wait is there, and whole."""
     if evidence.head != evidence.log.view.head:
         return  # A job that runs beside this may have rolled them meanwhile.
-    lost: dict[str, SegmentLost] = {}
-    for opened, problem in evidence.lost.items():
-        lost.setdefault(opened.slice.segment, problem)
+    lost = {opened.slice.segment: problem for opened, problem in evidence.lost.items()}
     for name, problem in sorted(lost.items()):
         yield error(segment_epoch(name), str(problem))
 
@@ -240,7 +238,9 @@ def doubled(evidence: Evidence) -> Iterator[Finding]:
     epochs = {manifest.epoch for manifest in log.manifests}
     bases = tuple(f"{canonical(location)}/" for location in evidence.tables.values())
     newer = []
-    for file in evidence.finished:
+    for file in FoundPart.among(evidence.visible):
+        if file.name.uid != log.uid:
+            continue
         if file.name.epoch > evidence.head:
             newer.append(file.path)
         # A running job may have decided and published more since the log was read; no manifest is above the head.
