@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import CommittedPartition, EpochState, History, Mark
+from hivesink.core.lifecycle import CommittedPartition, EpochState, History
 from hivesink.core.manifest import Manifest, OpenBucket, PartEntry
 from hivesink.core.partfile import parse_staged
 from hivesink.core.partition import LivePartition, PartitionKey, same_location
@@ -74,7 +74,7 @@ class PartMissing(_OfPart):
 class SetMark:
     """Record what is done about the epoch. `waited` are the folders where parts of a published epoch were set aside."""
 
-    mark: Mark
+    mark: EpochState
     epoch: Epoch
     waited: tuple[str, ...] = ()
 

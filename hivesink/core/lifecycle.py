@@ -57,16 +57,9 @@ NEXT: Mapping[EpochState, Mapping[str, EpochState]] = {
 """Every legal step; `docs/architecture.md` draws it, and a test holds the drawing to this table."""
 
 
-class Mark(Enum):
-    """What is done about a decided epoch: its new state. The value is the ending of the mark's name in the log."""
-
-    PUBLISHING = "publishing"
-    """Only epochs that publish rows which waited, or move parts, have it."""
-    PUBLISHED = "published"
-    VERIFIED = "verified"
-    """Of this epoch and of those before it. Only where commits are made known."""
-    SETTLED = "settled"
-    """Of this epoch and of those before it."""
+MARKS = (EpochState.PUBLISHING, EpochState.PUBLISHED, EpochState.VERIFIED, EpochState.SETTLED)
+"""The states that a mark in the log says; its name ends with the value. Only epochs that publish rows which waited, or
+move parts, have the first. The last two are of this epoch and of those before it."""
 
 
 class IllegalStepError(AssertionError):
@@ -241,17 +234,17 @@ class History:
         new = () if manifest.is_bare else (OpenEpoch(manifest),)
         return replace(self, head=manifest, open=(*self.open, *new), rows=self.rows.after(manifest))
 
-    def marked(self, epoch: Epoch, mark: Mark) -> History:
+    def marked(self, epoch: Epoch, state: EpochState) -> History:
         """The history once `epoch` has that mark. Raises IllegalStepError."""
-        state, opened = EpochState(mark.value), list[OpenEpoch]()
+        opened = list[OpenEpoch]()
         for each in self.open:
             number = each.manifest.epoch
-            if mark in {Mark.VERIFIED, Mark.SETTLED}:
+            if state in {EpochState.VERIFIED, EpochState.SETTLED}:
                 takes = number <= epoch and each.state is not state
             else:
                 takes = number == epoch
             if takes and state not in NEXT[each.state].values():
-                message = f"no step leads from {each.state.value!r} to {mark.value!r}"
+                message = f"no step leads from {each.state.value!r} to {state.value!r}"
                 raise IllegalStepError(message)
             new = replace(each, state=state) if takes else each
             opened += [] if new.state is EpochState.SETTLED else [new]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, unquote
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState, Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.errors import InvalidOption, LogDamaged
 
 if TYPE_CHECKING:
@@ -42,25 +42,25 @@ class LogView:
 
     floor: Epoch
     manifests: tuple[Epoch, ...]
-    marks: Mapping[Epoch, frozenset[Mark]]
+    marks: Mapping[Epoch, frozenset[EpochState]]
     is_over: bool = False
 
     @property
     def head(self) -> Epoch:
         return self.manifests[-1] if self.manifests else self.floor
 
-    def has(self, epoch: Epoch, mark: Mark) -> bool:
+    def has(self, epoch: Epoch, mark: EpochState) -> bool:
         return mark in self.marks.get(epoch, frozenset())
 
     def settled(self, newest: Epoch) -> Epoch:
         """Epochs up to this one are settled: by a mark, or by `newest`, which is `settled` in the newest manifest."""
-        return max((newest, *(epoch for epoch, marks in self.marks.items() if Mark.SETTLED in marks)))
+        return max((newest, *(epoch for epoch, marks in self.marks.items() if EpochState.SETTLED in marks)))
 
     def state(self, epoch: Epoch) -> EpochState:
         """That of a decided epoch that isn't settled."""
-        if not self.has(epoch, Mark.PUBLISHED):
-            return EpochState.PUBLISHING if self.has(epoch, Mark.PUBLISHING) else EpochState.DECIDED
-        is_verified = any(later >= epoch and self.has(later, Mark.VERIFIED) for later in self.marks)
+        if not self.has(epoch, EpochState.PUBLISHED):
+            return EpochState.PUBLISHING if self.has(epoch, EpochState.PUBLISHING) else EpochState.DECIDED
+        is_verified = any(later >= epoch and self.has(later, EpochState.VERIFIED) for later in self.marks)
         return EpochState.VERIFIED if is_verified else EpochState.PUBLISHED
 
     @property

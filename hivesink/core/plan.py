@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from hivesink.core import actions
 from hivesink.core.actions import LINGER, PartLocator, Snapshot, StagingArea, leftovers, newest, unproven
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import CommittedPartition, EpochState, History, Mark, Stamp
+from hivesink.core.lifecycle import CommittedPartition, EpochState, History, Stamp
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_aside, same_location
 from hivesink.core.reads import segment_epoch
 from hivesink.core.repair import requeue, take_back
@@ -191,14 +191,14 @@ class _Open:
             ready = [step for step in group if step.key not in self.held and not isinstance(step, actions.PartMissing)]
             is_marked = epoch.state is not EpochState.DECIDED or not epoch.may_go_back
             if not is_marked and any(isinstance(step, actions.Publish) for step in ready):
-                yield actions.SetMark(Mark.PUBLISHING, number)
+                yield actions.SetMark(EpochState.PUBLISHING, number)
             yield from ready
             yield from (step for step in group if step in missing)
             if any(step in missing for step in group):
                 return
             if len(ready) == len(group):
                 waited = {step.part.staged.rpartition("/")[0] for step in group}
-                yield actions.SetMark(Mark.PUBLISHED, number, tuple(sorted(filter(is_aside, waited))))
+                yield actions.SetMark(EpochState.PUBLISHED, number, tuple(sorted(filter(is_aside, waited))))
 
     def _settle(self) -> Iterator[actions.Action]:
         """All is published that isn't refused. What was dropped since the last look is registered again if it has rows.
@@ -220,7 +220,7 @@ class _Open:
             yield from _register(dropped)
             if any(part.key in dropped and part.target not in files for part in published):
                 # The next look finds the partition listed, as if an INSERT had taken them.
-                yield actions.SetMark(Mark.VERIFIED, last)
+                yield actions.SetMark(EpochState.VERIFIED, last)
             return
         # Only now: until all can be read, its records are dead letters.
         if replaced := tuple(part for part in history.replaced if files.get(part.target) == part.length):
@@ -229,11 +229,11 @@ class _Open:
             return
         homes = {**folders, **{key: partition.location for key, partition in live.items()}}
         if self.policy.announce and (committed := tuple(self._committed(homes))):
-            if history.marked(last, Mark.VERIFIED) != history:
+            if history.marked(last, EpochState.VERIFIED) != history:
                 # The user's own code may fail for long: meanwhile the files are the users' own.
-                yield actions.SetMark(Mark.VERIFIED, last)
+                yield actions.SetMark(EpochState.VERIFIED, last)
             yield from (actions.Announce(kind, committed) for kind in self.policy.announce)
-        yield actions.SetMark(Mark.SETTLED, last)
+        yield actions.SetMark(EpochState.SETTLED, last)
 
     def _committed(self, homes: Mapping[PartitionKey, str]) -> Iterator[CommittedPartition]:
         files = defaultdict[PartitionKey, list[str]](list)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.epoch import Epoch
     from hivesink.core.floor import Floor
-    from hivesink.core.lifecycle import Mark
+    from hivesink.core.lifecycle import EpochState
     from hivesink.core.manifest import Manifest, Recorded
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.partition import Estimate, LivePartition, NewPartition
@@ -159,7 +159,7 @@ class CommitLog(Protocol):
         run; StoreUnavailable if it certainly wasn't created and can't be any more; OutcomeUnknown otherwise.
         """
 
-    def mark(self, epoch: Epoch, mark: Mark) -> None:
+    def mark(self, epoch: Epoch, mark: EpochState) -> None:
         """Idempotent and durable."""
 
     def touch(self, touched: StagingIntent) -> None:

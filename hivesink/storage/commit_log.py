@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hivesink import errors
 from hivesink.core import manifest_json
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import EpochState, Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import LogView, RootRecord, StagingIntent, require_own, require_whole
 from hivesink.storage import log_layout
 from hivesink.storage.fs import Files, delete, drop, join, put_once, read_listed, retry_unknown
@@ -130,9 +130,9 @@ class FileCommitLog:
             drop(self._files, path)
             raise errors.LogMissing.gone(self.location)
 
-    def mark(self, epoch: Epoch, mark: Mark) -> None:
+    def mark(self, epoch: Epoch, mark: EpochState) -> None:
         path = self._slot(epoch, mark.value)
-        if mark is not Mark.PUBLISHING:
+        if mark is not EpochState.PUBLISHING:
             self._files.put(path, b"")
             return
         # Whichever comes first counts, this mark or a reset's refusal (`end`).
@@ -187,7 +187,7 @@ class FileCommitLog:
         view = self.view()
         for epoch in view.manifests:
             if epoch > view.settled(Epoch(0)) and view.state(epoch) is EpochState.DECIDED:
-                put_once(self._files, self._slot(epoch, Mark.PUBLISHING.value), over)
+                put_once(self._files, self._slot(epoch, EpochState.PUBLISHING.value), over)
 
     def ended(self) -> datetime | None:
         over = self._files.read(join(self._manifests, log_layout.OVER))

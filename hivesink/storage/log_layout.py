@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from hivesink import errors
 from hivesink.core import manifest_json
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import MARKS, EpochState
 from hivesink.core.log import LogView, StagingIntent
 from hivesink.core.manifest import Recorded, newest
 from hivesink.storage.fs import Entry, Files, abandon, begin, delete, join, put_once, read_listed, retry_unknown
@@ -40,7 +40,7 @@ OVER = "over"
 _OTHERS = 15.0
 """Seconds in which tasks that store the same schema at once have made room for each other."""
 _NUMBER = r"(\d{10,})"
-_MANIFEST = re.compile(rf"{_NUMBER}\.(json|{'|'.join(mark.value for mark in Mark)})", re.ASCII)
+_MANIFEST = re.compile(rf"{_NUMBER}\.(json|{'|'.join(mark.value for mark in MARKS)})", re.ASCII)
 _FLOOR = re.compile(rf"floor-{_NUMBER}", re.ASCII)
 _TEMPORARY = re.compile(rf"\.(?:floor-)?{_NUMBER}(?:\.(?:json|publishing))?\.[0-9a-f]+\.tmp", re.ASCII)
 _TOUCHED = re.compile(r"(\d+)-([0-9a-f]{8,32})t(\d+)-(\d+)-(\d+)", re.ASCII)
@@ -72,7 +72,7 @@ def parse_touched(name: str) -> StagingIntent | None:
 
 def parse_view(entries: Iterable[Entry]) -> LogView:
     """What a listing of `manifests` says; names that aren't a log's are passed over."""
-    floor, manifests, marks, is_over = Epoch(0), set[Epoch](), dict[Epoch, frozenset[Mark]](), False
+    floor, manifests, marks, is_over = Epoch(0), set[Epoch](), dict[Epoch, frozenset[EpochState]](), False
     for entry in entries:
         if parts := _FLOOR.fullmatch(entry.name):
             floor = max(floor, Epoch(int(parts[1])))
@@ -81,8 +81,8 @@ def parse_view(entries: Iterable[Entry]) -> LogView:
             if parts[2] == "json":
                 manifests.add(epoch)
             # Marks are empty. By a longer one a reset holds the mark's place: no parts of that epoch may be published.
-            elif not (entry.length and parts[2] == Mark.PUBLISHING.value):
-                marks[epoch] = marks.get(epoch, frozenset()) | {Mark(parts[2])}
+            elif not (entry.length and parts[2] == EpochState.PUBLISHING.value):
+                marks[epoch] = marks.get(epoch, frozenset()) | {EpochState(parts[2])}
         is_over = is_over or entry.name == OVER
     return LogView(
         floor=floor,

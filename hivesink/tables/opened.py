@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hivesink import kerberos, wiring
 from hivesink.config.options import SinkConfig
 from hivesink.core.floor import replaced_parts
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import require_writer_name
 from hivesink.core.manifest import REPLAYS, Manifest, PartEntry
 from hivesink.core.progress import Policies
@@ -166,7 +166,7 @@ def replaced_letters(logs: Mapping[str, LogFacts]) -> dict[str, PartEntry]:
     """
     replaced: dict[str, PartEntry] = {}
     for name, log in logs.items():
-        begun = [m for m in log.manifests if log.is_published(m.epoch) or log.view.has(m.epoch, Mark.PUBLISHING)]
+        begun = [m for m in log.manifests if log.is_published(m.epoch) or log.view.has(m.epoch, EpochState.PUBLISHING)]
         replaced |= replaced_parts(log.floor, begun if "/" in name else log.manifests)
     return replaced
 

@@ -11,7 +11,7 @@ import pytest
 from hivesink.cli.history import commits_of
 from hivesink.core.changes import Upto
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import Commit, PartEntry
 from hivesink.logs import commit_log
 from tests.cli.site import Capsys, Ingest, hivesink
@@ -99,7 +99,7 @@ def test_a_log_that_is_over_has_given_up_what_it_has_not_published(tmp_path: Pat
         commits = tuple(Commit("d.t", name, revision, 5, 1) for name in names)
         log.create(replace(small(number), add=parts, commits=commits, remove=("/t/c3",) if number == 4 else ()))
     for number in (2, 3):
-        log.mark(Epoch(number), Mark.PUBLISHED)
+        log.mark(Epoch(number), EpochState.PUBLISHED)
     log.end(AT)
     read, _ = commits_of(log, "d.t")
     upto, seen = read.read()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.table import TableName
 from hivesink.embedded.server import wait_until
 from hivesink.jvm import archive
@@ -214,7 +214,7 @@ class Kills:
             return False
         marks = view.marks.get(view.head, frozenset())
         head = log.manifest(view.head)
-        waits = not marks >= {Mark.PUBLISHED, Mark.SETTLED}
+        waits = not marks >= {EpochState.PUBLISHED, EpochState.SETTLED}
         return bool(head.add and waits)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.floor import Floor
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import MARKS, EpochState
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Rows
 from hivesink.core.manifest_json import encode
@@ -99,7 +99,7 @@ def _damage(fs: Files, log: CommitLog) -> None:
 
 
 def _lose(fs: Files, log: CommitLog) -> None:
-    log.mark(Epoch(2), Mark.PUBLISHED)
+    log.mark(Epoch(2), EpochState.PUBLISHED)
     fs.delete(slot(log, 2))
 
 
@@ -210,7 +210,7 @@ def test_a_higher_number_alone_means_decided_and_fenced_out(fs: Files, log: Comm
 
 def test_floors_hide_what_is_at_or_below_them_even_undeleted(fs: Files, log: CommitLog) -> None:
     filled(log, 5)
-    log.mark(Epoch(3), Mark.PUBLISHED)
+    log.mark(Epoch(3), EpochState.PUBLISHED)
     below = fs.read(slot(log, 3))
     log.trim(Floor(Epoch(2), Rows(read=2, written=2), 2))
     log.trim(Floor(Epoch(3), Rows(read=3, written=3), 3))
@@ -238,9 +238,9 @@ def test_trimming_again_or_lower_only_cleans_and_never_takes_the_head(fs: Files,
 
 def test_marks_are_idempotent_and_by_epoch(log: CommitLog) -> None:
     filled(log, 2)
-    for mark in (*Mark, *Mark):
+    for mark in (*MARKS, *MARKS):
         log.mark(Epoch(1), mark)
-    assert log.view().marks == {1: frozenset(Mark)}
+    assert log.view().marks == {1: frozenset(MARKS)}
 
 
 @pytest.mark.parametrize("name", ["a b", "x=a%3Ab", "Zürich", "dt=1/hour=2"])
@@ -267,7 +267,7 @@ def test_a_run_decides_nothing_in_a_log_that_was_put_aside(log: CommitLog) -> No
         with pytest.raises(LogMissing, match="reset"):
             log.create(small(3))
     # Late files of that run are in no later log, so they change nothing.
-    log.mark(Epoch(2), Mark.PUBLISHED)
+    log.mark(Epoch(2), EpochState.PUBLISHED)
     log.touch(StagingIntent(Epoch(3), "aaaabbbb", 0, 0, 0, ("/w/t",)))
     log.trim(Floor(Epoch(1), Rows()))
     assert (log.view().floor, log.view().manifests, log.view().is_over) == (1, (2,), True)
@@ -275,18 +275,18 @@ def test_a_run_decides_nothing_in_a_log_that_was_put_aside(log: CommitLog) -> No
 
 def test_a_reset_and_the_mark_of_an_epoch_exclude_each_other(fs: Files, log: CommitLog) -> None:
     filled(log, 3)
-    log.mark(Epoch(1), Mark.SETTLED)
-    log.mark(Epoch(2), Mark.PUBLISHING)
+    log.mark(Epoch(1), EpochState.SETTLED)
+    log.mark(Epoch(2), EpochState.PUBLISHING)
     for _ in range(2):
         log.end(AT)
-        assert [log.view().has(Epoch(epoch), Mark.PUBLISHING) for epoch in (1, 2, 3)] == [False, True, False]
-        log.mark(Epoch(2), Mark.PUBLISHING)
+        assert [log.view().has(Epoch(epoch), EpochState.PUBLISHING) for epoch in (1, 2, 3)] == [False, True, False]
+        log.mark(Epoch(2), EpochState.PUBLISHING)
         with pytest.raises(LogMissing, match="reset"):
-            log.mark(Epoch(3), Mark.PUBLISHING)
+            log.mark(Epoch(3), EpochState.PUBLISHING)
     # A person takes the reset back.
     fs.delete(f"{log.location}/manifests/over")
-    log.mark(Epoch(3), Mark.PUBLISHING)
-    assert log.view().has(Epoch(3), Mark.PUBLISHING)
+    log.mark(Epoch(3), EpochState.PUBLISHING)
+    assert log.view().has(Epoch(3), EpochState.PUBLISHING)
 
 
 def test_a_log_that_was_deleted_is_not_begun_anew_by_a_run_that_had_it(fs: Files, log: CommitLog) -> None:
@@ -406,8 +406,8 @@ def story(log: CommitLog, table: str) -> None:
     log.touch(StagingIntent(Epoch(1), "aaaabbbb", 0, 0, 0, (table,)))
     for epoch in range(log.view().head + 1, 4):
         log.create(small(epoch))
-        log.mark(Epoch(epoch), Mark.PUBLISHED)
-    log.mark(Epoch(3), Mark.PUBLISHED)
+        log.mark(Epoch(epoch), EpochState.PUBLISHED)
+    log.mark(Epoch(3), EpochState.PUBLISHED)
     log.forget(log.touched())
     log.trim(Floor(Epoch(2), Rows()))
 
@@ -429,6 +429,6 @@ def test_a_fault_at_every_step_and_then_a_second_run(tmp_path: Path, mode: Mode)
         log.trim(Floor(Epoch(2), Rows()))
         view = log.view()
         assert (view.floor, view.manifests) == (2, (3,)), probe.calls[step - 1]
-        assert view.marks == {3: frozenset({Mark.PUBLISHED})}
+        assert view.marks == {3: frozenset({EpochState.PUBLISHED})}
         assert log.uid(None) == "0a1b2c3d"
         assert temporaries(fs, log) == []

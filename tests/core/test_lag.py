@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hivesink.core import reads, rolling
 from hivesink.core.epoch import BatchId, BatchRef, Epoch, LastBatch
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import LogView
 from hivesink.core.manifest import Commit, Manifest, Opened, PartEntry, Slice
 from hivesink.core.offsets import KafkaOffset, NoOffset, ends
@@ -55,7 +55,7 @@ class Log:
 
     def facts(self, trimmed: int = 0) -> LogFacts:
         kept = tuple(manifest for manifest in self.manifests if manifest.epoch > trimmed)
-        marks = {Epoch(self.settled): frozenset({Mark.SETTLED})} if self.settled > trimmed else {}
+        marks = {Epoch(self.settled): frozenset({EpochState.SETTLED})} if self.settled > trimmed else {}
         view = LogView(Epoch(trimmed), tuple(manifest.epoch for manifest in kept), marks)
         return LogFacts("/log", "0a1b2c3d", view, None, kept)
 

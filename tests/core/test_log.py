@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import (
     LONGEST_NAME,
     Evidence,
@@ -61,7 +61,7 @@ def view(floor: int, manifests: str, marks: str = "") -> LogView:
     return LogView(
         Epoch(floor),
         tuple(Epoch(int(digit)) for digit in manifests),
-        {Epoch(int(digit)): frozenset({Mark.PUBLISHED}) for digit in marks},
+        {Epoch(int(digit)): frozenset({EpochState.PUBLISHED}) for digit in marks},
     )
 
 

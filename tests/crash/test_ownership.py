@@ -14,7 +14,7 @@ import pytest
 
 from hivesink import errors, wiring
 from hivesink.core.epoch import BatchId, BatchRef
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import PROPERTY, LogAddress, default_root
 from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName, TableSpec
@@ -257,7 +257,7 @@ def test_a_renamed_table_goes_on_under_its_new_name(
             with pytest.raises(Kill):
                 step()
         world.batches += 1
-        assert not log.view().has(log.view().head, Mark.SETTLED)
+        assert not log.view().has(log.view().head, EpochState.SETTLED)
     world.rename(managed=managed)
     with pytest.raises(errors.UnknownTable):
         world.start()

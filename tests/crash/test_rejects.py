@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import REPLAYS, PartEntry
 from hivesink.errors import HiveSinkError, LogMissing, PartLost, RegistrationFailed, ReplayOvertaken, StoreUnavailable
 from hivesink.sink.commit.observe import load
@@ -163,7 +163,7 @@ def test_once_readers_may_see_a_row_of_it_a_person_decides(world: Callable[[], W
     _dies(made, UNPUBLISHED)
     parts = _waiting(made)
     with made.process() as letters:
-        letters.opened.writers[REPLAYS].log.mark(Epoch(1), Mark.PUBLISHING)
+        letters.opened.writers[REPLAYS].log.mark(Epoch(1), EpochState.PUBLISHING)
     gone = next(part for part in parts if part.table == str(TABLE))
     made.files.delete(gone.staged)
     with pytest.raises(PartLost, match="--forget"):
@@ -206,7 +206,7 @@ def test_a_replay_that_was_reset_before_a_reader_saw_it_has_replaced_nothing(wor
         log.end(datetime(2026, 1, 1, tzinfo=timezone.utc))
         # The dead run's call arrives now.
         with pytest.raises(LogMissing):
-            log.mark(head, Mark.PUBLISHING)
+            log.mark(head, EpochState.PUBLISHING)
     assert made.ids() == letters
     assert made.replay() == len(_DAYS)
     assert (len(made.rows(TABLE)), made.ids()) == (len(_DAYS), letters[-1:])

@@ -14,7 +14,7 @@ from hivesink import errors
 from hivesink.core import actions
 from hivesink.core.epoch import Epoch
 from hivesink.core.floor import floor_over
-from hivesink.core.lifecycle import History, Identity, Mark
+from hivesink.core.lifecycle import EpochState, History, Identity
 from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, newest, recorded
 from hivesink.core.partfile import Finished, Pending, parse_staged
 from hivesink.core.partition import LivePartition, NewPartition, PartitionKey
@@ -184,7 +184,7 @@ class PlanRunner:
                 raise loss_error(action, self.history.identity.tables[0])
             case actions.SetMark(mark, epoch, waited):
                 self.context.log.mark(epoch, mark)
-                if mark is Mark.PUBLISHING:
+                if mark is EpochState.PUBLISHING:
                     # A run that has shut this run out since may not have seen the mark.
                     self._require_current()
                 self.history = self.history.marked(epoch, mark)
@@ -217,7 +217,7 @@ class PlanRunner:
         view = self.context.require_head(self.history.epoch)
         settled = view.settled(Epoch(0))
         is_settled = any(settled >= open_epoch.manifest.epoch for open_epoch in self.history.open)
-        is_published = any(view.has(epoch.manifest.epoch, Mark.PUBLISHED) for epoch in self.history.unpublished)
+        is_published = any(view.has(epoch.manifest.epoch, EpochState.PUBLISHED) for epoch in self.history.unpublished)
         if is_settled or is_published:
             raise StaleError(self.context.log.location, self.history.epoch, self.history.epoch)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
 from hivesink.core.floor import Floor, floor_over
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import LogView, require_whole
 from hivesink.core.manifest import Manifest, PartEntry, Rows, live_parts, newest, recorded
 from hivesink.core.partfile import PartName
@@ -59,7 +59,7 @@ class LogFacts:
 
     def is_published(self, epoch: Epoch) -> bool:
         """Whether all parts of `epoch` were made visible. From then on they are the users' own."""
-        return epoch <= self.settled or self.view.has(epoch, Mark.PUBLISHED)
+        return epoch <= self.settled or self.view.has(epoch, EpochState.PUBLISHED)
 
     def is_readable(self, epoch: Epoch) -> bool:
         """Whether all rows of `epoch` are in published parts: none waits."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.core.epoch import BatchId, BatchRef, Epoch
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Rows
 from hivesink.core.offsets import KafkaOffset, TopicIds
@@ -344,7 +344,7 @@ def test_a_table_that_vanishes_stops_the_job_which_goes_on_once_it_is_back(
 
 def test_the_mark_that_all_is_registered_spares_the_next_run_any_look(site: Site) -> None:
     site.job().run()
-    assert site.log.view().marks[Epoch(3)] == {Mark.PUBLISHED, Mark.SETTLED}
+    assert site.log.view().marks[Epoch(3)] == {EpochState.PUBLISHED, EpochState.SETTLED}
     day = next(iter(site.places(TABLE)))
     site.metastore.drop_partition(TABLE, day)
     site.job().run()

@@ -10,7 +10,7 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.floor import Floor, floor_over
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.plan import Policy
 from hivesink.errors import LogDamaged, PartitionElsewhere, PartLost, StoreUnavailable, Unsupported
@@ -91,8 +91,8 @@ class Writer:
         head = self.log.view().head
         for epoch in range(head + 1, head + 1 + epochs):
             self.log.create(replace(small(epoch), uid=UID, settled=Epoch(epoch - 1), rows=Rows(4, 4)))
-            self.log.mark(Epoch(epoch), Mark.PUBLISHED)
-            self.log.mark(Epoch(epoch), Mark.SETTLED)
+            self.log.mark(Epoch(epoch), EpochState.PUBLISHED)
+            self.log.mark(Epoch(epoch), EpochState.SETTLED)
 
     def log_beside(self, act: Callable[[Writer], None], at: int, **how: Any) -> tuple[FileCommitLog, Beside]:
         beside = Beside(self.fs, partial(act, self), at, **how)

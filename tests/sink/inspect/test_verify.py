@@ -9,7 +9,7 @@ import pytest
 
 from hivesink.core.epoch import Epoch
 from hivesink.core.floor import Floor
-from hivesink.core.lifecycle import Mark
+from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.partfile import Stage
@@ -357,8 +357,8 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Written) -> None:
 def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     site.source.events += events(4)
 
-    def die(log: FileCommitLog, epoch: Epoch, mark: Mark) -> None:
-        if mark is Mark.SETTLED:
+    def die(log: FileCommitLog, epoch: Epoch, mark: EpochState) -> None:
+        if mark is EpochState.SETTLED:
             raise Kill
         create(log, epoch, mark)
 
@@ -401,10 +401,10 @@ def test_a_part_that_disappears_from_a_new_partition_before_its_epoch_is_settled
     part = site.decide("2031-05-05")
     site.edit(4, part.staged.rpartition("/")[0], f"{LOCATION}/.hivesink-waiting-abc")
     site.at(part.folder, part.partition)
-    site.log.mark(Epoch(4), Mark.PUBLISHED)
+    site.log.mark(Epoch(4), EpochState.PUBLISHED)
     assert {"disappeared before its epoch was settled" in error for error in site.errors()} == {True}
     # Once a look has found it there, it is the users' own.
-    for mark in (Mark.VERIFIED, Mark.SETTLED):
+    for mark in (EpochState.VERIFIED, EpochState.SETTLED):
         site.log.mark(Epoch(4), mark)
         assert site.errors() == []
     assert any("is gone since it was published" in finding.text for finding in site.verify().findings)
