@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hivesink import kerberos, wiring
@@ -15,7 +14,7 @@ from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import require_writer_name
 from hivesink.core.manifest import REPLAYS, Manifest, PartEntry
 from hivesink.core.progress import Policies
-from hivesink.core.table import TableName, TableSpec, is_letters, main_table
+from hivesink.core.table import TableName, is_letters, main_table
 from hivesink.embedded import metastore as embedded
 from hivesink.errors import InvalidOption, NotWritable, UnknownTable, Unsupported, folder_gone
 from hivesink.logs import file_store, table_root
@@ -101,7 +100,11 @@ class OpenedTable:
 
     def policies(self, head: Manifest | None) -> Policies:
         """By what the run goes that wrote `head`, a writer's newest manifest. Raises InvalidOption."""
-        return _policies(self.live.spec, tuple(sorted(self.of_last_run(head).changed.items())))
+        spec, config = self.live.spec, self.of_last_run(head)
+        rules = commit_rule(spec, config), rolling_policy(config), watermark_policy(config)
+        # Their own rolling class needn't be here: only the job asks it.
+        own, check = config["sink.rolling-policy.class"] is not None, config["sink.rolling-policy.check-interval"]
+        return Policies(*rules, own_rolling=own, names=patterns_of_names(spec, config), check=check)
 
     def states(self, writer: str, now: datetime) -> list[PartitionState]:
         """All partitions that `writer` has rows of, sorted. Rows that are lost, or don't fit the table, are named so.
@@ -169,16 +172,6 @@ def replaced_letters(logs: Mapping[str, LogFacts]) -> dict[str, PartEntry]:
         begun = [m for m in log.manifests if log.is_published(m.epoch) or log.view.has(m.epoch, EpochState.PUBLISHING)]
         replaced |= replaced_parts(log.floor, begun if "/" in name else log.manifests)
     return replaced
-
-
-@lru_cache(maxsize=8)
-def _policies(spec: TableSpec, settings: tuple[tuple[str, str], ...]) -> Policies:
-    # Cached, since `wait` asks at each look, and a user's own class is built here.
-    config = SinkConfig.parse({}, dict(settings))
-    rules = commit_rule(spec, config), rolling_policy(config), watermark_policy(config)
-    # Their own rolling class needn't be here: only the job asks it.
-    own, check = config["sink.rolling-policy.class"] is not None, config["sink.rolling-policy.check-interval"]
-    return Policies(*rules, own_rolling=own, names=patterns_of_names(spec, config), check=check)
 
 
 def metastore_address(given: str | None, site: Site) -> str:
