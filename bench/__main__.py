@@ -21,7 +21,7 @@ from bench.ground import Ground
 from bench.race import Place, race
 from bench.report import Run, Series, fingerprint, markdown, ratios
 from bench.workloads import S3
-from hivesink.jvm import archive
+from hivesink.jvm import jars
 from jobs.cluster import Cluster
 from jobs.cluster.__main__ import variables_of
 from jobs.cluster.hdfs import make_folders
@@ -46,7 +46,7 @@ def main() -> None:
     contenders = {name for case in chosen for name in case.contenders}
     for program in sorted({flink.PROGRAMS[name] for name in contenders if name in flink.PROGRAMS}):
         flink.build(program, DATA / program)
-    if not archive.archive().is_file():
+    if not jars.class_archive().is_file():
         # As on a machine where `hivesink prepare` was run. All contenders in Spark have it.
         subprocess.run([sys.executable, "-m", "hivesink.cli", "prepare"], check=True, stdout=sys.stderr)
     told_to = {"cases": [asdict(case) for case in chosen], "rounds": told.rounds, "cluster": told.cluster}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from hivesink.jvm import archive
+from hivesink.jvm import jars
 from hivesink.spark.session import session
 from hivesink.spark.settings import LOCAL
 from jobs.cluster import Cluster
@@ -33,7 +33,7 @@ os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duse
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # For tests that start Spark without `session`, or have a cache of their own.
-os.environ["SPARK_SUBMIT_OPTS"] = archive.options()
+os.environ["SPARK_SUBMIT_OPTS"] = jars.archive_options()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Beside the first tests of a run in several processes, make the archive if it is missing."""
-    if session.config.option.numprocesses is None or archive.archive().is_file():
+    if session.config.option.numprocesses is None or jars.class_archive().is_file():
         return (yield)
     # An own session, as its processes end together.
     command, nowhere = [sys.executable, "-m", "hivesink.cli", "prepare"], subprocess.DEVNULL

@@ -11,7 +11,7 @@ import secrets
 import sys
 import time
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,20 +22,24 @@ from hivesink.cli.command import Metastore, command, table_name
 from hivesink.cli.output import Line, Output, error_lines
 from hivesink.config.options import SinkConfig
 from hivesink.config.site import NO_SITE, Site, site_files
-from hivesink.errors import HiveSinkError, InvalidOption
+from hivesink.errors import InvalidOption
 from hivesink.hive import check as hiveserver2_check
 from hivesink.jvm.java import find_java
 from hivesink.logs import storage_of
 from hivesink.metastore import checks as metastore_checks
-from hivesink.ports import Check
 from hivesink.registry import Registry
 from hivesink.storage.fs import delete, drop, join
-from hivesink.tables.opened import OpenedTable, metastore_address, open_table
+from hivesink.tables.opened import metastore_address, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
+
+    from hivesink.ports import Check
+
+    _Question = tuple[str, Callable[[], str | Iterable["_Question"]]]
+    """As a `Check`; or what `look` gives are more questions."""
 
 _MOST_SKEW = 60.0
 """Seconds. At five minutes Kerberos refuses, at fifteen S3; times of arrival are wrong long before."""
@@ -68,60 +72,52 @@ def doctor(
     --kafka HOST:PORT[,...]: Ask these brokers, too, by a JVM.
     --executors: Start a job's Spark session, on HIVESINK_MASTER, and ask its executors for their versions.
     """
-    lines, told, codes = list[Line](), dict[str, dict[str, Any]](), {ExitCode.DONE}
-    by_spark = _by_spark(metastore, kafka, executors=executors)
-    for check in _checks(table, metastore, hiveserver2, by_spark):
-        # The table's servers may be those of fs.defaultFS.
-        if check.what in told:
-            continue
-        code = None
-        try:
-            said = check.look()
-        except Exception as error:  # noqa: BLE001  a line here, as a command's error is
-            said, code = "; ".join(error_lines(error)), getattr(error, "code", "")
-            codes.add(code_of(error))
-        told[check.what] = {"what": check.what, "ok": code is None, "said": said, "code": code or None}
-        mark, style = ("ok ", "") if code is None else ("BAD", "red")
-        lines.append(Line(f"{mark} {check.what}: {said}{f' [{code}]' if code else ''}", style))
-    order = (ExitCode.FAILED, ExitCode.NEEDS_PERSON, ExitCode.RETRY, ExitCode.DONE)
-    worst = next(code for code in order if code in codes)
-    out.show({"ok": worst is ExitCode.DONE, "checks": [*told.values()]}, lines)
+    site = NO_SITE
+    # What is wrong with them is told of the site files.
+    with suppress(InvalidOption):
+        site = Site.load(os.environ)
+    questions: list[_Question] = [
+        ("hivesink", lambda: f"{__version__}, Python {platform.python_version()} ({sys.executable})"),
+        ("packages", _packages),
+        ("Java", lambda: str(find_java().version)),
+        ("site files", _site_files),
+        ("login", partial(_login, site)),
+        ("fs.defaultFS", lambda: _servers(site.default_filesystem, site)),
+        ("metastore", lambda: metastore_checks(metastore_address(metastore, site), site)),
+        ("HiveServer2", lambda: [hiveserver2_check(hiveserver2, site.hive)] if hiveserver2 else []),
+        ("Spark", lambda: _by_spark(metastore, kafka, executors=executors) if executors or kafka else []),
+        (f"table {table}", lambda: _of_table(table, metastore, site) if table else []),
+    ]
+    answers = dict[str, tuple[str, Exception | None]]()
+    _ask(questions, answers)
+    told, lines = list[dict[str, Any]](), list[Line]()
+    for what, (said, error) in answers.items():
+        code = getattr(error, "code", None)
+        told.append({"what": what, "ok": error is None, "said": said, "code": code})
+        mark, style = ("ok ", "") if error is None else ("BAD", "red")
+        lines.append(Line(f"{mark} {what}: {said}{f' [{code}]' if code else ''}", style))
+    codes = {code_of(error) for _, error in answers.values() if error is not None}
+    order = (ExitCode.FAILED, ExitCode.NEEDS_PERSON, ExitCode.RETRY)
+    worst = next((code for code in order if code in codes), ExitCode.DONE)
+    out.show({"ok": worst is ExitCode.DONE, "checks": told}, lines)
     if worst is not ExitCode.DONE:
         raise typer.Exit(worst)
 
 
-def _checks(
-    table: str | None, given: str | None, hiveserver2: str | None, by_spark: Iterable[Check]
-) -> Iterator[Check]:
-    yield Check("hivesink", lambda: f"{__version__}, Python {platform.python_version()} ({sys.executable})")
-    yield Check("packages", _packages)
-    yield Check("Java", lambda: str(find_java().version))
-    yield Check("site files", _site_files)
-    site = NO_SITE
-    # What is wrong with them has been told.
-    with suppress(InvalidOption):
-        site = Site.load(os.environ)
-    yield Check("login", partial(_login, site))
-    if default := site.default_filesystem:
-        yield from _made("fs.defaultFS", lambda: storage_of(default, site).servers(default))
-    yield from _made("metastore", lambda: metastore_checks(metastore_address(given, site), site))
-    if hiveserver2:
-        yield from _made("HiveServer2", lambda: [hiveserver2_check(hiveserver2, site.hive)])
-    yield from by_spark
-    if table:
-        yield from _of_table(table, given, site)
-
-
-def _made(what: str, make: Callable[[], Iterable[Check]]) -> Iterator[Check]:
-    """An adapter's checks, or why there are none."""
-    try:
-        yield from make()
-    except HiveSinkError as error:
-        yield Check(what, partial(_refuse, error))
-
-
-def _refuse(error: HiveSinkError) -> str:
-    raise error
+def _ask(questions: Iterable[_Question], answers: dict[str, tuple[str, Exception | None]]) -> None:
+    """Add what came of each question, and of those that it leads to: a text, and the error that a job would have."""
+    for what, look in questions:
+        # The table's servers may be those of fs.defaultFS.
+        if what in answers:
+            continue
+        try:
+            said = look()
+            if isinstance(said, str):
+                answers[what] = said, None
+            else:
+                _ask(said, answers)
+        except Exception as error:  # noqa: BLE001  a line here, as a command's error is
+            answers[what] = "; ".join(error_lines(error)), error
 
 
 def _packages() -> str:
@@ -148,23 +144,22 @@ def _login(site: Site) -> str:
     return f"{os.environ.get('HADOOP_USER_NAME') or getpass.getuser()}, without Kerberos"
 
 
-def _by_spark(metastore: str | None, kafka: str | None, *, executors: bool) -> Iterator[Check]:
+def _servers(location: str | None, site: Site) -> Iterable[Check]:
+    return storage_of(location, site).servers(location) if location else ()
+
+
+def _by_spark(metastore: str | None, kafka: str | None, *, executors: bool) -> Iterator[_Question]:
     """What a JVM asks, in a single session: in a second one Kafka's jars would come too late."""
-
-    @cache
-    def spark() -> SparkSession:
-        from hivesink.spark.session import session, session_for_kafka
-
-        if executors:
-            return session("hivesink doctor", metastore=metastore, kafka=kafka is not None, quiet=True)
-        return session_for_kafka("hivesink doctor")
+    from hivesink.spark.session import session, session_for_kafka
 
     if executors:
-        yield Check("executors", lambda: _executors(spark()))
+        spark = session("hivesink doctor", metastore=metastore, kafka=kafka is not None, quiet=True)
+        yield "executors", lambda: _executors(spark)
+    else:
+        spark = session_for_kafka("hivesink doctor")
     if kafka:
-        yield Check(f"Kafka {kafka}", lambda: _brokers(spark(), kafka))
-    if spark.cache_info().currsize:
-        spark().stop()
+        yield f"Kafka {kafka}", lambda: _brokers(spark, kafka)
+    spark.stop()
 
 
 def _executors(spark: SparkSession) -> str:
@@ -194,35 +189,29 @@ def _brokers(spark: SparkSession, servers: str) -> str:
     return f"answers by {how}, with metadata.version {level} and the brokers {', '.join(nodes)}"
 
 
-def _of_table(name: str, address: str | None, site: Site) -> Iterator[Check]:
-    opened = list[OpenedTable]()
-
-    def look() -> str:
-        with open_table(name, address) as table:
-            opened.append(table)
-        return f"at {table.live.location}, {len(table.writers)} writers have a log"
-
-    yield Check(f"table {name}", look)
-    # Whoever asks for the next check has looked by then.
-    for table in opened:
-        location, root = table.live.location, table.owner.root.location
-        yield from _made("the table's servers", lambda: storage_of(location, site).servers(location))  # noqa: B023  now
-        yield Check(f"folder {location}", partial(_probe, location, site))
-        yield Check(f"log {root}", partial(_log, root, location, site))
-        yield from _made("the table's options", lambda: _registry(table.live.spec.options))  # noqa: B023  now
+def _of_table(name: str, address: str | None, site: Site) -> Iterator[_Question]:
+    with open_table(name, address) as table:
+        live, root, writers = table.live, table.owner.root.location, len(table.writers)
+    location, options = live.location, live.spec.options
+    yield f"table {name}", lambda: f"at {location}, {writers} writers have a log"
+    yield "the table's servers", lambda: _servers(location, site)
+    yield f"folder {location}", partial(_probe, location, site)
+    yield f"log {root}", partial(_log, root, location, site)
+    yield "the table's options", lambda: _registries(options)
 
 
-def _registry(options: Mapping[str, str]) -> Iterator[Check]:
-    def look(registry: Registry) -> str:
-        # Of any number: that it answers is enough.
-        registry.schema(1)
-        return "answers"
-
+def _registries(options: Mapping[str, str]) -> Iterator[_Question]:
     config = SinkConfig.parse(options)
     for each in (config, config.of_key):
         if each["sink.value.format"].endswith("-confluent"):
             registry = Registry(each)
-            yield Check(registry.name, partial(look, registry))
+            yield registry.name, partial(_schema, registry)
+
+
+def _schema(registry: Registry) -> str:
+    # Of any number: that it answers is enough.
+    registry.schema(1)
+    return "answers"
 
 
 def _log(root: str, location: str, site: Site) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,14 +16,18 @@ from hivesink import kerberos
 from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, command
 from hivesink.cli.output import Line, Output, tell
+from hivesink.config.cache import scratch_beside
 from hivesink.config.plugins import also_in
 from hivesink.config.site import Site
 from hivesink.core.epoch import Epoch
 from hivesink.embedded import metastore as server
-from hivesink.errors import InvalidOption
+from hivesink.errors import InvalidOption, JavaFailed
+from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame
 
     from hivesink.core.table import TableSpec
     from hivesink.hiveql.apply import Catalog, Plan
@@ -167,7 +172,7 @@ def prepare(out: Output) -> None:
 
     Example: hivesink prepare
     """
-    from hivesink.jvm import archive, jars
+    from hivesink.jvm import jars
     from hivesink.spark.settings import LOGGING, log4j_file
 
     connector = jars.kafka_connector(importlib.metadata.version("pyspark"))
@@ -181,7 +186,37 @@ def prepare(out: Output) -> None:
     for kind in LOGGING:
         log4j_file(kind)
     tell("writing an archive of Spark's classes, which takes half a minute")
-    path = archive.make(jars.fetched(connector))
+    path = jars.class_archive()
+    # A JVM dies of half an archive: it appears whole.
+    with scratch_beside(path) as folder:
+        _archive_classes(folder / path.name).replace(path)
     names = [jar_set.name for jar_set in sets]
     lines = [Line(f"ready: {', '.join(names)}"), Line(f"ready: {path} ({path.stat().st_size >> 20} MB)")]
     out.show({"jars": names, "archive": str(path)}, lines)
+
+
+def _archive_classes(new: Path) -> Path:
+    """Write what a small job loads to `new`, and return that. Raises JavaFailed."""
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+
+    from hivesink.jvm.jars import archive_options
+    from hivesink.spark.session import session_for_kafka
+
+    def read(batch: DataFrame, _: int) -> None:
+        batch.mapInArrow(lambda rows: rows, batch.schema).collect()
+
+    # A Java without an archive of its own doesn't start so.
+    with suppress(PySparkRuntimeError):
+        spark = session_for_kafka("hivesink prepare", {"spark.driver.defaultJavaOptions": archive_options(new)})
+        stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 9).load().writeStream
+        stream.foreachBatch(read).trigger(availableNow=True).start().awaitTermination()
+        spark.stop()
+        # The JVM writes the archive at its end, which is that of its input.
+        process: Any = SparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001  nobody else knows it
+        process.stdin.close()
+        process.wait()
+    if not new.is_file():
+        problem = f"{find_java().program} wrote no archive of Spark's classes"
+        raise JavaFailed(problem, "jobs run without it, but start more slowly")
+    return new

@@ -1,4 +1,4 @@
-"""The jars of Spark's connectors and of servers, pinned and fetched from a Maven repository."""
+"""The jars of Spark's connectors and of servers, pinned and fetched from a Maven repository, and their archive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 from hivesink.config.cache import cache_folder, made_once
 from hivesink.errors import SourceUnreachable
-from hivesink.jvm.java import package_folder
+from hivesink.jvm.java import find_java, package_folder
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -95,6 +95,22 @@ def jar(name: str) -> Path:
     """Return the path of the jar `<name>-<version>.jar` of the installed pyspark."""
     (path,) = (p for p in (spark_home() / "jars").glob(f"{name}-*.jar") if re.search(rf"{name}-\d", p.name))
     return path
+
+
+def class_archive() -> Path:
+    """Where the archive of PySpark's classes is, for a driver that starts faster (JEP 350). Raises JavaFailed.
+
+    A JVM goes on without an archive that isn't there, or is of another build of Java or of other jars.
+    """
+    key = sha256(f"{find_java().home}\n{spark_home()}".encode()).hexdigest()[:12]
+    return cache_folder() / "archives" / f"spark-{key}.jsa"
+
+
+def archive_options(new: Path | None = None) -> str:
+    """The options of a JVM that uses the archive, or at its end writes all that it has loaded to `new`."""
+    option = f"ArchiveClassesAtExit={new}" if new else f"SharedArchiveFile={class_archive()}"
+    # What it says on standard output about an archive that it can't take helps nobody.
+    return f"-XX:{option} -Xlog:cds*=off"
 
 
 def fetch(jars: JarSet) -> tuple[Path, ...]:

@@ -11,8 +11,8 @@ import os
 import re
 import threading
 import time
-from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta, timezone
+from contextlib import contextmanager
+from datetime import datetime, timezone
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,60 +34,47 @@ VARIABLES = ("KRB5CCNAME", "KRB5_CLIENT_KTNAME")
 """The environment's, by which a process finds its tickets, and the keys to take new ones."""
 _OWN = "MEMORY:hivesink"
 """A ticket cache in memory, where hdfs-native finds it, too: no file is left behind, or lost."""
-_logins = dict[tuple[str, str], dict[str, str]]()
-"""Whom `log_in` has made of this process, one principal, by which keytabs, and the environment before."""
-_tried: tuple[float, Trouble, Trouble | None, str] = 0.0, Trouble.NO_TICKET, Trouble.NO_TICKET, ""
-"""The last try to take new tickets: when it was over (monotonic), after which failure, and what `renew` returned."""
+_login: tuple[str, str] | None = None
+"""Whom `log_in` has made of this process, and by which keytab."""
 _lock = threading.Lock()
 _file: int | None = None
 """That of `adopt`."""
 
 
-def log_in(principal: str, keytab: str) -> None:
+def log_in(principal: str | None, keytab: str | None) -> tuple[str, str] | None:
     """From now on this process is `principal`, by the keys that `keytab` has at each new ticket.
 
-    Raises LoginFailed, InvalidOption without the package for it.
+    None: the first in `keytab`; without `keytab` it stays who it is. Returns whom this has made of it, and by which
+    file. Raises LoginFailed, InvalidOption without the package for it, or if the process is logged in as another.
     """
-    gssapi, keytab = library("spark.kerberos.keytab"), str(Path(keytab).absolute())
+    global _login  # noqa: PLW0603  so is the process's environment
     with _lock:
-        refuse_others(principal)
-        if (principal, keytab) not in _logins:
-            why, reason = _take(gssapi, principal, keytab, _OWN)
+        if _login and principal not in {None, _login[0]}:
+            # Open connections and the JVM would stay who they were.
+            problem = f"this process is logged in as {_login[0]}: run the job of {principal} in a process of its own"
+            raise InvalidOption((problem,))
+        keytab = str(Path(keytab).absolute()) if keytab else None
+        if keytab and (_login is None or _login[1] != keytab):
+            why, reason = _take(principal, keytab, _OWN)
             if why is not None:
                 raise failure(_KDC, reason, why, principal)
-            _logins[principal, keytab] = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-        os.environ |= dict(zip(VARIABLES, (_OWN, keytab), strict=True))
-
-
-def refuse_others(principal: str | None) -> None:
-    """Raises InvalidOption if this process is logged in as another than `principal`; None: whose the ticket is."""
-    if others := {user for user, _ in _logins} - {principal}:
-        # Open connections and the JVM would stay who they were.
-        whose = principal or "kinit's user"
-        problem = f"this process is logged in as {others.pop()}: run the job of {whose} in a process of its own"
-        raise InvalidOption((problem,))
-
-
-def of_environment() -> tuple[str, str] | None:
-    """The first principal of the keytab that the environment names, and the file, if it names no ticket cache.
-
-    The default cache is that of all processes of a user, who may have a keytab each.
-    """
-    cache, keytab = map(next(iter(_logins.values()), os.environ).get, VARIABLES)
-    file = (keytab or "").removeprefix("FILE:")
-    # Without the package HDFS's client alone takes tickets.
-    names = () if cache or find_spec("gssapi") is None else tickets.principals(file)
-    return (names[0], file) if names else None
+            os.environ |= dict(zip(VARIABLES, (_OWN, keytab), strict=True))
+            held = tickets.held()
+            _login = principal or (held[0] if held else ""), keytab
+        return _login
 
 
 def site_of(environ: Mapping[str, str]) -> Site:
-    """The site that it names, for a command, which has logged in by `of_environment` where that asks for Kerberos.
+    """The site that it names. Where that asks for Kerberos, this process has logged in by the environment's keytab.
 
-    Raises what `Site.load` and `log_in` raise.
+    But not if that names a ticket cache, too. The default cache is that of all processes of a user, who may have a
+    keytab each. Raises what `Site.load` and `log_in` raise.
     """
     site = Site.load(environ)
-    if site.has_kerberos and not _logins and (login := of_environment()):
-        log_in(*login)
+    cache, keytab = map(os.environ.get, VARIABLES)
+    # Without the package HDFS's client alone takes tickets.
+    if site.has_kerberos and keytab and not cache and find_spec("gssapi"):
+        log_in(None, keytab.removeprefix("FILE:"))
     return site
 
 
@@ -96,12 +83,11 @@ def logged_in(log_in: Callable[[], _T]) -> _T:
 
     Raises what it raises; a LoginFailed says what the failure means.
     """
-    began = time.monotonic()
     try:
         return log_in()
     except LoginFailed as error:
         said = Trouble(error.advice)
-        why, reason = renew(said, error.reason, began)
+        why, reason = renew(said, error.reason)
         if why is said:
             raise
         if why is not None:
@@ -109,45 +95,25 @@ def logged_in(log_in: Callable[[], _T]) -> _T:
     return log_in()
 
 
-def renew(said: Trouble, reason: str, began: float, *, again: bool = False) -> tuple[Trouble | None, str]:
-    """What a login that failed as `said` means, and why, after a try to take new tickets. None: try it again.
+def renew(said: Trouble, reason: str) -> tuple[Trouble | None, str]:
+    """What a login that failed as `said` means, and why, after a try to take new tickets by the environment's keytab.
 
-    It began at `began` (monotonic). `again`: it had new tickets. A server with new keys refuses those in the cache, so
-    only a new one's refusal counts.
+    None: try it again, once. A server with new keys refuses the tickets in the cache, so only a new one's refusal
+    counts.
     """
-    global _tried  # noqa: PLW0603  so is the cache
-    if said is Trouble.NO_KDC or again:
-        return said, reason
-    with _lock:
-        when, after, why, words = _tried
-        # Another thread may have tried meanwhile: with a silent KDC that takes long.
-        if when < began or (why is after and after is not said):
-            why, words = _new_tickets(said)
-            _tried = time.monotonic(), said, why, words
-    return why, words or reason
-
-
-def _new_tickets(said: Trouble) -> tuple[Trouble | None, str]:
-    """By the keytab; without one the ticket of `kinit` gives new ones for services. `said`: nothing to take them by."""
     cache, keytab = map(os.environ.get, VARIABLES)
-    if keytab:
-        # Without the package for it, HDFS's client takes tickets by itself.
-        with suppress(InvalidOption):
-            file = keytab.removeprefix("FILE:")
-            names = {owner} if (owner := tickets.principal()) else {user for user, _ in _logins}
-            # The library would be the first of several.
-            names = names or {*tickets.principals(file)}
-            if len(names) > 1:
-                reason = f"the ticket cache is gone, and the keytab {file} is of {', '.join(sorted(names))}"
-                return Trouble.BAD_KEYTAB, reason
-            return _take(library("a keytab"), next(iter(names), None), file, cache)
-    return (None if said is Trouble.REFUSED and tickets.forget() else said), ""
+    # Without the package for it, HDFS's client takes tickets by itself.
+    if said is Trouble.NO_KDC or not keytab or find_spec("gssapi") is None:
+        return said, reason
+    held = tickets.held()
+    return _take(held[0] if held else _login and _login[0], keytab.removeprefix("FILE:"), cache)
 
 
-def _take(gssapi: Any, principal: str | None, keytab: str, cache: str | None) -> tuple[Trouble | None, str]:
+def _take(principal: str | None, keytab: str, cache: str | None) -> tuple[Trouble | None, str]:
     """Put a new ticket by the keytab in place of all that `cache`, or the library's own, holds. None: done."""
     if not os.access(keytab, os.R_OK):
         return Trouble.BAD_KEYTAB, f"the keytab {keytab} can't be read"
+    gssapi = library("a keytab")
     name = principal and gssapi.Name(principal, gssapi.NameType.kerberos_principal)
     # In the cache itself the library takes no new ticket before half of the last one's life.
     store = {"client_keytab": keytab, "ccache": f"{_OWN}-{uuid4()}"}
@@ -158,7 +124,7 @@ def _take(gssapi: Any, principal: str | None, keytab: str, cache: str | None) ->
         taken.store(store={"ccache": cache} if cache else None, usage="initiate", overwrite=True)
     except gssapi.exceptions.GSSError as error:
         why, reason = _trouble_of(error)
-        if tickets.signed(error.min_code) == tickets.NO_CACHE:
+        if error.min_code == tickets.NO_CACHE:
             # Without a key of that name the library looks into the cache, which is new.
             reason = f"it has no key in {keytab}"
         return (why if why is Trouble.NO_KDC else Trouble.BAD_KEYTAB), reason
@@ -187,12 +153,9 @@ def adopt(tokens: bytes) -> None:
 def user(server: str) -> str:
     """Whose tickets these are, without host and realm. Raises LoginFailed, InvalidOption."""
     gssapi = library(f"the login to {server}")
-
-    def name() -> str:
-        with told(server):
-            return str(gssapi.Credentials(usage="initiate").name)
-
-    return re.split("[/@]", logged_in(name), maxsplit=1)[0]
+    with told(server):
+        name = str(gssapi.Credentials(usage="initiate").name)
+    return re.split("[/@]", name, maxsplit=1)[0]
 
 
 @contextmanager
@@ -220,17 +183,11 @@ def failure(server: str, reason: str, why: Trouble, principal: str | None = None
 
 def failure_of_java(text: str, reason: str) -> LoginFailed | None:
     """The error for one of Spark's JVM, if that `text` with all its causes tells of a login."""
-    why = trouble_of_java(text)
-    if why in {Trouble.NO_TICKET, Trouble.REFUSED}:
+    why, held = trouble_of_java(text), tickets.held()
+    can_read = os.environ.get(VARIABLES[0], "FILE:").startswith(("FILE:", "/"))
+    if can_read and held and (why is Trouble.NO_TICKET or (why is Trouble.REFUSED and held[1] < time.time())):
         # Java takes a ticket that has ended for none, and may have looked before the C library took a new one.
-        try:
-            user(_JVM)
-            can_read = os.environ.get(VARIABLES[0], "FILE:").startswith(("FILE:", "/"))
-            why = Trouble.TICKET_ENDED if why is Trouble.NO_TICKET and can_read else why
-        except LoginFailed as error:
-            why = Trouble(error.advice)
-        except InvalidOption:
-            """Only the package for it can tell."""
+        why = Trouble.TICKET_ENDED
     return failure(_JVM, reason, why) if why else None
 
 
@@ -238,16 +195,11 @@ def who() -> str:
     """Whom the ticket cache names, and until when: a phrase."""
     if _file is not None:
         return "the owner of the driver's token"
-    owner = tickets.principal() or f"the user of {os.environ.get(VARIABLES[0], 'the default ticket cache')}"
-    with suppress(ImportError):
-        gssapi = import_module("gssapi")
-        try:
-            held = gssapi.Credentials(usage="initiate")
-            end = datetime.now(timezone.utc) + timedelta(seconds=held.lifetime or 0)
-        except gssapi.exceptions.GSSError:
-            return f"{owner}, who has no valid ticket"
-        return f"{held.name}, whose ticket ends at {end:%Y-%m-%d %H:%M:%SZ}"
-    return owner
+    held = tickets.held()
+    if held is None:
+        return f"the user of {os.environ.get(VARIABLES[0], 'the default ticket cache')}"
+    verb = "ends" if held[1] > time.time() else "ended"
+    return f"{held[0]}, whose ticket {verb} at {datetime.fromtimestamp(held[1], timezone.utc):%Y-%m-%d %H:%M:%SZ}"
 
 
 def library(what: str) -> Any:

@@ -1,15 +1,14 @@
-"""What a failed login means, and what MIT's library does with a ticket cache but GSSAPI doesn't."""
+"""What a failed login means, and what MIT's library tells of a ticket cache but GSSAPI doesn't."""
 
 from __future__ import annotations
 
 import ctypes
 import re
-from contextlib import contextmanager, suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 
 class Trouble(Enum):
@@ -20,7 +19,7 @@ class Trouble(Enum):
     TICKET_ENDED = "run kinit again, or let a keytab renew it (KRB5_CLIENT_KTNAME)"
     TOKEN_ENDED = "the job's next batch, or its next start, brings a new one"  # noqa: S105  no password
     BAD_KEYTAB = "give a keytab that has the principal's present key: `kinit -kt KEYTAB PRINCIPAL` tries it"
-    REFUSED = "compare the principals and keytabs of the site, krb5.conf, and the clocks"
+    REFUSED = "compare the principals and keytabs of the site, krb5.conf, and the clocks; then run kinit again"
 
     @property
     def passes(self) -> bool:
@@ -28,7 +27,7 @@ class Trouble(Enum):
         return self in {Trouble.NO_KDC, Trouble.TICKET_ENDED, Trouble.TOKEN_ENDED}
 
 
-_BASE = -1765328384
+_BASE = 2529638912  # -1765328384, as GSSAPI hands it out, without a sign
 _BY_MINOR: Mapping[int, Trouble] = {
     _BASE + 11: Trouble.TICKET_ENDED,  # KRB5KDC_ERR_NEVER_VALID: it ends too soon for another one
     _BASE + 29: Trouble.NO_KDC,  # KRB5KDC_ERR_SVC_UNAVAILABLE
@@ -41,6 +40,8 @@ _BY_MAJOR: Mapping[int, Trouble] = {7: Trouble.NO_TICKET, 11: Trouble.TICKET_END
 """By the routine errors of RFC 2744: GSS_S_NO_CRED, GSS_S_CREDENTIALS_EXPIRED."""
 NO_CACHE = _BASE + 195
 """KRB5_FCC_NOFILE."""
+_END = 14
+"""The word of `krb5_creds`, on 64 bits, that has the time of its end."""
 _OF_JAVA = (
     (r"(?:Mechanism level|LoginException): .*\b(?:timed out|Connection refused|locate KDC)", Trouble.NO_KDC),
     (r"(?:Mechanism level|LoginException): .*(?:[uU]nreachable|No route to host)", Trouble.NO_KDC),
@@ -56,7 +57,7 @@ _OF_JAVA = (
 
 def trouble(major: int, minor: int) -> Trouble:
     """What GSSAPI's two numbers mean."""
-    return _BY_MINOR.get(signed(minor)) or _BY_MAJOR.get(major >> 16 & 0xFF, Trouble.REFUSED)
+    return _BY_MINOR.get(minor) or _BY_MAJOR.get(major >> 16 & 0xFF, Trouble.REFUSED)
 
 
 def trouble_of_java(text: str) -> Trouble | None:
@@ -64,75 +65,28 @@ def trouble_of_java(text: str) -> Trouble | None:
     return next((why for pattern, why in _OF_JAVA if re.search(pattern, text)), None)
 
 
-def signed(minor: int) -> int:
-    """The number as krb5.h has it."""
-    return minor - (1 << 32) if minor >> 31 else minor
+def held() -> tuple[str, int] | None:
+    """Whose the environment's ticket cache is, and when its last ticket ends or ended (as `time.time`); None: no cache.
 
-
-_SERVER = 2
-"""The word of `krb5_creds` that points to the server's name, after a number and the client's."""
-_OWN = ("krbtgt/", "krb5_ccache_conf_data/")
-
-
-def forget() -> bool:
-    """Take the tickets for services out of the cache: the KDC gives new ones. False: none, or can't.
-
-    What `kinit` would do, but for the ticket that it got.
+    GSSAPI tells nothing of a cache whose tickets have ended.
     """
-    cursor, gone = ctypes.c_void_p(), list[int]()
-    with suppress(OSError), _cache() as (lib, context, cache):
-        _do(lib.krb5_cc_start_seq_get(context, cache, ctypes.byref(cursor)))
-        held = []
-        while not lib.krb5_cc_next_cred(context, cache, ctypes.byref(cursor), ticket := (ctypes.c_void_p * 32)()):
-            if not _text(lib, context, ctypes.c_void_p(ticket[_SERVER])).startswith(_OWN):
-                held.append(ticket)
-        lib.krb5_cc_end_seq_get(context, cache, ctypes.byref(cursor))
-        gone = [lib.krb5_cc_remove_cred(context, cache, 0, ticket) for ticket in held]
-    return 0 in gone
-
-
-def principal() -> str | None:
-    """Whose the ticket cache is, also once its tickets have ended."""
-    owner = ctypes.c_void_p()
-    with suppress(OSError), _cache() as (lib, context, cache):
-        _do(lib.krb5_cc_get_principal(context, cache, ctypes.byref(owner)))
-        return _text(lib, context, owner)
-    return None
-
-
-def principals(keytab: str) -> tuple[str, ...]:
-    """Of whom `keytab` has keys, in its order; none if it can't be read."""
-    table, cursor, found = ctypes.c_void_p(), ctypes.c_void_p(), dict[str, None]()
-    with suppress(OSError), _cache() as (lib, context, _):
-        _do(lib.krb5_kt_resolve(context, keytab.encode(), ctypes.byref(table)))
-        _do(lib.krb5_kt_start_seq_get(context, table, ctypes.byref(cursor)))
-        while not lib.krb5_kt_next_entry(context, table, entry := (ctypes.c_void_p * 16)(), ctypes.byref(cursor)):
-            # After the struct's own number.
-            found[_text(lib, context, ctypes.c_void_p(entry[1]))] = None
-        lib.krb5_kt_end_seq_get(context, table, ctypes.byref(cursor))
-        lib.krb5_kt_close(context, table)
-    return tuple(found)
-
-
-@contextmanager
-def _cache() -> Iterator[tuple[Any, ctypes.c_void_p, ctypes.c_void_p]]:
-    """The library, its context, and the environment's ticket cache. Raises OSError."""
-    lib, context, cache = ctypes.CDLL("libkrb5.so.3"), ctypes.c_void_p(), ctypes.c_void_p()
-    _do(lib.krb5_init_context(ctypes.byref(context)))
+    context, cache, owner, cursor = (ctypes.c_void_p() for _ in range(4))
+    name, ticket, end = ctypes.c_char_p(), (ctypes.c_uint32 * 64)(), 0
     try:
-        _do(lib.krb5_cc_default(context, ctypes.byref(cache)))
-        yield lib, context, cache
+        lib = ctypes.CDLL("libkrb5.so.3")
+    except OSError:
+        return None
+    if lib.krb5_init_context(ctypes.byref(context)):
+        return None
+    if not lib.krb5_cc_default(context, ctypes.byref(cache)):
+        if not (
+            lib.krb5_cc_get_principal(context, cache, ctypes.byref(owner))
+            or lib.krb5_unparse_name(context, owner, ctypes.byref(name))
+            or lib.krb5_cc_start_seq_get(context, cache, ctypes.byref(cursor))
+        ):
+            while not lib.krb5_cc_next_cred(context, cache, ctypes.byref(cursor), ticket):
+                end = max(end, ticket[_END])
+            lib.krb5_cc_end_seq_get(context, cache, ctypes.byref(cursor))
         lib.krb5_cc_close(context, cache)
-    finally:
-        lib.krb5_free_context(context)
-
-
-def _do(code: int) -> None:
-    if code:
-        raise OSError(code)
-
-
-def _text(lib: Any, context: ctypes.c_void_p, name: ctypes.c_void_p) -> str:
-    text = ctypes.c_char_p()
-    _do(lib.krb5_unparse_name(context, name, ctypes.byref(text)))
-    return (text.value or b"").decode()
+    lib.krb5_free_context(context)
+    return (name.value.decode(), end) if name.value else None

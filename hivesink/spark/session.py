@@ -11,9 +11,10 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from hivesink import kerberos
 from hivesink.core.typetext import known_type
 from hivesink.errors import InvalidOption, SourceUnreachable
-from hivesink.jvm import archive
+from hivesink.jvm.jars import archive_options
 from hivesink.jvm.java import find_java
 from hivesink.metastore import version as metastore_version
 from hivesink.spark import filemanager
@@ -76,12 +77,15 @@ def session(
     from pyspark import SparkContext
 
     running = SparkContext._active_spark_context  # noqa: SLF001  PySpark offers no other way
-    if running is None and given.get(st.METASTORE) != "" and st.PRINCIPAL not in given:
-        given |= st.by_environment(os.environ)
     if running is not None and given.get(st.PRINCIPAL) not in {None, running.getConf().get(st.PRINCIPAL)}:
         problem = f"this process has a Spark session of another user: run the job of {given[st.PRINCIPAL]} in its own"
         raise InvalidOption((problem,))
-    st.log_in({**dict(running.getConf().getAll() if running else ()), **given})
+    if running is None and given.get(st.METASTORE) != "" and st.PRINCIPAL not in given:
+        kerberos.site_of(os.environ)
+    conf = {**dict(running.getConf().getAll() if running else ()), **given}
+    if keys := kerberos.log_in(conf.get(st.PRINCIPAL), conf.get(st.KEYTAB)):
+        # Spark's JVM knows nothing of a keytab that the environment names.
+        given |= {st.PRINCIPAL: keys[0], st.KEYTAB: keys[1]}
     settings = st.choose(os.environ, given, metastore=metastore, master=master, kafka=kafka, hive=metastore_version)
     place = settings[st.MASTER]
     if place.startswith("local"):
@@ -99,9 +103,9 @@ def session(
         raise
 
 
-def session_for_kafka(app: str) -> SparkSession:
+def session_for_kafka(app: str, extra: Mapping[str, str] | None = None) -> SparkSession:
     """A session of this process with the Kafka connector and no metastore. Raises SourceUnreachable, JavaFailed."""
-    none = {st.CATALOG: "in-memory", st.METASTORE: ""}
+    none = {st.CATALOG: "in-memory", st.METASTORE: "", **(extra or {})}
     return session(app, master=st.LOCAL, kafka=True, extra=none, quiet=True)
 
 
@@ -123,7 +127,7 @@ def start(app: str, settings: Mapping[str, str], *, quiet: bool = False) -> Spar
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     own = {
         # Spark puts the user's own options after these.
-        "spark.driver.defaultJavaOptions": f"{LATE_COMPILING} {archive.options()}",
+        "spark.driver.defaultJavaOptions": f"{LATE_COMPILING} {archive_options()}",
         "spark.hadoop.hive.downloaded.resources.dir": f"{folder}/resources",
     }
     if settings.get(f"{st.SOCKETS}.enabled") == "true":

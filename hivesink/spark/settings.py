@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from hivesink import kerberos
 from hivesink.config.cache import kept, local_location, state_folder
 from hivesink.config.site import NO_SITE, Site
 from hivesink.embedded.metastore import running
@@ -140,25 +139,6 @@ def choose(
 def is_on_loopback(master: str) -> bool:
     """Whether a master's executors are on this machine."""
     return (urlsplit(master).hostname or "").startswith(_LOOPBACK_HOSTS)
-
-
-def by_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The login by the environment's keytab, of which Spark's JVM would know nothing, where the site asks for one."""
-    login = kerberos.of_environment() if Site.load(environ).has_kerberos else None
-    return dict(zip((PRINCIPAL, KEYTAB), login, strict=True)) if login else {}
-
-
-def log_in(given: Mapping[str, str]) -> tuple[str, str] | None:
-    """Log this process in, if these settings name a principal and its keytab, and return both.
-
-    Raises LoginFailed, InvalidOption.
-    """
-    principal, keytab = given.get(PRINCIPAL), given.get(KEYTAB)
-    if not principal or not keytab:
-        kerberos.refuse_others(None)
-        return None
-    kerberos.log_in(principal, keytab)
-    return principal, keytab
 
 
 def given_settings(environ: Mapping[str, str]) -> dict[str, str]:

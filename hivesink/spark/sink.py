@@ -17,7 +17,6 @@ from hivesink.metastore import connect
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.inspect.verify import figures
 from hivesink.spark import filemanager, tokens
-from hivesink.spark import settings as st
 from hivesink.spark.batchjobs import ship
 from hivesink.spark.listeners import lineage
 from hivesink.spark.query import HiveQuery, export_metrics, newest, queries
@@ -185,8 +184,7 @@ class HiveSink:
 def site_of(spark: SparkSession) -> Site:
     """The site's files under the session's own Hadoop configuration, which wins. Raises InvalidOption."""
     # Of a session that `session` hasn't made.
-    if login := st.log_in(dict(spark.sparkContext.getConf().getAll())):
-        tokens.log_in(spark, *login)
+    tokens.log_in(spark)
     written = driver_jvm(spark).java.io.StringWriter()
     spark.sparkContext._jsc.hadoopConfiguration().writeXml(written)  # noqa: SLF001  PySpark offers no other way
     return Site.load(os.environ).overlaid(str(written.toString()))

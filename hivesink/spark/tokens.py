@@ -13,6 +13,7 @@ from hivesink import kerberos
 from hivesink.errors import InvalidOption, LoginFailed
 from hivesink.kerberos.tickets import Trouble
 from hivesink.spark.running import driver_jvm, short_java_error
+from hivesink.spark.settings import KEYTAB, PRINCIPAL
 from hivesink.storage.hdfs_address import Address, resolve
 
 if TYPE_CHECKING:
@@ -106,11 +107,16 @@ class Tokens:
         return bytes(stream.toByteArray()), begin + min((end - begin) / 4, MOST), end
 
 
-def log_in(spark: SparkSession, principal: str, keytab: str) -> None:
-    """The driver's JVM is `principal`, too: on a standalone cluster `spark-submit` doesn't log in."""
-    users = driver_jvm(spark).org.apache.hadoop.security.UserGroupInformation
-    if users.isSecurityEnabled() and not users.isLoginKeytabBased():
-        users.loginUserFromKeytab(principal, keytab)
+def log_in(spark: SparkSession) -> None:
+    """This process is the principal of the session's settings, and so is its JVM: `spark-submit` doesn't always do it.
+
+    Raises LoginFailed, InvalidOption.
+    """
+    conf, users = spark.sparkContext.getConf(), driver_jvm(spark).org.apache.hadoop.security.UserGroupInformation
+    login = kerberos.log_in(conf.get(PRINCIPAL), conf.get(KEYTAB))
+    # Not on a standalone cluster.
+    if login and users.isSecurityEnabled() and not users.isLoginKeytabBased():
+        users.loginUserFromKeytab(*login)
 
 
 def _is_brief(record: logging.LogRecord) -> bool:

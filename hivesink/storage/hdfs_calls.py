@@ -89,7 +89,6 @@ class HdfsCalls:
         """
         pauses, renewed = self.pauses(self.tick()), False
         while True:
-            began = time.monotonic()
             with self._lock:
                 asked = self._clients.get(rounds) or self._clients.setdefault(rounds, self._new(rounds))
             try:
@@ -105,8 +104,8 @@ class HdfsCalls:
             else:
                 self._answered = True
                 return answer
-            if failure.kind is Kind.NO_LOGIN:
-                why, reason = kerberos.renew(failure.login, failure.reason, began, again=renewed)
+            if failure.kind is Kind.NO_LOGIN and not renewed:
+                why, reason = kerberos.renew(failure.login, failure.reason)
                 if why is None:
                     renewed = True
                     continue

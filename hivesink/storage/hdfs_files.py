@@ -242,7 +242,9 @@ def _about(namenode: str, properties: Mapping[str, str]) -> str:
     """What only the NameNode's page of counters tells; nothing if that is elsewhere, or asks for a login itself."""
     addresses = {name: at.strip() for name, at in properties.items() if name.startswith("dfs.namenode.rpc-address")}
     rpc = next((name for name, at in addresses.items() if at == namenode), "dfs.namenode.rpc-address")
-    page = properties.get(rpc.replace("rpc", "http", 1)) or f"{namenode.rpartition(':')[0]}:9870"
+    page = properties.get(rpc.replace("rpc", "http", 1)) or "0.0.0.0:9870"
+    # A server that listens everywhere.
+    page = re.sub(r"^(?:0\.0\.0\.0|\[::\])?(?=:)", namenode.rpartition(":")[0], page.strip())
     counters = f"http://{page}/jmx?qry=Hadoop:service=NameNode,name=NameNode*"
     with suppress(OSError, ValueError, LookupError), urlopen(counters, timeout=3) as answer:
         told = {name: value for bean in json.load(answer)["beans"] for name, value in bean.items()}

@@ -77,8 +77,10 @@ class Kdc(EmbeddedServer):
 
         name = gssapi.Name(f"{user}@{REALM}", gssapi.NameType.kerberos_principal)
         Path(cache.removeprefix("FILE:")).unlink(missing_ok=True)
-        taken = gssapi.Credentials(name=name, usage="initiate", store={"client_keytab": str(self.keytab)})
-        taken.store(store={"ccache": cache}, usage="initiate", overwrite=True)
+        # Not from the cache of this process, which may have a ticket that lives longer.
+        store = {"client_keytab": str(self.keytab), "ccache": cache}
+        # The first look is what asks.
+        _ = gssapi.Credentials(name=name, usage="initiate", store=store).lifetime
 
     def _launch(self, port: int) -> Launch:
         conf = self.folder / "kdc.conf"

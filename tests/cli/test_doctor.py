@@ -92,13 +92,13 @@ def test_wrong_settings(  # noqa: PLR0917
 def test_a_schema_registry(option: str, form: str) -> None:
     with Server() as server:
         options = {f"{option}.format": form, f"{option}.{form}.url": server.url}
-        (check,) = doctor._registry(options)
+        ((what, look),) = doctor._registries(options)
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        assert (check.what, check.look()) == (f"the schema registry {server.url}", "answers")
+        assert (what, look()) == (f"the schema registry {server.url}", "answers")
         thread.join()
     with pytest.raises(SourceUnreachable):
-        check.look()
+        look()
 
 
 def test_an_unknown_table_and_a_wrong_name(uri: str, capsys: Capsys) -> None:

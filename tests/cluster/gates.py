@@ -20,7 +20,7 @@ import psutil
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.table import TableName
 from hivesink.embedded.server import wait_until
-from hivesink.jvm import archive
+from hivesink.jvm import jars
 from hivesink.jvm.jars import fetch, kafka_connector
 from hivesink.jvm.java import find_java
 from hivesink.logs import table_root
@@ -50,7 +50,7 @@ def driver() -> dict[str, str]:
     return {
         "spark.driver.extraClassPath": connector,
         "spark.executor.extraClassPath": connector,
-        "spark.executor.extraJavaOptions": archive.options(),
+        "spark.executor.extraJavaOptions": jars.archive_options(),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",

@@ -51,7 +51,8 @@ def test_a_site(  # noqa: PLR0917
     assert re.fullmatch(kafka, said[f"Kafka {cluster.kafka}"])
     versions = rf"Java [\d.]+, Python {platform.python_version()}, pyarrow .*, hdfs-native [\d.]+ "
     assert re.fullmatch(rf"{versions}\(on {cluster.spark_master}\)", said["executors"])
-    with_page = {"dfs.namenode.http-address": urlsplit(cluster.servers.namenode.counter).netloc}
+    # By the NameNode's host.
+    with_page = {"dfs.namenode.http-address": f"0.0.0.0:{urlsplit(cluster.servers.namenode.counter).port}"}
     (namenode,) = storage_of(cluster.filesystem, Site(with_page)).servers(cluster.filesystem)
     assert namenode.look() == "active, Hadoop 3.5.0, asks for no login"
     assert said[f"folder {place.location}"].startswith("can be written; its server's clock is ")

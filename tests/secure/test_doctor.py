@@ -73,7 +73,14 @@ def test_a_clock_ten_minutes_ahead(alice: Cluster, tmp_path: Path) -> None:
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c"], check=True)
     ended = subprocess.run(
         [sys.executable, "-m", "hivesink.cli", "doctor", "--json"],
-        env={**os.environ, **environment_of(alice), "PYTHONPATH": str(REPOSITORY), "LD_PRELOAD": str(library)},
+        env={
+            **os.environ,
+            **environment_of(alice),
+            # Without tickets for services, which these themselves would refuse in fewer words.
+            **login_of(alice, "alice", tmp_path),
+            "PYTHONPATH": str(REPOSITORY),
+            "LD_PRELOAD": str(library),
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -23,10 +23,8 @@ from hivesink.kerberos.sasl import over_kerberos
 from hivesink.logs import storage_of
 from hivesink.metastore import catalog
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.spark.settings import KEYTAB, PRINCIPAL, log_in
 from hivesink.storage.hdfs_calls import WINDOW
-from jobs.cluster import kdc
-from jobs.cluster.hive import HiveMetastore
+from jobs.cluster import Cluster, kdc
 from jobs.cluster.kdc import Kdc
 from jobs.cluster.settings import TEMPORARY
 from tests.metastore.live import declared
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from jobs.cluster import Cluster
 
 REALM, PRINCIPAL_OF = f"@{kdc.REALM}", "hive.metastore.kerberos.principal"
 
@@ -84,7 +81,7 @@ def test_a_ticket_that_has_ended(
     with monkeypatch.context() as there:
         there.setenv("KRB5_CONFIG", f"{ended}/krb5.conf")
         kinds = (errors.LoginFailed, errors.MetastoreUnreachable)
-        with pytest.raises(kinds, match=r"Ticket expired; run kinit again") as told:
+        with pytest.raises(kinds, match=rf"alice{REALM}, whose ticket ended at .*Ticket expired; run kinit") as told:
             ask()
     assert isinstance(told.value, errors.HiveSinkError)
     assert told.value.retryable
@@ -119,15 +116,11 @@ def test_a_server_with_new_keys(
             there.setenv("KRB5_CLIENT_KTNAME", str(keytab))
             with pytest.raises(errors.LoginFailed, match=r"as bob.*: .*GSS initiate failed.*; compare"):
                 ask()
-        assert tickets.forget()
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(kdc_of(alice).keytab))
     ask()
-    assert tickets.principal() == f"bob{REALM}"
-    # Those of services alone are taken away.
-    assert tickets.forget()
-    assert not tickets.forget()
-    monkeypatch.delenv("KRB5_CLIENT_KTNAME")
-    ask()
+    held = tickets.held()
+    assert held
+    assert (held[0], held[1] > time.time()) == (f"bob{REALM}", True)
 
 
 def test_a_kdc_that_is_down(
@@ -187,7 +180,7 @@ def test_a_client_of_hdfs_without_a_login(alice: Cluster) -> None:
 def test_a_keytab(ask: Callable[[], Any], alice: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The library takes tickets by it for hdfs-native, too."""
     keytab = str(kdc_of(alice).keytab)
-    monkeypatch.setattr(kerberos, "_logins", {})
+    monkeypatch.setattr(kerberos, "_login", None)
     for name in kerberos.VARIABLES:
         monkeypatch.setenv(name, f"FILE:{tmp_path}/none")
     for principal, file, words in (
@@ -202,7 +195,7 @@ def test_a_keytab(ask: Callable[[], Any], alice: Cluster, monkeypatch: pytest.Mo
             kerberos.log_in(f"hive/localhost{REALM}", keytab)
         assert told.value.retryable
     # Not as the keytab's first principal, nor with a file that a SIGKILL would leave, or that goes missing.
-    log_in({PRINCIPAL: f"bob{REALM}", KEYTAB: keytab})
+    assert kerberos.log_in(f"bob{REALM}", keytab) == kerberos.log_in(None, None) == (f"bob{REALM}", keytab)
     assert (os.environ["KRB5CCNAME"], kerberos.user("")) == ("MEMORY:hivesink", "bob")
     ask()
     with pytest.raises(errors.InvalidOption, match=rf"is logged in as bob{REALM}: .* of alice{REALM} in a process"):
@@ -223,15 +216,20 @@ def test_a_user_who_may_not_write(alice: Cluster) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("alice")
 @pytest.mark.parametrize("protection", ["integrity", "privacy"])
-def test_what_is_sealed(alice: Cluster, tmp_path: Path, protection: str) -> None:
-    extra = {"hadoop.rpc.protection": protection}
-    with_keys = HiveMetastore(tmp_path, lambda: alice.filesystem, durable=False, extra=extra)
-    with_keys.kdc, with_keys.host = kdc_of(alice), kdc.HOST
-    with with_keys as server, closing(Connection(server.uri, site_of(alice).hive)) as connection:
-        # More than one token of SASL's takes, both ways. HDFS has another protection: no call may need it.
-        long = "x" * 500_000
-        assert connection.read(lambda client: client.get_config_value("hive.none", long)) == long
+def test_what_is_sealed(tmp_path: Path, protection: str) -> None:
+    """Calls and data, more than one token of SASL's takes, both ways."""
+    cluster, long = Cluster(tmp_path, secure=True, only={"metastore"}), os.urandom(1 << 20)
+    kdc_of(cluster).protection = protection
+    with cluster, kdc_of(cluster).logged_in("alice"):
+        site, path = site_of(cluster), f"{cluster.filesystem}{TEMPORARY}/sealed"
+        assert site.hadoop["dfs.data.transfer.protection"] == site.hive["hadoop.rpc.protection"] == protection
+        with closing(Connection(cluster.metastore_uri, site.hive)) as connection:
+            assert connection.read(lambda client: client.get_config_value("hive.none", long.hex())) == long.hex()
+        files = storage_of(cluster.filesystem, site).logs()
+        files.create(path, long)
+        assert files.read(path) == long
 
 
 @pytest.mark.long

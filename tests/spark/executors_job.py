@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hivesink import HiveSink, session, sources
-from hivesink.jvm import archive
+from hivesink.jvm import jars
 from hivesink.jvm.jars import fetch, kafka_connector
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SETTINGS = {
     # Executors start sooner with the archive of classes, which wants the connector at the front of the class path.
     "spark.executor.extraClassPath": os.pathsep.join(map(str, fetch(kafka_connector(version("pyspark"))))),
-    "spark.executor.extraJavaOptions": archive.options(),
+    "spark.executor.extraJavaOptions": jars.archive_options(),
     # One executor on each host.
     "spark.cores.max": "2",
     "spark.executor.cores": "1",

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from hivesink.errors import InvalidOption
-from hivesink.jvm import archive
+from hivesink.jvm import jars
 from hivesink.spark import daemon
 from hivesink.spark.session import LATE_COMPILING, session
 
@@ -69,7 +69,7 @@ def test_a_session_that_runs_stays_whose_it_is() -> None:
 def test_the_drivers_jvm_is_told_to_start_fast(spark: SparkSession) -> None:
     runtime = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()  # type: ignore[union-attr]
     given = set(runtime.getInputArguments())
-    assert {*LATE_COMPILING.split(), *archive.options().split()} <= given
+    assert {*LATE_COMPILING.split(), *jars.archive_options().split()} <= given
 
 
 def test_spark_writes_checkpoints_without_a_process_for_each_file(spark: SparkSession) -> None:
