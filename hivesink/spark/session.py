@@ -83,7 +83,8 @@ def session(
     if running is None and given.get(st.METASTORE) != "" and st.PRINCIPAL not in given:
         kerberos.site_of(os.environ)
     conf = {**dict(running.getConf().getAll() if running else ()), **given}
-    if keys := kerberos.log_in(conf.get(st.PRINCIPAL), conf.get(st.KEYTAB)):
+    keys = kerberos.log_in(conf.get(st.PRINCIPAL), conf.get(st.KEYTAB))
+    if keys and running is None:
         # Spark's JVM knows nothing of a keytab that the environment names.
         given |= {st.PRINCIPAL: keys[0], st.KEYTAB: keys[1]}
     settings = st.choose(os.environ, given, metastore=metastore, master=master, kafka=kafka, hive=metastore_version)
