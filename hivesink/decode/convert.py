@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +12,10 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from hivesink.core.table import Array, Char, Decimal, HiveType, Map, Primitive, Struct, Varchar
-from hivesink.core.time_format import FIRST_MICROS, LAST_MICROS, EpochUnit
+from hivesink.core.time_format import EpochUnit
 from hivesink.decode import clocks
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type, field_indexes, mismatches
-from hivesink.decode.clocks import DAY, Mask, mask_of, nulls
+from hivesink.decode.clocks import Mask, mask_of, nulls
 from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import RowsUnfit
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from hivesink.core.partition import PartitionKey
     from hivesink.core.table import Column
 
-_MICROS_PER = {"s": 1_000_000, "ms": 1000, "us": 1}
+_UNITS = {"s": EpochUnit.SECONDS, "ms": EpochUnit.MILLIS, "us": EpochUnit.MICROS, "ns": EpochUnit.NANOS}
 _WHOLE = pa.decimal128(38, 0)
 
 Converted: TypeAlias = tuple[pa.Array, dict[int, InvalidValue]]
@@ -117,32 +119,17 @@ def _decimals(array: pa.Array, kind: Decimal) -> Converted:
 
 def _clocks(array: pa.Array, times: TimeRules, kind: HiveType) -> Converted:
     """Instants (with a zone, or counted from 1970) and wall clocks as wall clocks, or as their dates."""
-    out_of_range = f"out of range for {kind}"
-    if types.is_date(array.type):
-        days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
-        return _without(array, (days < clocks.FIRST_DAY) | (days > LAST_MICROS // DAY), out_of_range)
+    unit, too_far = times.unit or EpochUnit.MILLIS, f"out of range for {kind}"
     if types.is_integer(array.type):
-        shown, unfit = clocks.counted(array.cast(pa.int64()), times.unit or EpochUnit.MILLIS, arrow_type(kind), times)
-        return shown, {row: InvalidValue(why) for mask, why in unfit for row in np.flatnonzero(mask).tolist()}
-    numbers = pc.cast(array, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    if array.type.unit == "ns":
-        micros, finer = np.divmod(numbers, 1000)
+        too_far = unit.too_far
     else:
-        factor, finer = _MICROS_PER[array.type.unit], np.zeros(len(numbers), np.int64)
-        # Clipped to what is out of range anyway, the product can't overflow.
-        micros = np.clip(numbers, FIRST_MICROS // factor - 1, LAST_MICROS // factor + 1) * factor
-    outside = (micros < FIRST_MICROS) | (micros > LAST_MICROS)
-    if array.type.tz is not None:
-        micros, outside = clocks.wall_micros(micros, times.zone)
-    absent = nulls(array)
-    outside &= ~absent
-    walls = pa.array(np.where(outside, 0, micros), pa.int64(), mask=absent)
-    walls, beyond = _without(walls, outside, out_of_range)
-    walls, fine = _without(walls, (finer != 0) & times.exact, "finer than microseconds")
-    shown = walls.cast(pa.timestamp("us"))
-    if kind is Primitive.DATE:
-        shown = pc.floor_temporal(shown, unit="day").cast(pa.date32())
-    return shown, beyond | fine
+        unit = EpochUnit.DAYS if types.is_date(array.type) else _UNITS[array.type.unit]
+        is_instant = types.is_timestamp(array.type) and array.type.tz is not None
+        times = replace(times, zone=times.zone if is_instant else ZoneInfo("UTC"), is_sure=True)
+    counts = array.cast(pa.int32()) if types.is_date(array.type) else array
+    shown, unfit = clocks.counted(counts.cast(pa.int64()), unit, arrow_type(kind), times)
+    reasons = ((mask, too_far if why == unit.too_far else why) for mask, why in unfit)
+    return shown, {row: InvalidValue(why) for mask, why in reasons for row in np.flatnonzero(mask).tolist()}
 
 
 class _Entries:

@@ -60,10 +60,7 @@ def _of_json(given: Given) -> Proposed:
         return _of_changes(given)
     path = given.config.text("sink.json.explode") or _list_of(values)
     if path is None:
-        lists = [name for name, value in lowered(values[0] if values else None).items() if _is_list(value)]
-        note = "{0} is a list of objects: --set sink.json.explode=$.{0} makes each a row"
-        objects = (value for value in values if isinstance(value, dict))
-        return Proposed(*infer(objects), None, tuple(map(note.format, lists)))
+        return Proposed(*infer(value for value in values if isinstance(value, dict)))
     steps, rows, inner = parse_list(path).steps, list[dict[str, Any]](), set[str]()
     for value in values:
         beside = {name: item for name, item in lowered(value).items() if name not in steps[:1]}
@@ -203,31 +200,6 @@ def _of_protobuf(given: Given) -> Proposed:
         raise InvalidOption((f"{option} = {which!r}: {error}",)) from error
     columns, left = columns_of(of_message(message.descriptor, message.symbols, {}))
     return Proposed(columns, {}, None, left)
-
-
-def with_keys(made: Proposed, keys: Given) -> Proposed:
-    """`made`, with a column of each field that Kafka's keys have and the records lack.
-
-    None of keys that aren't all objects, or whose registry isn't named.
-    """
-    names = {column.name for column in made.columns}
-    if keys.config["sink.value.format"] == "json":
-        objects = [lowered(value) for value in values_of(keys.records)]
-        others = [{name: item for name, item in value.items() if name not in names} for value in objects]
-        is_object = all(objects) and len(objects) == sum(key is not None for key in keys.records)
-        keys = keys._replace(records=[json.dumps(value).encode() for value in others if is_object])
-    try:
-        key = PROPOSALS[keys.config["sink.value.format"]](keys)
-    except InvalidOption:
-        return made
-    columns = [column for column in key.columns if column.name not in names]
-    properties = dict(made.properties)
-    for column in columns:
-        option = f"sink.column.{column.name}.from"
-        properties[option] = f"kafka.key.{key.properties.get(option, json_path(column.name))}"
-    if formats := [*filter(None, (each.properties.get("sink.timestamp-format") for each in (made, key)))]:
-        properties["sink.timestamp-format"] = ",".join(formats)
-    return made._replace(columns=(*made.columns, *columns), properties=properties)
 
 
 PROPOSALS: Mapping[str, Callable[[Given], Proposed]] = {

@@ -20,7 +20,7 @@ from hivesink.core.partition import with_scheme
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import InvalidOption
 from hivesink.hiveql.render import render
-from hivesink.sample.formats import PROPOSALS, Given, lowered, values_of, with_keys
+from hivesink.sample.formats import PROPOSALS, Given, lowered, values_of
 from hivesink.sample.source import FilesSource, Sample, TopicSource
 from hivesink.sink.commit.writer import problems_of
 from hivesink.sink.task.assign import assigner_for, row_columns
@@ -77,18 +77,14 @@ def preview(sample: Sample, spec: TableSpec, arrival: datetime) -> Preview:
     fit = np.flatnonzero(assigned.codes >= 0)
     paths = (source for source in config.sources.values() if isinstance(source, JsonPath))
     columns = {column.name for column in row_columns(spec, config)} - config.sources.keys()
-    # Of a change event the fields are no columns.
-    records = sample.records() if config["sink.value.format"] == "json" else []
-    top, parts = (), decoded.parts
+    taken = columns | {str(steps[0]) for path in paths for steps in path.every}
+    # The fields of a change event, or of a record that holds many, are no columns.
+    is_plain = config["sink.value.format"] == "json" and decoded.parts is None
+    records = sample.records() if is_plain else []
     of_row, elements = np.arange(len(sample.batch)), [None] * len(sample.batch)
-    if parts is not None:
+    if decoded.parts is not None:
         # Rows are elements of records, or records without any.
-        of_row, elements = np.asarray(parts.column(ROWS_RECORD)), parts.column(ELEMENT).to_pylist()
-        texts = parts.column("value").field("text").to_pylist()
-        records = [text for text, element in zip(texts, elements, strict=True) if element is not None]
-        top = config["sink.json.explode"].steps
-    every = [steps for path in paths for steps in path.every]
-    taken = columns | {str(steps[len(top)]) for steps in every if steps[: len(top)] == top}
+        of_row, elements = (decoded.parts.column(name).to_pylist() for name in (ROWS_RECORD, ELEMENT))
     # A lone surrogate can't be printed: it is shown as the record has it.
     fields = (
         name.encode("utf-8", "backslashreplace").decode() for item in map(lowered, values_of(records)) for name in item
@@ -151,11 +147,7 @@ def propose(
         raise InvalidOption((f"sink.value.format = {form!r}: init makes tables of {', '.join(PROPOSALS)}",))
     plan = _plan(sample, TableSpec(table, ()), config, arrival)
     given = Given(sample.records(), config, wiring.schemas(plan, None), is_topic=sample.shape.offset is not None)
-    made = PROPOSALS[form](given)
-    if given.is_topic and "debezium" not in made.properties.get("sink.value.format", form):
-        keys = given._replace(records=sample.batch.column("key").to_pylist(), config=config.of_key)
-        made = with_keys(made, keys)
-    columns, properties, sure, left = made
+    columns, properties, sure, left = PROPOSALS[form](given)
     if not columns:
         first = repr((sample.records()[0] or b"")[:40]) if len(sample.batch) else "none"
         problem = f"--from {source}: no object with a field that can be a column; the first record is {first}"

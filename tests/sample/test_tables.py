@@ -180,28 +180,6 @@ def test_the_records_own_time_of_kafka() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "columns"),
-    [
-        ([b'{"id": 1, "Tenant": "x", "ts": 1709618828}', None], ["tenant string", "ts timestamp"]),
-        ([b'{"tenant": "x"}', b"7"], []),
-        ([b"x", b"y"], []),
-        ([None, None], []),
-    ],
-)
-def test_fields_of_keys_that_records_lack(keys: list[bytes | None], columns: list[str]) -> None:
-    topic = {"topic": ["t"] * 2, "partition": pa.array([0, 0], pa.int32()), "offset": [0, 1], "timestamp": [NOW] * 2}
-    batch = pa.RecordBatch.from_pydict({"key": pa.array(keys, pa.binary()), "value": [b'{"id": 7}', b"{}"], **topic})
-    shape = InputShape(value="value", timestamp="timestamp", topic="topic", partition="partition", offset="offset")
-    made = propose(Sample(batch, shape, 0), NAME, "kafka://h/t", NOW, time=None, every="none")
-    assert [f"{column.name} {column.type}" for column in made.spec.columns] == ["id bigint", *columns]
-    assert made.checked.bad == ()
-    if columns:
-        assert made.spec.options["sink.column.tenant.from"] == "kafka.key.$.tenant"
-        first = {"id": 7, "tenant": "x", "ts": datetime(2024, 3, 5, 6, 7, 8)}  # noqa: DTZ001  a wall clock
-        assert made.checked.rows.to_pylist() == [first, {"id": None, "tenant": None, "ts": None}]
-
-
-@pytest.mark.parametrize(
     ("lines", "problem"),
     [
         ([], "the first record is none"),
@@ -344,7 +322,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, data: bytes) -> None
             [b'{"n": 7, "r": [{"id": 1, "user": {"id": 2}, "more": 3}, {"id": "x"}]}', b"{", b'{"r": [{"id": 4}]}'],
             [{"id": 1, "who": 2, "n": 7}, {"id": 4, "who": None, "n": None}],
             [(0, "id"), (1, None)],
-            {"more": 1},
+            {},
         ),
         (
             {"sink.value.format": "debezium-json", "sink.column.who.from": "$.source.id"},

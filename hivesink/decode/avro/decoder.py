@@ -17,7 +17,7 @@ from hivesink.decode.avro.columns import Columns
 from hivesink.decode.avro.schema import Type, parse
 from hivesink.decode.avro.wants import Numbers, Want
 from hivesink.decode.clocks import nulls
-from hivesink.decode.json.decoder import in_order
+from hivesink.decode.json.decoder import in_chunks
 from hivesink.decode.json.spans import Text
 from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import InvalidOption
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from hivesink.decode.json.shaped import Piece
     from hivesink.ports.rows import Schemas
 
-_MOST_ROWS, _MOST_BYTES = 16384, 8 << 20
 _FRAME = 5
 """Bytes before a record: zero, and the schema's number in the registry, the highest byte first."""
 
@@ -80,22 +79,12 @@ class AvroDecoder:
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """`records` are bytes or text of any type; null is a tombstone. Raises as `Schemas`."""
-        bad: list[BadRow] = []
-        absent = nulls(records)
-        if not self._skips:
-            tombstones = np.flatnonzero(absent).tolist()
-            bad += [BadRow(row, None, "no value (tombstone)") for row in tombstones]
-        size = max(1, records.nbytes // max(1, len(records)))
-        step = max(1, min(_MOST_ROWS, _MOST_BYTES // size))
-        pieces: list[Piece] = []
-        for start in range(0, len(records), step):
-            chunk = records.slice(start, step)
-            rows = start + np.flatnonzero(~absent[start : start + step])
-            text, places = Text.of(chunk.drop_null().cast(pa.binary()).view(pa.string()))
-            for kind, bodies in self._by_schema(Bodies(text, places[:-1], places[1:], rows), bad):
-                pieces.append(self._piece(kind, bodies, bad))
-        skipped = int(absent.sum()) if self._skips else 0
-        return in_order(pieces, bad, skipped, len(records), self._schema)
+        return in_chunks(records, self._pieces, self._schema, skips=self._skips)
+
+    def _pieces(self, records: pa.StringArray, rows: Numbers, bad: list[BadRow]) -> Iterator[Piece]:
+        text, places = Text.of(records)
+        for kind, bodies in self._by_schema(Bodies(text, places[:-1], places[1:], rows), bad):
+            yield self._piece(kind, bodies, bad)
 
     def _by_schema(
         self,

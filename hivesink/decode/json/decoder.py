@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types
 
 from hivesink.config.options import OnTombstone, SinkConfig
 from hivesink.decode.clocks import REFUSED, Mask, each, mask_of, not_utf8, nulls
@@ -22,7 +21,7 @@ from hivesink.decode.values import InvalidValue
 from hivesink.ports.rows import BadRow, DecodedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hivesink.core.table import Column
 
@@ -60,24 +59,7 @@ class JsonDecoder:
 
     def decode(self, records: pa.Array) -> DecodedRows:
         """`records` are binary, string or their large forms; null is a tombstone."""
-        bad: list[BadRow] = []
-        absent = np.flatnonzero(nulls(records)) if records.null_count else ()
-        if not self._skips:
-            bad += [BadRow(int(row), None, "no value (tombstone)") for row in absent]
-        pieces: list[Piece] = []
-        size = max(1, records.nbytes / max(1, len(records)))
-        step = max(1, int(min(_MOST_ROWS, max(_FEW_ROWS, _CACHE_BYTES / size), _MOST_BYTES / size)))
-        for start in range(0, len(records), step):
-            chunk = records.slice(start, step)
-            rows = start + np.arange(len(chunk))
-            if chunk.null_count:
-                rows = rows[~nulls(chunk)]
-                chunk = chunk.drop_null()
-            if types.is_large_binary(chunk.type) or types.is_large_string(chunk.type):
-                chunk = chunk.cast(pa.binary() if types.is_large_binary(chunk.type) else pa.string())
-            # Text that may still hold any bytes.
-            pieces += self._pieces(chunk.view(pa.string()), rows, bad) if len(rows) else ()
-        return in_order(pieces, bad, len(absent) if self._skips else 0, len(records), self._columns.schema)
+        return in_chunks(records, self._pieces, self._columns.schema, skips=self._skips)
 
     def _pieces(self, records: pa.StringArray, rows: Places, bad: list[BadRow]) -> Iterator[Piece]:
         """The good rows of `records`, whose input rows are `rows`; the others go to `bad`."""
@@ -105,6 +87,30 @@ class JsonDecoder:
         self._mostly_bad = 2 * (len(doubtful) - len(fitting)) > len(records)
         if exact:
             yield np.array(fitting, np.int64), exact_batch(exact, self._columns.schema)
+
+
+def in_chunks(
+    records: pa.Array,
+    read: Callable[[pa.StringArray, Places, list[BadRow]], Iterable[Piece]],
+    schema: pa.Schema,
+    *,
+    skips: bool,
+) -> DecodedRows:
+    """What `read` makes of the records that aren't null, text that may hold any bytes: bad rows go to the list.
+
+    A null is a tombstone, which is bad, or skipped and counted.
+    """
+    absent = nulls(records)
+    tombstones = np.flatnonzero(absent).tolist()
+    bad = [] if skips else [BadRow(row, None, "no value (tombstone)") for row in tombstones]
+    pieces: list[Piece] = []
+    size = max(1, records.nbytes / max(1, len(records)))
+    step = max(1, int(min(_MOST_ROWS, max(_FEW_ROWS, _CACHE_BYTES / size), _MOST_BYTES / size)))
+    for start in range(0, len(records), step):
+        rows = start + np.flatnonzero(~absent[start : start + step])
+        texts = records.slice(start, step).drop_null().cast(pa.binary()).view(pa.string())
+        pieces += read(texts, rows, bad) if len(rows) else ()
+    return in_order(pieces, bad, len(tombstones) if skips else 0, len(records), schema)
 
 
 def in_order(
