@@ -9,6 +9,7 @@ from hivesink.core.time_format import EpochUnit
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.decode.avro.schema import DIGITS, Type
 from hivesink.decode.connect import CONNECT, UNITS, VARIABLE, ZONED
+from hivesink.decode.protobuf.columns import NUMBERS
 from hivesink.decode.protobuf.scan import AS_JSON
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ _AVRO |= {"float32": "float", "float64": "double"}
 """What types of Connect's are called in Avro."""
 
 
-_PROTOBUF = {1: "int", 2: "long", 3: "long", 5: "double", 6: "float", 7: "boolean"}
-"""Of Avro's types, by the `cpp_type` of Protobuf's; the others are texts but for these."""
 _UINT64, _BYTES = 4, 12
 
 
@@ -96,10 +95,10 @@ def of_message(message: Any, symbols: Mapping[str, Any], known: dict[str, Type])
         return known.get(name, Type("string"))
     made = known[name] = Type("record")
     for place, field in enumerate(message.fields):
-        part = Type("string" if field.full_name in symbols else _PROTOBUF.get(field.cpp_type, "string"))
-        if field.type == _BYTES:
-            part = Type("bytes")
-        elif field.cpp_type == _UINT64:
+        part = Type("bytes" if field.type == _BYTES else "string")
+        if field.cpp_type <= len(NUMBERS) and field.full_name not in symbols:
+            part = NUMBERS[field.cpp_type - 1]
+        if field.cpp_type == _UINT64:
             part = Type("bytes", logical="decimal", precision=20)
         elif field.message_type is not None:
             part = of_message(field.message_type, symbols, known)

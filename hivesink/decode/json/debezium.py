@@ -48,9 +48,9 @@ def _scale(raw: str) -> int:
 def _from_octets(raw: str, kind: HiveType, scale: int | None = None) -> str:
     """A number from base64 of its unscaled value, or from an object of scale and value; `scale` None: the column's."""
     if raw[0] == "{":
-        pairs = members(raw)
-        fields = {unquote(key): value for key, value in pairs}
-        if fields.keys() != {"scale", "value"} or len(pairs) > len(fields) or fields["value"][0] != '"':
+        every = members(raw)
+        fields = {unquote(key): value for key, value, _ in every}
+        if fields.keys() != {"scale", "value"} or len(every) > len(fields) or fields["value"][0] != '"':
             raise wrong_type(raw, f" into {kind}")
         return _from_octets(fields["value"], kind, _scale(fields["scale"]))
     if raw[0] != '"':

@@ -32,7 +32,7 @@ _KINDS = {'"': "text", "{": "object", "[": "array", "t": "boolean", "f": "boolea
 def _fields(raw: str, names: Container[Any], *, ignore_unknown: bool) -> dict[str, str]:
     """An object's members that match `names`, which are in lower case, without regard to case. Raises InvalidValue."""
     texts: dict[str, str] = {}
-    for quoted, value in members(raw):
+    for quoted, value, _ in members(raw):
         name = unquote(quoted).lower()
         is_known = name in names
         if name in texts or not (is_known or ignore_unknown):
@@ -85,7 +85,7 @@ class Branch:
         if len(names) < len(self.below):
             if raw[0] != "[":
                 raise wrong_type(raw, ", not an array")
-            below.update(enumerate(value for _, value in members(raw)))
+            below.update(enumerate(value for _, value, _ in members(raw)))
         for step, branch in self.below.items():
             if step in below:
                 try:
@@ -140,7 +140,7 @@ class ValueParser:
             case Varchar() | Char():
                 return values.bounded(_text_of(raw), kind)
             case Array() if raw[0] == "[":
-                return [self.at(str(index), item, kind.element) for index, (_, item) in enumerate(members(raw))]
+                return [self.at(str(index), item, kind.element) for index, (_, item, _) in enumerate(members(raw))]
             case Map() if raw[0] == "{":
                 return self._map(raw, kind)
             case Struct() if raw[0] == "{":
@@ -194,7 +194,7 @@ class ValueParser:
 
     def _map(self, raw: str, kind: Map) -> list[tuple[Any, Any]]:
         entries: dict[Any, Any] = {}
-        for quoted, value in members(raw):
+        for quoted, value, _ in members(raw):
             try:
                 key = self.of_text(quoted, kind.key)
                 if key in entries:

@@ -19,7 +19,7 @@ from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from hivesink.config.options import SinkConfig
 
@@ -53,28 +53,16 @@ def split_exactly(record: bytes, steps: tuple[str | int, ...]) -> Split | None:
         return None
     at = len(text) - len(text.lstrip(" \t\r\n"))
     for step in steps:
-        named = (
-            (_name(key) if key else number, begin, raw) for number, (key, begin, raw) in enumerate(_members(value))
-        )
-        matching = [(begin, raw) for name, begin, raw in named if name == step]
+        inside = enumerate(members(value) if value[0] in "{[" else ())
+        matching = [(begin, raw) for n, (key, raw, begin) in inside if (_name(key) if key else n) == step]
         if len(matching) != 1:
             return None
         ((begin, value),) = matching
         at += begin
     if value[0] != "[":
         return None
-    elements = [raw.encode("latin-1") for _, _, raw in _members(value)]
+    elements = [raw.encode("latin-1") for _, raw, _ in members(value)]
     return Split(record[: at + 1], elements, record[at + len(value) - 1 :])
-
-
-def _members(raw: str) -> Iterator[tuple[str | None, int, str]]:
-    """The keys and values of an object or array, and where each value begins; of anything else none."""
-    at = 1
-    for key, value in members(raw) if raw[0] in "{[" else ():
-        # Nothing else begins with a quote before a key; and no value with what may be before it.
-        at = raw.index(value, raw.index(key, at) + len(key) if key else at)
-        yield key, at, value
-        at += len(value)
 
 
 def _name(quoted: str) -> str:

@@ -75,9 +75,12 @@ def document(text: str) -> str:
     return text[begin:end]
 
 
-def members(text: str) -> list[tuple[str, str]]:
-    """The keys (still quoted) and values of an object's text, in input order, duplicates too; an array has no keys."""
-    pairs: list[tuple[str, str]] = []
+def members(text: str) -> list[tuple[str, str, int]]:
+    """The keys (still quoted) and values of an object's text, and where these begin, in input order, duplicates too.
+
+    An array has no keys.
+    """
+    every: list[tuple[str, str, int]] = []
     at = _match(_SPACE, text, 1).end()
     while text[at] not in {"}", "]"}:
         match = _match(_KEY_AND_SCALAR, text, at)
@@ -85,10 +88,10 @@ def members(text: str) -> list[tuple[str, str]]:
         if begin < 0:
             begin = match.end()
             end = end_of_value(text, begin)
-        pairs.append((match[1], text[begin:end]))
+        every.append((match[1], text[begin:end], begin))
         mark = _match(_MARK, text, end)
         at = mark.end() if mark[1] == "," else mark.start(1)
-    return pairs
+    return every
 
 
 def unquote(quoted: str) -> str:

@@ -72,10 +72,9 @@ class Shape:
         """
         text = record.decode()
         raw = document(text)
-        pairs = members(raw) if raw[0] == "{" else []
         fields: list[Field] = []
         end, keys = 0, 0
-        for quoted, value in pairs:
+        for quoted, value, _ in members(raw) if raw[0] == "{" else ():
             name = unquote(quoted).lower()
             key = text.index(quoted, end)
             begin = text.index(value, key + len(quoted))

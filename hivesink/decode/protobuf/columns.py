@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hivesink.decode.avro.wants import Numbers
 
-_NUMBERS = (
+NUMBERS = (
     Type("int", "int32"),
     Type("long", "int64"),
     Type("long", "uint32"),
@@ -95,8 +95,8 @@ class Columns:
         if symbols is not None and want.type not in INTEGERS:
             return _named(symbols, values.dictionary_encode(), want)
         kind = Type("bytes" if pa.types.is_binary(values.type) else "string")
-        if field.cpp_type <= len(_NUMBERS):
-            kind = _NUMBERS[field.cpp_type - 1]
+        if field.cpp_type <= len(NUMBERS):
+            kind = NUMBERS[field.cpp_type - 1]
         if kind.logical == "uint64" and isinstance(want.type, Decimal) and not want.steps:
             return convert(values, want.type, want.times)
         beyond = dict[int, InvalidValue]()
