@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import BatchRef, Epoch, LastBatch
-from hivesink.core.floor import Floor
+from hivesink.core.lifecycle import Floor
 from hivesink.core.manifest import Commit, Manifest, OpenBucket, Opened, PartEntry, Read, Recorded, Rows, Slice
 from hivesink.core.partition_commit import Watermark
 from hivesink.errors import LogDamaged

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
-from hivesink.core.floor import floor_over
+from hivesink.core.lifecycle import floor_over
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from datetime import datetime
 
-    from hivesink.core.floor import Floor
+    from hivesink.core.lifecycle import Floor
     from hivesink.core.manifest import Manifest, PartEntry
     from hivesink.core.partition_commit import CommitRule
     from hivesink.core.reads import Lag

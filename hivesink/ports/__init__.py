@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.core.epoch import Epoch
-    from hivesink.core.floor import Floor
-    from hivesink.core.lifecycle import EpochState
+    from hivesink.core.lifecycle import EpochState, Floor
     from hivesink.core.manifest import Manifest, Recorded
     from hivesink.core.partfile import Finished, InProgress, Pending
     from hivesink.core.partition import Estimate, LivePartition, NewPartition

@@ -24,7 +24,7 @@ from hivesink.storage.log_layout import Ledger, LogReceipts, LogSchemas, LogSegm
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hivesink.core.floor import Floor
+    from hivesink.core.lifecycle import Floor
     from hivesink.core.manifest import Manifest, Recorded
     from hivesink.ports import CommitLog
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from hivesink import kerberos, wiring
 from hivesink.config.options import SinkConfig
-from hivesink.core.floor import replaced_parts
-from hivesink.core.lifecycle import EpochState
+from hivesink.core.lifecycle import EpochState, replaced_parts
 from hivesink.core.log import require_writer_name
 from hivesink.core.manifest import REPLAYS, Manifest, PartEntry
 from hivesink.core.progress import Policies

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.floor import Floor
-from hivesink.core.lifecycle import MARKS, EpochState
+from hivesink.core.lifecycle import MARKS, EpochState, Floor
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Rows
 from hivesink.core.manifest_json import encode

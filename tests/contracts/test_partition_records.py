@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.floor import Floor
+from hivesink.core.lifecycle import Floor
 from hivesink.core.manifest import Commit, Recorded, Rows, newest
 from hivesink.core.manifest_json import encode
 from hivesink.core.offsets import KafkaOffset

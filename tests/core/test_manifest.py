@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.floor import Floor, floor_over
-from hivesink.core.lifecycle import History, Identity, Stamp
+from hivesink.core.lifecycle import Floor, History, Identity, Stamp, floor_over
 from hivesink.core.manifest import Commit, Manifest, PartEntry, Recorded, Rows, live_parts
 from hivesink.core.manifest_json import decode, decode_floor, decode_records, encode, encode_floor, encode_records
 from hivesink.core.offsets import FilesOffset, KafkaOffset

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from hivesink import errors
 from hivesink.core import actions
 from hivesink.core.epoch import Epoch
-from hivesink.core.floor import floor_over
-from hivesink.core.lifecycle import EpochState, History, Identity
+from hivesink.core.lifecycle import EpochState, History, Identity, floor_over
 from hivesink.core.manifest import REQUEUE, Manifest, PartEntry, newest, recorded
 from hivesink.core.partfile import Finished, Pending, parse_staged
 from hivesink.core.partition import LivePartition, NewPartition, PartitionKey

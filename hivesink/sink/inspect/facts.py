@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.core import offsets
 from hivesink.core.epoch import Epoch
-from hivesink.core.floor import Floor, floor_over
-from hivesink.core.lifecycle import EpochState
+from hivesink.core.lifecycle import EpochState, Floor, floor_over
 from hivesink.core.log import LogView, require_whole
 from hivesink.core.manifest import Manifest, PartEntry, Rows, live_parts, newest, recorded
 from hivesink.core.partfile import PartName

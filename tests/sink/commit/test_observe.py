@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.floor import Floor, floor_over
-from hivesink.core.lifecycle import EpochState
+from hivesink.core.lifecycle import EpochState, Floor, floor_over
 from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.plan import Policy
 from hivesink.errors import LogDamaged, PartitionElsewhere, PartLost, StoreUnavailable, Unsupported

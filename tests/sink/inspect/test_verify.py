@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.core.epoch import Epoch
-from hivesink.core.floor import Floor
-from hivesink.core.lifecycle import EpochState
+from hivesink.core.lifecycle import EpochState, Floor
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.partfile import Stage
