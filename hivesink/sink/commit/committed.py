@@ -170,14 +170,12 @@ class RunFigures:
         return done
 
     def progress(self, waiting_rows: int = 0) -> Progress:
-        """What is known now."""
+        """What is known now, but for offsets: an epoch's line asks, and these may take long."""
         total, began, tick, rate = self._total, self._began, self.tick(), None
         if began is not None and total.epochs and tick > began:
             rows = sum(rows for added, rows in tuple(self._recent) if added > tick - RECENT)
             rate = rows / min(RECENT, tick - began)
-        return replace(
-            total, rows_per_second=rate, behind_records=self.behind, waiting_rows=waiting_rows, offsets=self.lag
-        )
+        return replace(total, rows_per_second=rate, behind_records=self.behind, waiting_rows=waiting_rows)
 
     def rested(self, history: History) -> None:
         """Nothing more can be done for now."""

@@ -150,7 +150,8 @@ class Committer:
     def progress(self) -> Progress:
         """What this run has committed. Waits for no batch."""
         runner = self._live.runner
-        return self.figures.progress(runner.history.rows.rows if runner else 0)
+        progress = self.figures.progress(runner.history.rows.rows if runner else 0)
+        return replace(progress, offsets=self.figures.lag)
 
     def tell_end(self) -> None:
         """Log the end of a query that has committed nothing: silence could be a job that does nothing by mistake."""
