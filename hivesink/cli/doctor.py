@@ -151,6 +151,7 @@ def _servers(location: str | None, site: Site) -> Iterable[Check]:
 def _by_spark(metastore: str | None, kafka: str | None, *, executors: bool) -> Iterator[_Question]:
     """What a JVM asks, in a single session: in a second one Kafka's jars would come too late."""
     from hivesink.spark.session import session, session_for_kafka
+    from hivesink.spark.sources import brokers
 
     if executors:
         spark = session("hivesink doctor", metastore=metastore, kafka=kafka is not None, quiet=True)
@@ -158,7 +159,7 @@ def _by_spark(metastore: str | None, kafka: str | None, *, executors: bool) -> I
     else:
         spark = session_for_kafka("hivesink doctor")
     if kafka:
-        yield f"Kafka {kafka}", lambda: _brokers(spark, kafka)
+        yield f"Kafka {kafka}", lambda: brokers(spark, kafka)
     spark.stop()
 
 
@@ -177,16 +178,6 @@ def _executors(spark: SparkSession) -> str:
     if "MISSING" in said:
         raise InvalidOption((f"{said}: install it there, or send the archive of `make dist`",))
     return said
-
-
-def _brokers(spark: SparkSession, servers: str) -> str:
-    from hivesink.spark.sources import brokers, client_of
-
-    client = client_of(spark, servers)
-    names = ("kafka.security.protocol", "kafka.sasl.mechanism")
-    how = ", ".join(client[name] for name in names if name in client) or "PLAINTEXT"
-    nodes, level = brokers(spark, servers)
-    return f"answers by {how}, with metadata.version {level} and the brokers {', '.join(nodes)}"
 
 
 def _of_table(name: str, address: str | None, site: Site) -> Iterator[_Question]:

@@ -157,16 +157,21 @@ def _partitions(spark: SparkSession, client: Mapping[str, str], topics: Sequence
         return {topic: sorted(place.partition() for place in now.partitions()) for topic, now in described.items()}
 
 
-def brokers(spark: SparkSession, servers: str) -> tuple[list[str], int]:
-    """The brokers that answer for their cluster, as host:port, and its `metadata.version` (0: none, with ZooKeeper).
+def brokers(spark: SparkSession, servers: str) -> str:
+    """How they answer, their `metadata.version` (0: none, with ZooKeeper), and all of their cluster, as host:port.
 
     By that level, as `kafka-features.sh` shows it, Kafka tells its releases apart. Raises what `_admin` raises.
     """
-    with _admin(spark, client_of(spark, servers), ()) as asked:
+    client = client_of(spark, servers)
+    names = ("kafka.security.protocol", "kafka.sasl.mechanism")
+    how = ", ".join(client[name] for name in names if name in client) or "PLAINTEXT"
+    with _admin(spark, client, ()) as asked:
         # Python sees the elements of Java's lists only.
         nodes = driver_jvm(spark).java.util.ArrayList(asked.describeCluster().nodes().get())
-        level = asked.describeFeatures().featureMetadata().get().finalizedFeatures().get("metadata.version")
-        return sorted(f"{node.host()}:{node.port()}" for node in nodes), level.maxVersionLevel() if level else 0
+        version = asked.describeFeatures().featureMetadata().get().finalizedFeatures().get("metadata.version")
+        places = sorted(f"{node.host()}:{node.port()}" for node in nodes)
+        level = version.maxVersionLevel() if version else 0
+    return f"answers by {how}, with metadata.version {level} and the brokers {', '.join(places)}"
 
 
 def commit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
@@ -72,7 +72,11 @@ class Tokens:
     def _take(self, places: Mapping[Address, str]) -> tuple[bytes, float, float]:
         """The file's content, until when to hand it out, and the end of its life (`time.time`)."""
         jvm, java = driver_jvm(self._spark), self._spark.sparkContext._jsc  # noqa: SLF001  PySpark offers no other way
-        security, hadoop = jvm.org.apache.hadoop.security, java.hadoopConfiguration()
+        security, text, hadoop = (
+            jvm.org.apache.hadoop.security,
+            jvm.org.apache.hadoop.io.Text,
+            java.hadoopConfiguration(),
+        )
         settings, systems = java.sc().getConf(), ",".join(f"hdfs://{at.authority}" for at in places)
         settings.set("spark.kerberos.access.hadoopFileSystems", systems)
         for other in _OTHERS:
@@ -87,7 +91,7 @@ class Tokens:
         found = security.Credentials(taken)
         for address, place in places.items():
             system = jvm.org.apache.hadoop.fs.Path(place).getFileSystem(hadoop)
-            service = _text(jvm, system.getCanonicalServiceName())
+            service = text(system.getCanonicalServiceName())
             token = taken.getToken(service) or given.getToken(service)
             if token is None and user.hasKerberosCredentials():
                 # Spark only logs why it got none.
@@ -100,7 +104,7 @@ class Tokens:
             # By names that hdfs-native looks for: Hadoop's may have a number in place of the host.
             for name in (address.authority, f"ha-hdfs:{address.authority}", *address.namenodes):
                 copied = token.copyToken()
-                copied.setService(_text(jvm, name))
+                copied.setService(text(name))
                 found.addToken(copied.getService(), copied)
         stream = jvm.java.io.ByteArrayOutputStream()
         found.writeTokenStorageToStream(jvm.java.io.DataOutputStream(stream))
@@ -121,7 +125,3 @@ def log_in(spark: SparkSession) -> None:
 
 def _is_brief(record: logging.LogRecord) -> bool:
     return record.levelno > logging.DEBUG
-
-
-def _text(jvm: Any, text: str) -> Any:
-    return jvm.org.apache.hadoop.io.Text(text)

@@ -71,6 +71,8 @@ def test_kills_of_a_job(alice: Cluster, tmp_path: Path, login: str) -> None:
     for step in STEPS:
         found.kill_at(step)
     assert stage.drain() == 0, stage.output[-4000:]
+    # For `hivesink verify`.
+    keys.take_ticket("alice", f"FILE:{stage.folder}/none")
     stage.check(feed.sent)
     assert found.between >= 2
 

@@ -115,7 +115,8 @@ def test_tickets_by_a_keytab(alice: Cluster, tmp_path: Path, short: dict[str, st
         kdc.stop()
         kdc.start()
         shutil.copy(kdc.keytab, keytab)
-        feed_for(stage, process, 2 * SECONDS)
+        # A quarter of an hour in all.
+        feed_for(stage, process, 12 * SECONDS)
         seen = processes(process)
         login_of(alice, "alice")
         stage.wait(process, lambda: stage.target.count() == stage.source.sent, "rows are missing")
