@@ -49,7 +49,7 @@ def mask_of(flags: pa.BooleanArray) -> Mask:
 
 def nulls(column: pa.Array) -> Mask:
     """Where `column` is null."""
-    return mask_of(column.is_null())
+    return mask_of(column.is_null()) if column.null_count else np.zeros(len(column), np.bool_)
 
 
 def each(inputs: Sequence[Any], parse: Callable[[Any], Any]) -> tuple[list[Any], Mask]:
