@@ -20,7 +20,7 @@ from hivesink.core.column_source import JsonPath
 from hivesink.core.table import Array, Map, Primitive, Struct
 from hivesink.decode.clocks import Mask, mask_of, not_utf8
 from hivesink.decode.json.columns import JsonColumns
-from hivesink.decode.json.decoder import JsonDecoder, KeyedDecoder
+from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.scan import NotJson, document
 from hivesink.decode.json.spans import QUOTE, Places, Spans, Text
@@ -214,7 +214,7 @@ class CsvDecoder(JsonDecoder):
         """Raises InvalidOption."""
         super().__init__(columns, config)
         self.exact = _Exact(columns, config)
-        self._columns = JsonColumns(self.exact, KeyedDecoder)
+        self._columns = JsonColumns(self.exact)
         self._keyed, self._shaped = _Splitter(self._columns, self.exact), None
         self.header: str | None = config[f"{_CSV}.header"]
 

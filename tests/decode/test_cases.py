@@ -120,7 +120,7 @@ def test_exact(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_keyed(name: str) -> None:
     case = CASES[name]
-    keyed = KeyedDecoder(JsonColumns(case.exact, KeyedDecoder))
+    keyed = KeyedDecoder(JsonColumns(case.exact))
     for before in ([], [b"{}"] * 2, [case.record] * 2):
         batch, doubt = keyed.decode(pa.array([*before, case.record], pa.binary()).view(pa.string()))
         assert doubt[-1] or row(batch, len(before)) == case.expected
@@ -129,7 +129,7 @@ def test_keyed(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_shaped(name: str) -> None:
     case = CASES[name]
-    shaped = ShapedDecoder(JsonColumns(case.exact, KeyedDecoder))
+    shaped = ShapedDecoder(JsonColumns(case.exact))
     for _ in range(2):
         for _, batch in shaped.decode(pa.array([case.record] * 3, pa.binary()).view(pa.string())):
             assert {row(batch, at) for at in range(batch.num_rows)} <= {case.expected}

@@ -12,7 +12,6 @@ from hivesink.config.options import OnUnknownField, SinkConfig
 from hivesink.core.table import Array, Char, Column, Decimal, HiveType, Map, Primitive, Struct, Varchar
 from hivesink.core.typetext import parse_type
 from hivesink.decode.json.columns import JsonColumns
-from hivesink.decode.json.decoder import KeyedDecoder
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.json.shaped import ShapedDecoder
 from tests.decode.settings import PLAIN, decoding
@@ -41,7 +40,7 @@ EACH: list[tuple[HiveType, list[str]]] = [
 
 def proved(columns: list[Column], records: list[bytes], options: SinkConfig | None = None) -> list[int]:
     """The rows of `records` that it proves, at the second look."""
-    shaped = ShapedDecoder(JsonColumns(ExactDecoder(columns, options or PLAIN), KeyedDecoder))
+    shaped = ShapedDecoder(JsonColumns(ExactDecoder(columns, options or PLAIN)))
     batch = pa.array(records, pa.binary()).view(pa.string())
     shaped.decode(batch)
     return sorted(np.concatenate([np.empty(0, int), *(rows for rows, _ in shaped.decode(batch))]).tolist())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from hivesink.core.table import Array, Char, Column, Decimal, Primitive, Struct,
 from hivesink.decode import clocks
 from hivesink.decode.arrowtypes import INTEGER_BITS, arrow_schema, arrow_type
 from hivesink.decode.clocks import Mask, each, nulls, parse_each
-from hivesink.decode.json.exact import Branch, ExactDecoder, number_of
+from hivesink.decode.json.exact import ExactDecoder, number_of
 from hivesink.decode.json.plain import Nested, plain_reader
 from hivesink.decode.json.spans import NUMBER, Spans, Text, decimals, integers, raw_values, texts_of
 from hivesink.decode.values import binary_of
@@ -27,7 +27,7 @@ from hivesink.decode.values import binary_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hivesink.decode.json.exact import ValueParser
+    from hivesink.decode.json.exact import Branch, ValueParser
 
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -39,24 +39,16 @@ class Keyed(Protocol):
         """The columns of `records`, which may hold any bytes but no nulls, and the records in doubt."""
 
 
-class Reader(Protocol):
-    """Reads the columns of `slots` from a field, which may not be missing if it `is_required`."""
-
-    slots: tuple[int, ...]
-    is_required: bool
-
-    def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
-        """The columns, and the rows in doubt, whose values mean nothing: `spans` may be no JSON."""
-
-
-MakeKeyed: TypeAlias = "Callable[[JsonColumns], Keyed]"
+MakeKeyed: TypeAlias = "Callable[[ExactDecoder], Keyed]"
 
 
 class ColumnReader:
     """A field that is the value of one slot. `is_required`: it may not be null."""
 
-    def __init__(self, slot: int, column: Column, parser: ValueParser, *, is_required: bool, keyed: MakeKeyed) -> None:
-        self.slots: tuple[int, ...] = (slot,)
+    def __init__(
+        self, slot: int, column: Column, parser: ValueParser, *, is_required: bool, keyed: MakeKeyed | None
+    ) -> None:
+        self.slots = (slot,)
         self.is_required = is_required
         self._kind = column.type
         self._arrow = arrow_type(column.type)
@@ -66,13 +58,14 @@ class ColumnReader:
         if not parser.nulls and parser.number is number_of and (plain := plain_reader(column.type)):
             self._nested.append(plain)
         match column.type:
-            case Array() as kind:
+            case Array() as kind if keyed:
                 self._nested.append(_ListReader(kind, parser, keyed).read)
-            case Struct() as kind:
-                self._nested.append(_struct_reader(kind, parser, keyed))
+            case Struct() as kind if keyed:
+                self._nested.append(_StructReader(kind, parser, keyed).read)
         self._nested.append(self._parsed)
 
     def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
+        """The column, and the rows in doubt, whose values mean nothing: `spans` may be no JSON."""
         if self._parser.nulls:
             spans = spans.without(self._parser.null_texts(self._kind))
         array, doubt = self._read(spans)
@@ -129,33 +122,20 @@ class ColumnReader:
         return parse_each(texts.to_pylist(), binary_of, self._arrow)
 
 
-class _Objects:
-    """Reads objects as records."""
+class _StructReader:
+    """Reads STRUCTs as records of their fields."""
 
-    def __init__(self, columns: JsonColumns, keyed: MakeKeyed) -> None:
-        self.slots = columns.slots
-        self.is_required = any(reader.is_required for reader in columns.readers.values())
-        self._keyed = keyed(columns)
+    def __init__(self, kind: Struct, parser: ValueParser, keyed: MakeKeyed) -> None:
+        unknown = OnUnknownField.IGNORE if parser.ignore_unknown else OnUnknownField.BAD_RECORD
+        config = SinkConfig.parse({"sink.on-unknown-field": unknown.value})
+        columns = [Column(name, field) for name, field in kind.fields]
+        self._fields = list(arrow_type(kind))
+        self._keyed = keyed(ExactDecoder(columns, config, lambda *_: parser))
 
-    def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
+    def read(self, spans: Spans) -> tuple[pa.Array, Mask]:
         absent = np.zeros(len(spans), np.bool_) if spans.absent is None else spans.absent
         batch, doubt = self._keyed.decode(spans.text.cut(spans.begins, spans.ends, absent).fill_null("{}"))
-        return batch.columns, np.where(absent, self.is_required, doubt)
-
-
-def _struct_reader(kind: Struct, parser: ValueParser, keyed: MakeKeyed) -> Nested:
-    """Reads STRUCTs as records of their fields."""
-    unknown = OnUnknownField.IGNORE if parser.ignore_unknown else OnUnknownField.BAD_RECORD
-    config = SinkConfig.parse({"sink.on-unknown-field": unknown.value})
-    columns, fields = [Column(name, field) for name, field in kind.fields], list(arrow_type(kind))
-    objects = _Objects(JsonColumns(ExactDecoder(columns, config, lambda *_: parser), keyed), keyed)
-
-    def read(spans: Spans) -> tuple[pa.Array, Mask]:
-        arrays, doubt = objects.read(spans)
-        absent = None if spans.absent is None else pa.array(spans.absent)
-        return pa.StructArray.from_arrays(arrays, fields=fields, mask=absent), doubt
-
-    return read
+        return pa.StructArray.from_arrays(batch.columns, fields=self._fields, mask=pa.array(absent)), doubt & ~absent
 
 
 class _ListReader:
@@ -174,77 +154,70 @@ class _ListReader:
         return pa.ListArray.from_arrays(pa.array(edges, pa.int32(), mask=absent), array), doubt
 
 
-class _Item:
-    """Reads the item of that number in each list."""
-
-    def __init__(self, number: int, reader: Reader) -> None:
-        self.slots, self.is_required = reader.slots, reader.is_required
-        self._number, self._reader = number, reader
-
-    def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
-        lists, doubt = each(spans.raw(), _ITEMS.decode)
-        raws = [items[self._number] if items and self._number < len(items) else b"null" for items in lists]
-        columns, unfit = self._reader.read(Spans.of(*Text.joined([b"\0".join(raws)], len(raws))))
-        return columns, doubt | unfit
-
-
 class PathsReader:
-    """A field that several columns read, or that a path leads into."""
+    """A field that several columns read, or that a path leads into: its JSON text is looked through once."""
 
-    def __init__(self, branch: Branch, exact: ExactDecoder, keyed: MakeKeyed) -> None:
-        names: dict[str | int, Branch] = {name: below for name, below in branch.below.items() if isinstance(name, str)}
-        self._readers: list[Reader] = [_reader(Branch([slot]), exact, keyed) for slot in branch.columns]
-        if names:
-            self._readers.append(_Objects(JsonColumns(exact, keyed, Branch([], names)), keyed))
-        for step, below in branch.below.items():
-            if isinstance(step, int):
-                self._readers.append(_Item(step, _reader(below, exact, keyed)))
-        self.slots = tuple(slot for reader in self._readers for slot in reader.slots)
-        self.is_required = any(reader.is_required for reader in self._readers)
+    def __init__(self, branch: Branch, exact: ExactDecoder) -> None:
+        self.slots = branch.all_columns()
+        self._branch = branch
+        self._exact = exact
+        self._required = [exact.is_required(slot) for slot in self.slots]
+        self.is_required = any(self._required)
 
     def read(self, spans: Spans) -> tuple[list[pa.Array], Mask]:
-        every = [reader.read(spans) for reader in self._readers]
-        doubt: Mask = np.logical_or.reduce([unfit for _, unfit in every])
-        return [column for columns, _ in every for column in columns], doubt
+        """As `ColumnReader.read`."""
+        raws, doubt = raw_values(spans)
 
+        def row(raw: bytes) -> list[Any]:
+            texts: dict[int, str] = {}
+            self._branch.pick(raw.decode(), texts)
+            return [self._exact.value(slot, texts.get(slot)) for slot in self.slots]
 
-def _reader(branch: Branch, exact: ExactDecoder, keyed: MakeKeyed) -> Reader:
-    """Reads the field of `branch`."""
-    if branch.below or len(branch.columns) > 1:
-        return PathsReader(branch, exact, keyed)
-    (slot,) = branch.columns
-    column, parser = exact.columns[exact.slots[slot]], exact.parsers[slot]
-    return ColumnReader(slot, column, parser, is_required=exact.is_required(slot), keyed=keyed)
+        rows, unfit = each([raw or b"null" for raw in raws], row)
+        doubt |= unfit
+        arrays = []
+        for place, (slot, is_required) in enumerate(zip(self.slots, self._required, strict=True)):
+            kind = arrow_type(self._exact.columns[self._exact.slots[slot]].type)
+            arrays.append(pa.array([row and row[place] for row in rows], kind))
+            if is_required:
+                doubt |= nulls(arrays[-1])
+        return arrays, doubt
 
 
 class JsonColumns:
-    """All columns of a table, from the fields of records; or the slots below a `branch`, from the objects there."""
+    """All columns of a table, from the fields of records."""
 
-    def __init__(self, exact: ExactDecoder, keyed: MakeKeyed, branch: Branch | None = None) -> None:
-        read = branch or exact.read
-        self.slots = tuple(sorted(read.all_columns()))
-        self._exact, self._is_table = exact, branch is None
-        kinds = arrow_schema(exact.columns)
-        self._kinds = {slot: kinds.types[exact.slots[slot]] for slot in self.slots}
-        self.schema = kinds if self._is_table else pa.schema([(str(slot), kind) for slot, kind in self._kinds.items()])
-        self.ignore_unknown = exact.ignore_unknown or not self._is_table
-        self.readers = {str(name): _reader(below, exact, keyed) for name, below in read.below.items()}
+    def __init__(self, exact: ExactDecoder, keyed: MakeKeyed | None = None) -> None:
+        """`keyed` reads STRUCTs; without it they are parsed one by one, unless Arrow can read them."""
+        self.schema = arrow_schema(exact.columns)
+        self._exact = exact
+        self._kinds = [self.schema.types[index] for index in exact.slots]
+        self.ignore_unknown = exact.ignore_unknown
+        self.readers: dict[str, ColumnReader | PathsReader] = {}
         """By the field's name in lower case."""
+        for name, branch in exact.read.below.items():
+            if branch.below or len(branch.columns) > 1:
+                self.readers[str(name)] = PathsReader(branch, exact)
+            else:
+                (slot,) = branch.columns
+                column, parser = exact.columns[exact.slots[slot]], exact.parsers[slot]
+                is_required = exact.is_required(slot)
+                self.readers[str(name)] = ColumnReader(slot, column, parser, is_required=is_required, keyed=keyed)
 
     def read(self, fields: Mapping[str, Spans], rows: int) -> tuple[pa.RecordBatch, Mask]:
         """The columns of `rows` records that have the same `fields`, by their names, and the records in doubt."""
         doubt = np.zeros(rows, dtype=np.bool_)
-        arrays: dict[int, pa.Array] = {slot: pa.nulls(rows, kind) for slot, kind in self._kinds.items()}
+        arrays: list[pa.Array] = [pa.nulls(rows, kind) for kind in self._kinds]
         for name, reader in self.readers.items():
             if name not in fields:
                 doubt |= reader.is_required
                 continue
             columns, unfit = reader.read(fields[name])
             doubt |= unfit
-            arrays |= dict(zip(reader.slots, columns, strict=True))
-        made = [*arrays.values()]
-        if len(made) > len(self.schema):
-            made = [pc.coalesce(*(arrays[slot] for slot in slots)) for slots in self._exact.slots_of]
-            for column, array in zip(self._exact.columns, made, strict=True):
+            for slot, column in zip(reader.slots, columns, strict=True):
+                arrays[slot] = column
+        if len(arrays) > len(self.schema):
+            arrays = [pc.coalesce(*(arrays[slot] for slot in slots)) for slots in self._exact.slots_of]
+            for column, array in zip(self._exact.columns, arrays, strict=True):
                 doubt |= False if column.nullable else nulls(array)
-        return pa.RecordBatch.from_arrays(made, schema=self.schema), doubt
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), doubt

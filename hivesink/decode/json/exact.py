@@ -259,16 +259,21 @@ class ExactDecoder:
         return [self._column(index, texts) for index in range(len(self.columns))]
 
     def _column(self, index: int, texts: Mapping[int, str]) -> Any:
-        slots, name, kind = self.slots_of[index], self.names[index], self.columns[index].type
+        slots = self.slots_of[index]
         for slot in slots:
-            if (value := self.parsers[slot].at(name, texts.get(slot) or "null", kind)) is not None:
+            if (value := self.value(slot, texts.get(slot))) is not None:
                 return value
         if not self.columns[index].nullable:
             reason = "null" if any(slot in texts for slot in slots) else "missing"
-            raise InvalidValue(reason).within(name)
+            raise InvalidValue(reason).within(self.names[index])
         return None
 
     def is_required(self, slot: int) -> bool:
         """Whether its text may not be null: its column may not, and has no other."""
         index = self.slots[slot]
         return not self.columns[index].nullable and len(self.slots_of[index]) == 1
+
+    def value(self, slot: int, raw: str | None) -> Any:
+        """What a slot's column makes of its JSON text, or of None. Raises InvalidValue."""
+        index = self.slots[slot]
+        return self.parsers[slot].at(self.names[index], raw or "null", self.columns[index].type)
