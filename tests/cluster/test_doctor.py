@@ -13,20 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import pytest
+
 from hivesink.config.site import Site
 from hivesink.logs import storage_of
 from tests.cli.site import hivesink
 from tests.cluster.gates import master_of
 
 if TYPE_CHECKING:
-    import pytest
-
     from jobs.cluster import Cluster
     from tests.cluster.conftest import Place
     from tests.cluster.ingest import Addresses, Hive
 
 
+# Executors take two servers and a session of their own.
+@pytest.mark.parametrize("executors", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_site(  # noqa: PLR0917
+    executors: bool,
     cluster: Cluster,
     addresses: Addresses,
     place: Place,
@@ -37,9 +40,10 @@ def test_a_site(  # noqa: PLR0917
     for name in ("HADOOP_CONF_DIR", "HIVE_CONF_DIR"):
         monkeypatch.setenv(name, str(cluster.conf))
     hive.ask(place.ddl("id INT", "dt STRING"))
-    monkeypatch.setenv("HIVESINK_MASTER", master_of(cluster))
-    servers = ("--hiveserver2", cluster.hiveserver2, "--kafka", cluster.kafka, "--executors")
-    asked = ["doctor", place.table, *servers, "--json"]
+    asked = ["doctor", place.table, "--hiveserver2", cluster.hiveserver2, "--kafka", cluster.kafka, "--json"]
+    if executors:
+        monkeypatch.setenv("HIVESINK_MASTER", master_of(cluster))
+        asked.append("--executors")
     found = hivesink(capsys, *asked)
     assert found.code == 0, found.out
     said = {check["what"]: check["said"] for check in found.data["checks"]}
@@ -50,7 +54,8 @@ def test_a_site(  # noqa: PLR0917
     kafka = rf"answers by PLAINTEXT, with metadata.version [1-9]\d* and the brokers {cluster.kafka}"
     assert re.fullmatch(kafka, said[f"Kafka {cluster.kafka}"])
     versions = rf"Java [\d.]+, Python {platform.python_version()}, pyarrow .*, hdfs-native [\d.]+ "
-    assert re.fullmatch(rf"{versions}\(on {cluster.spark_master}\)", said["executors"])
+    if executors:
+        assert re.fullmatch(rf"{versions}\(on {cluster.spark_master}\)", said["executors"])
     # By the NameNode's host.
     with_page = {"dfs.namenode.http-address": f"0.0.0.0:{urlsplit(cluster.servers.namenode.counter).port}"}
     (namenode,) = storage_of(cluster.filesystem, Site(with_page)).servers(cluster.filesystem)
