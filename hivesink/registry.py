@@ -251,8 +251,8 @@ class KeptSchemas:
         until = end + max(_AGAIN, 10 * (end - begin))
         _SEEN.update((place, (texts, until)) for place, texts in looked.items() if place[2] not in waited)
         for number, since in waited.items():
-            reason = f"it hasn't known schema {number} since {since:%F %T} UTC"
-            raise SourceUnreachable(registry.name, reason)
+            then = f"start again: {registry.options}.unknown-id-timeout after that, its records are bad"
+            raise SourceUnreachable(registry.name, f"it hasn't known schema {number} since {since:%F %T} UTC; {then}")
         return {number: texts for number, texts in schemas.items() if texts}
 
     def _kept(self, registry: Registry, number: int) -> tuple[str, ...]:

@@ -68,7 +68,8 @@ class Grid:
     @classmethod
     def of(cls, title: str, rows: Sequence[Mapping[str, object]], *right: str) -> Grid:
         """One with the same objects as the JSON document: their keys are the columns."""
-        return cls(title, [*rows[0]] if rows else (), [[*row.values()] for row in rows], right)
+        columns = [*dict.fromkeys(name for row in rows for name in row)]
+        return cls(title, columns, [[row.get(name) for name in columns] for row in rows], right)
 
 
 MOST = 20

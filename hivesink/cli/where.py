@@ -76,7 +76,9 @@ def where(out: Output, opened: OpenedTable, record: Record) -> None:
     conditions = [f"{quoted(columns[source])} = {value}" for source, value in wanted.items() if source in columns]
     select = f"SELECT * FROM {table} WHERE {' AND '.join(conditions)}" if needed else None  # noqa: S608  printed
     lines = [Line(text) for each in told for text in _lines(each)]
-    lines += [Line(f"a dead letter: {letter['field'] or 'the record'}: {letter['reason']}") for letter in letters]
+    for letter in letters:
+        what = "the record" if letter["element"] is None else f"element {letter['element']}"
+        lines.append(Line(f"a dead letter: {letter['field'] or what}: {letter['reason']}"))
     lines += [] if lines else [Line(f"no dead letter of {opened.name} is of it")]
     lines += [Line(select)] if select else []
     out.show({"table": table, "record": record, "writers": told, "letters": letters, "select": select}, lines)
@@ -85,7 +87,7 @@ def where(out: Output, opened: OpenedTable, record: Record) -> None:
 def _letters(opened: OpenedTable, file: str, line: int) -> Iterator[Mapping[str, Any]]:
     letters = dead_letters(opened)
     for _, rows in letters.every() if letters else ():
-        for row in rows.select(["reason", "field", "source", "line"]).to_pylist():
+        for row in rows.select(["reason", "field", "source", "line", "element"]).to_pylist():
             if row["line"] == line and f"/{named_file(row['source'] or '')}".endswith(f"/{named_file(file)}"):
                 yield row
 

@@ -121,7 +121,9 @@ def _column_differences(table: TableName, wanted: Sequence[Column], live: Sequen
         text = f"ALTER TABLE {table.quoted} ADD COLUMNS ({', '.join(map(column_text, missing))})"
         names = ", ".join(column.name for column in missing)
         what = f"columns {names} are" if len(missing) > 1 else f"column {names} is"
-        yield f"{what} not in the live table: run hivesink query {quote(text)}"
+        last = list(wanted[len(wanted) - len(missing) :]) == missing
+        way = f"run hivesink query {quote(text)}" if last else "put what is new behind the others in the DDL"
+        yield f"{what} not in the live table: {way}"
     for column in wanted:
         old = before.get(column.name, column)
         change = f"ALTER TABLE {table.quoted} CHANGE COLUMN {quoted(column.name)} {column_text(column)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hivesink.core.column_source import json_path, parse_list
 from hivesink.core.table import Column, Primitive
-from hivesink.decode.avro.schema import parse
+from hivesink.decode.avro.schema import Type, parse
 from hivesink.decode.csv import Dialect
 from hivesink.decode.json.debezium import node_at
 from hivesink.decode.protobuf.decoder import message_path
@@ -30,12 +30,12 @@ _FRAME = 5
 
 
 class Given(NamedTuple):
-    """A sample's records, the settings of their table, and whether they are a topic's."""
+    """A sample's records, the settings of their table, and the first lines of files; a topic has none."""
 
     records: Sequence[bytes | None]
     config: SinkConfig
     schemas: OpenSchemas
-    is_topic: bool
+    heads: Sequence[bytes]
 
 
 class Proposed(NamedTuple):
@@ -120,7 +120,7 @@ def _of_changes(given: Given) -> Proposed:
 def _with_event(given: Given, columns: Sequence[Column], properties: dict[str, str], *notes: str) -> Proposed:
     """With what the latest state of a row is told by."""
     every = {"op": (Primitive.STRING, "$.op"), "changed_at": (Primitive.TIMESTAMP, "$.ts_ms")}
-    if given.is_topic:
+    if not given.heads:
         every["record_offset"] = Primitive.BIGINT, "kafka.offset"
     more, time = list(columns), ""
     for wanted, (kind, path) in every.items():
@@ -138,9 +138,15 @@ def _with_event(given: Given, columns: Sequence[Column], properties: dict[str, s
 def _of_csv(given: Given) -> Proposed:
     dialect, option = Dialect(given.config), "sink.value.csv.header"
     records = [record.decode("utf-8", "replace") for record in given.records if record]
-    header = given.config[option] or next(iter(() if given.is_topic else records), None)
+    heads = list(dict.fromkeys(head.decode("utf-8", "replace") for head in given.heads if head))
+    header = given.config[option] or next(iter(heads), None)
     if header is None:
         raise InvalidOption((f"{option} is missing: name the fields, as in --set {option}=id,name",))
+    if len(heads) > 1 and not given.config[option]:
+        told = (
+            f"files begin with other lines, such as {heads[0]!r} and {heads[1]!r}, and a table's files have one order"
+        )
+        raise InvalidOption((f"{told}: choose files of one header, or name the fields by --set {option}=…",))
     split = [dialect.split(header)]
     for record in records:
         with suppress(InvalidValue):
@@ -159,46 +165,48 @@ def _value(text: str | None) -> Any:
     return json.loads(text) if text and is_json else text or None
 
 
-def _newest(given: Given, parse: Callable[[Any], Any]) -> tuple[Any, bytes]:
-    """The newest schema of the sample's records, and a record of it; by a file, any record."""
+def _schemas(given: Given, parse: Callable[[Any], Any]) -> list[tuple[Any, bytes]]:
+    """The schemas of the sample's records, the newest first, each with a record of it; by a file, any record."""
     form, schemas = given.config["sink.value.format"], given.schemas(given.config, parse)
     records = [record for record in given.records if record]
     reason = "no record of the sample begins with the number of a schema that the registry has"
     try:
         if not form.endswith("-confluent"):
-            return parse(tuple(schemas.file()[1])), (records or [b""])[0]
+            return [(parse(tuple(schemas.file()[1])), (records or [b""])[0])]
         framed = [record for record in records if record[0] == 0 and len(record) >= _FRAME]
         numbered = {int.from_bytes(record[1:_FRAME], "big"): record for record in framed}
         if known := schemas.registered(sorted(numbered)):
-            return parse(tuple(known[max(known)])), numbered[max(known)]
+            return [(parse(tuple(known[number])), numbered[number]) for number in sorted(known, reverse=True)]
     except ValueError as error:
         reason = str(error)
     raise InvalidOption((f"sink.value.format = {form!r}: {reason}",))
 
 
 def _of_avro(given: Given) -> Proposed:
-    kind, _ = _newest(given, parse)
+    kinds = [kind for kind, _ in _schemas(given, parse)]
     if not given.config["sink.value.format"].startswith("debezium"):
-        columns, left = columns_of(kind)
+        columns, left = columns_of(*kinds)
         return Proposed(columns, {}, None, left)
-    images = [kind.parts[place] for place in kind.names.get("after", ())]
+    images = [kind.parts[place] for kind in kinds for place in kind.names.get("after", ())]
     images = [branch for image in images for branch in (image.parts or [image]) if branch.name == "record"]
-    columns, left = columns_of(images[0]) if images else ((), ())
+    columns, left = columns_of(*images)
     return _with_event(given, columns, {}, *left)
 
 
 def _of_protobuf(given: Given) -> Proposed:
-    option = "sink.value.protobuf.message-name"
+    option, kinds = "sink.value.protobuf.message-name", list[Type]()
     is_framed = given.config["sink.value.format"].endswith("-confluent")
-    schema, record = _newest(given, parsed if is_framed else described)
-    which = message_path(memoryview(record + bytes(1)), _FRAME, len(record))[0] if is_framed else given.config[option]
-    if which is None:
-        raise InvalidOption((f"{option} is missing: --set {option}=… names the records' message",))
-    try:
-        message = schema.record(which)
-    except ValueError as error:
-        raise InvalidOption((f"{option} = {which!r}: {error}",)) from error
-    columns, left = columns_of(of_message(message.descriptor, message.symbols, {}))
+    for schema, record in _schemas(given, parsed if is_framed else described):
+        place = message_path(memoryview(record + bytes(1)), _FRAME, len(record))[0] if is_framed else None
+        which = place if is_framed else given.config[option]
+        if which is None:
+            raise InvalidOption((f"{option} is missing: --set {option}=… names the records' message",))
+        try:
+            message = schema.record(which)
+        except ValueError as error:
+            raise InvalidOption((f"{option} = {which!r}: {error}",)) from error
+        kinds.append(of_message(message.descriptor, message.symbols, {}))
+    columns, left = columns_of(*kinds)
     return Proposed(columns, {}, None, left)
 
 

@@ -24,19 +24,37 @@ _AVRO |= {"float32": "float", "float64": "double"}
 _UINT64, _BYTES = 4, 12
 
 
-def columns_of(record: Type) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """The columns of a record's fields, and a note on each field that none can hold."""
-    notes = list[str]()
-    kinds = ((name, _hive(kind, name, notes)) for name, kind in _fields(record))
-    return tuple(Column(name, kind) for name, kind in kinds if kind), tuple(notes)
+def columns_of(*records: Type) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """The columns of all fields of records, the newest first, and a note on each field that none can hold.
+
+    A field that has another name in newer records keeps the former one, by which a column reads it from all.
+    """
+    notes, kinds = list[str](), dict[str, HiveType | None]()
+    for number, record in enumerate(records):
+        for name, kind in _fields(record):
+            newer = [other for other in records[:number] if name in other.names]
+            later = {_names(other)[other.names[name][0]] for other in newer} - record.names.keys()
+            # Not where a record between has the later name alone.
+            known = {key for key in later if all(other in newer for other in records[:number] if key in other.names)}
+            if name not in kinds and not known.isdisjoint(kinds):
+                kinds = {name if key in known else key: held for key, held in kinds.items()}
+            elif name not in kinds:
+                kinds[name] = _hive(kind, name, notes)
+    return tuple(Column(name, kind) for name, kind in kinds.items() if kind), tuple(notes)
 
 
 def _fields(record: Type) -> Iterator[tuple[str, Type]]:
+    names = _names(record)
+    return ((names[place], part) for place, part in enumerate(record.parts) if place in names)
+
+
+def _names(record: Type) -> dict[int, str]:
+    """The fields' present names, by their places."""
     names: dict[int, str] = {}
     for name, places in record.names.items():
         # Former names come last.
         names.setdefault(places[0], name)
-    return ((names[place], part) for place, part in enumerate(record.parts) if place in names)
+    return names
 
 
 def _hive(kind: Type, path: str, notes: list[str], *above: Type) -> HiveType | None:  # noqa: PLR0911  one for each kind

@@ -68,6 +68,13 @@ class Sample:
         values: list[bytes | None] = self.batch.column("value").to_pylist()
         return values
 
+    def heads(self) -> list[bytes]:
+        """The first line of each file; none of a topic."""
+        if self.shape.path is None:
+            return []
+        numbers = self.batch.column(_LINE).to_pylist()
+        return [value or b"" for value, number in zip(self.records(), numbers, strict=True) if number == 1]
+
     def place(self, row: int, element: int | None = None) -> dict[str, str | int]:
         """Where the record of that row came from: `file` and `line`, or `topic`, `partition` and `offset`."""
         names = ("topic", "partition", "offset") if self.shape.path is None else (PATH, _LINE)

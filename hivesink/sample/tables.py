@@ -146,7 +146,7 @@ def propose(
     if form not in PROPOSALS:
         raise InvalidOption((f"sink.value.format = {form!r}: init makes tables of {', '.join(PROPOSALS)}",))
     plan = _plan(sample, TableSpec(table, ()), config, arrival)
-    given = Given(sample.records(), config, wiring.schemas(plan, None), is_topic=sample.shape.offset is not None)
+    given = Given(sample.records(), config, wiring.schemas(plan, None), sample.heads())
     columns, properties, sure, left = PROPOSALS[form](given)
     if not columns:
         first = repr((sample.records()[0] or b"")[:40]) if len(sample.batch) else "none"

@@ -145,12 +145,12 @@ def dead_letters(opened: OpenedTable) -> DeadLetters | None:
 
 
 def place(row: Mapping[str, Any]) -> str:
-    """Where a record came from, in words."""
+    """Where a record came from, as `hivesink where` takes it, and its element."""
     element = "" if row["element"] is None else f" element {row['element']}"
     if row["partition_id"] is not None:
-        return f"{row['topic']} partition {row['partition_id']} offset {row['record_offset']}{element}"
+        return f"{row['topic']}:{row['partition_id']}:{row['record_offset']}{element}"
     file = named_file(row["source"]) if row["source"] else "the stream"
-    return f"{file}{element}" if row["line"] is None else f"{file} line {row['line']}{element}"
+    return f"{file}{element}" if row["line"] is None else f"{file}:{row['line']}{element}"
 
 
 @dataclass(slots=True)

@@ -106,6 +106,11 @@ def test_a_terminal_shows_a_row_as_a_line_where_no_short_cell_is_cut(capsys: Cap
     assert [line.count(text.strip()) for line in piped if "word" in line] == [40, 40]
 
 
+def test_objects_of_other_keys_share_a_table() -> None:
+    grid = Grid.of("", [{"line": 1, "element": 2}, {"line": 3, "field": "id"}])
+    assert (list(grid.columns), grid.rows) == (["line", "element", "field"], [[1, 2, None], [3, None, "id"]])
+
+
 NOON = datetime(2024, 1, 2, 12)  # noqa: DTZ001  a Hive TIMESTAMP has no zone
 
 

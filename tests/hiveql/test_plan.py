@@ -154,6 +154,12 @@ def test_a_new_column_names_the_statement_that_adds_it_and_then_nothing_is_left(
     assert plan(wanted, with_property("hivesink.not-null", "timestamp", live(columns=columns))) == Plan(WANTED.name)
 
 
+def test_a_new_column_between_others_is_told_to_come_last() -> None:
+    first, *others = WANTED.columns
+    (said, *_) = differences(replace(WANTED, columns=(first, Column("new", P.INT), *others)), LIVE)
+    assert said == "column new is not in the live table: put what is new behind the others in the DDL"
+
+
 def test_a_type_change_that_old_files_survive_is_said_to_be_one() -> None:
     wanted = replace(WANTED, columns=(Column("a", P.BIGINT), *WANTED.columns[1:]))
     (said,) = differences(wanted, LIVE)

@@ -192,7 +192,7 @@ def test_the_line_of_a_row(stage: Stage, small_blocks: None, shuffled: str) -> N
     with open_table(stage.table, stage.uri) as opened:
         dead = DeadLetters(opened)
         examples = [entry["example"] for entry in dead.reasons()[0]]
-        assert all(re.fullmatch(r"/.*/(a b|c)\.json line (7|60|99)", example) for example in examples)
+        assert all(re.fullmatch(r"/.*/(a b|c)\.json:(7|60|99)", example) for example in examples)
 
 
 def test_lines_that_a_query_changes_are_not_counted(stage: Stage, small_blocks: None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from unittest import mock
@@ -19,10 +20,12 @@ from hivesink.config.site import NO_SITE
 from hivesink.core.column_source import PATH
 from hivesink.core.partfile import Finished
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.decode.avro.schema import Type, parse
 from hivesink.errors import InvalidOption
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
 from hivesink.sample.infer import infer
+from hivesink.sample.schemas import columns_of
 from hivesink.sample.source import FilesSource, Sample, TopicSource, source_of
 from hivesink.sample.tables import ARRIVAL, RECORD, Proposal, granularity, preview, propose
 from hivesink.sink.task.messages import InputShape
@@ -85,6 +88,38 @@ def test_formats_that_settings_name(tmp_path: Path) -> None:
         InvalidOption, match=r"sink.value.format = 'morse': init makes tables of json, csv, debezium-json"
     ):
         propose(_of_lines([]), NAME, "f", NOW, time=None, every=None, settings={"sink.value.format": "morse"})
+
+
+def test_files_of_other_headers_are_no_table() -> None:
+    sample = _of_lines([b"nr;name", b"1;a", b"name;nr", b"b;2"])
+    numbers = pa.array([1, 2, 1, 2])
+    sample = replace(sample, batch=sample.batch.set_column(2, "_line", numbers))
+    settings = {"sink.value.format": "csv", "sink.value.csv.field-delimiter": ";"}
+    with pytest.raises(
+        InvalidOption, match=r"files begin with other lines, such as 'nr;name' and 'name;nr', and a tab"
+    ):
+        propose(sample, NAME, "f", NOW, time=None, every=None, settings=settings)
+    named = {**settings, "sink.value.csv.header": "nr;name"}
+    assert len(propose(sample, NAME, "f", NOW, time=None, every=None, settings=named).checked.rows) == 3
+
+
+def test_columns_read_all_schemas_of_a_sample() -> None:
+    def schema(*fields: tuple[str, str, str]) -> Type:
+        parts = [{"name": name, "type": kind, "aliases": former.split()} for name, kind, former in fields]
+        return parse((json.dumps({"type": "record", "name": "R", "fields": parts}),))
+
+    new = schema(("id", "long", ""), ("client", "string", "customer buyer"), ("state", "int", "phase"))
+    middle = schema(("id", "long", ""), ("customer", "string", "buyer"), ("phase", "int", ""), ("state", "string", ""))
+    old = schema(("id", "int", ""), ("buyer", "string", ""), ("note", "string", ""))
+    columns, notes = columns_of(new, middle, old)
+    assert [(column.name, str(column.type)) for column in columns] == [
+        # By a former name a column reads a field of each schema; `state` was another field than `phase`.
+        ("id", "bigint"), ("buyer", "string"), ("state", "int"), ("phase", "int"), ("note", "string"),
+    ]  # fmt: skip
+    assert notes == ()
+    between = schema(("id", "long", ""), ("client", "string", ""))
+    columns, _ = columns_of(new, between, schema(("customer", "string", "")))
+    assert [column.name for column in columns] == ["id", "client", "state", "customer"]
 
 
 def test_messages_of_protobuf() -> None:

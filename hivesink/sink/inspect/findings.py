@@ -126,7 +126,8 @@ def segments(evidence: Evidence) -> Iterator[Finding]:
     """Each segment that holds rows that wait is there, and whole."""
     if evidence.head != evidence.log.view.head:
         return  # A job that runs beside this may have rolled them meanwhile.
-    lost = {opened.slice.segment: problem for opened, problem in evidence.lost.items()}
+    # The first slice of each: those behind a torn file's end don't tell its length.
+    lost = {opened.slice.segment: problem for opened, problem in [*evidence.lost.items()][::-1]}
     for name, problem in sorted(lost.items()):
         yield error(segment_epoch(name), str(problem))
 
