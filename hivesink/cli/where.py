@@ -77,8 +77,9 @@ def where(out: Output, opened: OpenedTable, record: Record) -> None:
     select = f"SELECT * FROM {table} WHERE {' AND '.join(conditions)}" if needed else None  # noqa: S608  printed
     lines = [Line(text) for each in told for text in _lines(each)]
     for letter in letters:
-        what = "the record" if letter["element"] is None else f"element {letter['element']}"
-        lines.append(Line(f"a dead letter: {letter['field'] or what}: {letter['reason']}"))
+        element = "" if letter["element"] is None else f"element {letter['element']}"
+        what = ", ".join(filter(None, (element, letter["field"]))) or "the record"
+        lines.append(Line(f"a dead letter: {what}: {letter['reason']}"))
     lines += [] if lines else [Line(f"no dead letter of {opened.name} is of it")]
     lines += [Line(select)] if select else []
     out.show({"table": table, "record": record, "writers": told, "letters": letters, "select": select}, lines)

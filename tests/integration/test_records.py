@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.site import Capsys, hivesink
 from tests.decode.test_debezium import DECLARED, EVENTS, texts
 from tests.decode.test_explode import WRAPPED
 from tests.integration.stage import ON_EPOCH, Stage
@@ -25,7 +26,9 @@ BY_TIME = {
 
 
 @pytest.mark.parametrize("shuffled", ["false", "true"])
-def test_elements_are_rows_and_what_is_broken_has_its_line_and_its_place(stage: Stage, shuffled: str) -> None:
+def test_elements_are_rows_and_what_is_broken_has_its_line_and_its_place(
+    stage: Stage, shuffled: str, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage.create(
         columns="id BIGINT, at TIMESTAMP, line STRING",
         properties={"sink.json.explode": "$.Records", "sink.column.line.from": "file.path", **BY_TIME},
@@ -43,6 +46,12 @@ def test_elements_are_rows_and_what_is_broken_has_its_line_and_its_place(stage: 
     assert [(one.line, one.element, one.field) for one in letters] == [(2, None, None), (4, 1, "id")]
     assert bytes(letters[0].value) == WRAPPED[1]
     assert bytes(letters[1].value) == b'{"Records": [{"id": "six", "at": "2024-03-05T06:07:12Z"}]}'
+    monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
+    said = [hivesink(capsys, "where", stage.table, f"{letter.source}:{letter.line}").out for letter in letters]
+    assert said == [
+        "a dead letter: the record: not JSON\n",
+        "a dead letter: element 1, id: wrong type: text into bigint\n",
+    ]
     stage.verify()
 
 
