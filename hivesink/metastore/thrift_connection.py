@@ -51,7 +51,7 @@ _ONLY = {
     "metastore.client.thrift.transport.mode": "binary",
     "metastore.client.auth.mode": "nosasl",
 }
-_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_SECONDS = {"": 1.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def endpoints(uris: str) -> tuple[tuple[str, int], ...]:
@@ -244,12 +244,14 @@ class MetastoreLogin:
                 raise InvalidOption((problem,))
         timeout = value(_TIMEOUT, "600s")
         # `600`, `600s`, `10 min`, `5 minutes`: as Hive's `TimeValidator` reads it.
-        parts = re.fullmatch(r"(\d+)\s*(?:(ms|[smhd])[a-z]*)?", timeout.lower())
+        units = "d(?:ays?)?|h(?:ours?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?|[mun]s(?:ec)?|"
+        parts = re.fullmatch(rf"(\d+)\s*({units})", timeout.lower())
         if parts is None or not int(parts[1]):
             raise InvalidOption((f"hive.{_TIMEOUT} = {timeout!r}: write it as a number with s, m, h or ms",))
+        unit = parts[2][:2] if parts[2][1:2] == "s" else parts[2][:1]
         has_tls = value("metastore.use.SSL", "false").lower() == "true"
         context, protection = tls.trusting(hive) if has_tls else None, hive.get("hadoop.rpc.protection", "")
-        return cls(principal, int(parts[1]) * _SECONDS[parts[2] or "s"], context, protection)
+        return cls(principal, int(parts[1]) * _SECONDS[unit], context, protection)
 
     def transport(self, socket: Any, host: str, address: str) -> Any:
         """Over an open `socket`, logged in. Raises InvalidOption, LoginFailed, TTransportException."""
