@@ -464,6 +464,22 @@ def test_a_writer_without_history_wants_to_know_whose_files_are_there(world: Wor
     world.open(writer="second")
 
 
+@pytest.mark.parametrize("options", [WAIT, ON_EPOCH])
+def test_a_log_that_is_older_than_its_table_begins_nothing(world: World, options: dict[str, str]) -> None:
+    """An old copy, with the checkpoint of then: newer rows are in the partition that it has published last."""
+    world.options = options
+    world.run(2)
+    folder = f"{ROOT}/w/1/manifests"
+    copied = {entry.name for entry in world.fs.list(folder)}
+    world.run(2)
+    for entry in world.fs.list(folder):
+        if entry.name not in copied:
+            world.fs.delete(f"{folder}/{entry.name}")
+    with pytest.raises(errors.LogDamaged, match=r"it ends at epoch \d, and \S*dt=2024-01-0\d/part-"):
+        world.start()
+    assert world.rows() == [0, 1, 2, 3]
+
+
 def test_a_batch_that_spark_runs_again_after_a_reset_is_passed_over(world: World) -> None:
     world.run(2)
     owner, live = world.owner(), world.metastore.table(TABLE)

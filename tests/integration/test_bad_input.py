@@ -5,20 +5,17 @@ They are refused before anything is lost, named, and done once they are mended.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 
 from hivesink import HiveSink, errors, sources
-from hivesink.core.offsets import KafkaOffset
 from hivesink.sink.commit.committer import Committer
 from jobs.cluster.kafka import end_offsets
 from tests.integration.stage import ON_EPOCH, Stage, Topic, wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.runner import PlanRunner
@@ -203,38 +200,3 @@ def test_records_of_an_aborted_transaction_are_none_and_a_bad_one_behind_them_ha
     assert f"topic {topic.name} partition 0 offset 5, field id: " in str(refused.value)
     stage.drain(stage.sink(options=DROP), topic.stream(stage.spark))
     assert stage.ids() == [0]
-
-
-@pytest.mark.kafka
-@pytest.mark.long
-def test_a_query_with_other_sources_or_state_is_refused_and_goes_on_as_the_docs_say(stage: Stage, topic: Topic) -> None:
-    """By Spark; docs/operations.md says what to do then."""
-    stage.create(properties=ON_EPOCH)
-    other = Topic.create(topic.servers, f"{topic.name}-other")
-    topic.put(range(10))
-    other.put(range(10, 20))
-
-    def distinct(events: DataFrame) -> DataFrame:
-        return events.select("value").dropDuplicates(["value"])
-
-    stage.drain(events=distinct(topic.stream(stage.spark)))
-    topic.put(range(20, 30))
-    for changed in (topic.stream(stage.spark).select("value"), topic.stream(stage.spark).dropDuplicates(["offset"])):
-        with pytest.raises(StreamingQueryException, match=r"(?i)state"):
-            stage.drain(events=changed)
-    both = distinct(topic.stream(stage.spark).union(other.stream(stage.spark)))
-    with pytest.raises(StreamingQueryException, match=r"There are \[1\] sources .* there are \[2\] sources"):
-        stage.drain(events=both)
-    assert stage.ids() == list(range(10))
-
-    last = stage.sink(append=10_000).setup.last_batch()
-    assert last is not None
-    (end,) = last.ref.end
-    assert isinstance(end, KafkaOffset)
-    stage.forget_checkpoint()
-    with pytest.raises(errors.ForeignHistory, match=f"append={last.epoch}"):
-        stage.drain(events=both)
-    starts = json.dumps(end.topics())
-    both = distinct(topic.stream(stage.spark, startingOffsets=starts).union(other.stream(stage.spark)))
-    stage.drain(stage.sink(append=last.epoch), both)
-    assert stage.ids() == list(range(30))

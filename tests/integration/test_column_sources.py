@@ -7,7 +7,7 @@ import re
 import runpy
 import sys
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
@@ -102,41 +102,6 @@ def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: 
     (row,) = stage.query(f"SELECT {wanted}, arrived FROM {stage.table} WHERE userid = 4")
     assert tuple(row)[:-1] == (4, None, "x", "t1", {"trace-id": "t1", "n": "1"}, 3, sent, null, "2024-01-02")
     assert row.arrived == arrived[0].arrived
-
-
-def test_csv_with_keys_in_json_through_a_kill_and_a_replay(stage: Stage, topic: Topic) -> None:
-    properties = {
-        "sink.value.format": "csv",
-        "sink.value.csv.header": "id,note,dt",
-        "sink.column.device.from": "kafka.key.$.device",
-        "sink.column.size.from": "kafka.key.$.more[0].size",
-        "sink.on-bad-record": "dead-letter",
-        "sink.rolling-policy.on-epoch": "true",
-    }
-    stage.create(columns="id BIGINT, note STRING, device STRING, size INT", properties=properties)
-    values = [b"id,note,dt", *(b'%d,"a, ""b""\n",2024-01-0%d' % (n, 1 + n % 2) for n in range(20)), b"x,,2024-01-01"]
-    keys: list[bytes | None] = [b'{"Device": "d%d", "more": [{"size": %d}]}' % (n % 3, n) for n in range(22)]
-    keys[5], keys[6] = None, b'{"device": "d", "more": [{"size": "big"}]}'
-    topic.put_raw([(n % 2, value, key) for n, (value, key) in enumerate(zip(values, keys, strict=True))])
-    stage.killed(topic.stream(stage.spark))
-    assert stage.ids() == []
-    stage.drain(events=topic.stream(stage.spark))
-    expected: list[tuple[Any, ...]] = [
-        (n, 'a, "b"\n', f"d{(n + 1) % 3}", n + 1, f"2024-01-0{1 + n % 2}") for n in range(20)
-    ]
-    expected[4] = (*expected[4][:2], None, None, expected[4][4])
-    del expected[5]
-    assert sorted(map(tuple, stage.query(f"SELECT * FROM {stage.table}"))) == expected
-    letters = stage.query(f"SELECT id, field, reason FROM {stage.table}__rejected ORDER BY field")
-    wrong = "wrong type: text into"
-    assert [tuple(row)[1:] for row in letters] == [("id", f"{wrong} bigint"), ("size", f"{wrong} int")]
-    with open_table(stage.table, stage.uri) as opened:
-        again = Replay(DeadLetters(opened), {letters[0].id: b"20,,2024-01-01"})
-        assert again.run(again.try_out()[0].parts).rows == 1
-    stage.spark.catalog.refreshTable(stage.table)
-    # The key is kept.
-    assert tuple(*stage.query(f"SELECT * FROM {stage.table} WHERE id = 20")) == (20, "", "d0", 21, "2024-01-01")
-    stage.verify()
 
 
 def test_the_file_of_a_row_is_the_one_that_preview_shows(

@@ -94,65 +94,6 @@ def test_over_kafka_a_lost_offsets_file_is_a_replay_or_refused(stage: Stage, top
     assert stage.ids() == [*range(10), *range(20, 30)]
 
 
-def test_old_and_foreign_checkpoints_and_a_deleted_log_are_refused_and_change_nothing(stage: Stage) -> None:
-    old = stage.copy_checkpoint()
-    for first in (20, 30):
-        stage.put(range(first, first + 10))
-    stage.drain()
-    newest = stage.checkpoint.rename(stage.folder / "newest")
-    old.rename(stage.checkpoint)
-    with pytest.raises(errors.CheckpointDiffers):
-        stage.drain()
-    stage.restore_checkpoint(newest)
-    log = stage.log().rename(stage.folder / "log")
-    stage.put(range(40, 50))
-    with pytest.raises(errors.FilesUnknown):
-        stage.drain()
-    assert not stage.log().exists()
-    log.rename(stage.log())
-    # Another table's writer, without history and with some.
-    other = Stage(stage.spark, stage.uri, stage.folder / "other", f"{stage.table}_other")
-    other.folder.mkdir()
-    other.create()
-    for error in (errors.LogMissing, errors.ForeignHistory):
-        with pytest.raises(error):
-            other.drain(events=stage.lines(), checkpoint=str(stage.checkpoint))
-        assert other.ids() == []
-        if error is errors.LogMissing:
-            other.put([])
-            other.drain()
-    stage.drain()
-    assert stage.ids() == list(range(50))
-
-
-@pytest.mark.parametrize("options", [{}, pytest.param(ON_EPOCH, marks=pytest.mark.long)], ids=["rolled", "on-epoch"])
-def test_an_old_log_with_its_old_checkpoint_is_refused_where_newer_rows_are_in_its_newest_partition(
-    stage: Stage, options: dict[str, str]
-) -> None:
-    stage = replace(stage, options=options)
-    stage.put([30])
-    stage.drain()
-    backup, newest, newer = (stage.folder / name for name in ("backup", "newest", "newer"))
-    shutil.copytree(stage.log(), backup)
-    checkpoint = stage.copy_checkpoint()
-    stage.put([33])
-    stage.drain()
-    stage.log().rename(newest)
-    backup.rename(stage.log())
-    stage.checkpoint.rename(newer)
-    checkpoint.rename(stage.checkpoint)
-    for _ in range(2):
-        with pytest.raises(errors.LogDamaged, match=r"it ends at epoch \d, and \S*dt=2024-01-01/part-"):
-            stage.drain()
-        assert stage.ids() == [*range(20), 30, 33]
-    shutil.rmtree(stage.log())
-    newest.rename(stage.log())
-    stage.restore_checkpoint(newer)
-    stage.put([32])
-    stage.drain()
-    assert stage.ids() == [*range(20), 30, 32, 33]
-
-
 def test_a_run_beside_another_at_one_checkpoint_stops_and_leaves_what_waits_to_it(stage: Stage) -> None:
     stage = replace(stage, options={})
     stage.put([20])

@@ -5,7 +5,6 @@ In tests/cluster/test_dying_servers.py the server itself dies.
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import time
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 OPTIONS = ON_EPOCH
 DOCS = Path(__file__).parents[2] / "docs"
-NEW_DAY = json.dumps({"id": 100, "name": "new", "dt": "2024-02-01"}) + "\n"
 
 
 @pytest.fixture
@@ -45,26 +43,6 @@ def wire(stage: Stage) -> Iterator[Wire]:
 @pytest.fixture
 def apart(stage: Stage, wire: Wire) -> Stage:
     return replace(stage, uri=wire.uri).create()
-
-
-def test_epochs_go_on_without_the_metastore_and_all_is_readable_after(apart: Stage, stage: Stage, wire: Wire) -> None:
-    apart.put(range(10))
-    sink = apart.sink(options={"sink.rolling-policy.check-interval": "200ms"})
-    with apart.running(sink) as query:
-        query.processAllAvailable()
-        wire.cut()
-        apart.put(range(10, 20))
-        apart.put_text(NEW_DAY)
-        query.processAllAvailable()
-        assert sink._run.committer.head == 3
-        assert sink._run.committer.waiting is not None
-        assert apart.checkpoint.joinpath("commits/2").exists()
-        assert not list(stage.location().rglob("dt=2024-02-01/part-*"))
-        wire.mend()
-        # No data comes: the timer finishes what waits.
-        wait_until(lambda: sink._run.committer.waiting is None)
-        assert stage.ids() == [*range(20), 100]
-    assert (stage.ids(), stage.staged()) == ([*range(20), 100], [])
 
 
 def group_offsets(spark: SparkSession, servers: str, group: str) -> dict[tuple[str, int], int]:

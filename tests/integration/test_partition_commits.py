@@ -6,12 +6,10 @@ import json
 import logging
 import re
 import threading
-import time
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from hivesink import Progress
 from hivesink.core.manifest import Recorded, newest, recorded
@@ -61,28 +59,6 @@ def partitions(stage: Stage) -> list[str]:
     return [row[0].partition("=")[2] for row in stage.spark.sql(f"SHOW PARTITIONS {stage.table}").collect()]
 
 
-def test_an_hour_becomes_a_partition_once_it_is_over(stage: Stage) -> None:
-    stage.create(columns=COLUMNS, properties=HOURLY)
-    with stage.running(stage.sink(), every="100 milliseconds") as query:
-        stage.put_text(line(1, "03:10:00") + line(2, "03:50:00"))
-        query.processAllAvailable()
-        assert partitions(stage) == []
-        stage.put_text(line(3, "04:00:01"))
-        query.processAllAvailable()
-        wait_until(lambda: has_success(stage, "2024-01-02--03"))
-        assert partitions(stage) == ["2024-01-02--03"]
-        record = records(stage)["2024-01-02--03"]
-        assert (record.commit.revision, record.commit.rows, record.commit.files) == (1, 2, 1)
-        assert record.watermark == datetime(2024, 1, 2, 4, 0, 1, tzinfo=timezone.utc)
-        stage.put_text(line(4, "03:59:00"))
-        query.processAllAvailable()
-    assert stage.ids() == [1, 2, 3, 4]
-    assert records(stage)["2024-01-02--03"].commit.revision == 2
-    # The stop has published the last hour, which isn't over.
-    assert "2024-01-02--04" not in records(stage)
-    assert not has_success(stage, "2024-01-02--04")
-
-
 def put_seconds(stage: Stage) -> None:
     stage.put_text("".join(line(second, f"03:00:{second:02d}") for second in range(5)))
 
@@ -112,28 +88,10 @@ def test_sparks_own_watermark_commits_too_and_a_kill_before_sparks_own_commit_ta
     assert stage.ids() == [0, 1, 2, 3, 4]
 
 
-def timed(stage: Stage, delay: str = "1 second") -> DataFrame:
+def timed(stage: Stage) -> DataFrame:
     """Decoded rows, with Spark's own watermark."""
     rows = stage.lines().selectExpr("from_json(value, 'id BIGINT, at TIMESTAMP') AS r").select("r.*")
-    return rows.withWatermark("at", delay)
-
-
-@pytest.mark.long
-def test_windows_that_spark_has_not_closed_are_waited_for(stage: Stage) -> None:
-    by_minute = {"sink.bucket.time-pattern": "yyyy-MM-dd--HHmm", "sink.late-rows": "drop"}
-    stage.create(columns="at TIMESTAMP, id BIGINT", properties=BY_SECOND | by_minute)
-    windows = timed(stage, "0 seconds").groupBy(F.window("at", "10 seconds")).agg(F.max("id").alias("id"))
-    with stage.running(stage.sink(), windows.selectExpr("window.start AS at", "id"), every="100 milliseconds") as query:
-        for second in (5, 15, 25, 35, 45, 55):
-            stage.put_text(line(second, f"03:00:{second}"))
-            query.processAllAvailable()
-        # Five windows are closed; the sink's clock would end the minute in a few seconds.
-        time.sleep(9)
-        assert records(stage) == {}
-        stage.put_text(line(100, "03:01:30"))
-        wait_until(lambda: has_success(stage, "2024-01-02--0300"))
-    assert stage.ids()[:6] == [5, 15, 25, 35, 45, 55]
-    assert records(stage)["2024-01-02--0300"].commit.rows == 6
+    return rows.withWatermark("at", "1 second")
 
 
 @pytest.mark.kafka

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from hivesink import errors
 from tests.cli.site import Said, hivesink
-from tests.integration.stage import ON_EPOCH, Stage, Topic, die, once_after
+from tests.integration.stage import ON_EPOCH, Stage, Topic, once_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,35 +109,6 @@ def test_a_refused_starts_leftover_is_put_aside_and_a_checkpoint_in_use_is_not(
     assert len(list(stage.folder.glob("checkpoint.aside-*/offsets/0"))) == 1
     stage.plain(stage.sink(), topic.stream(stage.spark))
     assert stage.ids() == list(range(30))
-
-
-# tests/spark/test_rebuild.py has which batch it is, and what is refused.
-@pytest.mark.long
-def test_two_sinks_of_one_query_a_batch_apart_share_the_rebuilt_checkpoint(
-    stage: Stage, topic: Topic, recover: Callable[..., Said]
-) -> None:
-    stage.create()
-    even, odd = (f"partition = {number}" for number in (0, 1))
-
-    def run(*, dies: bool = False) -> None:
-        first, second = stage.sink(writer="first"), stage.sink(writer="second")
-
-        def write(batch: DataFrame, number: int) -> None:
-            first(batch.where(even), number)
-            if dies and number:
-                die()
-            second(batch.where(odd), number)
-
-        stage.plain(write, topic.stream(stage.spark, maxOffsetsPerTrigger="10"))
-
-    topic.put(range(20))
-    with pytest.raises(StreamingQueryException):
-        run(dies=True)
-    stage.forget_checkpoint()
-    topic.put(range(20, 40))
-    assert recover("--writer", "second").code == 0
-    run()
-    assert stage.ids() == list(range(40))
 
 
 @pytest.mark.long

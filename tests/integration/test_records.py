@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import date
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.site import Capsys, hivesink
-from tests.decode.test_debezium import DECLARED, EVENTS, texts
 from tests.decode.test_explode import WRAPPED
 from tests.integration.stage import ON_EPOCH, Stage
 
@@ -52,21 +49,4 @@ def test_elements_are_rows_and_what_is_broken_has_its_line_and_its_place(
         "a dead letter: the record: not JSON\n",
         "a dead letter: element 1, id: wrong type: text into bigint\n",
     ]
-    stage.verify()
-
-
-def test_change_events_are_rows(stage: Stage) -> None:
-    stage.create(
-        columns="id BIGINT, born DATE, balance DECIMAL(6,2), seen TIMESTAMP, op STRING",
-        partitioned="",
-        properties={"sink.value.format": "debezium-json", "sink.column.op.from": "$.op", **DECLARED},
-    )
-    stage.put_text(b"\n".join([*(text or b"" for text in texts(EVENTS)), b""]))
-    stage.drain(stage.sink(options=ON_EPOCH))
-    told = stage.query(f"SELECT id, op, born, balance, seen FROM {stage.table} ORDER BY id, op")
-    rich, poor, born = Decimal("123.45"), Decimal("2.26"), date(1815, 12, 10)
-    assert [(row.id, row.op, row.born, row.balance) for row in told] == [
-        (1, "c", born, rich), (1, "d", born, poor), (1, "u", born, poor), (2, "r", born, rich)
-    ]  # fmt: skip
-    assert {str(row.seen) for row in told} == {"2024-03-05 06:07:08.123456"}
     stage.verify()

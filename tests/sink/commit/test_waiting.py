@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import math
-from collections import Counter
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 
 import pytest
 
 from hivesink.core.manifest import Rows
-from hivesink.core.rolling import OpenRows
 from hivesink.errors import HiveSinkError
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
 from hivesink.sink.task.messages import TablePlan
 from hivesink.sink.task.rejects import rejected_spec
-from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import LOG
-from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Job, Source, readable
+from tests.sink.harness import LOCATION, SPEC, TABLE, readable
 from tests.sink.timed import HOURLY, Run, TimedJob, World, at, place
 
 
@@ -74,6 +69,10 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     "by default each publish commits": (
         {"sink.partition-commit.policy.kind": "metastore,success-file"},
         "3:01 3:02 3:03 =3:3,3,3 !3",
+    ),
+    "an hour makes a file for each rollover, whose rows wait no longer": (
+        WAITS | {"sink.rolling-policy.rollover-interval": "5min"},
+        "3:00 +0.5 " * 9 + "3:04 r3: +0.5 =3:1,10,1 " + "3:05 +0.5 " * 9 + "3:09 =3:1,10,1 +0.5 =3:2,20,2",
     ),
     "too much that waits is published before its commit": (
         HOURLY | {"sink.open-bytes-limit": "1"},
@@ -354,69 +353,3 @@ def test_a_new_checkpoint_goes_on_with_the_watermark_and_the_revisions_of_the_lo
     job.committer.finish()
     assert world.read(3, 4, 5) == [1, 2, 4, 5]
     assert {name: one.commit.revision for name, one in world.records().items()} == {place(3): 1, place(4): 1}
-
-
-TRIGGER = timedelta(seconds=15)
-EPOCHS, HOURS, TASKS = 240, 3, 2
-MIDNIGHT = datetime(2026, 1, 1, tzinfo=timezone.utc)
-
-
-def batch(number: int) -> list[Event]:
-    """Rows of every hour in each task: the worst that a stream can do to a table of hourly partitions."""
-    first = number * HOURS * TASKS
-    return [Event(first + row, f"2026-01-01--{row // TASKS:02d}") for row in range(HOURS * TASKS)]
-
-
-class DayClock(Clock):
-    """Both clocks go by the ticks alone."""
-
-    def now(self) -> datetime:
-        return MIDNIGHT + timedelta(seconds=self.ticks)
-
-
-@dataclass
-class Day:
-    """What is left: files by partition, the longest wait of a row, rows in parts, segments."""
-
-    files: Counter[str]
-    longest: timedelta
-    rows: int
-    segments: int
-
-
-def simulate(rollover: str) -> Day:
-    fs, metastore, clock = MemoryFileSystem(), MemoryMetastore(), DayClock()
-    metastore.create(SPEC)
-    options = {
-        "sink.rolling-policy.on-epoch": "false",
-        "sink.rolling-policy.rollover-interval": rollover,
-        "sink.log.retained-epochs": str(2 * EPOCHS),
-    }
-    log = FileCommitLog(fs, "/logs/w")
-    job = Job(log, RenameFileStore(fs), metastore, Source([]), clock, options, tasks=TASKS)
-    job.committer.recover()
-    for number in range(EPOCHS):
-        clock.ticks += TRIGGER.total_seconds()
-        job.source.events += batch(number)
-        job.step(HOURS * TASKS)
-    job.committer.finish()
-    files: Counter[str] = Counter()
-    for day in {event.dt for event in batch(0)}:
-        files[day] = len(job.store.visible(f"{LOCATION}/dt={day}"))
-    longest, rows = timedelta(0), OpenRows()
-    for epoch in log.view().manifests:
-        manifest = log.manifest(epoch)
-        for key in manifest.rolled:
-            longest = max(longest, manifest.at - rows.buckets[key].first)
-        rows = rows.after(manifest)
-    found = sum(part.rows for epoch in log.view().manifests for part in log.manifest(epoch).add)
-    return Day(files, longest, found, len(log.segments.lengths()))
-
-
-@pytest.mark.parametrize("minutes", [5, 30])
-def test_an_hour_makes_a_file_for_each_rollover_of_each_partition(minutes: int) -> None:
-    day = simulate(f"{minutes}min")
-    assert day.rows == EPOCHS * HOURS * TASKS
-    assert set(day.files.values()) == {math.ceil(60 / minutes)}
-    assert day.longest <= timedelta(minutes=minutes) + TRIGGER
-    assert day.segments == 0
