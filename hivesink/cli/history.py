@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
 from dataclasses import asdict
-from heapq import merge
-from itertools import chain, islice, pairwise
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -18,33 +16,26 @@ from hivesink.cli.output import Grid, Line, Output
 from hivesink.core import changes as core
 from hivesink.core.epoch import Epoch
 from hivesink.core.log import require_writer_name
-from hivesink.core.manifest import FORGET, REQUEUE, recorded
+from hivesink.core.manifest import KINDS, recorded
 from hivesink.core.offsets import read_between
 from hivesink.core.progress import count
 from hivesink.core.table import is_letters, main_table
 from hivesink.errors import InvalidOption, LogDamaged, few
-from hivesink.sink.commit.observe import newest_first
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.tables.opened import OpenedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from datetime import datetime
 
     from hivesink.core.manifest import Manifest
     from hivesink.ports import CommitLog
 
-_KINDS = {
-    "roll": "rows that waited became files",
-    "commit": "partitions are complete",
-    "watermark": "the watermark went on",
-    "fence": "a start shut out an older run",
-    "move": "files went where their partitions live",
-    REQUEUE: "files were lost before anybody could read them: their rows wait again",
-    FORGET: "a person accepted a loss",
+_BESIDE = {
     "reset": "the log was put aside",
     "missing": "its manifest is missing",
+    "trimmed": "the sum of the epochs up to this, whose manifests are trimmed",
 }
+"""What a log tells beside its epochs."""
 _MOST = 3
 """Partitions that a line names."""
 
@@ -62,45 +53,34 @@ def history(
     --limit N: How many epochs to show.
     --until TIME: Only epochs up to this time (ISO 8601; UTC if it names no zone): the end of a page names the next.
     """
-    last, logs = None if until is None else moment(until, "--until"), opened.every_log(writer)
-    pages = [_newest_first(name, log, last) for name, log in logs.items()]
-    page = list(islice(merge(*pages, key=lambda entry: entry["at"], reverse=True), limit + 1))
-    following = page[limit]["at"] if len(page) > limit else None
-    floors = {} if following else {name: floor for name, log in logs.items() if (floor := log.floor())}
-    trimmed = [
-        {"writer": name, "epoch": floor.epoch, "rows": asdict(floor.totals), "files": floor.files}
-        for name, floor in floors.items()
-    ]
-    blocks = [line for entry in page[:limit] for line in _lines(entry)]
-    blocks += [
-        Line(f"{name}: {_rows(asdict(floor.totals))} in epochs up to {floor.epoch}, whose manifests are trimmed")
-        for name, floor in floors.items()
-    ]
+    last = None if until is None else moment(until, "--until")
+    told = [entry for name, log in opened.every_log(writer).items() for entry in _newest_first(name, log)]
+    told = [entry for entry in told if last is None or entry["at"] <= last]
+    told.sort(key=lambda entry: entry["at"], reverse=True)
+    page, following = told[:limit], told[limit]["at"] if len(told) > limit else None
+    blocks = [line for entry in page for line in _lines(entry)]
     if following:
         blocks.append(Line(f"older: hivesink history {opened.name} --until {following.isoformat()}", "bold"))
     if not blocks:
         blocks.append(Line(f"no writer has written to {opened.name} yet"))
-    out.show({"table": opened.name, "epochs": page[:limit], "trimmed": trimmed, "next": following}, blocks)
+    out.show({"table": opened.name, "epochs": page, "next": following}, blocks)
 
 
-def _newest_first(name: str, log: CommitLog, until: datetime | None) -> Iterator[dict[str, Any]]:
-    """The epochs of `log` up to a time, each with its differences from the epoch before. Reads as it is asked.
-
-    Raises LogDamaged, StoreUnavailable.
-    """
-    view = log.view()
-    epochs = view.manifests
-    settled = view.settled(log.manifest(view.head).settled) if epochs else Epoch(0)
-    over = log.ended() if view.is_over else None
-    if over and (until is None or over <= until):
+def _newest_first(name: str, log: CommitLog) -> Iterator[dict[str, Any]]:
+    """The epochs of `log`, each with its differences from the epoch before. Raises LogDamaged, StoreUnavailable."""
+    facts = read_log(log)
+    if not facts.view.is_over:
+        facts.require_readable()
+    view, floor, newest = facts.view, facts.floor, facts.manifests[::-1]
+    if over := log.ended() if view.is_over else None:
         yield {"at": over, "writer": name, "epoch": view.head, "kind": "reset"}
-    if until:
-        epochs = epochs[: bisect_right(epochs, until, key=lambda epoch: log.manifest(epoch).at)]
-    for manifest, before in pairwise(chain(newest_first(log, epochs), (None,))):
-        if manifest is not None:
-            yield _entry(name, manifest, before, settled)
-            for gap in range(manifest.epoch - 1, before.epoch if before else manifest.epoch, -1):
-                yield {"at": manifest.at, "writer": name, "epoch": gap, "kind": "missing"}
+    for manifest, before in zip_longest(newest, newest[1:]):
+        yield _entry(name, manifest, before, facts.settled)
+        for gap in range(manifest.epoch - 1, before.epoch if before else view.floor, -1):
+            yield {"at": manifest.at, "writer": name, "epoch": gap, "kind": "missing"}
+    if floor and newest:
+        trimmed = {"kind": "trimmed", "rows": asdict(floor.totals), "files": floor.files}
+        yield {"at": newest[-1].at, "writer": name, "epoch": floor.epoch, **trimmed}
 
 
 def _entry(name: str, manifest: Manifest, before: Manifest | None, settled: Epoch) -> dict[str, Any]:
@@ -147,11 +127,12 @@ def _offset(offset: Mapping[str, Any]) -> str:
 
 def _lines(entry: Mapping[str, Any]) -> Iterator[Line]:
     kind, at = entry["kind"], f"{entry['at']:%Y-%m-%d %H:%M:%S}"
-    what = _KINDS.get(kind, kind) if kind != "batch" else f"batch {entry['batch']} of query {entry['query'][:8]}"
+    what = f"batch {entry['batch']} of query {entry['query'][:8]}" if kind == "batch" else {**KINDS, **_BESIDE}[kind]
     yield Line(f"{at}  {entry['writer']} {entry['epoch']}: {what}", "bold")
-    if kind in {"reset", "missing"}:
+    facts = [_rows(entry["rows"])] if entry.get("rows", {}).get("read") else []
+    if kind in _BESIDE:
+        yield from (Line(f"    {fact}") for fact in facts)
         return
-    facts = [_rows(entry["rows"])] if entry["rows"]["read"] else []
     facts += [f"{entry['waiting_rows']:,} wait for their files"] if entry["waiting_rows"] else []
     if entry["files"]:
         files, places = count(entry["files"], "file"), count(len(entry["partitions"]), "partition")

@@ -20,6 +20,17 @@ REQUEUE = "requeue"
 """The kind of an epoch that removes lost parts whose rows wait again, or are dead letters again."""
 FORGET = "forget"
 """The kind of an epoch that removes parts, or rows that waited, whose loss a person has accepted."""
+KINDS = {
+    "batch": "rows of a micro-batch came",
+    "roll": "rows that waited became files",
+    "commit": "partitions are complete",
+    "watermark": "the watermark passed a partition's end",
+    "fence": "a start shut out an older try at this epoch",
+    "move": "files went where their partitions live",
+    REQUEUE: "files were lost before anybody could read them: their rows wait again",
+    FORGET: "a person accepted a loss",
+}
+"""Why there are epochs."""
 REPLAYS = "rejects-replay"
 """The writer of replays of dead letters: they have a log of their own, so that they disturb no job."""
 
@@ -93,13 +104,10 @@ class PartEntry(_InPartition):
 class Manifest:
     """An epoch. `at` is UTC and never before the last manifest's; `zones` are the tables' bucket zones.
 
-    `kind` says why the epoch exists: `batch` (rows of a micro-batch), `roll` (rows that waited become part files),
-    `commit` (partitions are complete), `watermark` (it has passed a partition's end), `fence` (recovery shut out an
-    older try at this epoch), `move` (parts go where their partition lives), `requeue` (lost parts' rows wait again) or
-    `forget` (a person accepted a loss). `log` is the folder of its log. `options` are the settings that the run gave
-    itself, which outrank the table's: whoever finishes its epochs uses them too. `settings` are all that the run goes
-    by, but for those at their default: the table's may have changed since its start. `columns` are the table's then,
-    by name, with their types.
+    `kind` says why the epoch exists, as in KINDS. `log` is the folder of its log. `options` are the settings that the
+    run gave itself, which outrank the table's: whoever finishes its epochs uses them too. `settings` are all that the
+    run goes by, but for those at their default: the table's may have changed since its start. `columns` are the table's
+    then, by name, with their types.
 
     `add` are the parts that it answers for from now on, `remove` the targets of those of earlier epochs that nobody
     answers for any more. A part under a removed target's name has moved. `forgotten` counts rows whose loss a person

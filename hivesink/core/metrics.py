@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from hivesink.core.lifecycle import floor_over
+from hivesink.core.manifest import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from hivesink.core.reads import Lag
     from hivesink.core.rolling import OpenRows
 
-KINDS = ("batch", "roll", "commit", "watermark", "fence", "move", "requeue", "forget")
-"""Why there are epochs, as `Manifest` says."""
 RESULTS = ("written", "rejected", "dropped", "late", "skipped")
 STEPS = ("write", "lookup", "manifest", "publish", "sweep")
 """What an epoch's time goes into."""

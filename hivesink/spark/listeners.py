@@ -18,7 +18,6 @@ from hivesink.core.offsets import KafkaOffset, NoOffset, SourceOffset, read_betw
 from hivesink.core.partition import file_system_of, normal, scheme
 from hivesink.core.reads import Lag
 from hivesink.errors import HiveSinkError, InvalidOption
-from hivesink.sink.commit.observe import newest_first
 from hivesink.spark import sources
 from hivesink.spark.running import short_java_error, source_text, streams
 from hivesink.version import VERSION
@@ -186,8 +185,7 @@ class LineageRun(threading.Thread):
         view = log.view()
         settled = view.settled(log.manifest(view.head).settled) if view.manifests else Epoch(0)
         before = settled if self._told is None else self._told
-        epochs = [epoch for epoch in view.manifests if before < epoch <= settled]
-        for manifest in reversed([*newest_first(log, epochs)]):
+        for manifest in [log.manifest(epoch) for epoch in view.manifests if before < epoch <= settled]:
             parts = [part for part in manifest.created if part.table == table]
             self._counts["rowCount"] += sum(part.rows for part in parts)
             self._counts["size"] += sum(part.length for part in parts)

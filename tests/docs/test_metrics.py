@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hivesink.core.metrics import KINDS, METRICS, RESULTS
+from hivesink.core.manifest import KINDS
+from hivesink.core.metrics import METRICS, RESULTS
 from hivesink.metrics import PREFIX, name_of
 from tests.docs.pages import blocks_run_by
 

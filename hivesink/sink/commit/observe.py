@@ -21,23 +21,7 @@ from hivesink.errors import LogDamaged, UnknownTable, Unsupported
 from hivesink.sink.commit.context import CommitContext, listings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from hivesink.ports import CommitLog
-
-
-def newest_first(log: CommitLog, epochs: Sequence[Epoch]) -> Iterator[Manifest]:
-    """The manifests of `epochs`, which are sorted, down to what is trimmed meanwhile, each read when it is asked for.
-
-    Raises LogDamaged, StoreUnavailable.
-    """
-    for epoch in reversed(epochs):
-        try:
-            yield log.manifest(epoch)
-        except LogDamaged:  # noqa: PERF203  each has its own
-            if log.view().floor >= epoch:
-                return
-            raise
+    from collections.abc import Collection, Iterable, Mapping
 
 
 def load(context: CommitContext, identity: Identity | None = None) -> History:
