@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 import re
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from hivesink import wiring
 from hivesink.cli import main
-from hivesink.core.epoch import BatchId, BatchRef, Epoch
-from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName
 from hivesink.jvm.java import write_sites
 from hivesink.metastore import connect
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.sink.commit.committed import Committed, Deadline
-from hivesink.sink.task.attempt import run_task
-from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
+from hivesink.sink.task.messages import InputShape
+from tests import ingest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,43 +76,15 @@ def hive_site(folder: Path, name: str, value: str) -> Path:
     return folder
 
 
-@dataclass
-class Ingest:
-    """A writer of a table, as a job's driver and tasks, over a Kafka topic that is only numbers."""
-
-    table: str
-    metastore: str
-    writer: str = "ingest"
-    batches: int = 0
-    options: dict[str, str] = field(default_factory=dict)
-    append: Epoch | None = None
-    setup: wiring.OpenedWriter = field(init=False)
-    usual: ClassVar[dict[str, str]] = {"sink.rolling-policy.on-epoch": "true"}
-
-    def __post_init__(self) -> None:
-        self.setup = wiring.OpenedWriter.open(
-            table=TableName.parse(self.table),
-            writer=self.writer,
-            metastore=connect("thrift", self.metastore),
-            append=self.append,
-            options={**self.usual, **self.options},
-        )
-        self.committer = self.setup.committer(tolerant=False)
+class Ingest(ingest.Ingest):
+    """A writer whose batches are four good rows and a bad one."""
 
     def commit(self, rows: int = 4) -> Committed:
         """Commit one batch of `rows` good rows and a bad one."""
-        shape = InputShape(value="value", topic_name="t")
-        start, end = self.batches * 10, self.batches * 10 + 10
-        ref = BatchRef("q", BatchId(self.batches), (kafka(start),), (kafka(end),))
-        done = self.committer.commit(ref, shape, lambda plan: self._write(plan, rows))
-        self.batches += 1
-        return done
-
-    def _write(self, plan: TaskPlan, rows: int) -> list[TaskReport]:
         lines = [{"id": number, "note": f"n{number}", "dt": f"2026-01-0{1 + number % 2}"} for number in range(rows)]
         records = [json.dumps(line).encode() for line in lines] + [b'{"id": "seven"}']
         batch = pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary())})
-        return [run_task([batch], plan, self.setup.tools().open(plan), 0, 0)]
+        return self.put(batch, InputShape(value="value", topic_name="t"))
 
     def lose_metastore(self) -> None:
         """From now on the metastore is as good as down for this writer, which waits for it."""
@@ -133,13 +102,6 @@ class Ingest:
     @property
     def location(self) -> Path:
         return Path(self.setup.spec.target.location.removeprefix("file://").removeprefix("file:"))
-
-    def close(self) -> None:
-        self.setup.context.registrar.close()
-
-
-def kafka(offset: int) -> KafkaOffset:
-    return KafkaOffset.of({"t": {"0": offset}})
 
 
 def changed(metastore: str, name: TableName, change: Callable[[Any], object]) -> Any:

@@ -182,16 +182,6 @@ def test_from_a_folder_to_rows(
     bad = spark.sql("SELECT reason FROM init_way.events__rejected ORDER BY reason").collect()
     assert [row.reason for row in bad] == sorted(row["reason"] for row in seen.data["bad_records"])
 
-    (folder / "rows").mkdir()
-    (folder / "rows" / "a.csv").write_text('id,odd name,at\n1,"a, b",2024-01-02T03:04:05Z\n2,,\n')
-    csv = ("--table", "init_way.rows", "--set", "sink.value.format=csv")
-    assert hivesink(capsys, "init", "--from", "rows", *csv).code == 0
-    assert hivesink(capsys, "ddl", "apply", "ddl/rows.sql").code == 0
-    monkeypatch.setenv("CHECKPOINT", str(folder / "checkpoint_of_rows"))
-    runpy.run_path(str(folder / "jobs" / "rows.py"), run_name="__main__")
-    rows = spark.sql("SELECT id, odd_name, CAST(at AS STRING) FROM init_way.rows ORDER BY id").collect()
-    assert [row[:2] for row in rows] == [(1, "a, b"), (2, None)]
-
 
 def test_it_overwrites_nothing(folder: Path, capsys: Capsys) -> None:
     shown = hivesink(capsys, "init", "--from", "events", "--dry-run")

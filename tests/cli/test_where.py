@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from hivesink.core.epoch import BatchId, BatchRef, Epoch
+from hivesink.core.epoch import Epoch
 from hivesink.core.offsets import KafkaOffset
 from hivesink.errors import HiveSinkError
-from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape
 from tests.cli.site import Capsys, Ingest, alter, hivesink
 from tests.tables import daily
@@ -52,10 +51,7 @@ class Placed(Ingest):
         }
         shape = InputShape("value", topic="topic", partition="partition", offset="offset")
         batch = pa.RecordBatch.from_pydict(columns)
-        first_of, end = start or KafkaOffset.of({topic: {"0": first}}), KafkaOffset.of({topic: {"0": last}})
-        ref = BatchRef("q", BatchId(self.batches), (first_of,), (end,))
-        self.committer.commit(ref, shape, lambda plan: [run_task([batch], plan, self.setup.tools().open(plan), 0, 0)])
-        self.batches += 1
+        self.put(batch, shape, start or KafkaOffset.of({topic: {"0": first}}), KafkaOffset.of({topic: {"0": last}}))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.gates import LONGEST, Kills, Stage, local, on_cluster
+from tests.cluster.gates import Kills, Stage, local, on_cluster
 from tests.cluster.target import Feed, Target, own
 from tests.cluster.yarn import on_yarn
 
@@ -71,24 +71,3 @@ def test_kills_of_a_job_on_hdfs(  # noqa: PLR0917  a table's columns
     assert found.between >= between
     assert stage.log().segments.lengths() == {}
     print(f"{kills} kills on HDFS, {found.between} of them between manifest and registration")
-
-
-# Each run of the suite has two writers in one process: tests/cli/test_waiting.py, tests/contracts/test_registrar.py.
-def test_two_applications_at_once_in_the_same_partitions(cluster: Cluster, tmp_path: Path) -> None:
-    name = own("two_writers")
-    target = Target.create(cluster, name)
-    stages, running = [], []
-    for number, writer in enumerate(("left", "right")):
-        feed = Feed(cluster.kafka, f"{name}_{writer}", sent=number * 4 * BATCH)
-        feed.put(4 * BATCH)
-        stage = Stage(tmp_path / writer, cluster, target, feed, local(1), BATCH // 2, writer=writer)
-        stage.shut("before-manifest")
-        stages.append(stage)
-    with ExitStack() as stack:
-        running = [stack.enter_context(stage.running()) for stage in stages]
-        for stage, process in zip(stages, running, strict=True):
-            stage.wait_at(process, "before-manifest")
-        for stage in stages:
-            stage.open("before-manifest")
-        assert [process.wait(LONGEST) for process in running] == [0, 0], [stage.output[-4000:] for stage in stages]
-    stages[0].check(2 * 4 * BATCH)

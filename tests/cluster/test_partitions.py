@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from hivesink.core.partition import NewPartition
-from tests.cluster.ingest import BY_SCAN, FROM_STATISTICS, Addresses, Hive, Ingest
+from tests.cluster.ingest import BY_SCAN, FROM_STATISTICS, Addresses, Hive
 from tests.cluster.wire import Traffic, Wire
 from tests.integration.stage import once
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tests.cluster.conftest import Place
+    from tests.ingest import Ingest
 
 FEW, MANY = 20, 200
 TOUCHED = 10
@@ -65,7 +66,7 @@ def test_an_epochs_calls_do_not_grow_with_the_tables_partitions(addresses: Addre
     for partitions in (FEW, MANY):
         table = create(hive, place, str(partitions))
         with closing(Wire(addresses.metastore)) as wire:
-            ingest = addresses.ingest(table, uri=wire.uri)
+            ingest = addresses.ingest(table, metastore=wire.uri)
             fill(ingest, 0, partitions)
             called[partitions] = counted(ingest)
             asked[partitions] = []

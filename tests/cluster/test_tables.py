@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hivesink.core.manifest import Manifest
     from jobs.cluster import Cluster
     from jobs.cluster.s3 import S3Server
-    from tests.cluster.ingest import Ingest
+    from tests.ingest import Ingest
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 FIRST = f"dt = '{DAYS[0]}'"

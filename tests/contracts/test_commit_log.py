@@ -14,7 +14,6 @@ from hivesink.core.lifecycle import MARKS, EpochState, Floor
 from hivesink.core.log import StagingIntent
 from hivesink.core.manifest import Rows
 from hivesink.core.manifest_json import encode
-from hivesink.core.table import TableName
 from hivesink.errors import (
     EpochTaken,
     FencedOut,
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
     from hivesink.ports import CommitLog
     from hivesink.storage.fs import Entry, Files, FileSystem
-
-FLIGHTS = TableName("demo", "flights")
 
 
 @pytest.fixture

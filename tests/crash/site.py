@@ -7,19 +7,14 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hivesink.core.log import default_root
 from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.metastore.common import is_trusted
-from hivesink.ports.rows import BadRow, DecodedRows
-from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.inspect.verify import find_leftovers, verify
-from hivesink.sink.task.messages import TablePlan, TaskTools
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
@@ -32,10 +27,7 @@ from tests.sink.harness import (
     TABLE,
     Clock,
     Job,
-    Lines,
-    Rows,
     Source,
-    as_they_are,
     measure_lines,
 )
 from tests.sink.recoveries import ALL, Recovered, by_hand
@@ -46,7 +38,6 @@ if TYPE_CHECKING:
     from hivesink.core.partition import NewPartition
     from hivesink.core.table import TableName, TableSpec
     from hivesink.ports import FileStore, LiveTable, Metastore
-    from hivesink.sink.commit.committed import Committed
     from hivesink.sink.commit.recovery import Loss
     from hivesink.storage.fs import Files
 
@@ -54,54 +45,6 @@ LOG = f"{default_root(LOCATION, TABLE)}/w/1"
 BATCH = 4
 PLAIN = replace(SPEC, partition_columns=())
 DEAD = rejected_spec(TABLE, f"{LOCATION}__rejected", external=True)
-EVERY = 5
-"""Where there are dead letters, every fifth event is one."""
-
-
-class _Choosy:
-    schema = None
-
-    def read(self, batch: pa.RecordBatch) -> DecodedRows:
-        ids = batch.column("id").to_pylist()
-        good = pa.array([row for row, found in enumerate(ids) if found % EVERY], pa.int32())
-        bad = tuple(BadRow(row, "id", "it is divisible by five") for row, found in enumerate(ids) if found % EVERY == 0)
-        return DecodedRows(pa.Table.from_batches([batch]).take(good), good, bad, 0)
-
-
-class Letters(Lines):
-    """The ids of dead letters, one a line, as `Lines` writes those of the others."""
-
-    def open(self, stream: BinaryIO) -> Letters._Writer:
-        return Letters._Writer(stream)
-
-    class _Writer(Lines._Writer):
-        def write(self, rows: pa.Table) -> None:
-            for value in rows.column("value").to_pylist():
-                self._stream.write(json.dumps(json.loads(value)["id"]).encode() + b"\n")
-
-
-@dataclass
-class SiteJob(Job):
-    """A job that may have a dead-letter table, and tells every epoch that has ended."""
-
-    dead: bool = False
-    on_commit: Callable[[Committed], None] = lambda _: None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        spec = replace(self.committer.spec, on_commit=self.on_commit)
-        if self.dead:
-            live = self.registrar.table(TABLE.rejected)
-            identity = replace(spec.identity, tables=(str(TABLE), str(TABLE.rejected)))
-            spec = replace(spec, identity=identity, rejected=TablePlan(live.spec, live.location))
-        self.committer = Committer(self.context, spec, self.encode)
-
-    def tools(self) -> TaskTools:
-        def lines(table: TablePlan) -> Any:
-            return Lines() if table.name == str(TABLE) else Letters()
-
-        reader = _Choosy() if self.dead else Rows()
-        return TaskTools(self.store, reader, lines, self.log.touch, self.log.segments, as_they_are, self.store.open)
 
 
 @dataclass
@@ -124,6 +67,7 @@ class Site:
     adapters: Callable[[Any], tuple[FileStore, Files]] = lambda fs: (RenameFileStore(fs), fs)
     root: str = ""
     tasks: int = 2
+    kind: ClassVar[type[Job]] = Job
 
     def __post_init__(self) -> None:
         self.metastore.create(replace(self.spec, location=f"{self.root}{self.spec.location}"))
@@ -146,9 +90,9 @@ class Site:
     def tables(self) -> tuple[TableName, ...]:
         return (TABLE, TABLE.rejected) if self.dead else (TABLE,)
 
-    def job(self, fs: Any = None, registrar: Metastore | None = None, **more: Any) -> SiteJob:
+    def job(self, fs: Any = None, registrar: Metastore | None = None, **more: Any) -> Job:
         store, files = self.adapters(fs or self.files())
-        return SiteJob(
+        return self.kind(
             log=FileCommitLog(files, f"{self.root}{LOG}"),
             store=store,
             registrar=registrar or self.metastore,
@@ -296,13 +240,13 @@ def on_files(site: Any, plan: Plan | None) -> FaultyFileSystem:
     return FaultyFileSystem(site.fs, plan)
 
 
-def dies(job: Callable[[], SiteJob], size: int = BATCH) -> None:
+def dies(job: Callable[[], Job], size: int = BATCH) -> None:
     """Start and run until a death, an error that stops the query, or the end."""
     with contextlib.suppress(Kill, HiveSinkError):
         job().run(size)
 
 
-def wakes(job: Callable[[], SiteJob]) -> HiveSinkError | None:
+def wakes(job: Callable[[], Job]) -> HiveSinkError | None:
     """Run it; its error."""
     try:
         job().run()

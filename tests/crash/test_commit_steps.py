@@ -17,7 +17,7 @@ from hivesink.core.partition_commit import PolicyKind
 from hivesink.errors import HiveSinkError
 from tests.crash.faults import FaultyMetastore, Kill, Mode, Plan, Stalling, calls_of, faults, modes, sampled
 from tests.crash.site import Choosy, on_files, on_metastore
-from tests.sink.harness import LOCATION, SPEC, TABLE
+from tests.sink.harness import LOCATION, TABLE
 from tests.sink.recoveries import by_hand
 from tests.sink.timed import HOURLY, Timed, TimedJob, World, at, place
 
@@ -92,7 +92,7 @@ def run(life: Life, faulty: Any) -> None:
 
 
 def changes(way: str, every: int) -> list[int]:
-    found = calls_of(lambda: Life(WAYS[way]), on_files, run)
+    found = calls_of(lambda: Life(options=WAYS[way]), on_files, run)
     return [call.number for call in found if call.changes][::every]
 
 
@@ -101,7 +101,7 @@ def changes(way: str, every: int) -> list[int]:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_fault_at_any_call(way: str, kind: Any, every: int) -> None:
     modes_of = partial(modes, metastore=kind is on_metastore)
-    for life, faulty, case in faults(lambda: Life(WAYS[way]), kind, run, modes_of, every):
+    for life, faulty, case in faults(lambda: Life(options=WAYS[way]), kind, run, modes_of, every):
         life.run()
         faulty.apply_late()
         life.done(case)
@@ -111,7 +111,7 @@ def test_a_fault_at_any_call(way: str, kind: Any, every: int) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_after_a_death_at_any_call_by_hand_and_a_second_run_at_any_call_of_the_first(way: str, every: int) -> None:
     for number in changes(way, every):
-        life = Life(WAYS[way])
+        life = Life(options=WAYS[way])
         with contextlib.suppress(Kill):
             life.run(on_files(life, Plan(number, Mode.AFTER)))
         job = life.job()
@@ -119,7 +119,7 @@ def test_after_a_death_at_any_call_by_hand_and_a_second_run_at_any_call_of_the_f
         life.run()
         life.done(number)
 
-        life = Life(WAYS[way])
+        life = Life(options=WAYS[way])
         with contextlib.suppress(HiveSinkError):
             life.run(Stalling(life.fs, number, life.run))
         life.done(number)
@@ -128,7 +128,7 @@ def test_after_a_death_at_any_call_by_hand_and_a_second_run_at_any_call_of_the_f
 @pytest.mark.parametrize("way", WAYS)
 def test_a_metastore_that_is_down_while_commits_are_due(way: str) -> None:
     for down in range(1, 9):
-        life = Life(WAYS[way])
+        life = Life(options=WAYS[way])
         job = life.started()
         for number, row in enumerate((one for phase in PHASES for one in phase.rows), start=1):
             if number == down:
@@ -157,8 +157,8 @@ def fed(world: World, job: TimedJob, identity: int, *hours: int) -> None:
 
 def refusing(options: dict[str, str]) -> tuple[World, Choosy, TimedJob]:
     """A world whose metastore refuses hour 3, and a job in it."""
-    metastore = Choosy.of(REFUSED, SPEC)
-    world = World(dict(options), metastore=metastore)
+    metastore = Choosy.of(REFUSED)
+    world = World(options=dict(options), metastore=metastore)
     return world, metastore, world.started()
 
 
@@ -213,7 +213,7 @@ def test_late_rows_that_wait_outlive_the_move_of_their_partitions_commit() -> No
 def test_a_partition_that_a_user_moves_or_drops_between_publish_and_commit(
     options: dict[str, str], *, moved: bool
 ) -> None:
-    world = World(dict(options))
+    world = World(options=dict(options))
     job = world.started()
     fed(world, job, 1, 3, 3)
     job.committer.finish()

@@ -13,8 +13,8 @@ import pytest
 
 from hivesink.errors import HiveSinkError
 from tests.crash.faults import FaultyFileSystem, FaultyMetastore, Mode, Plan, Stalling, calls_of, faults, modes, sampled
-from tests.crash.site import PLAIN, ROLLING, Site, SiteJob, Watched, dies, on_files, wakes
-from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source
+from tests.crash.site import PLAIN, ROLLING, Site, Watched, dies, on_files, wakes
+from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Job, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ def no_wrong_count(site: Site) -> Callable[[Committed], None]:
     return look
 
 
-def start(site: Site, fs: FaultyFileSystem | None = None, registrar: Watched | None = None) -> Callable[[], SiteJob]:
+def start(site: Site, fs: FaultyFileSystem | None = None, registrar: Watched | None = None) -> Callable[[], Job]:
     """A job beside which the site's user works."""
     return lambda: site.job(fs, registrar or Watched(site), on_commit=no_wrong_count(site))
 
@@ -351,7 +351,7 @@ def test_what_a_hanging_storage_does_late_loses_nothing_and_needs_nobody(
         site = scenario()
         fs = Hanging(site, *case)
         # Until it is done, as --restart does.
-        again: Callable[[], SiteJob] = partial(site.job, fs)
+        again: Callable[[], Job] = partial(site.job, fs)
         for job in (start(site, fs), again, again, again, again):
             error = wakes(job)
             assert error is None or error.retryable, (case, error)

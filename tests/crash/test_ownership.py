@@ -20,13 +20,13 @@ from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName, TableSpec
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import plan_reset, require_free, reset, unknown_uids, verify
-from hivesink.sink.task.attempt import run_task
-from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
+from hivesink.sink.task.messages import InputShape
 from hivesink.storage.commit_log import FileLogRoot
 from hivesink.storage.fs import FileSystem, Storage
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import Call, Faulty, FaultyFileSystem, FaultyMetastore, Kill, Mode, faults
 from tests.crash.site import on_files, on_metastore
+from tests.ingest import Ingest, kafka
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE
@@ -81,24 +81,19 @@ class World:
         )
 
     def start(self, name: TableName = TABLE, registrar: Metastore | None = None) -> tuple[Committer, Any]:
-        opened = self.open(name, registrar)
-        committer = opened.committer(tolerant=False)
-        committer.recover()
+        world = {"options": self.options, "query": self.query, "registrar": registrar or self.metastore}
+        job = Ingest(str(name), "", "w", **world)  # type: ignore[arg-type]  # its fields
+        job.committer.recover()
 
-        def write(plan: TaskPlan, row: int) -> list[TaskReport]:
+        def step() -> None:
+            row, job.batches = self.batches, self.batches
             records = [json.dumps({"id": row, "dt": f"2024-01-0{1 + row % 2}"}).encode()]
             records += [bad(row)] if self.options.items() >= LETTERS.items() else []
             batch = pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary())})
-            return [run_task([batch], plan, opened.tools().open(plan), 0, 0)]
-
-        def step() -> None:
-            start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (self.batches, self.batches + 1))
-            ref = BatchRef(self.query, BatchId(self.batches), (start,), (end,))
-            shape = InputShape(value="value", topic_name="t")
-            committer.commit(ref, shape, lambda plan: write(plan, self.batches))
+            job.put(batch, InputShape(value="value", topic_name="t"), kafka(row), kafka(row + 1))
             self.batches += 1
 
-        return committer, step
+        return job.committer, step
 
     def run(self, batches: int, name: TableName = TABLE) -> None:
         committer, step = self.start(name)

@@ -246,7 +246,7 @@ def test_dead_letters_that_their_job_has_not_settled_are_not_replayed(monkeypatc
     made.mended = dict.fromkeys(made.ids(), b'{"id": 1, "dt": "a"}')
     assert made.replay() == 0
     assert made.census.unsettled == len(_LETTERS[0])
-    made.setup().committer(tolerant=False).finish()
+    made.job().finish()
     assert made.replay() == len(_LETTERS[0])
     assert made.ids() == []
 
@@ -262,5 +262,5 @@ def test_dead_letters_that_wait_again_find_their_table(monkeypatch: pytest.Monke
     for path in [path for folder in store.walk(REJECTED) for path in store.staged(folder)]:
         made.files.delete(path)
     made.options = {**made.options, "sink.on-bad-record": "fail"}
-    made.setup().committer(tolerant=False).finish()
+    made.job().finish()
     assert len(made.rows(TABLE.rejected)) == len(_DAYS) + 1

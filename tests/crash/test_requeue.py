@@ -20,7 +20,7 @@ from tests.crash.site import on_files
 from tests.crash.test_commit_steps import WAYS, Life
 from tests.sink.harness import LOCATION, TABLE
 from tests.sink.inspect.test_partitions import complete, follower, require_true
-from tests.sink.recoveries import ALL, by_hand, forget_rows
+from tests.sink.recoveries import by_hand, forget_rows
 from tests.sink.timed import TimedJob, at, place
 
 if TYPE_CHECKING:
@@ -28,17 +28,7 @@ if TYPE_CHECKING:
 
     from hivesink.core.lifecycle import History, Identity
     from hivesink.sink.commit.context import CommitContext
-    from hivesink.sink.commit.recovery import Loss
     from hivesink.storage.fs import FileSystem
-
-
-def kinds(life: Life) -> list[str]:
-    return [life.log.manifest(epoch).kind for epoch in life.log.view().manifests]
-
-
-def forget(life: Life, partition: str = ALL) -> list[Loss]:
-    job = life.job()
-    return by_hand(job.context, job.committer.spec.policy, job.committer.spec.identity, forget=partition).losses
 
 
 def rolled(life: Life) -> TimedJob:
@@ -61,7 +51,7 @@ def unpublished(life: Life, first: int = 1) -> list[PartEntry]:
 
 def without_its_part() -> Life:
     """Hour 3 waits in segments, and in a part that is gone."""
-    life = Life(WAYS["held"])
+    life = Life(options=WAYS["held"])
     (part,) = unpublished(life)
     life.fs.delete(part.staged)
     return life
@@ -104,7 +94,7 @@ def test_without_one_of_its_segments_it_is_lost() -> None:
     life.log.segments.drop([min(life.log.segments.lengths())])
     with pytest.raises(PartLost, match="--forget"):
         life.started()
-    (loss,) = forget(life)
+    (loss,) = life.forget()
     assert (loss.key, loss.rows) == ((str(TABLE), place(3)), 2)
     goes_on(life)
     assert life.read(3, 5) == [3]
@@ -112,7 +102,7 @@ def test_without_one_of_its_segments_it_is_lost() -> None:
 
 @pytest.mark.parametrize("is_torn", [False, True])
 def test_a_bucket_of_which_a_file_is_lost_is_encoded_again_as_a_whole(is_torn: bool) -> None:
-    life = Life({**WAYS["held"], "sink.rolling-policy.file-size": "1B"})
+    life = Life(options={**WAYS["held"], "sink.rolling-policy.file-size": "1B"})
     first, second = unpublished(life)
     life.fs.delete(first.staged)
     if is_torn:
@@ -125,7 +115,7 @@ def test_a_bucket_of_which_a_file_is_lost_is_encoded_again_as_a_whole(is_torn: b
 @pytest.mark.parametrize("torn", [False, True])
 def test_what_readers_may_have_had_is_a_question(torn: bool) -> None:
     """The run died at the rename of a part, which was marked before that."""
-    life = Life(WAYS["held"])
+    life = Life(options=WAYS["held"])
     (part,) = unpublished(life)
     with pytest.raises(Kill):
         life.job(At(life, Mode.BEFORE)).committer.recover()
@@ -134,7 +124,7 @@ def test_what_readers_may_have_had_is_a_question(torn: bool) -> None:
         life.fs.write_new(part.staged, b"torn by somebody")
     with pytest.raises(PartLost, match="--forget"):
         life.started()
-    assert [loss.rows for loss in forget(life)] == [2]
+    assert [loss.rows for loss in life.forget()] == [2]
     goes_on(life)
     assert life.read(3, 5) == [3]
     assert life.fs.length(part.staged) is None
@@ -169,7 +159,7 @@ def compacted(life: Life) -> None:
 
 
 def test_a_compacted_part_is_not_encoded_again() -> None:
-    life = Life(WAYS["after a delay"])
+    life = Life(options=WAYS["after a delay"])
     job = life.job(At(life))
     life.feed(job, at(3, 10, 1), at(3, 50, 2))
     with pytest.raises(Kill):
@@ -180,34 +170,34 @@ def test_a_compacted_part_is_not_encoded_again() -> None:
         with pytest.raises(PartLost, match="--forget"):
             life.started()
     assert life.read(3) == [1, 2]
-    forget(life)
+    life.forget()
     goes_on(life)
     assert life.read(3) == [1, 2]
 
 
 def test_a_start_shuts_out_the_run_that_has_rolled() -> None:
     """What that run finds lost afterwards, the new one may have made visible."""
-    life = Life(WAYS["held"])
+    life = Life(options=WAYS["held"])
     job = rolled(life)
     life.feed(job, at(3, 10, 1), at(3, 50, 2))
     life.metastore.go_down()
     life.feed(job, at(5, 10, 3))
     life.metastore.come_up()
-    before = kinds(life)
+    before = life.kinds()
     with pytest.raises(Kill):
         life.job(At(life)).committer.recover()
-    assert kinds(life) == [*before, "fence"]
+    assert life.kinds() == [*before, "fence"]
     assert life.read(3) == [1, 2]
     compacted(life)
     with pytest.raises(HiveSinkError):
         job.committer.keep_up()
-    assert (life.read(3), REQUEUE in kinds(life)) == ([1, 2], False)
+    assert (life.read(3), REQUEUE in life.kinds()) == ([1, 2], False)
 
 
 @pytest.mark.parametrize("manually", [False, True])
 def test_a_start_behind_a_fence_shuts_out_the_run_that_made_it(manually: bool) -> None:
     """Two runs on one fence could both publish: one makes a part visible, the other finds it taken."""
-    life = Life(WAYS["held"])
+    life = Life(options=WAYS["held"])
     unpublished(life)
 
     def meanwhile() -> None:
@@ -220,14 +210,14 @@ def test_a_start_behind_a_fence_shuts_out_the_run_that_made_it(manually: bool) -
 
     with pytest.raises(FencedOut):
         life.job(At(life, meanwhile=meanwhile)).committer.recover()
-    assert (life.read(3), REQUEUE in kinds(life), kinds(life).count("fence")) == ([1, 2], False, 2)
+    assert (life.read(3), REQUEUE in life.kinds(), life.kinds().count("fence")) == ([1, 2], False, 2)
     with pytest.raises(PartLost, match="--forget"):
         life.started()
 
 
 def test_a_fence_that_comes_before_the_second_look_shuts_out_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken for its own, it would make that run one of two on the same head."""
-    life = Life(WAYS["held"])
+    life = Life(options=WAYS["held"])
     unpublished(life)
 
     def load_late(context: CommitContext, identity: Identity | None) -> History:
@@ -244,14 +234,14 @@ def test_a_fence_that_comes_before_the_second_look_shuts_out_the_first(monkeypat
     monkeypatch.setattr(runner, "load", load_first)
     with pytest.raises(FencedOut):
         life.job().committer.recover()
-    assert (life.read(3), REQUEUE in kinds(life), kinds(life).count("fence")) == ([1, 2], False, 2)
+    assert (life.read(3), REQUEUE in life.kinds(), life.kinds().count("fence")) == ([1, 2], False, 2)
 
 
 def test_while_a_policy_of_the_users_own_fails_the_files_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise StoreUnavailable(action="announce", path="", reason="503")
 
-    life = Life(WAYS["held"])
+    life = Life(options=WAYS["held"])
     job = life.job()
     monkeypatch.setattr(runner, "announce", fail)
     with pytest.raises(StoreUnavailable):
@@ -260,12 +250,12 @@ def test_while_a_policy_of_the_users_own_fails_the_files_are_theirs(monkeypatch:
     assert (life.read(3), life.has_success(3)) == ([1, 2], False)
     compacted(life)
     life.started().committer.finish()
-    assert (life.read(3), life.has_success(3), REQUEUE in kinds(life)) == ([1, 2], True, False)
+    assert (life.read(3), life.has_success(3), REQUEUE in life.kinds()) == ([1, 2], True, False)
 
 
 @pytest.mark.parametrize("way", ["at once", "held"])
 def test_what_is_left_of_a_partition_is_announced(way: str) -> None:
-    life = Life({**WAYS[way], "sink.rolling-policy.on-epoch": "true"})
+    life = Life(options={**WAYS[way], "sink.rolling-policy.on-epoch": "true"})
     job = life.job()
     life.feed(job, at(3, 10, 1))
     job.committer.finish()
@@ -281,7 +271,7 @@ def test_what_is_left_of_a_partition_is_announced(way: str) -> None:
     for name in life.log.segments.lengths():
         life.log.segments.drop([name])
     if parts:
-        assert len(forget(life, place(3))) == len(parts)
+        assert len(life.forget(place(3))) == len(parts)
     with contextlib.suppress(RowsHeldBack):
         goes_on(life)
     forget_rows(life.job().context)

@@ -31,8 +31,8 @@ from hivesink.errors import (
 from hivesink.errors import OutcomeUnknown as Unknown
 from hivesink.sink.inspect.verify import find_leftovers
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling
-from tests.crash.site import Site, SiteJob, Watched, by_count
-from tests.sink.harness import TABLE, Event, Source
+from tests.crash.site import Site, Watched, by_count
+from tests.sink.harness import TABLE, Event, Job, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,7 +199,7 @@ class Histories(RuleBasedStateMachine):
             context.store.discard(find_leftovers(context, str(TABLE)))
         self.site.check(expected.elements())
 
-    def _run(self, job: Callable[[], SiteJob], size: int) -> bool:
+    def _run(self, job: Callable[[], Job], size: int) -> bool:
         """Whether it ended well. What the checkpoint has lost is replaced as the errors say."""
         try:
             job().run(size)

@@ -19,11 +19,11 @@ from hivesink.core.manifest import REQUEUE
 from hivesink.errors import PartLost
 from hivesink.sink.commit.observe import load
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, faults, sampled
-from tests.crash.site import PLAIN, ROLLING, Site, SiteJob, dies, on_files, wakes
+from tests.crash.site import PLAIN, ROLLING, Site, dies, on_files, wakes
 from tests.crash.test_every_step import WAYS, check
 from tests.crash.test_forget import carry
 from tests.crash.test_metastore_faults import DAYS, IDS, new_site, run, start
-from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Source, events
+from tests.sink.harness import LOCATION, SPEC, TABLE, UID, Event, Job, Source, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -304,7 +304,7 @@ def site_at(home: str, count: int = 12) -> Site:
     return site
 
 
-def job_with_a_lost_attempt(site: Site, fs: FileSystem | None = None) -> SiteJob:
+def job_with_a_lost_attempt(site: Site, fs: FileSystem | None = None) -> Job:
     """An attempt of a task is killed when its part is pending; Spark has run the task again."""
     job = site.job(fs)
     whole = job.write

@@ -100,7 +100,6 @@ def column_of(octets: bytes, wanted: str, schema: str = NEW, **options: str) -> 
     return rows.table[name][0].as_py() if rows.good is None else (rows.bad[0].field, rows.bad[0].reason)
 
 
-UTC = dt.timezone.utc
 LAST_NANOS = {"t": {"seconds": 253_402_300_799, "nanos": 999_999_999}}
 INSTANT: dict[str, Any] = {"t": {"seconds": 1_782_909_000, "nanos": 123_456_789}}
 AT = dt.datetime(2026, 7, 1, 14, 30, 0, 123456)  # noqa: DTZ001 -- a wall clock

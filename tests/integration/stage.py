@@ -21,6 +21,7 @@ from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog, connect
 from hivesink.sink.inspect.verify import verify
 from jobs.cluster.kafka import admin_client, create_topic, end_offsets
+from tests.ingest import Wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -198,21 +199,6 @@ def hive_reader(spark: SparkSession) -> Iterator[None]:
 def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Fails where the condition doesn't come true in that time."""
     assert server.wait_until(condition, seconds), "it never came"
-
-
-class Wrapped:
-    """Passes everything on to `inner`, but for the methods that are given."""
-
-    def __init__(self, inner: Any, **methods: Any) -> None:
-        self._inner = inner
-        self._methods = methods
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        method = self._methods.get(name)
-        if method is None:
-            return found
-        return lambda *args, **kwargs: method(found, *args, **kwargs)
 
 
 def wrap(sink: HiveSink, port: str, **methods: Any) -> None:

@@ -137,6 +137,32 @@ class Lines:
         def close(self) -> None: ...
 
 
+EVERY = 5
+"""Where there are dead letters, every fifth event is one."""
+
+
+class Fussy(Rows):
+    """Takes all but every fifth event."""
+
+    def read(self, batch: pa.RecordBatch) -> DecodedRows:
+        ids = batch.column("id").to_pylist()
+        good = pa.array([row for row, found in enumerate(ids) if found % EVERY], pa.int32())
+        bad = tuple(BadRow(row, "id", "it is divisible by five") for row, found in enumerate(ids) if found % EVERY == 0)
+        return DecodedRows(pa.Table.from_batches([batch]).take(good), good, bad, 0)
+
+
+class Letters(Lines):
+    """The ids of dead letters, one a line, as `Lines` writes those of the others."""
+
+    def open(self, stream: BinaryIO) -> Letters._Writer:
+        return Letters._Writer(stream)
+
+    class _Writer(Lines._Writer):
+        def write(self, rows: pa.Table) -> None:
+            for value in rows.column("value").to_pylist():
+                self._stream.write(json.dumps(json.loads(value)["id"]).encode() + b"\n")
+
+
 def as_they_are(rows: pa.RecordBatch, spec: TableSpec, key: PartitionKey) -> pa.RecordBatch:  # noqa: ARG001
     """Fits rows to tables whose columns never change."""
     return rows
@@ -176,7 +202,10 @@ def token() -> str:
 
 @dataclass
 class Job:
-    """One process of the sink: dies with `Kill`, and is started again as a new `Job` on the same source."""
+    """One process of the sink: dies with `Kill`, and is started again as a new `Job` on the same source.
+
+    It may have a dead-letter table, and tells every epoch that has ended.
+    """
 
     log: CommitLog
     store: FileStore
@@ -190,12 +219,14 @@ class Job:
     writer: str = "w"
     fresh_uid: str = UID
     """The uid of a log that has none."""
-    extra_attempts: Callable[[TaskPlan, Sequence[pa.RecordBatch]], Iterable[TaskReport]] | None = None
+    dead: bool = False
+    on_commit: Callable[[Committed], None] = lambda _: None
 
     def __post_init__(self) -> None:
         uid = self.log.uid(self.fresh_uid)
         assert uid is not None
-        live = self.registrar.table(TABLE)
+        tables = (TABLE, TABLE.rejected) if self.dead else (TABLE,)
+        live, *letters = map(self.registrar.table, tables)
         config = _parsed(tuple(self.options.items()))
         clock, known = self.clock, {str(TABLE): live}
         context = CommitContext(self.log, self.store, self.registrar, clock.now, clock.tick, token, _tables=known)
@@ -203,17 +234,18 @@ class Job:
             identity=Identity(
                 self.writer,
                 uid,
-                (str(TABLE),),
+                tuple(map(str, tables)),
                 ((str(TABLE), "UTC"),),
                 self.log.location,
                 settings=tuple(sorted(config.changed.items())),
             ),
             target=TablePlan(live.spec, live.location),
-            rejected=None,
+            rejected=next((TablePlan(rejected.spec, rejected.location) for rejected in letters), None),
             config=config,
             measure=measure_lines,
             append=self.append,
             tolerant=self.tolerant,
+            on_commit=self.on_commit,
         )
         self.context = context
         self.committer = Committer(context, sink, self.encode)
@@ -250,8 +282,14 @@ class Job:
         return [run_encoding(own, plan, self.tools(), task, task) for task, own in enumerate(work)]
 
     def tools(self) -> TaskTools:
+        def lines(table: TablePlan) -> Any:
+            return Lines() if table.name == str(TABLE) else Letters()
+
         log, store = self.log, self.store
-        return TaskTools(store, Rows(), lambda _: Lines(), log.touch, log.segments, as_they_are, store.open)
+        return TaskTools(store, self.reader(), lines, log.touch, log.segments, as_they_are, store.open)
+
+    def reader(self) -> Rows:
+        return Fussy() if self.dead else Rows()
 
 
 def readable(store: FileStore, registrar: Metastore, places: Iterable[str]) -> list[int]:

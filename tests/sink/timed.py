@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -14,13 +14,9 @@ from hivesink.core.manifest import Recorded, newest, recorded
 from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.source_clock import InputTraits
 from hivesink.sink.task.attempt import run_task
-from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan, TaskReport, TaskTools
-from hivesink.storage.commit_log import FileCommitLog
-from hivesink.storage.rename_store import RenameFileStore
-from tests.crash.site import LOG, Letters
-from tests.inmemory.filesystem import MemoryFileSystem
-from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Job, Lines, Rows, Source, as_they_are, readable
+from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
+from tests.crash.site import Site
+from tests.sink.harness import LOCATION, TABLE, Event, Job, Rows, Source, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +25,6 @@ if TYPE_CHECKING:
     from hivesink.core.partition_commit import Watermark
     from hivesink.ports import Metastore
     from hivesink.sink.commit.committed import Committed
-    from hivesink.storage.fs import FileSystem
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("dt", pa.string()), ("at", pa.timestamp("us")), ("topic", pa.string()), ("p", pa.int32())]
@@ -86,11 +81,9 @@ class TimedJob(Job):
         cells = [{"id": row.id, "dt": row.dt, "at": row.micros, "topic": "t", "p": row.source} for row in timed]
         return [run_task([_batch(cells)], plan, self.tools(), 0, 0)]
 
-    def tools(self) -> TaskTools:
-        def lines(table: TablePlan) -> Any:
-            return Lines() if table.name == str(TABLE) else Letters()
-
-        return TaskTools(self.store, Rows(), lines, self.log.touch, self.log.segments, as_they_are, self.store.open)
+    def reader(self) -> Rows:
+        """Which rows are dead letters, their times say."""
+        return Rows()
 
 
 def _batch(cells: Sequence[Mapping[str, object]]) -> pa.RecordBatch:
@@ -102,29 +95,17 @@ def _batch(cells: Sequence[Mapping[str, object]]) -> pa.RecordBatch:
 
 
 @dataclass
-class World:
-    """One table, in memory."""
+class World(Site):
+    """One table, in memory, whose rows have event times."""
 
-    options: dict[str, str] = field(default_factory=lambda: dict(HOURLY))
-    fs: MemoryFileSystem = field(default_factory=MemoryFileSystem)
-    metastore: MemoryMetastore = field(default_factory=lambda: MemoryMetastore(SPEC))
-    clock: Clock = field(default_factory=Clock)
     source: Source = field(default_factory=Source)
+    options: dict[str, str] = field(default_factory=lambda: dict(HOURLY))
+    kind: ClassVar[type[Job]] = TimedJob
 
-    @property
-    def log(self) -> FileCommitLog:
-        return FileCommitLog(self.fs, LOG)
-
-    def job(self, fs: FileSystem | None = None, registrar: Metastore | None = None) -> TimedJob:
-        files = fs or self.fs
-        return TimedJob(
-            log=FileCommitLog(files, LOG),
-            store=RenameFileStore(files),
-            registrar=registrar or self.metastore,
-            source=self.source,
-            clock=self.clock,
-            options=self.options,
-        )
+    def job(self, fs: Any = None, registrar: Metastore | None = None, **more: Any) -> TimedJob:
+        made = super().job(fs, registrar, **more)
+        assert isinstance(made, TimedJob)
+        return made
 
     def started(self) -> TimedJob:
         job = self.job()
@@ -140,10 +121,10 @@ class World:
         job.committer.keep_up(self.clock.ticks)
 
     def read(self, *hours: int) -> list[int]:
-        return readable(RenameFileStore(self.fs), self.metastore, [place(hour) for hour in hours])
+        return readable(self.store, self.metastore, [place(hour) for hour in hours])
 
-    def ids(self, partition: str) -> list[int]:
-        return readable(RenameFileStore(self.fs), self.metastore, [partition])
+    def rows_of(self, partition: str) -> list[int]:
+        return readable(self.store, self.metastore, [partition])
 
     def records(self) -> dict[str, Recorded]:
         log = self.log
@@ -164,7 +145,7 @@ class World:
     def check(self, expected: Iterable[int], case: object = "") -> None:
         """All rows once; each record says what its partition holds, once its hour was over; nothing is left over."""
         homes = self.metastore.partitions(TABLE)
-        found = {partition: self.ids(partition) for partition in homes}
+        found = {partition: self.rows_of(partition) for partition in homes}
         wanted, rows = Counter(expected), Counter(one for ids in found.values() for one in ids)
         assert rows == wanted, f"{case}: lost {sorted(wanted - rows)}, doubled {sorted(rows - wanted)}"
         records, announced = self.records(), {partition for _, partition, _ in self.metastore.events}
@@ -172,7 +153,7 @@ class World:
         assert {name for name in homes if self.is_marked(name)} == set(records), case
         assert set(homes) == set(records) | self.open(), case
         for name, one in records.items():
-            files = RenameFileStore(self.fs).visible(homes[name])
+            files = self.store.visible(homes[name])
             assert (one.commit.rows, one.commit.files) == (len(found[name]), len(files)), (case, name)
         self._check_history(case)
 
@@ -199,7 +180,7 @@ MINUTE = timedelta(minutes=1)
 class Run:
     """A job, and what happens to it: a script of the words that `play` knows."""
 
-    world: World = field(default_factory=lambda: World(dict(HOURLY)))
+    world: World = field(default_factory=World)
     traits: InputTraits = field(default_factory=InputTraits)
     shape: InputShape = TimedJob.shape
     behind: int | None = 0

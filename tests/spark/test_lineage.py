@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 
 from hivesink.spark import listeners
@@ -23,51 +23,8 @@ if TYPE_CHECKING:
 
     from hivesink.embedded.metastore import EmbeddedMetastore
 
-URI, TEXT = {"type": "string", "format": "uri"}, {"type": "string", "minLength": 1}
-FACETS = {
-    "type": "object",
-    "additionalProperties": {
-        "type": "object",
-        "required": ["_producer", "_schemaURL"],
-        "properties": {
-            "_producer": URI,
-            "_schemaURL": {**URI, "pattern": r"^https://openlineage\.io/spec/.+#/\$defs/.+"},
-        },
-    },
-}
-DATASETS = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["namespace", "name"],
-        "properties": {
-            "namespace": TEXT,
-            "name": TEXT,
-            "facets": FACETS,
-            "inputFacets": FACETS,
-            "outputFacets": FACETS,
-        },
-    },
-}
-SCHEMA = {
-    "type": "object",
-    "required": ["eventTime", "eventType", "producer", "schemaURL", "run", "job"],
-    "properties": {
-        "eventTime": {"type": "string", "format": "date-time"},
-        "eventType": {"enum": ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"]},
-        "producer": URI,
-        "schemaURL": {"pattern": r"^https://openlineage\.io/spec/2-0-2/OpenLineage\.json#/\$defs/RunEvent$"},
-        "run": {
-            "type": "object",
-            "required": ["runId"],
-            "properties": {"runId": {"type": "string", "format": "uuid"}, "facets": FACETS},
-        },
-        "job": {"type": "object", "required": ["namespace", "name"], "properties": {"namespace": TEXT, "name": TEXT}},
-        "inputs": DATASETS,
-        "outputs": DATASETS,
-    },
-}
-"""What OpenLineage's RunEvent, version 2-0-2, demands."""
+FACETS = {"facets", "inputFacets", "outputFacets"}
+SPEC = re.compile(r"https://openlineage\.io/spec/.+#/\$defs/.+")
 KAFKA = [{"kafka.bootstrap.servers": "a:9092,b:9092", "subscribe": "t"}]
 
 
@@ -112,6 +69,12 @@ def writer(metastore: EmbeddedMetastore, tmp_path: Path) -> Iterator[Ingest]:
         yield opened
 
 
+def facets_of(told: Any) -> Iterator[dict[str, Any]]:
+    """All facets of events."""
+    for name, value in told.items() if isinstance(told, dict) else enumerate(told if isinstance(told, list) else ()):
+        yield from value.values() if name in FACETS else facets_of(value)
+
+
 def test_a_run_is_told_from_its_start_to_its_end(writer: Ingest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "_PERIOD", 0.05)
     writer.commit(1)
@@ -128,8 +91,12 @@ def test_a_run_is_told_from_its_start_to_its_end(writer: Ingest, monkeypatch: py
         run.__exit__(KeyError, KeyError("broken"), None)
     kinds = [event["eventType"] for event in events]
     assert (kinds[0], kinds[-1], {*kinds[1:-1]}) == ("START", "FAIL", {"RUNNING"})
-    for event in events:
-        jsonschema.validate(event, SCHEMA, format_checker=jsonschema.FormatChecker())
+    # The rest of an event is of OpenLineage's own classes.
+    facets = [*facets_of(events)]
+    assert len(facets) > len(events)
+    for facet in facets:
+        assert facet["_producer"].startswith("https://")
+        assert SPEC.fullmatch(facet["_schemaURL"])
     assert len({event["run"]["runId"] for event in events}) == 1
     last = events[-1]
     assert last["job"]["namespace"] == "here"

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
-from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.messages import InputShape
-from tests.cli.site import Ingest, kafka
+from tests.cli.site import Ingest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 DDL = """CREATE TABLE {name} (id BIGINT)
@@ -59,7 +58,7 @@ def create(uri: str, folder: Path, ddl: str = DDL) -> str:
 class Daily(Ingest):
     """A writer whose rows are of days in January 2024, and wait for their ends."""
 
-    usual: ClassVar[dict[str, str]] = {}
+    usual: ClassVar[Mapping[str, str]] = {}
 
     def read(self, *days: int | str, mark: int | None) -> None:
         """Commit a batch with a row of each of these days, after which the watermark is the first moment of `mark`.
@@ -70,13 +69,9 @@ class Daily(Ingest):
         shape = InputShape(value="value", topic_name="t", event_time="at")
         if mark is not None:
             shape = replace(shape, watermark=datetime(2024, 1, mark, tzinfo=timezone.utc), event_time=None)
-        start, end = self.batches * 10, self.batches * 10 + 10
-        ref = BatchRef("q", BatchId(self.batches), (kafka(start),), (kafka(end),))
         dates = {day: day if isinstance(day, str) else f"2024-01-{day:02d}" for day in days}
         records = [
             f'{{"id": {number}, "dt": "{dates[day]}", "at": "{dates[day]} 03:00:00", "browser": "b{number}"}}'.encode()
             for number, day in enumerate(days)
         ]
-        batch = pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary())})
-        self.committer.commit(ref, shape, lambda plan: [run_task([batch], plan, self.setup.tools().open(plan), 0, 0)])
-        self.batches += 1
+        self.put(pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary())}), shape)

@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hivesink import wiring
 from hivesink.config.site import NO_SITE
-from hivesink.core.epoch import BatchId, BatchRef
-from hivesink.core.offsets import KafkaOffset
 from hivesink.logs import table_root
 from hivesink.sink.commit.context import CommitContext
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.task.attempt import run_task
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.fs import FileSystem, Storage
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import Census, DeadLetters, Replay
+from tests.ingest import Ingest, kafka
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
 from tests.sink.harness import LOCATION, SPEC, TABLE
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
     import pytest
 
     from hivesink.core.table import TableName, TableSpec
-    from hivesink.sink.task.messages import InputShape, TaskPlan, TaskReport
+    from hivesink.sink.task.messages import InputShape
 
 REJECTED = f"{LOCATION}__rejected"
 _OPTIONS = {"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "true"}
@@ -87,32 +84,22 @@ class World:
         entry = self.metastore._entries[TABLE]
         entry.spec = replace(entry.spec, properties=tuple(properties.items()))
 
-    def setup(self) -> wiring.OpenedWriter:
-        """The job's writer, opened by `options`."""
-        return wiring.OpenedWriter.open(
-            table=TABLE,
-            writer="job",
-            metastore=self.metastore,
-            options=_OPTIONS | dict(self.options),
-        )
+    def job(self) -> Ingest:
+        """The job, opened by `options`."""
+        options = _OPTIONS | dict(self.options)
+        return Ingest(str(TABLE), "", "job", self.batches, options, registrar=self.metastore)
 
     def ingest(
         self, batch: pa.RecordBatch, shape: InputShape, at: datetime | None = None, *, ends: bool = True
     ) -> None:
-        """The job's next batch, which arrives `at`, and with `ends` the end of the job."""
-        setup = self.setup()
+        """The job's next batch, of one offset, which arrives `at`, and with `ends` the end of the job."""
+        job = self.job()
         if at is not None:
-            setup = replace(setup, context=replace(setup.context, now=lambda: at))
-
-        def write(plan: TaskPlan) -> list[TaskReport]:
-            return [run_task([batch], plan, setup.tools().open(plan), 0, 0)]
-
-        start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (self.batches, self.batches + 1))
-        committer = setup.committer(tolerant=False)
-        committer.commit(BatchRef("q", BatchId(self.batches), (start,), (end,)), shape, write)
+            job.set("now", lambda: at)
+        job.put(batch, shape, kafka(self.batches), kafka(self.batches + 1))
         self.batches += 1
         if ends:
-            committer.finish()
+            job.finish()
 
     def ids(self) -> list[str]:
         """Those of the dead letters, as `hivesink rejects list` finds them."""

@@ -27,8 +27,8 @@ from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskFailure, TaskPlan, TaskReport
-from tests.crash.site import DEAD, LOG, PLAIN, Site, SiteJob
-from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
+from tests.crash.site import DEAD, LOG, PLAIN, Site
+from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Job, Source, events
 from tests.sink.recoveries import ALL, by_hand
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def accurate(site: Site) -> set[str]:
     return {day for day in site.places(TABLE) if FLAG in site.metastore.parameters(TABLE, day)}
 
 
-def again_from(site: Site, start: int, query: str = "query-2", append: Epoch | None = None) -> SiteJob:
+def again_from(site: Site, start: int, query: str = "query-2", append: Epoch | None = None) -> Job:
     """A job with a new checkpoint."""
     site.source = site.source.new_checkpoint(query, start)
     return site.job(append=append)

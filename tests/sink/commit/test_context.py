@@ -17,8 +17,8 @@ from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committed import RunFigures, Stopwatch
 from hivesink.sink.commit.context import write_estimates
 from tests.contracts.manifests import small
-from tests.crash.site import PLAIN, Site, SiteJob
-from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Source, events, measure_lines
+from tests.crash.site import PLAIN, Site
+from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Event, Job, Source, events, measure_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def site() -> Site:
     return Site(Source([Event(number, "a") for number in range(4)]))
 
 
-def write(job: SiteJob, before: Callable[[str], None] = lambda _: None) -> None:
+def write(job: Job, before: Callable[[str], None] = lambda _: None) -> None:
     around: dict[str, Any] = {port: Around(getattr(job.context, port), before) for port in ("store", "registrar")}
     write_estimates(replace(job.context, **around), [PLACE], measure_lines)
 

@@ -92,23 +92,23 @@ def failing(tmp_path: Path) -> None:
     ],
 )
 def test_what_own_code_raises_is_named(option: str, name: str, told: str) -> None:
-    world = World({"sink.rolling-policy.on-epoch": "false", option: f"failing_own:{name}"})
+    world = World(options={"sink.rolling-policy.on-epoch": "false", option: f"failing_own:{name}"})
     with pytest.raises(HiveSinkError, match=re.escape(told)):
         world.feed(world.started(), at(3, 10, 7), at(3, 10, 71))
 
 
 def test_an_own_assigner_and_an_own_rolling_policy() -> None:
-    world = World(OPTIONS)
+    world = World(options=OPTIONS)
     job = world.started()
     world.feed(job, at(3, 10, 7), at(3, 10, 71), at(3, 10, 2))
     world.wait(job, seconds=599)
-    assert world.ids("dt=7") == []
+    assert world.rows_of("dt=7") == []
     world.wait(job, seconds=2)
-    assert (world.ids("dt=7"), world.ids("dt=2")) == ([7, 71], [2])
+    assert (world.rows_of("dt=7"), world.rows_of("dt=2")) == ([7, 71], [2])
 
 
 def test_an_own_extractor_and_an_own_commit_policy(capsys: pytest.CaptureFixture[str]) -> None:
-    world = World(HELD)
+    world = World(options=HELD)
     job = world.started()
     world.feed(job, at(3, 10, 1), at(3, 10, 3))
     told = capsys.readouterr().out.splitlines()

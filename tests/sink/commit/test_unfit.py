@@ -12,8 +12,8 @@ from hivesink.core.table import Column, Primitive, TableSpec
 from hivesink.errors import HiveSinkError, RowsHeldBack, RowsUnfit, TableReplaced
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.verify import verify
-from tests.crash.site import LOG, Site, SiteJob
-from tests.sink.harness import TABLE, Event, Source, measure_lines
+from tests.crash.site import LOG, Site
+from tests.sink.harness import TABLE, Event, Job, Source, measure_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,7 @@ B = (str(TABLE), "dt=b")
 MINUTE = 61
 
 
-class PickyJob(SiteJob):
+class PickyJob(Job):
     """Rows that came for other columns fit it, unless they are in dt=b; `tried` counts those."""
 
     tried = 0
@@ -61,7 +61,7 @@ def picky(site: Site) -> PickyJob:
     return run
 
 
-def feed(site: Site, run: SiteJob, *events: Event) -> None:
+def feed(site: Site, run: Job, *events: Event) -> None:
     site.source.events.extend(events)
     run.step(len(events))
 
@@ -146,7 +146,7 @@ def test_many_unfit_buckets_take_one_try(site: Site) -> None:
     picky(site).step(300)
     site.metastore.change_column(TABLE, Column("id", Primitive.STRING))
 
-    class None_(SiteJob):  # noqa: N801
+    class None_(Job):  # noqa: N801
         tries = 0
 
         def encode(self, *work: object) -> list[object]:  # type: ignore[override]

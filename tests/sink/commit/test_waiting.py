@@ -13,14 +13,11 @@ from hivesink.errors import HiveSinkError
 from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from hivesink.sink.task.messages import TablePlan
-from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.crash.site import LOG
-from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import LOCATION, SPEC, TABLE, readable
-from tests.sink.timed import HOURLY, Run, TimedJob, World, at, place
+from tests.sink.harness import TABLE, readable
+from tests.sink.timed import HOURLY, Run, World, at, place
 
 
 def test_an_hour_is_committed_once_the_watermark_has_passed_it() -> None:
@@ -84,7 +81,7 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_commits(case: str) -> None:
     options, script = CASES[case]
-    Run(World(dict(options))).play(script)
+    Run(World(options=dict(options))).play(script)
 
 
 def test_a_partition_without_a_time_goes_by_the_rolling_policy() -> None:
@@ -98,7 +95,7 @@ def test_a_partition_without_a_time_goes_by_the_rolling_policy() -> None:
 
 
 def test_records_outlive_the_manifests() -> None:
-    world = World({"sink.log.retained-epochs": "1"})
+    world = World(options={"sink.log.retained-epochs": "1"})
     job = world.job()
     for number in range(60):
         world.feed(job, at(number % 20 if number < 50 else 0, 0, number))
@@ -134,7 +131,7 @@ def test_a_committed_partition_has_estimates_and_a_users_analyze_is_undone() -> 
 
 
 def test_late_rows_that_a_batch_publishes_are_counted() -> None:
-    world = World(HOURLY | {"sink.rolling-policy.on-epoch": "true"})
+    world = World(options=HOURLY | {"sink.rolling-policy.on-epoch": "true"})
     job = world.job()
     for row in (at(3, 10, 1), at(5, 30, 2), at(3, 20, 3)):
         world.feed(job, row)
@@ -143,7 +140,7 @@ def test_late_rows_that_a_batch_publishes_are_counted() -> None:
 
 
 def test_a_partition_that_still_gets_rows_has_no_estimates() -> None:
-    world = World({"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.rollover-interval": "1min"})
+    world = World(options={"sink.rolling-policy.on-epoch": "false", "sink.rolling-policy.rollover-interval": "1min"})
     job = world.job()
     world.feed(job, at(3, 10, 1))
     for identity in (2, 3, 4):
@@ -180,7 +177,7 @@ def test_whatever_is_open_when_settings_change_is_committed_in_the_end(
     other: str, *, back: bool, publishes: bool
 ) -> None:
     first, second = (OTHERS[other], HOURLY) if back else (HOURLY, OTHERS[other])
-    world = World(dict(first))
+    world = World(options=dict(first))
     job = world.started()
     world.feed(job, at(3, 10, 1), at(4, 10, 2))
     world.feed(job, at(3, 50, 3))
@@ -204,7 +201,7 @@ def test_whatever_is_open_when_settings_change_is_committed_in_the_end(
 
 
 def test_published_partitions_are_committed_though_no_row_comes_once_nothing_is_held_any_more() -> None:
-    run = Run(World(dict(AT_ONCE)))
+    run = Run(World(options=dict(AT_ONCE)))
     run.play("3:10 ^ =3:")
     run.world.options = dict(MARKED)
     run.play("| +0 =3:1,1,1")
@@ -214,7 +211,7 @@ def test_published_partitions_are_committed_though_no_row_comes_once_nothing_is_
 @pytest.mark.parametrize("options", [HOURLY, AT_ONCE], ids=["held", "at once"])
 def test_a_partition_with_history_is_not_committed_again_before_its_end(options: dict[str, str]) -> None:
     """Until then its record is that of the other trigger."""
-    run = Run(World(dict(MARKED)))
+    run = Run(World(options=dict(MARKED)))
     run.play("3:10 ^ =3:1,1,1")
     run.world.options = dict(options)
     run.play("| 3:20 +4 =3:1,1,1")
@@ -224,7 +221,7 @@ def test_a_partition_with_history_is_not_committed_again_before_its_end(options:
 
 @pytest.mark.parametrize("trimmed", [False, True])
 def test_rows_that_wait_when_on_epoch_returns_are_part_of_the_next_record(*, trimmed: bool) -> None:
-    run = Run(World(NO_TRIGGER | ({"sink.log.retained-epochs": "1"} if trimmed else {})))
+    run = Run(World(options=NO_TRIGGER | ({"sink.log.retained-epochs": "1"} if trimmed else {})))
     run.play("3:10 3:20")
     run.world.options = dict(MARKED)
     run.play("| 3:30")
@@ -236,7 +233,7 @@ def test_every_epoch_says_what_its_run_goes_by() -> None:
     """Also one that a run decides before its first batch, and one of a recovery that knows no settings."""
     default = {"sink.rolling-policy.on-epoch": "false"}
     settings = [HOURLY, HOURLY | {"sink.partition-commit.delay": "1min", "sink.late-rows": "drop"}]
-    world = World(settings[0])
+    world = World(options=settings[0])
     world.feed(world.started(), at(3, 10, 1))
     world.options = settings[1]
     job = world.started()
@@ -247,7 +244,6 @@ def test_every_epoch_says_what_its_run_goes_by() -> None:
     assert load(job.context).following("fence", job.context.stamp()).settings == manifests[1].settings
 
 
-DEAD = rejected_spec(TABLE, f"{LOCATION}__rejected", external=True)
 ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}
 BATCHES = (
     (at(3, 10, 1), at(3, 20, 2)),
@@ -263,11 +259,10 @@ LATE = {4, 6, 9, 10}
 class LateWorld(World):
     """With a table for dead letters."""
 
-    def __post_init__(self) -> None:
-        self.metastore = MemoryMetastore(SPEC, DEAD)
+    dead: bool = True
 
     def run(self, fs: FaultyFileSystem | None = None) -> None:
-        job = with_dead_letters(self.job(fs))
+        job = self.job(fs)
         job.committer.recover()
         for number, batch in enumerate(BATCHES):
             if number < self.source.committed:
@@ -293,15 +288,6 @@ class LateWorld(World):
         return sum((log.manifest(epoch).rows for epoch in log.view().manifests), Rows())
 
 
-def with_dead_letters(job: TimedJob) -> TimedJob:
-    live = job.registrar.table(TABLE.rejected)
-    own = job.committer.spec
-    identity = replace(own.identity, tables=(str(TABLE), str(TABLE.rejected)))
-    spec = replace(own, identity=identity, rejected=TablePlan(live.spec, live.location))
-    job.committer = Committer(job.context, spec, job.encode)
-    return job
-
-
 def expected(what: str) -> tuple[list[int], Rows]:
     late, ids = len(LATE), [row.id for batch in BATCHES for row in batch]
     kept = [one for one in ids if what == "append" or one not in LATE]
@@ -312,7 +298,7 @@ def expected(what: str) -> tuple[list[int], Rows]:
 @pytest.mark.parametrize("on_epoch", [{}, ON_EPOCH], ids=["held", "at once"])
 @pytest.mark.parametrize("what", ["append", "drop", "dead-letter"])
 def test_every_row_is_counted_once(what: str, on_epoch: dict[str, str]) -> None:
-    world = LateWorld(HOURLY | on_epoch | {"sink.late-rows": what})
+    world = LateWorld(options=HOURLY | on_epoch | {"sink.late-rows": what})
     world.run()
     ids, counts = expected(what)
     assert (world.read(3, 4, 5), world.counts()) == (ids, counts)
@@ -327,7 +313,7 @@ def test_every_row_is_counted_once(what: str, on_epoch: dict[str, str]) -> None:
 def test_a_batch_that_runs_again_after_a_death_treats_the_same_rows_as_late(
     what: str, on_epoch: dict[str, str], at_: int
 ) -> None:
-    world = LateWorld(HOURLY | on_epoch | {"sink.late-rows": what})
+    world = LateWorld(options=HOURLY | on_epoch | {"sink.late-rows": what})
     with contextlib.suppress(Kill, HiveSinkError):
         world.run(FaultyFileSystem(world.fs, Plan(at_, Mode.AFTER)))
     world.run()
@@ -337,7 +323,7 @@ def test_a_batch_that_runs_again_after_a_death_treats_the_same_rows_as_late(
 
 
 def test_a_new_checkpoint_goes_on_with_the_watermark_and_the_revisions_of_the_log() -> None:
-    world = World(HOURLY | {"sink.late-rows": "drop"})
+    world = World(options=HOURLY | {"sink.late-rows": "drop"})
     job = world.started()
     world.feed(job, at(3, 10, 1))
     world.feed(job, at(4, 10, 2))

@@ -16,7 +16,7 @@ from tests.crash.site import LOG, Choosy
 from tests.crash.test_commit_steps import REFUSED, WAYS, Life, fed
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import SPEC, TABLE
+from tests.sink.harness import TABLE
 from tests.sink.timed import HOURLY, World, at, place
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Spying(MemoryFileSystem):
 @pytest.mark.parametrize("keeps_reading", [False, True])
 def test_after_every_change_what_is_complete_is_there(way: str, *, keeps_reading: bool) -> None:
     fs = Spying()
-    life = Life(WAYS[way], fs=fs)
+    life = Life(options=WAYS[way], fs=fs)
     one, looks = follower(life), list[int]()
 
     def spy() -> None:
@@ -115,7 +115,7 @@ class Overtaken:
 
 
 def test_a_trim_between_listing_and_reading_makes_nothing_complete() -> None:
-    world = World(HOURLY | {"sink.log.retained-epochs": "1"})
+    world = World(options=HOURLY | {"sink.log.retained-epochs": "1"})
     job = world.started()
     world.feed(job, at(3, 10, 1))
     world.feed(job, at(3, 20, 2))
@@ -134,8 +134,8 @@ def test_a_trim_between_listing_and_reading_makes_nothing_complete() -> None:
 
 @pytest.mark.parametrize("options", [HOURLY, AT_ONCE, {}], ids=["held", "at once", "each publish"])
 def test_a_refused_partition_is_not_complete(options: dict[str, str]) -> None:
-    metastore = Choosy.of(REFUSED, SPEC)
-    world = World(dict(options), metastore=metastore)
+    metastore = Choosy.of(REFUSED)
+    world = World(options=dict(options), metastore=metastore)
     job = world.started()
     one = follower(world)
     for identity, hour in enumerate([3, 4, 5, 6, 3, 7]):
@@ -151,7 +151,7 @@ def test_a_refused_partition_is_not_complete(options: dict[str, str]) -> None:
 
 
 def test_a_record_of_other_settings_is_not_complete_before_the_end() -> None:
-    world = World({})
+    world = World(options={})
     job = world.started()
     world.feed(job, at(3, 10, 1))
     job.committer.finish()
@@ -164,7 +164,7 @@ def test_a_record_of_other_settings_is_not_complete_before_the_end() -> None:
 
 
 def test_a_manifest_that_is_missing_above_the_snapshot_is_damage() -> None:
-    world = World(dict(HOURLY))
+    world = World(options=dict(HOURLY))
     job = world.started()
     for number in range(4):
         world.feed(job, at(3, number, number))
@@ -174,7 +174,7 @@ def test_a_manifest_that_is_missing_above_the_snapshot_is_damage() -> None:
 
 
 def test_the_record_of_a_partition_that_was_refused_covers_no_later_offsets() -> None:
-    metastore = Choosy.of(REFUSED, SPEC)
+    metastore = Choosy.of(REFUSED)
     world = World(metastore=metastore)
     job = world.started()
     fed(world, job, 1, 3)
@@ -201,7 +201,7 @@ class Deaf(MemoryMetastore):
 
 
 def test_rows_of_a_published_epoch_are_readable_before_it_is_finished() -> None:
-    world = World(dict(HOURLY), metastore=Deaf(SPEC))
+    world = World(options=dict(HOURLY), metastore=Deaf())
     job = world.started()
     world.feed(job, at(3, 10, 1), at(3, 20, 2))
     world.feed(job, at(4, 10, 3))
@@ -216,7 +216,7 @@ def test_rows_of_a_published_epoch_are_readable_before_it_is_finished() -> None:
 
 @pytest.mark.parametrize("options", [HOURLY, AT_ONCE], ids=["committed", "not committed"])
 def test_rows_that_are_decided_while_the_metastore_is_down_are_not_readable(options: dict[str, str]) -> None:
-    world = World(dict(options))
+    world = World(options=dict(options))
     job = world.started()
     world.feed(job, at(3, 10, 1))
     world.metastore.go_down()

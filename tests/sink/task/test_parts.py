@@ -344,7 +344,6 @@ def test_a_part_that_can_not_be_closed_is_aborted_with_the_others(
     assert staged(tmp_path) == []
 
 
-KEY = ("db.t", "")
 WAIT = {"sink.rolling-policy.on-epoch": "false"}
 STORE = RenameFileStore(LocalFileSystem())
 
