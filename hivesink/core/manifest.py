@@ -227,18 +227,14 @@ class OpenBucket:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Where the batches of epochs `epoch` to `last` began, of which rows wait, or are in no commit.
+    """Where the batch of `epoch`, decided `at` (UTC), and perhaps some after it, began.
 
-    They were decided from `at` to `until` (UTC). `start` has the first offset of each Kafka partition that they read.
-    Without `waits` none of their rows waits any more.
+    `start` has the first offset of each Kafka partition that they read.
     """
 
     epoch: Epoch
-    last: Epoch
     at: datetime
-    until: datetime
     start: SourceOffset
-    waits: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""Of which epochs the rows that wait are, where the batches of these began, and so how far readers are.
+"""Where the batches began of which rows are open, and so how far readers are.
 
 Readers have three offsets for each Kafka partition, by the log alone, and never ahead of the truth. The log knows of
-which batch the rows are that wait, and not of which Kafka partition. So a visible offset is where the oldest batch
-began that has read of the Kafka partition and has rows, of any, that wait; a complete offset where the first began
-since the oldest row, of any, that is in no commit.
+which batch the rows are that wait, and not of which Kafka partition. So a visible offset is where the first batch began
+that has read of the Kafka partition since the oldest row, of any, that waits; a complete offset the same since the
+oldest row that is in no commit.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from hivesink.core.manifest import Manifest, OpenBucket, Read
 from hivesink.core.offsets import KafkaOffset, Partition, ends, moved
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from hivesink.core.epoch import LastBatch
 
-MOST = 32
-"""How many reads of a kind a snapshot holds; above that, neighbours become a single read."""
+MOST = 64
+"""How many reads a snapshot holds, or a few more."""
 _NAME = re.compile(r"([1-9]\d*)-[0-9a-f]{8,32}t\d+-\d+\.arrow", re.ASCII)
 
 
@@ -40,68 +40,55 @@ def segment_epoch(name: str) -> Epoch | None:
     return Epoch(int(match[1])) if match else None
 
 
-def of_batch(manifest: Manifest) -> tuple[Read, ...]:
-    """Where the batch of `manifest` began, if it has rows that were to be read."""
-    batch, epoch = manifest.last_batch, manifest.epoch
-    if batch is None or batch.epoch != epoch or not (manifest.opened or manifest.add):
-        return ()
+def with_batch(reads: tuple[Read, ...], manifest: Manifest) -> tuple[Read, ...]:
+    """`reads`, and where the batch of `manifest` began, if it has rows that were to be read.
+
+    Of batches of the same time, the first stands for all.
+    """
+    batch, at = manifest.last_batch, manifest.at
+    if batch is None or batch.epoch != manifest.epoch or not (manifest.opened or manifest.add):
+        return reads
+    if reads and reads[-1].at == at:
+        return reads
     start: dict[Partition, int] = {}
     for first, last in zip(batch.ref.start, batch.ref.end, strict=False):
         start = _lowest(start, moved(first, last))
-    return (Read(epoch, epoch, manifest.at, manifest.at, _kafka(start)),)
+    return (*reads, Read(manifest.epoch, at, _kafka(start)))
 
 
-def waiting_reads(reads: Sequence[Read], buckets: Iterable[OpenBucket]) -> tuple[Read, ...] | None:
-    """Those of which rows wait in slices of `buckets`; None if nobody knows where some of these began."""
+def oldest(reads: Sequence[Read], buckets: Collection[OpenBucket]) -> tuple[int | None, int | None]:
+    """By its place in `reads`, the batch of the oldest row that waits, and of the oldest that is in no commit.
+
+    It may be an earlier batch. None if there is no such row, -1 if nobody knows where its batch began.
+    """
     segments = {part.segment for bucket in buckets for part in bucket.slices}
-    known = [read for read in reads if read.waits]
-    firsts, waiting = [read.epoch for read in known], set[int]()
-    for epoch in {segment_epoch(segment) or Epoch(0) for segment in segments}:
-        place = bisect_right(firsts, epoch) - 1
-        if place < 0 or epoch > known[place].last:
-            return None
-        waiting.add(place)
-    return tuple(known[place] for place in sorted(waiting))
+    epoch = min((segment_epoch(segment) or Epoch(0) for segment in segments), default=None)
+    first = min((bucket.first for bucket in buckets), default=None)
+    waiting = None if epoch is None else bisect_right(reads, epoch, key=lambda read: read.epoch) - 1
+    return waiting, None if first is None else bisect_right(reads, first, key=lambda read: read.at) - 1
 
 
 def still_open(reads: Sequence[Read], buckets: Collection[OpenBucket]) -> tuple[Read, ...]:
-    """Those of which rows wait in `buckets`, and all since the oldest row that is in no commit."""
-    known, kept = waiting_reads(reads, buckets), list[Read]()
-    waiting = {read.epoch for read in (reads if known is None else known)}
-    oldest = min((bucket.first for bucket in buckets), default=None)
-    for read in reads:
-        waits = read.waits and read.epoch in waiting
-        if waits or (oldest is not None and read.until >= oldest):
-            kept.append(replace(read, waits=waits))
+    """Those that tell of `buckets`. Of many, neighbours become one, from which the same offsets follow now.
+
+    Later they are lower at most.
+    """
+    needed = {place for place in oldest(reads, buckets) if place is not None}
+    places, kept = range(max(0, min(needed)) if needed else len(reads), len(reads)), list[Read]()
+    for place in places:
+        if len(places) > MOST and kept and place % 2 and place not in needed:
+            start = _lowest(ends((kept[-1].start,)), ends((reads[place].start,)))
+            kept[-1] = replace(kept[-1], start=_kafka(start))
+        else:
+            kept.append(reads[place])
     return tuple(kept)
 
 
-def merged(reads: Iterable[Read]) -> tuple[Read, ...]:
-    """Fewer reads that lead to the same offsets now, and later to lower ones at most.
-
-    Only those of a kind merge: rows that can be read hold back no row that waits.
-    """
-    kept: list[Read] = []
-    for waits in (True, False):
-        kind = [read for read in reads if read.waits is waits]
-        while len(kind) > MOST:
-            pairs = zip(kind[::2], kind[1::2], strict=False)
-            kind = [*map(_merge, pairs), *kind[len(kind) // 2 * 2 :]]
-        kept += kind
-    return tuple(sorted(kept, key=lambda read: read.epoch))
+def _lowest(offsets: Mapping[Partition, int], others: Mapping[Partition, int]) -> dict[Partition, int]:
+    return {**offsets, **{place: min(at, offsets.get(place, at)) for place, at in others.items()}}
 
 
-def _merge(pair: tuple[Read, Read]) -> Read:
-    first, second = pair
-    start = _lowest(ends((first.start,)), ends((second.start,)))
-    return replace(first, last=second.last, until=second.until, start=_kafka(start))
-
-
-def _lowest(offsets: dict[Partition, int], others: dict[Partition, int]) -> dict[Partition, int]:
-    return offsets | {place: min(at, offsets.get(place, at)) for place, at in others.items()}
-
-
-def _kafka(start: dict[Partition, int]) -> KafkaOffset:
+def _kafka(start: Mapping[Partition, int]) -> KafkaOffset:
     return KafkaOffset(tuple(sorted(start.items())))
 
 
@@ -136,21 +123,17 @@ def lag(
 ) -> Lag:
     """`newest` is the newest batch; the others are as before the oldest epoch that isn't settled."""
     read, done = (ends(batch.ref.end) if batch else {} for batch in (newest, settled))
-    visible = _below(waiting_reads(reads, buckets), done)
-    # Where nobody knows where the batch of the oldest rows began, nothing is certain.
-    oldest = min((bucket.first for bucket in buckets), default=None)
-    is_known = oldest is None or any(known.at <= oldest <= known.until for known in reads)
-    complete = _below(still_open(reads, buckets) if is_known else None, visible)
-    return Lag(done, visible, complete).of(read)
+    waiting, uncommitted = oldest(reads, buckets)
+    visible = _below(done, reads, waiting)
+    return Lag(done, visible, _below(visible, reads, uncommitted)).of(read)
 
 
-def _below(reads: Iterable[Read] | None, limit: Mapping[Partition, int]) -> dict[Partition, int]:
-    """The offsets up to `limit` at which none of `reads` had begun; 0 if these aren't known."""
-    if reads is None:
+def _below(limit: Mapping[Partition, int], reads: Sequence[Read], place: int | None) -> Mapping[Partition, int]:
+    """The offsets up to `limit` at which none of `reads` from that place on had begun; 0 if it isn't known."""
+    if place == -1:
         return dict.fromkeys(limit, 0)
     below = dict(limit)
-    for read in reads:
-        for place, at in ends((read.start,)).items():
-            if at <= below.get(place, at):
-                below[place] = at
+    for read in () if place is None else reads[place:]:
+        start = ends((read.start,))
+        below = {partition: min(at, start.get(partition, at)) for partition, at in below.items()}
     return below

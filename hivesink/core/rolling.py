@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import Manifest, OpenBucket, Opened, PartEntry, Read, Slice
 from hivesink.core.partition import PartitionKey, known_as
-from hivesink.core.reads import merged, of_batch, still_open, waiting_reads
+from hivesink.core.reads import oldest, still_open, with_batch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping
@@ -45,10 +45,10 @@ class OpenRows:
     @property
     def since(self) -> datetime | None:
         """The time (UTC) of the epoch of the oldest row that waits, or an earlier one; None if none waits."""
-        waiting = waiting_reads(self.reads, self.buckets.values())
-        if waiting is None:
+        waiting, _ = oldest(self.reads, self.buckets.values())
+        if waiting == -1:
             return min(bucket.first for bucket in self.buckets.values() if bucket.slices)
-        return min((read.at for read in waiting), default=None)
+        return None if waiting is None else self.reads[waiting].at
 
     @property
     def opened(self) -> tuple[Opened, ...]:
@@ -61,7 +61,7 @@ class OpenRows:
         """What is open once `manifest` is decided."""
         if manifest.waiting is not None:
             return OpenRows(dict(manifest.waiting), manifest.epoch, manifest.reads)
-        return replace(self, buckets=self._changed(manifest), reads=(*self.reads, *of_batch(manifest)))
+        return replace(self, buckets=self._changed(manifest), reads=with_batch(self.reads, manifest))
 
     def _changed(self, manifest: Manifest) -> dict[PartitionKey, OpenBucket]:
         rolled = set(manifest.rolled)
@@ -95,10 +95,10 @@ class OpenRows:
         after = self._changed(manifest) if manifest.waiting is None else dict(manifest.waiting)
         if manifest.waiting is None and after and manifest.epoch - self.snapshot < SNAPSHOT_EVERY:
             return manifest
-        reads = (*self.reads, *of_batch(manifest))
+        reads = with_batch(self.reads, manifest)
         # Until all is settled before it, rows that earlier rolls have encoded may have to wait again.
         if manifest.settled == manifest.epoch - 1:
-            reads = merged(still_open(reads, [*self.buckets.values(), *after.values()]))
+            reads = still_open(reads, [*self.buckets.values(), *after.values()])
         return replace(manifest, waiting=tuple(sorted(after.items())), reads=reads)
 
     def without(self, lost: Iterable[PartEntry], gone: Container[Slice] = ()) -> dict[PartitionKey, OpenBucket]:

@@ -63,7 +63,7 @@ def full() -> Manifest:
         opened=(Opened("demo.flights", "dt=2013-01-01", NEW),),
         rolled=(("demo.flights", "dt=a%3Ab ü"),),
         waiting=((("demo.flights", "dt=2013-01-01"), replace(WAITS, published=9, files=2)),),
-        reads=(Read(Epoch(7), Epoch(9), AT - timedelta(minutes=3), AT, KafkaOffset.of({"t": {"1": 7}}), waits=False),),
+        reads=(Read(Epoch(7), AT - timedelta(minutes=3), KafkaOffset.of({"t": {"1": 7}})),),
         commits=(Commit("demo.flights", "dt=a%3Ab ü", 3, 40, 5),),
         watermark=Watermark(AT - timedelta(hours=2), {"t-0": AT - timedelta(hours=1), "t-1": None}),
     )

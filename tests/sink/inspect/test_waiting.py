@@ -168,6 +168,6 @@ def test_rows_wait_since_their_own_epoch_not_since_the_first_of_their_partition(
     late = Slice(segment_name(Epoch(7), "00000000ab", 0, 0), 0, 10, 1)
     published = replace(OpenBucket.of((late,), first, then), published=3, files=1)
     rows = OpenRows({("demo.t", "dt=1"): published, ("demo.t", "dt=2"): OpenBucket.of((), first, first)})
-    read = Read(Epoch(7), Epoch(7), then, then, KafkaOffset(()))
+    read = Read(Epoch(7), then, KafkaOffset(()))
     assert replace(rows, reads=(read,)).since == then
     assert rows.since == first
