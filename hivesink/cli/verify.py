@@ -70,7 +70,8 @@ def verify(out: Output, opened: OpenedTable, *, writer: str | None = None, quick
 
 def _blocks(verdict: checks.Verdict) -> Iterator[Line]:
     totals = ", ".join(f"{name} {number}" for name, number in asdict(verdict.totals).items())
-    yield Line(f"writer {verdict.writer}: checked epochs {verdict.floor + 1} to {verdict.head}; all epochs: {totals}")
+    checked = f"epochs {verdict.floor + 1} to {verdict.head}" if verdict.floor < verdict.head else "no epoch"
+    yield Line(f"writer {verdict.writer}: checked {checked}; all epochs: {totals}")
     errors, notes = ([finding for finding in verdict.findings if finding.level == level] for level in ("error", "note"))
     # TRUNCATE makes a note for each file.
     for finding in (*errors, *notes[:MOST]):

@@ -24,7 +24,7 @@ from hivesink.formats import fitted
 from hivesink.ports.rows import BadRow, FileContent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import pyarrow.dataset as ds
     from numpy.typing import NDArray
@@ -82,14 +82,14 @@ class OrcFormat:
 
     @property
     def has_lists(self) -> bool:
-        return any(_has(lambda kind: isinstance(kind, _LISTS), kind) for kind in self.schema.types)
+        return any(isinstance(kind, _LISTS) for outer in self.schema.types for kind in _columns(outer))
 
     def open(self, stream: BinaryIO) -> OrcRecords:
         return OrcRecords(self, stream)
 
     def unfit(self, rows: pa.Table) -> Iterator[BadRow]:
         """Times that no reader gives back: pyarrow writes those before 1970 off the full second so."""
-        timed = (field.name for field in self.schema if _has(pa.types.is_temporal, field.type))
+        timed = (field.name for field in self.schema if any(map(pa.types.is_temporal, _columns(field.type))))
         for name in (name for name in timed if name in rows.column_names):
             values = rows.column(name).combine_chunks()
             yield from {row.index: row for row in _unfit(name, values, np.arange(rows.num_rows))}.values()
@@ -130,14 +130,16 @@ def _damage() -> Iterator[None]:
         raise ValueError(str(error)) from error
 
 
+def _columns(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """A type and those nested in it: ORC's columns. Arrow keeps a STRUCT within a MAP, ORC its two columns."""
+    yield kind
+    fields = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else map(kind.field, range(kind.num_fields))
+    for field in fields:
+        yield from _columns(field.type)
+
+
 def _size(kind: pa.DataType) -> int:
-    """How many columns of ORC's it takes, nested ones too. Arrow keeps a STRUCT within a MAP, ORC its two columns."""
-    inner = [kind.key_type, kind.item_type] if pa.types.is_map(kind) else _inner(kind)
-    return 1 + sum(map(_size, inner))
-
-
-def _inner(kind: pa.DataType) -> list[pa.DataType]:
-    return [kind.field(at).type for at in range(kind.num_fields)]
+    return len([*_columns(kind)])
 
 
 def _unfit(path: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[BadRow]:
@@ -159,11 +161,6 @@ def _unfit(path: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[Bad
         yield from _unfit(path, values.flatten(), np.repeat(rows, pc.list_value_length(values).fill_null(0)))
 
 
-def _has(wanted: Callable[[pa.DataType], bool], kind: pa.DataType) -> bool:
-    """Whether the type, or one nested in it, is `wanted`."""
-    return wanted(kind) or any(_has(wanted, inner) for inner in _inner(kind))
-
-
 def _spelt_out(values: pa.Array) -> pa.Array:
     """The same values, but each level begins at 0, and the fields of a null STRUCT are null.
 
@@ -171,15 +168,15 @@ def _spelt_out(values: pa.Array) -> pa.Array:
     and what is left below a null STRUCT as further values.
     """
     kind, values = values.type, values.take(pa.array(np.arange(len(values))))
-    if not _has(pa.types.is_struct, kind):
-        return values
     nulls = values.is_null()
     if pa.types.is_struct(kind):
         return pa.StructArray.from_arrays([*map(_spelt_out, values.flatten())], fields=list(kind), mask=nulls)
     if pa.types.is_map(kind):
         items = _spelt_out(values.items)
         return pa.MapArray.from_arrays(values.offsets, values.keys, items, type=kind, mask=nulls)
-    return pa.ListArray.from_arrays(values.offsets, _spelt_out(values.values), type=kind, mask=nulls)
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(values.offsets, _spelt_out(values.values), type=kind, mask=nulls)
+    return values
 
 
 class OrcRecords:
@@ -195,7 +192,7 @@ class OrcRecords:
         self._raw_bytes += rows.nbytes
         self._writer = self._writer or self._begin(rows)
         for place, field in enumerate(rows.schema):
-            if _has(pa.types.is_struct, field.type):
+            if pa.types.is_nested(field.type):
                 rows = rows.set_column(place, field, _spelt_out(rows.column(place).combine_chunks()))
         # What a segment says of its rows is no part of a file.
         self._writer.write(rows.replace_schema_metadata())

@@ -6,53 +6,16 @@ import contextlib
 from dataclasses import dataclass
 from functools import partial
 from posixpath import basename, dirname
-from threading import Lock, Thread
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO
 
 from hivesink import errors
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish, parse_staged
 from hivesink.core.partition import normal
 from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, abandon, begin, delete, join, retry_unknown
+from hivesink.storage.part_store import PartStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-_T = TypeVar("_T")
-
-
-def run_parallel(calls: Iterable[Callable[[], _T]], parallelism: int) -> list[_T]:
-    """The results of independent `calls`, in their order, or the first error in that order.
-
-    With `parallelism` 1 they run in turn in this thread. No call starts after a failed call, since each would
-    wait its full timeout for a server that is down. All started calls have ended.
-    """
-    waiting = list(calls)
-    if parallelism <= 1 or len(waiting) <= 1:
-        return [call() for call in waiting]
-    left, lock = iter(enumerate(waiting)), Lock()
-    done: dict[int, _T] = {}
-    failed: dict[int, BaseException] = {}
-
-    def work() -> None:
-        while not failed:
-            with lock:
-                number, call = next(left, (-1, None))
-            if call is None:
-                return
-            try:
-                done[number] = call()
-            except BaseException as error:  # noqa: BLE001  the caller's thread raises it
-                failed[number] = error
-
-    # No executor: it takes no work any more once Python's main thread has ended, where queries may run on.
-    threads = [Thread(target=work, name="hivesink-store") for _ in range(min(parallelism, len(waiting)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[min(failed)]
-    return [done[number] for number in range(len(waiting))]
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 _TAKEN = (
@@ -61,16 +24,14 @@ _TAKEN = (
 )
 
 
-class RenameFileStore:
+class RenameFileStore(PartStore):
     """Implements `ports.FileStore`."""
 
     keeps_staged = True
 
     def __init__(self, fs: FileSystem) -> None:
-        self._fs, self.parallelism = fs, fs.parallel
-
-    def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
-        return run_parallel(calls, self.parallelism)
+        super().__init__(fs, fs.parallel)
+        self._fs = fs
 
     def canonical(self, location: str) -> str:
         try:
@@ -104,30 +65,12 @@ class RenameFileStore:
                 raise ValueError(message)
         self.run_parallel(partial(delete, self._fs, path) for path in paths)
 
-    def remove(self, files: Iterable[Finished]) -> None:
-        def unless_changed(file: Finished) -> None:
-            if self.find(file.path) == file:
-                delete(self._fs, file.path)
-
-        self.run_parallel(partial(unless_changed, file) for file in files)
-
     def staged(self, folder: str) -> Sequence[str]:
         return [
             join(folder, entry.name)
             for entry in self._fs.list(folder)
             if not entry.is_folder and parse_staged(entry.name) is not None
         ]
-
-    def visible(self, folder: str) -> Sequence[Finished]:
-        return [
-            Finished(join(folder, entry.name), entry.length)
-            for entry in self._fs.list(folder)
-            if entry.length is not None and entry.name[0] not in "._"
-        ]
-
-    def find(self, path: str) -> Finished | None:
-        length = self._fs.length(path)
-        return None if length is None else Finished(path, length)
 
     def open(self, path: str) -> BinaryIO:
         try:

@@ -14,36 +14,33 @@ from hashlib import sha256
 from itertools import chain
 from posixpath import basename
 from secrets import token_hex
-from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from hivesink import errors
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending, PublishStep, decide_publish
 from hivesink.core.partition import normal
 from hivesink.storage.fs import DOUBTS, TRIES, Entry, Storage, join, retry_unknown
-from hivesink.storage.rename_store import run_parallel
+from hivesink.storage.part_store import PartStore
 from hivesink.storage.s3_checks import check
 from hivesink.storage.s3_objects import MOVED, PART, NewObject, Object, Objects, Place, SentPart, Upload, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-_T = TypeVar("_T")
 _REMEMBERED = 10_000
 """Uploads whose parts are remembered between a look and their publish."""
 
 
-class S3FileStore:
+class S3FileStore(PartStore):
     """Implements `ports.FileStore`."""
 
     keeps_staged = False
     """s3a's committers abort every upload below where their jobs write, and lifecycle rules do."""
 
     def __init__(self, objects: Objects, parallelism: int = 16) -> None:
-        self._objects, self.parallelism = objects, parallelism
+        super().__init__(S3Files(objects), parallelism)
+        self._objects = objects
         self._sent: dict[str, list[SentPart]] = {}
-
-    def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
-        return run_parallel(calls, self.parallelism)
 
     def canonical(self, location: str) -> str:
         upload = self._objects.upload(location)
@@ -52,7 +49,7 @@ class S3FileStore:
 
     def create(self, part: InProgress) -> _StagedPart:
         new = _StagedPart(part, self._objects.at(f"{part.folder}/{part.name}"))
-        new.begin(**new.place.bucket.settings.storage_class)
+        new.begin()
         return new
 
     def set_aside(self, part: Pending, folder: str) -> Pending:
@@ -110,8 +107,7 @@ class S3FileStore:
             if step is not PublishStep.RENAME or old is None:
                 return
             try:
-                kind = target.bucket.settings.storage_class
-                source.copy_to(target, part.length, {**old.metadata, MOVED: origin}, **kind)
+                source.copy_to(target, part.length, {**old.metadata, MOVED: origin})
             except DOUBTS as error:
                 doubt = error
         raise errors.OutcomeUnknown(action="publish", path=part.target, reason=str(doubt)) from doubt
@@ -126,27 +122,15 @@ class S3FileStore:
             uploads.append(upload)
         self.run_parallel(upload.abort for upload in uploads)
 
-    def remove(self, files: Iterable[Finished]) -> None:
-        def unless_changed(file: Finished) -> None:
-            if self.find(file.path) == file:
-                self._objects.at(file.path).delete()
-
-        self.run_parallel(partial(unless_changed, file) for file in files)
-
     def staged(self, folder: str) -> Sequence[str]:
         begun = ((PartName.parse(key), key, number) for key, number in self._objects.uploads(folder))
         parts = ((name, self._objects.at(join(folder, key)), number) for name, key, number in begun if name)
         return sorted(Upload(place, number).staged(name) for name, place, number in parts)
 
-    def visible(self, folder: str) -> Sequence[Finished]:
-        entries = sorted((name, size) for name, size in self._objects.listed(folder) if size is not None)
-        return [Finished(join(folder, name), size) for name, size in entries if name[0] not in "._"]
-
     def find(self, path: str) -> Finished | None:
         upload = self._objects.upload(path)
         if upload is None:
-            stored = self._objects.at(path).head()
-            return Finished(path, stored.length) if stored else None
+            return super().find(path)
         parts = upload.parts()
         if parts is None:
             return None
@@ -156,11 +140,8 @@ class S3FileStore:
         return Finished(path, sum(size for _, _, size in parts))
 
     def open(self, path: str) -> BinaryIO:
-        place = self._objects.at(path)
-        there, lost = place.head(), errors.StoreUnavailable(action="read", path=path, reason="it is not there")
-        if there is None:
-            raise lost
-        return cast("BinaryIO", io.BufferedReader(stored(place, there.length, lost), 1 << 16))
+        lost = errors.StoreUnavailable(action="read", path=path, reason="it is not there")
+        return cast("BinaryIO", io.BufferedReader(stored(self._objects.at(path), lost), 1 << 16))
 
     def mark(self, path: str) -> None:
         def create() -> None:
@@ -271,4 +252,4 @@ class S3Files:
 
     def open(self, path: str) -> BinaryIO:
         """Without a look first: FileNotFoundError comes from the first read."""
-        return stored(self._objects.at(path))
+        return stored(self._objects.at(path), FileNotFoundError(path))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hivesink.errors import HiveSinkError, NotWritable, Unsupported
 from hivesink.storage.fs import DOUBTS, join
-from hivesink.storage.rename_store import run_parallel
+from hivesink.storage.part_store import run_parallel
 
 if TYPE_CHECKING:
     from hivesink.storage.s3_objects import Objects, Place

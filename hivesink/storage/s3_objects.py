@@ -78,14 +78,14 @@ class Place:
     def delete(self) -> None:
         self.find("delete", "delete_object")
 
-    def begin(self, metadata: Mapping[str, str], **given: str) -> Upload:
+    def begin(self, metadata: Mapping[str, str]) -> Upload:
         """Begin an upload to this key."""
-        more: dict[str, Any] = {**self.bucket.settings.encryption, **given}
-        return Upload(self, self.ask("create", "create_multipart_upload", Metadata=metadata, **more)["UploadId"])
+        given: dict[str, Any] = {"Metadata": metadata, **self.bucket.settings.of_uploads}
+        return Upload(self, self.ask("create", "create_multipart_upload", **given)["UploadId"])
 
-    def copy_to(self, target: Place, length: int, metadata: Mapping[str, str], **given: str) -> None:
+    def copy_to(self, target: Place, length: int, metadata: Mapping[str, str]) -> None:
         """Copy to where nothing is, on the server: an upload whose parts are copied. May raise `storage.fs.DOUBTS`."""
-        upload, parts = target.begin(metadata, **given), list[SentPart]()
+        upload, parts = target.begin(metadata), list[SentPart]()
         source = {"Bucket": self.bucket.name, "Key": self.key}
         try:
             for number, start in enumerate(range(0, length, COPIED), 1):
@@ -216,10 +216,9 @@ class NewObject(io.RawIOBase):
         self._length = 0
         self.rest = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  closed with this
 
-    def begin(self, **given: str) -> Upload:
+    def begin(self) -> Upload:
         """The upload, begun if it wasn't yet."""
-        if self.upload is None:
-            self.upload = self.place.begin({PART: self.name}, **given)
+        self.upload = self.upload or self.place.begin({PART: self.name})
         return self.upload
 
     def writable(self) -> bool:
@@ -267,21 +266,23 @@ class NewObject(io.RawIOBase):
                 upload.abort()
 
 
-def stored(place: Place, length: int | None = None, lost: Exception | None = None) -> BinaryIO:
+def stored(place: Place, lost: Exception) -> BinaryIO:
     """An object to read by ranges, each read a request. Its length is asked for where it is needed.
 
-    A read raises `lost` where nothing is any more; FileNotFoundError without it.
+    What asks for it raises `lost` where there is nothing.
     """
-
-    def read(start: int, size: int) -> bytes:
-        data = place.get(f"bytes={start}-{start + size - 1}")
-        # There are no bytes behind the end, either.
-        if data is None and place.head() is None:
-            raise lost or FileNotFoundError(place.path)
-        return data or b""
 
     def measure() -> int:
         there = place.head()
-        return there.length if there else 0
+        if there is None:
+            raise lost
+        return there.length
 
-    return cast("BinaryIO", RangedFile(read, measure if length is None else length))
+    def read(start: int, size: int) -> bytes:
+        data = place.get(f"bytes={start}-{start + size - 1}")
+        if data is None:
+            # There are no bytes behind the end, either.
+            measure()
+        return data or b""
+
+    return cast("BinaryIO", RangedFile(read, measure))

@@ -35,6 +35,10 @@ class Begun:
     parts: dict[int, bytes] = field(default_factory=dict)
 
 
+ANSWERED: dict[str, Any] = {"ResponseMetadata": {"HTTPStatusCode": 200, "RequestId": "1"}}
+"""What each of S3's own answers has."""
+
+
 class MemoryS3:
     """A client of boto3's shape. `objects` and `uploads` are what is there; every request is atomic.
 
@@ -66,7 +70,7 @@ class MemoryS3:
         with self._lock:
             self._require_free(Key, given)
             self.objects[Key] = Stored(bytes(Body), Metadata or {})
-        return {"ETag": '"of"'}
+        return {"ETag": '"of"', **ANSWERED}
 
     def get_object(self, *, Key: str, Range: str = "bytes=0-", **_: Any) -> Any:
         stored = self._stored(Key)
@@ -75,28 +79,28 @@ class MemoryS3:
         if data and int(first) >= len(data):
             raise refused(416, "InvalidRange")
         data = data[int(first) : int(last) + 1 if last else None]
-        return {"Body": io.BytesIO(data), "ContentLength": len(data), "ETag": '"of"', "Metadata": dict(stored.metadata)}
+        return {"Body": io.BytesIO(data), "ContentLength": len(data), "Metadata": dict(stored.metadata), **ANSWERED}
 
     def head_object(self, *, Key: str, **_: Any) -> Any:
         stored = self._stored(Key)
-        return {"ETag": '"of"', "ContentLength": len(stored.data), "Metadata": dict(stored.metadata)}
+        return {"ContentLength": len(stored.data), "Metadata": dict(stored.metadata), **ANSWERED}
 
     def delete_object(self, *, Key: str, **_: Any) -> Any:
         self.objects.pop(Key, None)
-        return {}
+        return ANSWERED
 
     def create_multipart_upload(self, *, Key: str, Metadata: dict[str, str], **_: Any) -> Any:
         with self._lock:
             self._begun += 1
             number = f"up/{self._begun}.é="
             self.uploads[number] = Begun(Key, Metadata)
-        return {"UploadId": number}
+        return {"UploadId": number, **ANSWERED}
 
     def upload_part(self, *, Key: str, UploadId: str, PartNumber: int, Body: Any, **_: Any) -> Any:
         with self._lock:
             data = Body if isinstance(Body, bytes) else Body.read()
             self._upload(UploadId, Key).parts[PartNumber] = data
-        return {"ETag": f'"{hash(data)}"'}
+        return {"ETag": f'"{hash(data)}"', **ANSWERED}
 
     def upload_part_copy(
         self,
@@ -109,14 +113,15 @@ class MemoryS3:
         **_: Any,
     ) -> Any:
         data = self.get_object(Key=CopySource["Key"], Range=CopySourceRange)["Body"].read()
-        return {"CopyPartResult": self.upload_part(Key=Key, UploadId=UploadId, PartNumber=PartNumber, Body=data)}
+        part = self.upload_part(Key=Key, UploadId=UploadId, PartNumber=PartNumber, Body=data)
+        return {"CopyPartResult": part, **ANSWERED}
 
     def list_parts(self, *, Key: str, UploadId: str, PartNumberMarker: int = 0, **_: Any) -> Any:
         parts = sorted(self._upload(UploadId, Key).parts.items())
         left = [(number, data) for number, data in parts if number > PartNumberMarker]
         page = [{"PartNumber": n, "ETag": f'"{hash(data)}"', "Size": len(data)} for n, data in left[: self._size]]
         more = {"NextPartNumberMarker": page[-1]["PartNumber"]} if page else {}
-        return {"Parts": page, "IsTruncated": len(left) > len(page), **more}
+        return {"Parts": page, "IsTruncated": len(left) > len(page), **more, **ANSWERED}
 
     def complete_multipart_upload(
         self,
@@ -132,13 +137,13 @@ class MemoryS3:
             whole = b"".join(begun.parts[part["PartNumber"]] for part in MultipartUpload["Parts"])
             self.objects[Key] = Stored(whole, begun.metadata)
             del self.uploads[UploadId]
-        return {"ETag": '"of"'}
+        return {"ETag": '"of"', **ANSWERED}
 
     def abort_multipart_upload(self, *, Key: str, UploadId: str, **_: Any) -> Any:
         with self._lock:
             self._upload(UploadId, Key)
             del self.uploads[UploadId]
-        return {}
+        return ANSWERED
 
     def list_objects_v2(
         self,
@@ -185,7 +190,7 @@ class MemoryS3:
         last = names[: self._size][-1] if names else ""
         markers = {"NextContinuationToken": last, "NextKeyMarker": last.partition("\n")[0]}
         truncated = {"IsTruncated": len(names) > self._size, "NextUploadIdMarker": last.partition("\n")[2], **markers}
-        return {"Contents": contents, "Uploads": uploads, "CommonPrefixes": folders, **truncated}
+        return {"Contents": contents, "Uploads": uploads, "CommonPrefixes": folders, **truncated, **ANSWERED}
 
 
 def objects_of(client: Any, tries: int = 1) -> Objects:

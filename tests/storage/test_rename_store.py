@@ -18,7 +18,8 @@ from hivesink.logs import storage_of
 from hivesink.storage.fs import FileSystem, put_once
 from hivesink.storage.hdfs import HdfsFileSystem
 from hivesink.storage.local import LocalFileSystem
-from hivesink.storage.rename_store import RenameFileStore, run_parallel
+from hivesink.storage.part_store import run_parallel
+from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.storage.realhdfs import hdfs_folder

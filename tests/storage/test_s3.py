@@ -32,11 +32,11 @@ from hivesink.errors import (
 from hivesink.logs import file_store, root_folder, storage_of
 from hivesink.ports import LiveTable
 from hivesink.storage import s3_checks, s3_client, s3_objects
-from hivesink.storage.rename_store import run_parallel
+from hivesink.storage.part_store import run_parallel
 from hivesink.storage.s3 import S3Files, S3FileStore
 from hivesink.storage.s3_client import Settings
 from tests.crash.faults import FaultyS3, Kill, Mode, Plan
-from tests.inmemory.s3 import MemoryS3, objects_of, refused
+from tests.inmemory.s3 import ANSWERED, MemoryS3, objects_of, refused
 from tests.storage.reals3 import VersityGw, s3_folder
 
 if TYPE_CHECKING:
@@ -175,8 +175,7 @@ SHORT = IncompleteReadError(actual_bytes=1, expected_bytes=2)
 @pytest.mark.parametrize(
     "said",
     [
-        {},
-        {"CopyPartResult": {}},
+        {"ResponseMetadata": {}},
         SHORT,
         ConnectionResetError(),
         refused(404, "404"),
@@ -196,7 +195,10 @@ def test_what_s3_hasnt_said_itself_is_no_answer(
             raise said
         return dict(said)
 
-    others = {"create_multipart_upload": lambda **_: {"UploadId": "u"}, "abort_multipart_upload": lambda **_: {}}
+    others = {
+        "create_multipart_upload": lambda **_: {"UploadId": "u", **ANSWERED},
+        "abort_multipart_upload": lambda **_: ANSWERED,
+    }
     client = SimpleNamespace(**{**others, method: answer, "get_object": answer})
     with pytest.raises((StoreUnavailable, OutcomeUnknown)):
         call(objects_of(client, 3))
@@ -597,4 +599,4 @@ def test_threads_share_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     for thread in threads:
         thread.join()
     assert [settings.properties for settings in made] == [{"fs.s3a.x": "1"}]
-    s3_client._buckets.clear()
+    s3_client._made.cache_clear()

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from hivesink.errors import Unsupported
+from hivesink.errors import Unsupported, few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -92,7 +92,10 @@ class Schema:
             name = which if isinstance(which, str) else self._name(which)
             descriptor = self._pool.FindMessageTypeByName(name)
         except LookupError as error:
-            message = f"its schema has no message {which if isinstance(which, str) else 'at its place'}"
+            package = self._last.package and f"{self._last.package}."
+            others = few([f"{package}{message.name}" for message in self._last.message_type], 5)
+            lacking = f"{which}; it has {others}" if isinstance(which, str) else "at its place"
+            message = f"its schema has no message {lacking}"
             raise ValueError(message) from error
         names: dict[str, list[Any]] = {}
         for field in descriptor.fields:
