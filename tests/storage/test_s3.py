@@ -378,7 +378,8 @@ def test_a_start_warns_of_a_rule_that_aborts_uploads_early(
     rule = {"Status": "Enabled", "Filter": {"Prefix": prefix}}
     s3: Any = MemoryS3()
     s3.get_bucket_lifecycle_configuration = lambda **_: {
-        "Rules": [{**rule, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": days}}]
+        "Rules": [{**rule, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": days}}],
+        **ANSWERED,
     }
     with caplog.at_level(logging.WARNING, "hivesink"):
         s3_checks.check(objects_of(s3, 1), "s3a://bucket/r", TABLE)

@@ -11,7 +11,7 @@ import pytest
 from hivesink.storage.s3_checks import check
 from tests.crash.ons3 import s3_site
 from tests.docs.pages import ROOT
-from tests.inmemory.s3 import MemoryS3, objects_of
+from tests.inmemory.s3 import ANSWERED, MemoryS3, objects_of
 from tests.sink.harness import Source, events
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class Counting:
         self.requests[name] += 1
         return getattr(self._inner, name)
 
-    def get_bucket_lifecycle_configuration(self, **_: Any) -> dict[str, Any]:
+    def get_bucket_lifecycle_configuration(self, **_: Any) -> Any:
         self.requests["get_bucket_lifecycle_configuration"] += 1
-        return {}
+        return ANSWERED
 
     def since(self) -> Counter[str]:
         """What was asked since the last call."""
