@@ -14,7 +14,6 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import command, moment
 from hivesink.cli.output import Grid, Line, Output
 from hivesink.core import changes as core
-from hivesink.core.epoch import Epoch
 from hivesink.core.log import require_writer_name
 from hivesink.core.manifest import KINDS, recorded
 from hivesink.core.offsets import read_between
@@ -75,7 +74,7 @@ def _newest_first(name: str, log: CommitLog) -> Iterator[dict[str, Any]]:
     if over := log.ended() if view.is_over else None:
         yield {"at": over, "writer": name, "epoch": view.head, "kind": "reset"}
     for manifest, before in zip_longest(newest, newest[1:]):
-        yield _entry(name, manifest, before, facts.settled)
+        yield _entry(name, manifest, before)
         for gap in range(manifest.epoch - 1, before.epoch if before else view.floor, -1):
             yield {"at": manifest.at, "writer": name, "epoch": gap, "kind": "missing"}
     if floor and newest:
@@ -83,7 +82,7 @@ def _newest_first(name: str, log: CommitLog) -> Iterator[dict[str, Any]]:
         yield {"at": newest[-1].at, "writer": name, "epoch": floor.epoch, **trimmed}
 
 
-def _entry(name: str, manifest: Manifest, before: Manifest | None, settled: Epoch) -> dict[str, Any]:
+def _entry(name: str, manifest: Manifest, before: Manifest | None) -> dict[str, Any]:
     """The JSON of an epoch. Settings and columns that have changed are pairs; None: a default, or no such column."""
     known = before or manifest
     last = manifest.last_batch if manifest.last_batch and manifest.last_batch.epoch == manifest.epoch else None
@@ -95,7 +94,6 @@ def _entry(name: str, manifest: Manifest, before: Manifest | None, settled: Epoc
         "query": last and last.ref.query,
         "batch": last and last.ref.batch,
         "appended": last is not None and last.appended,
-        "finished": manifest.epoch <= settled or manifest.is_bare,
         "rows": asdict(manifest.rows),
         "waiting_rows": sum(opened.slice.rows for opened in manifest.opened),
         "files": len(manifest.add),
@@ -146,7 +144,6 @@ def _lines(entry: Mapping[str, Any]) -> Iterator[Line]:
         **{f"{what}: {old or absent} → {new or absent}": True for what, (old, new), absent in changes},
         "another history follows from here: the job was started with `append`": entry["appended"],
         f"{count(entry['forgotten'], 'row')} forgotten": entry["forgotten"],
-        "not finished yet": not entry["finished"],
     }
     yield from (Line(f"    {note}") for note, is_so in notes.items() if is_so)
 

@@ -19,7 +19,7 @@ from hivesink.cli.output import Grid, Line, Output
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption
 from hivesink.tables.opened import OpenedTable
-from hivesink.tables.rejects import Census, DeadLetters, Replay, dead_letters, place
+from hivesink.tables.rejects import Census, DeadLetters, Replay, dead_letters, origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,7 +157,7 @@ def _export(letters: DeadLetters, file: Path) -> int:
         with file.open("x", encoding="utf-8") as lines:
             for _, rows in letters.every():
                 for row in rows.to_pylist():
-                    letter = {"id": row["id"], "field": row["field"], "reason": row["reason"], "from": place(row)}
+                    letter = {"id": row["id"], "field": row["field"], "reason": row["reason"], "from": origin(row)}
                     try:
                         letter["value"] = None if row["value"] is None else row["value"].decode()
                     except UnicodeDecodeError:

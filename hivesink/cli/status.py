@@ -19,6 +19,7 @@ from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import is_letters
 from hivesink.errors import HiveSinkError, InvalidOption
 from hivesink.sink.inspect.facts import read_log
+from hivesink.sink.inspect.verify import figures
 from hivesink.tables.opened import OpenedTable
 from hivesink.tables.rejects import dead_letters
 from hivesink.tables.waiting import PartitionWait
@@ -115,8 +116,11 @@ def metrics(out: Output, opened: OpenedTable) -> None:
     """
     from hivesink.metrics import Families
 
-    now = datetime.now(timezone.utc)
-    samples = {(opened.name, writer): [*opened.figures(writer).samples(now)] for writer in opened.writers}
+    now, samples = datetime.now(timezone.utc), {}
+    for writer, context in opened.writers.items():
+        log = read_log(context.log)
+        log.require_readable()
+        samples[opened.name, writer] = [*figures(log, opened.policies(log.head).rule).samples(now)]
     data = [{"writer": writer, **asdict(each)} for (_, writer), every in samples.items() for each in every]
     text = Families(lambda: samples).text()
     out.show({"table": opened.name, "metrics": data}, [Line(text.rstrip("\n"))])

@@ -25,7 +25,7 @@ from hivesink.formats import adapter
 from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.segments import open_slice
 from hivesink.tables.opened import OpenedTable, replaced_letters
-from hivesink.tables.rejects import dead_letters
+from hivesink.tables.rejects import ORIGIN, dead_letters, origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from hivesink.sink.inspect.facts import LogFacts
 
 Record = Annotated[str, typer.Argument(help="topic:partition:offset, or FILE:LINE.", metavar="RECORD")]
+_UNREAD = {
+    "not read yet": "not read yet: its next record is {read_up_to}",
+    "never read": "never read: it expired, or the job began behind it or ended before it",
+    "trimmed": "if the job read it, an epoch after {after}, up to {by}, did; their manifests are gone",
+}
 _LETTERS = {Metadata.OFFSET: "record_offset", Metadata.PARTITION: "partition_id", Metadata.TOPIC: "topic"}
 _KINDS = {Metadata.OFFSET: pa.int64(), Metadata.PARTITION: pa.int64(), Metadata.TOPIC: pa.string()}
 
@@ -63,9 +68,8 @@ def where(out: Output, opened: OpenedTable, record: Record) -> None:
     told = [each for trace in traces if (each := trace.told())]
     if kafka and not told:
         raise InvalidOption((f"no writer of {opened.name} has read partition {partition} of topic {topic!r}",))
-    # What a log hasn't, another log of the writer may have, before or after a reset.
-    others = {each["writer"].partition("/")[0] for each in told if each["state"] != "never read"}
-    told = [t for t in told if t["state"] != "never read" or t["writer"].partition("/")[0] not in others]
+    # What a log hasn't, another may have, as before or after a reset.
+    told = [each for each in told if each["state"] != "never read"] or told
     letters = [] if file is None or kafka else list(_letters(opened, file[1], int(file[2])))
     table = next((place["table"] for each in told for place in each["places"] if place["has_it"]), opened.name)
     columns: Mapping[Any, str] = {source: name for name, source in opened.of_last_run(None).sources.items()}
@@ -76,10 +80,8 @@ def where(out: Output, opened: OpenedTable, record: Record) -> None:
     conditions = [f"{quoted(columns[source])} = {value}" for source, value in wanted.items() if source in columns]
     select = f"SELECT * FROM {table} WHERE {' AND '.join(conditions)}" if needed else None  # noqa: S608  printed
     lines = [Line(text) for each in told for text in _lines(each)]
-    for letter in letters:
-        element = "" if letter["element"] is None else f"element {letter['element']}"
-        what = ", ".join(filter(None, (element, letter["field"]))) or "the record"
-        lines.append(Line(f"a dead letter: {what}: {letter['reason']}"))
+    texts = (f"{origin(each)}: {each['field'] or 'the record'}: {each['reason']}" for each in letters)
+    lines += [Line(f"a dead letter, {text}") for text in texts]
     lines += [] if lines else [Line(f"no dead letter of {opened.name} is of it")]
     lines += [Line(select)] if select else []
     out.show({"table": table, "record": record, "writers": told, "letters": letters, "select": select}, lines)
@@ -88,22 +90,15 @@ def where(out: Output, opened: OpenedTable, record: Record) -> None:
 def _letters(opened: OpenedTable, file: str, line: int) -> Iterator[Mapping[str, Any]]:
     letters = dead_letters(opened)
     for _, rows in letters.every() if letters else ():
-        for row in rows.select(["reason", "field", "source", "line", "element"]).to_pylist():
+        for row in rows.select(["reason", "field", *ORIGIN]).to_pylist():
             if row["line"] == line and f"/{named_file(row['source'] or '')}".endswith(f"/{named_file(file)}"):
                 yield row
 
 
 def _lines(told: Mapping[str, Any]) -> Iterator[str]:
     state, writer = told["state"], f"writer {told['writer']}"
-    if state == "not read yet":
-        yield f"{writer}: not read yet: its next record is {told['read_up_to']}"
-        return
-    if state == "never read":
-        yield f"{writer}: never read: it expired, or the job began behind it or ended before it"
-        return
-    if state == "trimmed":
-        text = f"if the job read it, an epoch after {told['after']}, up to {told['by']}, did; their manifests are gone"
-        yield f"{writer}: {text}"
+    if state in _UNREAD:
+        yield f"{writer}: {_UNREAD[state].format(**told)}"
         return
     batch = f"batch {told['batch']} of query {told['query']}"
     yield f"{writer}: {state} by epoch {told['epoch']} at {cell_text(told['at'])} UTC ({batch})"

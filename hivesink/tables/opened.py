@@ -23,7 +23,6 @@ from hivesink.sink.commit.observe import load
 from hivesink.sink.commit.writer import rolling_policy, watermark_policy
 from hivesink.sink.inspect.facts import LogFacts, LogFollower, PartitionState, read_log
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import figures
 from hivesink.sink.task.events import commit_rule, patterns_of_names
 from hivesink.sink.task.segments import held_back
 from hivesink.wiring import refit
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hivesink.config.site import Site
-    from hivesink.core.metrics import Figures
     from hivesink.ports import CommitLog, LiveTable, Metastore
 
 
@@ -120,12 +118,6 @@ class OpenedTable:
         still = {key for key in held if key in after and {*before[key].slices} <= {*after[key].slices}}
         states = follower.states(now)
         return [replace(state, waits_for=str(held[state.key])) if state.key in still else state for state in states]
-
-    def figures(self, writer: str) -> Figures:
-        """What the writer's log says for metrics. Raises what `LogFollower.read` raises."""
-        follower = LogFollower(writer, self.writers[writer].log, self.policies)
-        follower.read()
-        return figures(follower.facts, follower.policies.rule)
 
     def writing(self, writer: str, options: Mapping[str, str] | None = None) -> wiring.OpenedWriter:
         """What writes as the job of `writer`, by the settings that this gave itself, or by other `options`.

@@ -117,13 +117,13 @@ class DeadLetters:
         """
         by_reason: dict[tuple[str, str | None], dict[str, Any]] = {}
         unsettled = 0
-        names = ("reason", "field", "arrived_at", "topic", "partition_id", "record_offset", "source", "line", "element")
         for file, rows in self.every():
             unsettled += 0 if file.is_settled else rows.num_rows
-            # Rows of users may have no time.
-            for row in (row for row in rows.select(names).to_pylist() if row["arrived_at"]):
+            for row in rows.select(["reason", "field", "arrived_at", *ORIGIN]).to_pylist():
+                if row["arrived_at"] is None:
+                    continue  # Rows of users may have no time.
                 key, at = (row["reason"], row["field"]), row["arrived_at"].replace(tzinfo=timezone.utc)
-                new = {"reason": key[0], "field": key[1], "records": 0, "first": at, "last": at, "example": place(row)}
+                new = {"reason": key[0], "field": key[1], "records": 0, "first": at, "last": at, "example": origin(row)}
                 entry = by_reason.setdefault(key, new)
                 entry["records"] += 1
                 entry["first"], entry["last"] = min(entry["first"], at), max(entry["last"], at)
@@ -144,7 +144,11 @@ def dead_letters(opened: OpenedTable) -> DeadLetters | None:
         return None
 
 
-def place(row: Mapping[str, Any]) -> str:
+ORIGIN = ("topic", "partition_id", "record_offset", "source", "line", "element")
+"""The columns that `origin` needs."""
+
+
+def origin(row: Mapping[str, Any]) -> str:
     """Where a record came from, as `hivesink where` takes it, and its element."""
     element = "" if row["element"] is None else f" element {row['element']}"
     if row["partition_id"] is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.core.column_source import named_file
 from tests.cli.site import Capsys, hivesink
 from tests.decode.test_explode import WRAPPED
 from tests.integration.stage import ON_EPOCH, Stage
@@ -46,7 +47,7 @@ def test_elements_are_rows_and_what_is_broken_has_its_line_and_its_place(
     monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
     said = [hivesink(capsys, "where", stage.table, f"{letter.source}:{letter.line}").out for letter in letters]
     assert said == [
-        "a dead letter: the record: not JSON\n",
-        "a dead letter: element 1, id: wrong type: text into bigint\n",
+        f"a dead letter, {named_file(letters[0].source)}:2: the record: not JSON\n",
+        f"a dead letter, {named_file(letters[1].source)}:4 element 1: id: wrong type: text into bigint\n",
     ]
     stage.verify()
