@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from datetime import timedelta
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,8 @@ def _newest_first(name: str, log: CommitLog) -> Iterator[dict[str, Any]]:
             yield {"at": manifest.at, "writer": name, "epoch": gap, "kind": "missing"}
     if floor and newest:
         trimmed = {"kind": "trimmed", "rows": asdict(floor.totals), "files": floor.files}
-        yield {"at": newest[-1].at, "writer": name, "epoch": floor.epoch, **trimmed}
+        # Before the oldest, so that a page can begin with it.
+        yield {"at": newest[-1].at - timedelta.resolution, "writer": name, "epoch": floor.epoch, **trimmed}
 
 
 def _entry(name: str, manifest: Manifest, before: Manifest | None) -> dict[str, Any]:

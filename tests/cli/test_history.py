@@ -74,6 +74,9 @@ def test_pages_have_each_epoch_once(ingest: Ingest, table: str, uri: str, capsys
         again.commit(2)
         again.committer.finish()
     told = hivesink(capsys, "history", table, "--writer", "ingest").out.splitlines()
+    first = hivesink(capsys, "history", table, "--json", "--writer", "ingest", "--limit", "1").data
+    last = hivesink(capsys, "history", table, "--json", "--writer", "ingest", "--until", first["next"]).data
+    assert [[each["kind"] for each in page["epochs"]] for page in (first, last)] == [["batch"], ["trimmed"]]
     assert re.fullmatch(
         r"2.* ingest 5: the sum of the epochs up to this, whose manifests are trimmed\n"
         r"    2\d rows read: \d+ written, \d dropped",
