@@ -72,13 +72,11 @@ def where(out: Output, opened: OpenedTable, record: Record) -> None:
     told = [each for each in told if each["state"] != "never read"] or told
     letters = [] if file is None or kafka else list(_letters(opened, file[1], int(file[2])))
     table = next((place["table"] for each in told for place in each["places"] if place["has_it"]), opened.name)
-    columns: Mapping[Any, str] = {source: name for name, source in opened.of_last_run(None).sources.items()}
-    needed = Metadata.OFFSET in columns and any(each["places"] for each in told) and any(t.columns for t in traces)
-    if is_letters(table):
-        columns, needed = _LETTERS, True
+    columns = _LETTERS if is_letters(table) else next((trace.columns for trace in traces if trace.columns), {})
     wanted = {Metadata.TOPIC: f"'{topic}'", Metadata.PARTITION: partition, Metadata.OFFSET: offset}
     conditions = [f"{quoted(columns[source])} = {value}" for source, value in wanted.items() if source in columns]
-    select = f"SELECT * FROM {table} WHERE {' AND '.join(conditions)}" if needed else None  # noqa: S608  printed
+    is_kept = columns and any(each["places"] for each in told)
+    select = f"SELECT * FROM {table} WHERE {' AND '.join(conditions)}" if is_kept else None  # noqa: S608  printed
     lines = [Line(text) for each in told for text in _lines(each)]
     texts = (f"{origin(each)}: {each['field'] or 'the record'}: {each['reason']}" for each in letters)
     lines += [Line(f"a dead letter, {text}") for text in texts]
