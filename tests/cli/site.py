@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -35,6 +38,7 @@ TBLPROPERTIES ('sink.on-bad-record'='drop')
 
 
 Capsys = pytest.CaptureFixture[str]
+REPOSITORY = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,20 @@ def hivesink(capsys: Capsys, *arguments: str | Path) -> Said:
     code = ended.value.code
     assert isinstance(code, int)
     return Said(code, printed.out, printed.err)
+
+
+def command(
+    *arguments: str | Path, more: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run it in a process of its own, with `more` in its environment than this one's."""
+    return subprocess.run(
+        [sys.executable, "-m", "hivesink.cli", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(more or {})},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def hive_site(folder: Path, name: str, value: str) -> Path:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,13 +17,14 @@ from hivesink.cli.codes import Leaving
 from hivesink.cli.job import main
 from hivesink.cli.run import backoff
 from hivesink.spark import query
+from tests.cli.site import REPOSITORY, command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from tests.cli.site import Capsys
 
-REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 
 
@@ -39,7 +39,7 @@ def _job(folder: Path, *lines: str) -> Path:
 
 
 def _run(job: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(_command(job, *arguments), env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    return command("run", job, *arguments)
 
 
 @pytest.fixture

@@ -9,16 +9,18 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from tests.cli.site import Capsys, hivesink
+from tests.cli.site import REPOSITORY, Capsys, hivesink
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.spark
 
-REPOSITORY = Path(__file__).parents[2]
 
 JOB = """
 import sys

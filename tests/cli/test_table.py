@@ -159,6 +159,14 @@ def test_recover_ends_an_epoch_with_the_settings_of_its_job(uri: str, table: str
     ingest.close()
 
 
+@pytest.mark.usefixtures("ingest")
+def test_a_checkpoint_is_rebuilt_for_one_query(table: str, uri: str, tmp_path: Path, capsys: Capsys) -> None:
+    with closing(Ingest(table, uri, "other", query="another")) as other:
+        other.commit()
+    said = hivesink(capsys, "recover", table, "--checkpoint", tmp_path / "checkpoint")
+    assert (said.code, "by several queries: name one of them with --writer" in said.error) == (65, True)
+
+
 def test_a_column_more_in_the_table_of_dead_letters_is_null_and_one_less_is_refused(
     uri: str, table: str, capsys: Capsys
 ) -> None:

@@ -25,6 +25,7 @@ from hivesink.jvm.jars import fetch, kafka_connector
 from hivesink.jvm.java import find_java
 from hivesink.logs import table_root
 from hivesink.metastore import connect
+from tests.cli.site import REPOSITORY, command
 from tests.cluster.target import DATABASE, Feed, Target
 from tests.secure.site import environment_of, site_of
 
@@ -34,13 +35,19 @@ if TYPE_CHECKING:
     from hivesink.ports import CommitLog
     from jobs.cluster import Cluster
 
-REPOSITORY = Path(__file__).parents[2]
 JOB = Path(__file__).with_name("gated_job.py")
 GONE = suppress(psutil.NoSuchProcess)
 """For what may have ended by itself."""
 LONGEST = 300.0
 """Seconds that anything may take that must come by itself."""
 WRITER = "gated"
+ROLLING = {
+    "sink.rolling-policy.on-epoch": "false",
+    "sink.rolling-policy.rollover-interval": "1s",
+    "sink.rolling-policy.check-interval": "100ms",
+    # Tasks write their segments piece by piece.
+    "sink.task-memory": "16KB",
+}
 
 
 def driver() -> dict[str, str]:
@@ -282,11 +289,4 @@ class Stage(Gates):
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command line, with the site's files for all that it must know."""
-        return subprocess.run(
-            [sys.executable, "-m", "hivesink.cli", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            env={**os.environ, **self.environment(), "PYTHONPATH": str(REPOSITORY)},
-        )
+        return command(*arguments, more=self.environment(), cwd=self.folder)

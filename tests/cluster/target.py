@@ -17,8 +17,10 @@ from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.metastore import catalog
 from hivesink.metastore.thrift_connection import Connection
+from jobs.cluster.hdfs import make_folders
 from jobs.cluster.kafka import create_topic
-from tests.secure.site import site_of
+from jobs.cluster.kdc import SERVICES
+from tests.secure.site import kdc_of, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +77,13 @@ class Feed:
 
 
 DATABASE = "underfire"
+
+
+def open_database(cluster: Cluster) -> None:
+    """On the secured cluster: everybody may make folders of tables in it."""
+    kdc = kdc_of(cluster)
+    with kdc.logged_in(SERVICES[0]):
+        make_folders(cluster.filesystem, {f"/{DATABASE}": 0o1777}, kdc)
 
 
 def own(name: str) -> str:

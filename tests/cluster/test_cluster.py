@@ -16,6 +16,7 @@ from hivesink.embedded.server import wait_until
 from hivesink.jvm.java import find_java
 from jobs.cluster import Cluster
 from jobs.cluster.__main__ import main, start
+from tests.cli import site
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,8 +136,6 @@ def test_a_master_that_is_away_is_named_and_tried_again(cluster: Cluster, tmp_pa
     """Spark itself asks for a minute."""
     job = tmp_path / "job.py"
     job.write_text('from hivesink.spark.session import session\nsession("away", master="spark://127.0.0.1:1")\n')
-    environment = {**os.environ, "JAVA_HOME": str(find_java().home), "HIVE_CONF_DIR": str(cluster.conf)}
-    command = [sys.executable, "-m", "hivesink.cli", "run", str(job)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = site.command("run", job, more={"JAVA_HOME": str(find_java().home), "HIVE_CONF_DIR": str(cluster.conf)})
     assert done.returncode == 75, done.stderr
     assert "hivesink: the Spark master spark://127.0.0.1:1: it doesn't answer" in done.stderr

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,7 +13,7 @@ import pytest
 
 from hivesink.config.site import Site
 from hivesink.logs import storage_of
-from tests.cli.site import hivesink
+from tests.cli.site import command, hivesink
 from tests.cluster.gates import master_of
 
 if TYPE_CHECKING:
@@ -62,9 +58,7 @@ def test_a_site(  # noqa: PLR0917
     assert namenode.look() == "active, Hadoop 3.5.0, asks for no login"
     assert said[f"folder {place.location}"].startswith("can be written; its server's clock is ")
     # A process's clients stay who they were.
-    command = [sys.executable, "-m", "hivesink.cli", *asked[:2], "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "HADOOP_USER_NAME": "mallory"}
-    as_another = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    as_another = command(*asked[:2], "--json", more={"HADOOP_USER_NAME": "mallory"})
     checks = json.loads(as_another.stdout)["checks"]
     bad = {check["what"]: check["said"] for check in checks if not check["ok"]}
     assert (as_another.returncode, [*bad][:1]) == (65, [f"folder {place.location}"]), as_another.stdout

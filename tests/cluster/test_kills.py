@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.gates import Kills, Stage, local, on_cluster
+from tests.cluster.gates import ROLLING, Kills, Stage, local, on_cluster
 from tests.cluster.target import Feed, Target, own
 from tests.cluster.yarn import on_yarn
 
@@ -32,13 +32,6 @@ STEPS = (
     *("in-task", "while-publishing", "after-manifest", "before-manifest"),
     *("before-register", "after-register", "after-publish", "random"),
 )
-ROLLING = {
-    "sink.rolling-policy.on-epoch": "false",
-    "sink.rolling-policy.rollover-interval": "1s",
-    "sink.rolling-policy.check-interval": "100ms",
-    # Tasks write their segments piece by piece.
-    "sink.task-memory": "16KB",
-}
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from datetime import date, datetime
 from decimal import Decimal
 from decimal import Decimal as Number
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,7 +21,7 @@ from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_type
 from hivesink.jvm.java import find_java
 from hivesink.metastore.hiveserver2 import literal
-from tests.cli.site import hivesink
+from tests.cli.site import command, hivesink
 from tests.cluster.conftest import of_cluster
 from tests.cluster.ingest import Addresses
 from tests.integration.everytype import BEFORE, CLOCKS, EVERYTHING, FILTERED, Typed, held
@@ -349,7 +345,6 @@ def test_a_table_whose_columns_have_changed(
         assert rows == [row[: len(columns.split(","))] for row in expected], vectorized
 
 
-REPOSITORY = Path(__file__).parents[2]
 NAN, INF = float("nan"), float("inf")
 NOON = datetime(2024, 3, 31, 2, 30, 0, 500000)  # noqa: DTZ001  a Hive TIMESTAMP has no zone
 WHO = {"userid": 7, "tags": ["a,b", None]}
@@ -401,9 +396,7 @@ def _check(table: str, hiveserver2: str, capsys: pytest.CaptureFixture[str]) -> 
     by_duckdb = hivesink(capsys, *statement)
     assert by_duckdb.err == "engine: duckdb\n"
     by_hive = hivesink(capsys, *statement, "--hiveserver2", hiveserver2)
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAVA_HOME": str(find_java().home)}
-    command = [sys.executable, "-m", "hivesink.cli", *statement, "--engine", "spark"]
-    by_spark = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    by_spark = command(*statement, "--engine", "spark", more={"JAVA_HOME": str(find_java().home)})
     assert by_spark.returncode == 0, by_spark.stderr
     rows_of = [[*(values[at] for *_, values in ALL.values()), "2024-01-02"] for at in range(2)]
     expected = [*rows_of, [3, *[None] * (len(ALL) - 1), "2024-01-02"]]

@@ -110,7 +110,9 @@ def test_a_row_group_is_not_cut_at_arrows_default() -> None:
 
 @pytest.mark.parametrize("compression", ParquetCompression)
 def test_compression(compression: ParquetCompression) -> None:
-    stream = written(rows(ROW), form=ParquetFormat(SCHEMA, compression=compression))
+    form = ParquetFormat(SCHEMA, compression=compression)
+    stream = written(rows(ROW), form=form)
+    assert form.extension == {"GZIP": ".gz", "NONE": ""}.get(compression.name, f".{compression.value}") + ".parquet"
     codec = "UNCOMPRESSED" if compression is ParquetCompression.NONE else compression.name
     assert pq.ParquetFile(stream).metadata.row_group(0).column(0).compression == codec
 

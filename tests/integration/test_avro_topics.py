@@ -143,7 +143,7 @@ def test_a_rollout_of_schemas_is_read_once_whatever_becomes_of_the_registry(
     stage.verify()
 
 
-@pytest.mark.parametrize("form", ["avro", "avro-confluent", "debezium-avro-confluent"])
+@pytest.mark.parametrize("form", ["avro", "debezium-avro-confluent"])
 def test_a_table_and_a_job_that_init_makes_of_a_topic(
     stage: Stage, topic: Topic, registry: Apicurio, monkeypatch: pytest.MonkeyPatch, *, form: str
 ) -> None:

@@ -21,7 +21,7 @@ from hivesink.hiveql.parse import parse_ddl
 from hivesink.logs import table_root
 from hivesink.metastore import catalog, connect
 from tests.cli.site import Capsys, hivesink
-from tests.cluster.gates import WRITER, Gates, Kills, local
+from tests.cluster.gates import ROLLING, WRITER, Gates, Kills, local
 from tests.integration.stage import ON_EPOCH, hive_reader
 from tests.integration.test_state import STORES
 
@@ -45,13 +45,6 @@ STEPS = (
     *("before-manifest", "random"),
 )
 ROLLING_STEPS = (*STEPS, *ROLL_STEPS, "before-encoding", "before-roll", "before-sweep", "after-sweep")
-ROLLING = {
-    "sink.rolling-policy.on-epoch": "false",
-    "sink.rolling-policy.rollover-interval": "1s",
-    "sink.rolling-policy.check-interval": "100ms",
-    # Tasks write their segments piece by piece.
-    "sink.task-memory": "16KB",
-}
 SMALL_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "15"}
 RETRIES = {"spark.master": "local[2,4]"}
 

@@ -60,29 +60,6 @@ def files(stage: Stage) -> list[Path]:
     return sorted(stage.location().rglob("part-*"))
 
 
-def test_hives_own_properties_count_and_a_jobs_options_win(stage: Stage) -> None:
-    hives = {"parquet.compression": "gzip", "parquet.block.size": "1MB"}
-    stage.create(columns=COLUMNS, properties=hives)
-    put(stage, *range(40))
-    stage.drain(stage.sink(options={"parquet.compression": "zstd", "parquet.block.size": "256"}))
-    rows = stage.query(
-        f"SELECT id, kind, cast(price AS DOUBLE) AS price, seen, flag, tags FROM {stage.table} ORDER BY id"
-    )
-    expected = [record(number) for number in range(40)]
-    assert [{**row.asDict(), "seen": str(row.seen)} for row in rows] == [
-        {name: one[name] for name in ("id", "kind", "price", "seen", "flag", "tags")} for one in expected
-    ]
-    (found,) = stage.query(f"SELECT count(*) AS rows FROM {stage.table} WHERE kind = 'k1' AND seen IS NOT NULL")
-    assert found.rows == sum(one["kind"] == "k1" for one in expected)
-    for path in files(stage):
-        assert path.name.endswith(".zstd.parquet")
-        metadata = pq.ParquetFile(path).metadata
-        assert metadata.num_row_groups > 2
-        group = metadata.row_group(0)
-        columns = {column["path_in_schema"]: column for column in group.to_dict()["columns"]}
-        assert {column["compression"] for column in columns.values()} == {"ZSTD"}
-
-
 SHUFFLED = {"sink.shuffle-by-partition.enable": "true"}
 
 

@@ -111,26 +111,6 @@ def test_a_refused_starts_leftover_is_put_aside_and_a_checkpoint_in_use_is_not(
     assert stage.ids() == list(range(30))
 
 
-@pytest.mark.long
-def test_what_a_log_cannot_rebuild_is_refused(stage: Stage, topic: Topic, recover: Callable[..., Said]) -> None:
-    stage.create()
-    topic.put(range(10))
-    stage.drain(stage.sink(writer="state"), topic.stream(stage.spark).dropDuplicates(["value"]))
-    stage.forget_checkpoint()
-    stage.put(range(10, 20))
-    stage.drain(stage.sink(writer="files"))
-    stage.forget_checkpoint()
-    for options, why in (
-        (["--writer", "state"], "the query keeps state"),
-        (["--writer", "files"], "no more than a digest"),
-    ):
-        said = recover(*options)
-        assert (said.code, why in said.err) == (65, True), said.err
-        assert "append=" in said.err
-    assert "name one of them with --writer" in recover().err
-    assert not stage.checkpoint.exists()
-
-
 def test_topics_and_folders_that_are_changed_round_are_refused(stage: Stage, topic: Topic) -> None:
     stage.create()
     other = Topic.create(topic.servers, f"{topic.name}-other")

@@ -23,7 +23,7 @@ BY_TIME = {
 }
 
 
-@pytest.mark.parametrize("shuffled", ["false", "true"])
+@pytest.mark.parametrize("shuffled", [pytest.param("false", marks=pytest.mark.long), "true"])
 def test_elements_are_rows_and_what_is_broken_has_its_line_and_its_place(
     stage: Stage, shuffled: str, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

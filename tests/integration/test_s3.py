@@ -21,11 +21,10 @@ from hivesink.hiveql.parse import parse_ddl
 from hivesink.jvm.jars import fetch, s3a
 from hivesink.metastore import catalog
 from tests.cli.site import Capsys, hivesink
-from tests.cluster.gates import Kills
+from tests.cluster.gates import ROLLING, Kills
 from tests.docs.pages import ROOT, block, shell
 from tests.integration.test_kills import (
     RETRIES,
-    ROLLING,
     ROLLING_STEPS,
     ROWS_A_BATCH,
     SMALL_BATCHES,

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hivesink.config.site import Site
 from hivesink.logs import storage_of
-from jobs.cluster.hdfs import make_folders
-from jobs.cluster.kdc import SERVICES
-from tests.cli.site import Capsys, hivesink
-from tests.cluster.gates import REPOSITORY
-from tests.cluster.target import DATABASE, Target, own
-from tests.secure.site import environment_of, kdc_of, login_of, site_of
+from tests.cli.site import Capsys, command, hivesink
+from tests.cluster.target import Target, open_database, own
+from tests.secure.site import environment_of, login_of, site_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,20 +66,9 @@ def test_a_clock_ten_minutes_ahead(alice: Cluster, tmp_path: Path) -> None:
     (tmp_path / "clock.c").write_text(CLOCK)
     library = tmp_path / "clock.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c"], check=True)
-    ended = subprocess.run(
-        [sys.executable, "-m", "hivesink.cli", "doctor", "--json"],
-        env={
-            **os.environ,
-            **environment_of(alice),
-            # Without tickets for services, which these themselves would refuse in fewer words.
-            **login_of(alice, "alice", tmp_path),
-            "PYTHONPATH": str(REPOSITORY),
-            "LD_PRELOAD": str(library),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # Without tickets for services, which these themselves would refuse in fewer words.
+    environment = {**environment_of(alice), **login_of(alice, "alice", tmp_path), "LD_PRELOAD": str(library)}
+    ended = command("doctor", "--json", more=environment)
     bad = {check["what"]: check["said"] for check in json.loads(ended.stdout)["checks"] if not check["ok"]}
     namenode = f"NameNode {alice.filesystem.removeprefix('hdfs://')}"
     assert (ended.returncode, [*bad]) == (65, [namenode, f"metastore {alice.metastore_uri}"]), ended.stdout
@@ -94,18 +78,11 @@ def test_a_clock_ten_minutes_ahead(alice: Cluster, tmp_path: Path) -> None:
 
 def test_a_user_who_may_not_write(alice: Cluster, tmp_path: Path) -> None:
     """Into alice's table, in a process of bob's."""
-    with kdc_of(alice).logged_in(SERVICES[0]):
-        make_folders(alice.filesystem, {f"/{DATABASE}": 0o1777}, kdc_of(alice))
+    open_database(alice)
     table = Target.create(alice, own("alices")).name
-    environment = {**os.environ, **environment_of(alice), "PYTHONPATH": str(REPOSITORY)}
     for user, bad in (("alice", []), ("bob", ["user=bob, access=WRITE"])):
-        ended = subprocess.run(
-            [sys.executable, "-m", "hivesink.cli", "doctor", table, "--json"],
-            env=environment | dict(login_of(alice, user, tmp_path)),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        environment = {**environment_of(alice), **login_of(alice, user, tmp_path)}
+        ended = command("doctor", table, "--json", more=environment)
         said = [check["said"] for check in json.loads(ended.stdout)["checks"] if not check["ok"]]
         assert (ended.returncode, len(said)) == (65 if bad else 0, len(bad)), ended.stdout
         assert all(words in text for words, text in zip(bad, said, strict=True))

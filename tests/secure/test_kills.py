@@ -18,12 +18,11 @@ from hivesink.hive import connect
 from hivesink.logs import table_root
 from hivesink.metastore import connect as registrar
 from hivesink.spark.settings import KEYTAB, PRINCIPAL
-from jobs.cluster.hdfs import make_folders
 from jobs.cluster.kafka import write_properties
-from jobs.cluster.kdc import SERVICES
 from jobs.demo.flights import Flights, KafkaTopic
-from tests.cluster.gates import LONGEST, REPOSITORY, Kills, Stage, kill_all, local
-from tests.cluster.target import DATABASE, Feed, Target, own
+from tests.cli.site import REPOSITORY
+from tests.cluster.gates import LONGEST, Kills, Stage, kill_all, local
+from tests.cluster.target import Feed, Target, open_database, own
 from tests.secure.secrecy import events_in, processes, require_secret
 from tests.secure.site import environment_of, kdc_of, site_of
 
@@ -57,8 +56,7 @@ def test_kills_of_a_job(alice: Cluster, tmp_path: Path, login: str) -> None:
     """Kafka's login is by SCRAM, or by the keytab too."""
     alice.servers.broker.start()
     keys = kdc_of(alice)
-    with keys.logged_in(SERVICES[0]):
-        make_folders(alice.filesystem, {f"/{DATABASE}": 0o1777}, keys)
+    open_database(alice)
     name = own("secured")
     feed, target = Feed(alice.kafka, name, pad=400, login=alice.servers.broker.login), Target.create(alice, name)
     feed.put((len(STEPS) + 3) * BATCH)

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.spark.settings import KEYTAB, PRINCIPAL
-from jobs.cluster.hdfs import make_folders
-from jobs.cluster.kdc import SERVICES
 from tests.cluster.gates import LONGEST, Stage, local, on_cluster
-from tests.cluster.target import DATABASE, Feed, Target, own
+from tests.cluster.target import Feed, Target, open_database, own
 from tests.secure.secrecy import events_in, keys_of, processes, require_secret
 from tests.secure.site import kdc_of, login_of
 
@@ -62,9 +60,7 @@ def short(alice: Cluster, tmp_path: Path) -> Iterator[dict[str, str]]:
 
 def stage_of(alice: Cluster, folder: Path, short: Mapping[str, str], spark: Mapping[str, str]) -> ShortTickets:
     alice.servers.broker.start()
-    kdc = kdc_of(alice)
-    with kdc.logged_in(SERVICES[0]):
-        make_folders(alice.filesystem, {f"/{DATABASE}": 0o1777}, kdc)
+    open_database(alice)
     name = own("lasting")
     feed, target = Feed(alice.kafka, name, login=alice.servers.broker.login), Target.create(alice, name)
     every = {"processingTime": "3 seconds"}

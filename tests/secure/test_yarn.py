@@ -15,10 +15,8 @@ import pytest
 from hivesink.config.cache import cache_folder
 from hivesink.jvm.jars import spark_home
 from hivesink.jvm.java import find_java
-from jobs.cluster.hdfs import make_folders
-from jobs.cluster.kdc import SERVICES
 from tests.cluster.gates import LONGEST
-from tests.cluster.target import DATABASE, Target, own, record
+from tests.cluster.target import DATABASE, Target, open_database, own, record
 from tests.cluster.yarn import on_yarn
 from tests.docs.pages import ROOT, blocks_run_by
 from tests.secure.site import kdc_of
@@ -96,8 +94,7 @@ class User:
 def test_jobs(alice: Cluster, tmp_path: Path) -> None:
     subprocess.run([ROOT / ".ci" / "dist", sys.executable], check=True, stdout=subprocess.DEVNULL)
     kdc, no_ticket = kdc_of(alice), {"KRB5CCNAME": f"FILE:{tmp_path}/none"}
-    with kdc.logged_in(SERVICES[0]):
-        make_folders(alice.filesystem, {f"/{DATABASE}": 0o1777}, kdc)
+    open_database(alice)
     target = Target.create(alice, own("yarn"))
     folder = f"{target.folder}-job"
     target.client.mkdirs(f"{folder}/events", 0o755, True)

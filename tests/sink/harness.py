@@ -43,6 +43,7 @@ SPEC = TableSpec(
 )
 UID = "00c0ffee0001"
 ROWS = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+DECODED = InputShape()
 
 
 @dataclass(frozen=True)
@@ -221,6 +222,8 @@ class Job:
     """The uid of a log that has none."""
     dead: bool = False
     on_commit: Callable[[Committed], None] = lambda _: None
+    shape: InputShape = DECODED
+    behind: int | None = None
 
     def __post_init__(self) -> None:
         uid = self.log.uid(self.fresh_uid)
@@ -266,9 +269,10 @@ class Job:
         ref = self.source.next_batch(size)
         if ref is None:
             return None
-        committed = self.committer.commit(ref, InputShape(), lambda plan: self.write(plan, self.source.rows(ref)))
-        self.source.committed += 1
-        return committed
+        done = self.committer.commit(ref, self.shape, lambda plan: self.write(plan, self.source.rows(ref)), self.behind)
+        # Another run may have gone on meanwhile.
+        self.source.committed = max(self.source.committed, ref.batch + 1)
+        return done
 
     def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
         reports = []

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hivesink.core.epoch import BatchRef
     from hivesink.core.partition_commit import Watermark
     from hivesink.ports import Metastore
-    from hivesink.sink.commit.committed import Committed
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("dt", pa.string()), ("at", pa.timestamp("us")), ("topic", pa.string()), ("p", pa.int32())]
@@ -61,20 +60,15 @@ def place(hour: int) -> str:
     return f"dt=2024-01-02 {hour:02d}"
 
 
+TIMED = InputShape(event_time="at", topic="topic", partition="p")
+
+
+@dataclass
 class TimedJob(Job):
     """A job whose rows have event times and come from several Kafka partitions."""
 
-    shape = InputShape(event_time="at", topic="topic", partition="p")
+    shape: InputShape = TIMED
     behind: int | None = 0
-
-    def step(self, size: int = 4) -> Committed | None:
-        ref = self.source.next_batch(size)
-        if ref is None:
-            return None
-        done = self.committer.commit(ref, self.shape, lambda plan: self.write(plan, self.source.rows(ref)), self.behind)
-        # Another run may have gone on meanwhile.
-        self.source.committed = max(self.source.committed, ref.batch + 1)
-        return done
 
     def write(self, plan: TaskPlan, rows: Sequence[Event]) -> list[TaskReport]:
         timed = [row for row in rows if isinstance(row, Timed)]
@@ -182,7 +176,7 @@ class Run:
 
     world: World = field(default_factory=World)
     traits: InputTraits = field(default_factory=InputTraits)
-    shape: InputShape = TimedJob.shape
+    shape: InputShape = TIMED
     behind: int | None = 0
     ids: Iterator[int] = field(default_factory=lambda: count(1))
     job: TimedJob = field(init=False)
