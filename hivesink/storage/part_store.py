@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from posixpath import basename
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, TypeVar
 
-from hivesink.core.partfile import Finished
+from hivesink.core.partfile import Finished, parse_staged
 from hivesink.storage.fs import Files, delete, join
 
 if TYPE_CHECKING:
@@ -58,6 +59,18 @@ class PartStore:
 
     def run_parallel(self, calls: Iterable[Callable[[], _T]]) -> list[_T]:
         return run_parallel(calls, self.parallelism)
+
+    def discard(self, staged: Iterable[str]) -> None:
+        paths = list(staged)
+        for path in paths:
+            if parse_staged(basename(path)) is None:
+                message = f"{path} is not a staged part"
+                raise ValueError(message)
+        self.run_parallel(partial(self.drop, path) for path in paths)
+
+    def drop(self, staged: str) -> None:
+        """Delete a staged part."""
+        delete(self._files, staged)
 
     def remove(self, files: Iterable[Finished]) -> None:
         def unless_changed(file: Finished) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from hivesink import errors
 from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish, parse_staged
 from hivesink.core.partition import normal
-from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, abandon, begin, delete, join, retry_unknown
+from hivesink.storage.fs import DOUBTS, TRIES, FileSystem, abandon, begin, join, retry_unknown
 from hivesink.storage.part_store import PartStore
 
 if TYPE_CHECKING:
@@ -56,14 +56,6 @@ class RenameFileStore(PartStore):
     def publish(self, part: Pending) -> Finished:
         converge(self._fs, part)
         return part.finish()
-
-    def discard(self, staged: Iterable[str]) -> None:
-        paths = list(staged)
-        for path in paths:
-            if parse_staged(basename(path)) is None:
-                message = f"{path} is not a staged part"
-                raise ValueError(message)
-        self.run_parallel(partial(delete, self._fs, path) for path in paths)
 
     def staged(self, folder: str) -> Sequence[str]:
         return [

@@ -112,15 +112,9 @@ class S3FileStore(PartStore):
                 doubt = error
         raise errors.OutcomeUnknown(action="publish", path=part.target, reason=str(doubt)) from doubt
 
-    def discard(self, staged: Iterable[str]) -> None:
-        uploads = []
-        for path in staged:
-            upload = self._objects.upload(path)
-            if upload is None:
-                message = f"{path} is not a staged part"
-                raise ValueError(message)
-            uploads.append(upload)
-        self.run_parallel(upload.abort for upload in uploads)
+    def drop(self, staged: str) -> None:
+        if upload := self._objects.upload(staged):
+            upload.abort()
 
     def staged(self, folder: str) -> Sequence[str]:
         begun = ((PartName.parse(key), key, number) for key, number in self._objects.uploads(folder))
