@@ -18,6 +18,7 @@ from hivesink.cli.codes import ExitCode
 from hivesink.cli.command import Metastore, command, table_name
 from hivesink.cli.metastore import declared_in
 from hivesink.cli.output import MOST, Grid, Line, Output, first, plain, shown, tell
+from hivesink.config.options import SinkConfig
 from hivesink.config.plugins import also_in
 from hivesink.core.table import TableName
 from hivesink.errors import InvalidOption
@@ -117,10 +118,12 @@ def init(
     ddl = Path("ddl", f"{name.table}.sql")
     if taken := [str(path) for path in (ddl, job) if path.exists()]:
         raise InvalidOption((f"{' and '.join(taken)}: init overwrites nothing; move it away, or name another table",))
-    origin, sample = _sampled(from_, 1000)
     if wrong := [text for text in set_ or () if "=" not in text]:
         raise InvalidOption((f"--set {wrong[0]}: write NAME=VALUE",))
     settings = {key: value for key, _, value in (text.partition("=") for text in set_ or ())}
+    # A topic is looked at by a Spark, which takes a while to start.
+    SinkConfig.parse({}, settings)
+    origin, sample = _sampled(from_, 1000)
     now = datetime.now(timezone.utc)
     made = propose(sample, name, from_, now, time=time_column, every=every, settings=settings)
     files = {ddl: made.ddl, job: job_text(job, origin, made.spec)}

@@ -99,6 +99,9 @@ def test_a_table_of_the_metastore(table: str, tmp_path: Path, capsys: Capsys) ->
         ("preview --from events.json --ddl kafka.sql", 65, "'timestamp' is a column neither of the table nor of the"),
         ("preview --from events.json --ddl key.sql", 65, "'kafka.key': records of this sample have no such thing"),
         ("init --from events.json --time-column no", 65, "'no' is a column neither of the table nor of the"),
+        # Nobody is asked there: settings come first.
+        ("init --from kafka://localhost:1/t --set sink.x=1", 65, "sink.x"),
+        ("init --from kafka://localhost:1/t --set sink.x", 65, "--set sink.x: write NAME=VALUE"),
         ("init --from events.json --every week", 2, "'week' is not one of 'none', 'month', 'day', 'hour'"),
     ],
 )
