@@ -25,10 +25,8 @@ from hivesink.config import tls
 from hivesink.core.typetext import known_type
 from hivesink.errors import HiveSinkError, InvalidOption, QueryFailed, SourceUnreachable
 from hivesink.kerberos.sasl import over_kerberos
-from hivesink.ports import Check
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Mapping, Sequence
 
     from hivesink.core.table import HiveType
@@ -43,14 +41,6 @@ _KINDS = ("NONE", "NOSASL", "LDAP", "CUSTOM", "KERBEROS")
 """The values of `hive.server2.authentication` that PyHive supports."""
 _BY_PASSWORD = ("LDAP", "CUSTOM")
 _PASSWORD = "HIVESINK_HIVESERVER2_PASSWORD"  # noqa: S105  where it is
-
-
-class Wire(NamedTuple):
-    """How HiveServer2 is spoken to: over HTTP at `path`, else binary; over TLS with `tls`; see `over_kerberos`."""
-
-    path: str | None = None
-    tls: ssl.SSLContext | None = None
-    protection: str = ""
 
 
 class Answer(NamedTuple):
@@ -71,21 +61,14 @@ def connect(address: str, site: Mapping[str, str]) -> Hive:
 
     Its first statement connects. A password is `$HIVESINK_HIVESERVER2_PASSWORD`. Raises InvalidOption.
     """
-    auth, password = site.get("hive.server2.authentication", "NONE").strip().upper(), None
+    auth = site.get("hive.server2.authentication", "NONE").strip().upper()
     if auth not in _KINDS:
         raise InvalidOption((f"hive.server2.authentication = {auth!r}: hivesink knows {', '.join(_KINDS)}",))
-    if auth in _BY_PASSWORD and not (password := os.environ.get(_PASSWORD)):
+    if auth in _BY_PASSWORD and not os.environ.get(_PASSWORD):
         raise InvalidOption((f"hive.server2.authentication = {auth}: set ${_PASSWORD}",))
-    principal = site.get("hive.server2.authentication.kerberos.principal", "hive/_HOST").strip()
     is_http = site.get("hive.server2.transport.mode", "binary").strip().lower() == "http"
     if is_http and auth == "KERBEROS":
         raise InvalidOption(("hive.server2.transport.mode = http: hivesink logs in with Kerberos over binary only",))
-    has_tls = site.get("hive.server2.use.SSL", "false").strip().lower() == "true"
-    wire = Wire(
-        site.get("hive.server2.thrift.http.path", "cliservice").strip("/ ") if is_http else None,
-        tls.trusting(site) if has_tls else None,
-        site.get("hive.server2.thrift.sasl.qop", ""),
-    )
     try:
         parts = urlsplit("//" + address.rpartition("//")[2])
         host, port = parts.hostname, parts.port
@@ -94,17 +77,7 @@ def connect(address: str, site: Mapping[str, str]) -> Hive:
     if not host:
         # Don't repeat the text: it may hold a password.
         raise InvalidOption(("hiveserver2 address: write it as host:port",))
-    return Hive(host, port or (HTTP_PORT if is_http else DEFAULT_PORT), auth, password, principal, wire)
-
-
-def check(address: str, site: Mapping[str, str]) -> Check:
-    """A look at the HiveServer2, or Spark's Thrift server, at `address`. Raises InvalidOption."""
-
-    def look() -> str:
-        with connect(address, site) as session:
-            return f"version {session.query('SELECT version()').rows[0][0].split()[0]}"
-
-    return Check(f"HiveServer2 {address}", look)
+    return Hive(host, port or (HTTP_PORT if is_http else DEFAULT_PORT), auth, site, is_http=is_http)
 
 
 class Hive(AbstractContextManager["Hive"]):
@@ -113,18 +86,18 @@ class Hive(AbstractContextManager["Hive"]):
     `lock` holds several statements together.
     """
 
-    def __init__(  # noqa: PLR0917
-        self, host: str, port: int, auth: str, password: str | None, principal: str, wire: Wire
-    ) -> None:
+    def __init__(self, host: str, port: int, auth: str, site: Mapping[str, str], *, is_http: bool) -> None:
         shown = f"[{host}]" if ":" in host else host
         self.address = f"hiveserver2://{shown}:{port}"
         self.lock = threading.RLock()
         self._host = host
         self._port = port
         self._auth = auth
-        self._password = password
-        self._principal = principal
-        self._wire = wire
+        # PLAIN wants a password; a server without authentication reads none.
+        self._password = os.environ[_PASSWORD] if auth in _BY_PASSWORD else "x"
+        self._site = site
+        self._is_http = is_http
+        self._tls = tls.trusting(site.get("hive.server2.use.SSL"))
         self._connection: Any = None
 
     def query(self, sql: str, *, most: int | None = None) -> Answer:
@@ -182,51 +155,43 @@ class Hive(AbstractContextManager["Hive"]):
 
     def _new(self) -> Any:
         """A connection, made as PyHive makes it, but with a limit."""
-        user = getpass.getuser()
-        wire, transport = self._opened(user)
+        from thrift_sasl import TSaslClientTransport
+
+        user, site = getpass.getuser(), self._site.get
+        if self._is_http:
+            scheme, host = "https" if self._tls else "http", self.address.partition("//")[2]
+            path = site("hive.server2.thrift.http.path", "cliservice").strip("/ ")
+            wire: Any = _Http(f"{scheme}://{host}/{path}", ssl_context=self._tls)
+            login = base64.b64encode(f"{user}:{self._password}".encode()).decode()
+            wire.setCustomHeaders({"Authorization": f"Basic {login}"})
+            transport = wire
+        else:
+            wire = TSocket(self._host, self._port)
+            if self._auth == "NOSASL":
+                transport = _Open(wire)
+            elif self._auth == "KERBEROS":
+                principal = site("hive.server2.authentication.kerberos.principal", "hive/_HOST").strip()
+                protection = site("hive.server2.thrift.sasl.qop", "")
+                transport = over_kerberos(wire, self.address, principal, self._host, protection)
+            else:
+                named = {"host": self._host, "username": user, "password": self._password}
+                sasl = partial(hive.get_installed_sasl, sasl_auth="PLAIN", **named)
+                transport = TSaslClientTransport(sasl, "PLAIN", wire)
+        # PyHive's own socket has no limit, and a server that expects another `auth` waits for more bytes.
+        wire.setTimeout(LOGIN_SECONDS * 1000)
         with tls.verified(self.address):
+            wire.open()
+            if self._tls and not self._is_http:
+                wire.setHandle(self._tls.wrap_socket(wire.handle, server_hostname=self._host))
             connection = hive.connect(thrift_transport=transport, username=user)
         # Statements have no limit.
         wire.setTimeout(None)
         return connection
 
-    def _opened(self, user: str) -> tuple[Any, Any]:
-        """What has the time-out, which is that of a login, and the transport over it."""
-        from thrift_sasl import TSaslClientTransport
 
-        # PLAIN wants a password; a server without authentication reads none.
-        named = {"username": user, "password": self._password or "x"}
-        if self._wire.path is not None:
-            scheme, host = "https" if self._wire.tls else "http", self.address.partition("//")[2]
-            wire: Any = _Http(f"{scheme}://{host}/{self._wire.path}", ssl_context=self._wire.tls)
-            login = base64.b64encode(":".join(named.values()).encode()).decode()
-            wire.setCustomHeaders({"Authorization": f"Basic {login}"})
-            transport = wire
-        else:
-            # PyHive's own socket has no limit, and a server that expects another `auth` waits for more bytes.
-            wire = _Socket(self._host, self._port, self._wire.tls)
-            if self._auth == "NOSASL":
-                transport = TBufferedTransport(wire)
-            elif self._auth == "KERBEROS":
-                transport = over_kerberos(wire, self.address, self._principal, self._host, self._wire.protection)
-            else:
-                sasl = partial(hive.get_installed_sasl, host=self._host, sasl_auth="PLAIN", **named)
-                transport = TSaslClientTransport(sasl, "PLAIN", wire)
-        wire.setTimeout(LOGIN_SECONDS * 1000)
-        return wire, transport
-
-
-class _Socket(TSocket):  # type: ignore[misc]  # it has no types
-    handle: Any
-
-    def __init__(self, host: str, port: int, trusted: ssl.SSLContext | None) -> None:
-        super().__init__(host, port)
-        self._trusted = trusted
-
+class _Open(TBufferedTransport):  # type: ignore[misc]  # it has no types
     def open(self) -> None:
-        super().open()
-        if self._trusted is not None:
-            self.handle = self._trusted.wrap_socket(self.handle, server_hostname=self.host)
+        """It is."""
 
 
 class _Http(THttpClient):  # type: ignore[misc]  # it has no types

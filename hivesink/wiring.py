@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from hivesink import kerberos
 from hivesink.config.options import SinkConfig, as_texts
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.lifecycle import Identity
@@ -75,12 +76,15 @@ def row_reader(plan: TaskPlan, known: OpenSchemas | None = None) -> RowReader:
 
 @dataclass(frozen=True, slots=True)
 class ToolsSpec:
-    """What a task needs to make its tools in its own process."""
+    """What a task needs to make its tools in its own process, which HDFS knows by `tokens` from then on, if any."""
 
     log: str
     site: Site = NO_SITE
+    tokens: bytes | None = field(default=None, repr=False)
 
     def open(self, plan: TaskPlan) -> TaskTools:
+        if self.tokens:
+            kerberos.adopt(self.tokens)
         config = plan.config
         log = commit_log(self.log, self.site)
         return TaskTools(

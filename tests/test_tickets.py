@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink import kerberos
-from hivesink.errors import InvalidOption
+from hivesink.errors import InvalidOption, LoginFailed
 from hivesink.kerberos import tickets
 from hivesink.kerberos.tickets import Trouble, trouble, trouble_of_java
 
@@ -140,9 +140,9 @@ def test_a_process_has_one_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     """Also of threads that begin together, and in later sessions."""
     file, begin, refused = str(tmp_path / "keytab"), threading.Barrier(2), list[str]()
 
-    def take(*_: object) -> tuple[None, str]:
+    def take(*of: object) -> str:
         time.sleep(0.05)
-        return None, ""
+        return str(of[0])
 
     monkeypatch.setattr(kerberos, "_take", take)
 
@@ -171,16 +171,30 @@ def test_a_failure_means_what_came_of_new_tickets(
     monkeypatch: pytest.MonkeyPatch, said: Trouble, taken: Trouble | None
 ) -> None:
     """With new tickets the login is tried again, and only a second failure is what it says."""
-    pytest.importorskip("gssapi")
-    tries = list[object]()
+    keytabs, logins, server, other = list[object](), list[Trouble](), "h:1", "the KDC"
 
-    def take(*arguments: object) -> tuple[Trouble | None, str]:
-        tries.append(arguments[1])
-        return taken, "words"
+    def failure(at: str, why: Trouble) -> LoginFailed:
+        return kerberos.failure(at, "words", why, "alice")
+
+    def take(*arguments: object) -> str:
+        keytabs.append(arguments[1])
+        if taken:
+            raise failure(other, taken)
+        return "alice"
+
+    def told(why: Trouble) -> str:
+        def log_in() -> None:
+            logins.append(why)
+            raise failure(server, why)
+
+        with pytest.raises(LoginFailed) as failed:
+            kerberos.logged_in(log_in)
+        return str(failed.value)
 
     monkeypatch.setattr(kerberos, "_take", take)
-    assert kerberos.renew(said, "said") == (said, "said")
+    assert (told(said), keytabs) == (str(failure(server, said)), [])
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", "FILE:/keytab")
-    assert kerberos.renew(AWAY, "said") == (AWAY, "said")
-    assert kerberos.renew(said, "said") == (taken, "words")
-    assert tries == ["/keytab"]
+    assert (told(AWAY), keytabs) == (str(failure(server, AWAY)), [])
+    meant = failure(other, taken) if taken else failure(server, said)
+    assert (told(said), keytabs) == (str(meant), ["/keytab"])
+    assert logins == [said, AWAY, said, *([] if taken else [said])]

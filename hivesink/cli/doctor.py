@@ -6,9 +6,7 @@ import getpass
 import importlib.metadata
 import os
 import platform
-import re
 import secrets
-import sys
 import time
 from contextlib import suppress
 from functools import partial
@@ -16,36 +14,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hivesink import __version__, kerberos
+from hivesink import kerberos
 from hivesink.cli.codes import ExitCode, code_of
 from hivesink.cli.command import Metastore, command, table_name
 from hivesink.cli.output import Line, Output, error_lines
-from hivesink.config.options import SinkConfig
 from hivesink.config.site import NO_SITE, Site, site_files
 from hivesink.errors import InvalidOption
-from hivesink.hive import check as hiveserver2_check
+from hivesink.hive import connect
 from hivesink.jvm.java import find_java
 from hivesink.logs import storage_of
-from hivesink.metastore import checks as metastore_checks
-from hivesink.registry import Registry
+from hivesink.metastore import version
+from hivesink.metastore.thrift_connection import Connection
 from hivesink.storage.fs import delete, drop, join
 from hivesink.tables.opened import metastore_address, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
-    from hivesink.ports import Check
-
     _Question = tuple[str, Callable[[], str | Iterable["_Question"]]]
-    """As a `Check`; or what `look` gives are more questions."""
+    """What it is about; and a look that returns what is worth knowing, and raises what a job would, or has more."""
 
 _MOST_SKEW = 60.0
 """Seconds. At five minutes Kerberos refuses, at fifteen S3; times of arrival are wrong long before."""
-_OF_RUNS = re.compile(r"(?!.*extra ==)|.*extra == .(?:kerberos|s3|jvm)")
-"""Requirements of what runs, not of those who develop it."""
 _OF_EXECUTORS = ("pyarrow", "numpy", "pandas", "msgspec", "hdfs-native")
+_OF_DRIVERS = (*_OF_EXECUTORS, "hivesink", "pyspark", "pyhive", "thrift", "thrift-sasl", "gssapi", "boto3", "duckdb")
 OptionalTable = Annotated[
     str | None, typer.Argument(help="A table, as database.table.", metavar="[TABLE]", callback=table_name)
 ]
@@ -76,15 +70,14 @@ def doctor(
     # What is wrong with them is told of the site files.
     with suppress(InvalidOption):
         site = Site.load(os.environ)
+    default = site.default_filesystem
     questions: list[_Question] = [
-        ("hivesink", lambda: f"{__version__}, Python {platform.python_version()} ({sys.executable})"),
-        ("packages", _packages),
-        ("Java", lambda: str(find_java().version)),
+        ("driver", lambda: next(_versions(_OF_DRIVERS)([(find_java().version,)]))),
         ("site files", _site_files),
         ("login", partial(_login, site)),
-        ("fs.defaultFS", lambda: _servers(site.default_filesystem, site)),
-        ("metastore", lambda: metastore_checks(metastore_address(metastore, site), site)),
-        ("HiveServer2", lambda: [hiveserver2_check(hiveserver2, site.hive)] if hiveserver2 else []),
+        ("fs.defaultFS", lambda: storage_of(default, site).servers(default) if default else []),
+        ("metastore", lambda: _metastores(metastore_address(metastore, site), site)),
+        (f"HiveServer2 {hiveserver2}", lambda: _hiveserver2(hiveserver2, site) if hiveserver2 else []),
         ("Spark", lambda: _by_spark(metastore, kafka, executors=executors) if executors or kafka else []),
         (f"table {table}", lambda: _of_table(table, metastore, site) if table else []),
     ]
@@ -96,9 +89,8 @@ def doctor(
         told.append({"what": what, "ok": error is None, "said": said, "code": code})
         mark, style = ("ok ", "") if error is None else ("BAD", "red")
         lines.append(Line(f"{mark} {what}: {said}{f' [{code}]' if code else ''}", style))
-    codes = {code_of(error) for _, error in answers.values() if error is not None}
-    order = (ExitCode.FAILED, ExitCode.NEEDS_PERSON, ExitCode.RETRY)
-    worst = next((code for code in order if code in codes), ExitCode.DONE)
+    # A person's work is the lower code.
+    worst = min((code_of(error) for _, error in answers.values() if error is not None), default=ExitCode.DONE)
     out.show({"ok": worst is ExitCode.DONE, "checks": told}, lines)
     if worst is not ExitCode.DONE:
         raise typer.Exit(worst)
@@ -120,14 +112,16 @@ def _ask(questions: Iterable[_Question], answers: dict[str, tuple[str, Exception
             answers[what] = "; ".join(error_lines(error)), error
 
 
-def _packages() -> str:
-    found = list[str]()
-    for requirement in filter(_OF_RUNS.match, importlib.metadata.requires("hivesink") or ()):
-        name = re.split(r"[^\w-]", requirement)[0]
-        # An extra may be missing.
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found.append(f"{name} {importlib.metadata.version(name)}")
-    return ", ".join(found)
+def _versions(names: Sequence[str]) -> Callable[[Iterable[Any]], Iterator[str]]:
+    """What tells a process's own, for rows that have its Java's."""
+
+    # Within a function it is sent as it is: executors have no commands.
+    def look(rows: Iterable[Any]) -> Iterator[str]:
+        installed = {each.name.lower().replace("_", "-"): each.version for each in importlib.metadata.distributions()}
+        packages = ", ".join(f"{name} {installed.get(name, 'none')}" for name in names)
+        yield from (f"Java {java}, Python {platform.python_version()}, {packages}" for (java,) in rows)
+
+    return look
 
 
 def _site_files() -> str:
@@ -144,8 +138,19 @@ def _login(site: Site) -> str:
     return f"{os.environ.get('HADOOP_USER_NAME') or getpass.getuser()}, without Kerberos"
 
 
-def _servers(location: str | None, site: Site) -> Iterable[Check]:
-    return storage_of(location, site).servers(location) if location else ()
+def _metastores(addresses: str, site: Site) -> Iterator[_Question]:
+    def look(address: str) -> str:
+        numbers, user = version(address, site), Connection(address, site.hive).user
+        hive = ".".join(map(str, numbers)) if numbers[0] > 3 else "3.1 or older"  # noqa: PLR2004  which report 3.0
+        return f"Hive {hive}, as {user}"
+
+    for address in map(str.strip, addresses.split(",")):
+        yield f"metastore {address}", partial(look, address)
+
+
+def _hiveserver2(address: str, site: Site) -> str:
+    with connect(address, site.hive) as session:
+        return f"version {session.query('SELECT version()').rows[0][0].split()[0]}"
 
 
 def _by_spark(metastore: str | None, kafka: str | None, *, executors: bool) -> Iterator[_Question]:
@@ -164,18 +169,11 @@ def _by_spark(metastore: str | None, kafka: str | None, *, executors: bool) -> I
 
 
 def _executors(spark: SparkSession) -> str:
-    names, tasks = _OF_EXECUTORS, spark.sparkContext.defaultParallelism
-
-    # Within a function it is sent as it is: executors have no commands.
-    def look(rows: Iterable[tuple[str]]) -> Iterator[str]:
-        installed = {each.name: each.version for each in importlib.metadata.distributions()}
-        for (java,) in rows:
-            packages = ", ".join(f"{name} {installed.get(name, 'MISSING')}" for name in names)
-            yield f"Java {java}, Python {platform.python_version()}, {packages}"
-
+    tasks = spark.sparkContext.defaultParallelism
     java = spark.range(0, tasks, 1, tasks).selectExpr("java_method('java.lang.System', 'getProperty', 'java.version')")
-    said = f"{'; '.join(sorted({*java.rdd.mapPartitions(look).collect()}))} (on {spark.sparkContext.master})"
-    if "MISSING" in said:
+    told = sorted({*java.rdd.mapPartitions(_versions(_OF_EXECUTORS)).collect()})
+    said = f"{'; '.join(told)} (on {spark.sparkContext.master})"
+    if " none" in said:
         raise InvalidOption((f"{said}: install it there, or send the archive of `make dist`",))
     return said
 
@@ -183,26 +181,11 @@ def _executors(spark: SparkSession) -> str:
 def _of_table(name: str, address: str | None, site: Site) -> Iterator[_Question]:
     with open_table(name, address) as table:
         live, root, writers = table.live, table.owner.root.location, len(table.writers)
-    location, options = live.location, live.spec.options
+    location = live.location
     yield f"table {name}", lambda: f"at {location}, {writers} writers have a log"
-    yield "the table's servers", lambda: _servers(location, site)
+    yield "the table's servers", lambda: storage_of(location, site).servers(location)
     yield f"folder {location}", partial(_probe, location, site)
     yield f"log {root}", partial(_log, root, location, site)
-    yield "the table's options", lambda: _registries(options)
-
-
-def _registries(options: Mapping[str, str]) -> Iterator[_Question]:
-    config = SinkConfig.parse(options)
-    for each in (config, config.of_key):
-        if each["sink.value.format"].endswith("-confluent"):
-            registry = Registry(each)
-            yield registry.name, partial(_schema, registry)
-
-
-def _schema(registry: Registry) -> str:
-    # Of any number: that it answers is enough.
-    registry.schema(1)
-    return "answers"
 
 
 def _log(root: str, location: str, site: Site) -> str:
@@ -215,7 +198,7 @@ def _probe(folder: str, site: Site) -> str:
     storage = storage_of(folder, site)
     files, place = storage.logs(), folder
     # A file in the way is told by the attempt.
-    while not storage.is_folder(place) and files.length(place) is None and "/" in place.strip("/"):
+    while not files.is_folder(place) and files.length(place) is None and "/" in place.strip("/"):
         place = place.rpartition("/")[0]
     probe = join(place, f".hivesink-probe-{secrets.token_hex(8)}")
     try:

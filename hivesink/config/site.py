@@ -70,11 +70,8 @@ class Site:
 
     @property
     def has_kerberos(self) -> bool:
-        """Whether HDFS, the metastores or HiveServer2 ask for it."""
-        hive = self.hive.get
-        sasl = hive("metastore.sasl.enabled", hive("hive.metastore.sasl.enabled", "")).lower() == "true"
-        named = (self.hadoop.get("hadoop.security.authentication", ""), hive("hive.server2.authentication", ""))
-        return sasl or "kerberos" in map(str.lower, named)
+        """Whether clients log in by it: Hadoop's own property, without which Hive's clients don't, either."""
+        return self.hadoop.get("hadoop.security.authentication", "").strip().lower() == "kerberos"
 
     @property
     def s3a(self) -> Mapping[str, str]:

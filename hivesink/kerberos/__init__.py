@@ -14,7 +14,6 @@ import time
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -55,12 +54,9 @@ def log_in(principal: str | None, keytab: str | None) -> tuple[str, str] | None:
             raise InvalidOption((problem,))
         keytab = str(Path(keytab).absolute()) if keytab else None
         if keytab and (_login is None or _login[1] != keytab):
-            why, reason = _take(principal, keytab, _OWN)
-            if why is not None:
-                raise failure(_KDC, reason, why, principal)
+            name = _take(principal, keytab, _OWN)
             os.environ |= dict(zip(VARIABLES, (_OWN, keytab), strict=True))
-            held = tickets.held()
-            _login = principal or (held[0] if held else ""), keytab
+            _login = name, keytab
         return _login
 
 
@@ -72,47 +68,39 @@ def site_of(environ: Mapping[str, str]) -> Site:
     """
     site = Site.load(environ)
     cache, keytab = map(os.environ.get, VARIABLES)
-    # Without the package HDFS's client alone takes tickets.
-    if site.has_kerberos and keytab and not cache and find_spec("gssapi"):
+    if site.has_kerberos and keytab and not cache:
         log_in(None, keytab.removeprefix("FILE:"))
     return site
 
 
 def logged_in(log_in: Callable[[], _T]) -> _T:
-    """What `log_in` returns, called once more if it failed and new tickets could be taken.
-
-    Raises what it raises; a LoginFailed says what the failure means.
-    """
+    """What `log_in` returns, called once more if it failed and new tickets were taken. Raises what both do."""
     try:
         return log_in()
     except LoginFailed as error:
-        said = Trouble(error.advice)
-        why, reason = renew(said, error.reason)
-        if why is said:
+        if not renewed(Trouble(error.advice)):
             raise
-        if why is not None:
-            raise failure(error.server, reason, why) from error
     return log_in()
 
 
-def renew(said: Trouble, reason: str) -> tuple[Trouble | None, str]:
-    """What a login that failed as `said` means, and why, after a try to take new tickets by the environment's keytab.
+def renewed(why: Trouble) -> bool:
+    """Whether new tickets were taken by the environment's keytab, so that a login that failed for `why` may succeed.
 
-    None: try it again, once. A server with new keys refuses the tickets in the cache, so only a new one's refusal
-    counts.
+    A server with new keys refuses the tickets in the cache, so only a new one's refusal counts. Raises LoginFailed.
     """
     cache, keytab = map(os.environ.get, VARIABLES)
-    # Without the package for it, HDFS's client takes tickets by itself.
-    if said is Trouble.NO_KDC or not keytab or find_spec("gssapi") is None:
-        return said, reason
+    if why is Trouble.NO_KDC or not keytab:
+        return False
     held = tickets.held()
-    return _take(held[0] if held else _login and _login[0], keytab.removeprefix("FILE:"), cache)
+    _take(held[0] if held else _login and _login[0], keytab.removeprefix("FILE:"), cache)
+    return True
 
 
-def _take(principal: str | None, keytab: str, cache: str | None) -> tuple[Trouble | None, str]:
-    """Put a new ticket by the keytab in place of all that `cache`, or the library's own, holds. None: done."""
-    if not os.access(keytab, os.R_OK):
-        return Trouble.BAD_KEYTAB, f"the keytab {keytab} can't be read"
+def _take(principal: str | None, keytab: str, cache: str | None) -> str:
+    """Put a new ticket by the keytab in place of all that `cache`, or the library's own, holds; return whose it is.
+
+    Raises LoginFailed.
+    """
     gssapi = library("a keytab")
     name = principal and gssapi.Name(principal, gssapi.NameType.kerberos_principal)
     # In the cache itself the library takes no new ticket before half of the last one's life.
@@ -120,15 +108,16 @@ def _take(principal: str | None, keytab: str, cache: str | None) -> tuple[Troubl
     try:
         taken = gssapi.Credentials(name=name, usage="initiate", store=store)
         # The first look is what asks the KDC.
-        _ = taken.lifetime
+        whose = str(taken.name)
         taken.store(store={"ccache": cache} if cache else None, usage="initiate", overwrite=True)
     except gssapi.exceptions.GSSError as error:
         why, reason = _trouble_of(error)
         if error.min_code == tickets.NO_CACHE:
             # Without a key of that name the library looks into the cache, which is new.
-            reason = f"it has no key in {keytab}"
-        return (why if why is Trouble.NO_KDC else Trouble.BAD_KEYTAB), reason
-    return None, ""
+            reason = f"the keytab {keytab} has no key of it, or can't be read"
+        why = why if why is Trouble.NO_KDC else Trouble.BAD_KEYTAB
+        raise failure(_KDC, reason, why, principal) from error
+    return whose
 
 
 def adopt(tokens: bytes) -> None:
@@ -178,7 +167,7 @@ def failure(server: str, reason: str, why: Trouble, principal: str | None = None
     if _file is not None and why is Trouble.NO_TICKET:
         # The client takes a token that has ended for none.
         why = Trouble.TOKEN_ENDED
-    return LoginFailed(server, principal or who(), reason, why.value, retryable=why.passes)
+    return LoginFailed(server, who(principal), reason, why.value, retryable=why.passes)
 
 
 def failure_of_java(text: str, reason: str) -> LoginFailed | None:
@@ -191,13 +180,13 @@ def failure_of_java(text: str, reason: str) -> LoginFailed | None:
     return failure(_JVM, reason, why) if why else None
 
 
-def who() -> str:
-    """Whom the ticket cache names, and until when: a phrase."""
+def who(principal: str | None = None) -> str:
+    """Whom the ticket cache names, and until when, or another `principal`: a phrase."""
     if _file is not None:
         return "the owner of the driver's token"
     held = tickets.held()
-    if held is None:
-        return f"the user of {os.environ.get(VARIABLES[0], 'the default ticket cache')}"
+    if held is None or principal not in {None, held[0]}:
+        return principal or f"the user of {os.environ.get(VARIABLES[0], 'the default ticket cache')}"
     verb = "ends" if held[1] > time.time() else "ended"
     return f"{held[0]}, whose ticket {verb} at {datetime.fromtimestamp(held[1], timezone.utc):%Y-%m-%d %H:%M:%SZ}"
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hivesink.config.site import NO_SITE, Site
 from hivesink.errors import InvalidOption
-from hivesink.ports import Check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hivesink.metastore.thrift import ThriftMetastore
     from hivesink.ports import Metastore
 
 # Adapters are imported where they are made, since tasks import this package and have no Thrift.
-__all__ = ["catalog", "checks", "connect", "version"]
+__all__ = ["catalog", "connect", "version"]
 
 
 def connect(kind: str, address: str, site: Site = NO_SITE) -> Metastore:
@@ -55,17 +51,3 @@ def version(address: str, site: Site = NO_SITE) -> tuple[int, ...]:
         text = connection.read(lambda client: str(client.getVersion()))
     # A distribution may add to the numbers: 4.0.0-fork-7.
     return tuple(int(number) for number in re.split(r"[^\d.]", text)[0].split(".") if number)
-
-
-def checks(addresses: str, site: Site = NO_SITE) -> Iterator[Check]:
-    """Each metastore of thrift://host:port[,…], asked by itself. Raises InvalidOption."""
-    from hivesink.metastore.thrift_connection import Connection, endpoints
-
-    def look(address: str) -> str:
-        numbers, user = version(address, site), Connection(address, site.hive).user
-        hive = ".".join(map(str, numbers)) if numbers[0] > 3 else "3.1 or older"  # noqa: PLR2004  which report 3.0
-        return f"Hive {hive}, as {user}"
-
-    for host, port in endpoints(addresses):
-        address = f"thrift://{f'[{host}]' if ':' in host else host}:{port}"
-        yield Check(f"metastore {address}", partial(look, address))

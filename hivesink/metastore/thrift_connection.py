@@ -166,29 +166,33 @@ class Connection:
 
     def _open(self, host: str, port: int) -> Client:
         self.close()
+        login, address = self._login, f"thrift://{host}:{port}"
         # TSocket.open() logs a stack trace for every refused connection, so the socket is opened here.
-        self._socket = socket.create_connection((host, port), timeout=min(CONNECT_SECONDS, self._login.timeout))
+        self._socket = socket.create_connection((host, port), timeout=min(CONNECT_SECONDS, login.timeout))
         # A server that expects another login waits for more bytes, so this needs a limit.
-        self._socket.settimeout(min(LOGIN_SECONDS, self._login.timeout))
-        if self._login.tls is not None:
-            with tls.verified(f"thrift://{host}:{port}"):
-                self._socket = self._login.tls.wrap_socket(self._socket, server_hostname=host)
+        self._socket.settimeout(min(LOGIN_SECONDS, login.timeout))
+        if login.tls is not None:
+            with tls.verified(address):
+                self._socket = login.tls.wrap_socket(self._socket, server_hostname=host)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         handle = TSocket(host, port)
         handle.setHandle(self._socket)
-        transport = self._login.transport(handle, host, f"thrift://{host}:{port}")
+        transport = TBufferedTransport(handle)
+        if login.principal is not None:
+            transport = over_kerberos(handle, address, login.principal, host, login.protection)
+            transport.open()
         # Without `strictRead` the first bytes of another protocol count as a length, and the read waits for it.
         client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport, strictRead=True))
         client.unknown = set()  # The calls that this server doesn't know, as thrift_calls finds out.
-        if self._login.principal is None:
+        if login.principal is None:
             try:
                 client.set_ugi(self.user, [])
             except TTransportException as error:
                 # So do servers that wait for a login of another kind.
                 error.message = f"{error.message} at the login; if it expects {_SASL}"
                 raise
-        self._socket.settimeout(self._login.timeout)
+        self._socket.settimeout(login.timeout)
         return client
 
 
@@ -249,14 +253,5 @@ class MetastoreLogin:
         if parts is None or not int(parts[1]):
             raise InvalidOption((f"hive.{_TIMEOUT} = {timeout!r}: write it as a number with s, m, h or ms",))
         unit = parts[2][:2] if parts[2][1:2] == "s" else parts[2][:1]
-        has_tls = value("metastore.use.SSL", "false").lower() == "true"
-        context, protection = tls.trusting(hive) if has_tls else None, hive.get("hadoop.rpc.protection", "")
+        context, protection = tls.trusting(value("metastore.use.SSL", "")), hive.get("hadoop.rpc.protection", "")
         return cls(principal, int(parts[1]) * _SECONDS[unit], context, protection)
-
-    def transport(self, socket: Any, host: str, address: str) -> Any:
-        """Over an open `socket`, logged in. Raises InvalidOption, LoginFailed, TTransportException."""
-        if self.principal is None:
-            return TBufferedTransport(socket)
-        transport = over_kerberos(socket, address, self.principal, host, self.protection)
-        transport.open()
-        return transport

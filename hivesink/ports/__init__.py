@@ -6,7 +6,7 @@ The suites in `tests/contracts/` test every adapter. `ports/rows.py` has those o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 from hivesink.core.log import PROPERTY, LogView, RootRecord, StagingIntent
 
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _Closed_co = TypeVar("_Closed_co", covariant=True)
-
-
-class Check(NamedTuple):
-    """A look at a server or a place of a site. `look` returns what is worth knowing, and raises what a job would."""
-
-    what: str
-    look: Callable[[], str]
 
 
 class NewFile(Protocol[_Closed_co]):

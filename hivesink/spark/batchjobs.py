@@ -16,6 +16,7 @@ import pickle
 import sys
 import zipfile
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hivesink import errors, kerberos
+from hivesink import errors
 from hivesink.config.cache import write_atomically
 from hivesink.config.plugins import modules_for_tasks
 from hivesink.core.column_source import ROW
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from hivesink.config.options import SinkConfig
-    from hivesink.wiring import OpenedWriter, ToolsSpec
+    from hivesink.wiring import OpenedWriter
 
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -79,7 +80,7 @@ class BatchJobs:
         tries = spark.sparkContext.getConf().get("spark.task.maxFailures") or 4
         # In its own process Spark ignores the setting.
         self._tries = 1 if runs_here(spark.sparkContext.master) else int(tries)
-        self._tokens = Tokens(spark, setup.site.hadoop)
+        self._tokens = Tokens(spark, setup.site)
         self._largest = 0
         self._own: tuple[str | None, int] | None = None
         """The session's limit, where Spark has any, and the records of a batch."""
@@ -131,7 +132,7 @@ class BatchJobs:
     def _order(self, plan: TaskPlan) -> bytes:
         tools = self._setup.tools()
         tokens = self._tokens.fresh({tools.log, *(table.location for table in plan.tables)})
-        return pickle.dumps((plan, tools, self._tries, tokens))
+        return pickle.dumps((plan, replace(tools, tokens=tokens), self._tries))
 
     def _reports(self, rows: DataFrame, task: Callable[..., Iterator[pa.RecordBatch]]) -> list[TaskReport]:
         return [TaskReport.decode(row.report) for row in rows.mapInArrow(task, "report string").collect()]
@@ -144,7 +145,7 @@ def perform(batches: Iterator[pa.RecordBatch], order: bytes, work: bytes | None 
     context: Any = TaskContext.get()
     task, task_attempt, tries = context.partitionId(), context.taskAttemptId(), 1
     try:
-        plan, tools, tries = received(order)
+        plan, tools, tries = pickle.loads(order)  # noqa: S301  the driver's own bytes, by Spark's own channel
         opened = tools.open(plan)
         settle()
         if work is None:
@@ -163,16 +164,8 @@ def perform(batches: Iterator[pa.RecordBatch], order: bytes, work: bytes | None 
 
 def route_rows(batches: Iterator[pa.RecordBatch], order: bytes) -> Iterator[pa.RecordBatch]:
     """In a task: its rows with their partitions. Errors are raised: a retry must send each row to the same task."""
-    plan, tools, _ = received(order)
+    plan, tools, _ = pickle.loads(order)  # noqa: S301  as above
     yield from attempt.route(batches, plan, tools.open(plan))
-
-
-def received(order: bytes) -> tuple[TaskPlan, ToolsSpec, int]:
-    """In a task: what `_order` holds, but for its tokens, which are this process's from now on."""
-    plan, tools, tries, tokens = pickle.loads(order)  # noqa: S301  the driver's own bytes, by Spark's own channel
-    if tokens:
-        kerberos.adopt(tokens)
-    return plan, tools, tries
 
 
 @cache

@@ -71,8 +71,7 @@ def session(
     """
     if (principal is None) != (keytab is None):
         raise InvalidOption(("principal and keytab go together: give both, or neither",))
-    login = {st.PRINCIPAL: principal, st.KEYTAB: keytab}
-    own = {name: value for name, value in login.items() if value is not None}
+    own = {st.PRINCIPAL: principal, st.KEYTAB: keytab} if principal is not None and keytab is not None else {}
     given = {**st.given_settings(os.environ), **(extra or {}), **own}
     from pyspark import SparkContext
 

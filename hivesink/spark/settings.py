@@ -64,14 +64,13 @@ SETTINGS: Mapping[str, str] = {
     # Hive 4's default. A statement of `hivesink query` can't set it.
     "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
     "spark.sql.shuffle.partitions": "2",
+    # Spark hands longer plans to the tasks in files, and theirs may have tokens. It takes no more time.
+    "spark.broadcast.UDFCompressionThreshold": "1g",
     # By its own default Spark lists more than 32 paths in a job with a task for each: 880 in 1.7 s; here 490 take 0.04.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-
-# Spark hands longer plans to the tasks in files, and theirs have tokens. It takes no more time.
-_SECURED = {"spark.broadcast.UDFCompressionThreshold": "1g"}
 
 
 def choose(
@@ -115,7 +114,6 @@ def choose(
             jars += fetch(connector)
         if jars:
             own[JARS] = ",".join(filter(None, [own.get(JARS), *(jar.as_uri() for jar in jars)]))
-    settings |= _SECURED if site.has_kerberos else {}
     if own.get(METASTORE) != "":
         version = "spark.sql.hive.metastore.version"
         uri = metastore or environ.get("HIVESINK_METASTORE") or own.get(METASTORE) or site.metastore_uris

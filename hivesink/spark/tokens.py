@@ -21,14 +21,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from hivesink.config.site import Site
+
 MOST = 3600.0
 """Seconds for which a token is handed out: by default NameNodes end it a day after its issue."""
 _REST = 70.0
 """Seconds that a token must still live to be of use to a task; hdfs-native wants 60."""
-_WIRE = ("py4j.java_gateway", "py4j.clientserver")
-"""Loggers that write all that is sent and received at DEBUG, tokens too."""
-_OTHERS = ("hive", "hbase", "kafka")
-"""Whose tokens tasks don't need."""
 
 
 class Tokens:
@@ -39,22 +37,22 @@ class Tokens:
     hands out what it was given.
     """
 
-    def __init__(self, spark: SparkSession, hadoop: Mapping[str, str]) -> None:
-        self._spark, self._hadoop = spark, hadoop
+    def __init__(self, spark: SparkSession, site: Site) -> None:
+        self._spark, self._site = spark, site
         self._held: dict[frozenset[Address], tuple[bytes, float, float]] = {}
         """What `_take` returned."""
+        # At DEBUG they write all that is sent and received.
+        for name in ("py4j.java_gateway", "py4j.clientserver") if site.has_kerberos else ():
+            logging.getLogger(name).addFilter(lambda record: record.levelno > logging.DEBUG)
 
     def fresh(self, locations: Collection[str]) -> bytes | None:
         """Hadoop's file of tokens for these locations; None if none is asked for. Raises LoginFailed."""
         on_hdfs = [place for place in locations if place.startswith("hdfs:")]
-        login = self._hadoop.get("hadoop.security.authentication", "").strip().lower()
-        if not on_hdfs or login != "kerberos":
+        if not on_hdfs or not self._site.has_kerberos:
             return None
-        places = {resolve(place, self._hadoop)[0]: place for place in on_hdfs}
+        places = {resolve(place, self._site.hadoop)[0]: place for place in on_hdfs}
         content, until, end = self._held.get(frozenset(places), (b"", 0.0, 0.0))
         if time.time() >= until:
-            for name in _WIRE:
-                logging.getLogger(name).addFilter(_is_brief)
             # Java reads the cache, where the C library puts a new ticket when it is asked.
             with suppress(LoginFailed, InvalidOption):
                 kerberos.user("HDFS")
@@ -72,14 +70,12 @@ class Tokens:
     def _take(self, places: Mapping[Address, str]) -> tuple[bytes, float, float]:
         """The file's content, until when to hand it out, and the end of its life (`time.time`)."""
         jvm, java = driver_jvm(self._spark), self._spark.sparkContext._jsc  # noqa: SLF001  PySpark offers no other way
-        security, text, hadoop = (
-            jvm.org.apache.hadoop.security,
-            jvm.org.apache.hadoop.io.Text,
-            java.hadoopConfiguration(),
-        )
+        security, text = jvm.org.apache.hadoop.security, jvm.org.apache.hadoop.io.Text
+        hadoop = java.hadoopConfiguration()
         settings, systems = java.sc().getConf(), ",".join(f"hdfs://{at.authority}" for at in places)
         settings.set("spark.kerberos.access.hadoopFileSystems", systems)
-        for other in _OTHERS:
+        # Tasks need no tokens of these.
+        for other in ("hive", "hbase", "kafka"):
             settings.set(f"spark.security.credentials.{other}.enabled", "false")
         user = security.UserGroupInformation.getCurrentUser()
         given, taken = user.getCredentials(), security.Credentials()
@@ -121,7 +117,3 @@ def log_in(spark: SparkSession) -> None:
     # Not on a standalone cluster.
     if login and users.isSecurityEnabled() and not users.isLoginKeytabBased():
         users.loginUserFromKeytab(*login)
-
-
-def _is_brief(record: logging.LogRecord) -> bool:
-    return record.levelno > logging.DEBUG

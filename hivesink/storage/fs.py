@@ -24,7 +24,7 @@ from hivesink.errors import HiveSinkError, NotWritable, OutcomeUnknown, StoreUna
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hivesink.ports import Check, FileStore
+    from hivesink.ports import FileStore
 
 _T = TypeVar("_T")
 TRIES = 5
@@ -75,6 +75,9 @@ class Files(Protocol):
     def length(self, path: str) -> int | None:
         """A file's bytes; None where there is no file. Raises NotWritable where its folder leads nowhere."""
 
+    def is_folder(self, path: str) -> bool:
+        """Whether a new file there makes no folder."""
+
     def list(self, folder: str) -> Sequence[Entry]:
         """What `folder` holds, sorted by name, at a moment; nothing if it is missing."""
 
@@ -110,8 +113,6 @@ class FileSystem(Files, Protocol):
 
     def remove_empty(self, folder: str) -> bool:
         """Delete `folder` if it is there and empty, never what is in it. Whether it did."""
-
-    def is_folder(self, path: str) -> bool: ...
 
     def same_file(self, left: str, right: str) -> bool:
         """Whether two names lead to the same file: a rename that was cut short. A name spelled twice is not two."""
@@ -169,16 +170,15 @@ class Storage(NamedTuple):
 
     `check` is asked at the start of a job, with the log's root and the table's location: whether a log can be there.
     `posix` gives a location's path on this machine; None for a storage elsewhere.
-    `servers` are those of a location; `is_folder`: whether a new file there makes no folder; `written`: when a file
-    was, by the server's clock, in seconds since 1970.
+    `servers` are those of a location, each with a look at it, which says what is worth knowing, or raises what a job
+    would; `written`: when a file was, by the server's clock, in seconds since 1970.
     """
 
     tables: Callable[[int | None], FileStore]
     logs: Callable[[], Files]
     check: Callable[[str, str], None] = lambda *_: None
     posix: Callable[[str], str] | None = None
-    servers: Callable[[str], Iterable[Check]] = lambda _: ()
-    is_folder: Callable[[str], bool] = lambda _: True
+    servers: Callable[[str], Iterable[tuple[str, Callable[[], str]]]] = lambda _: ()
     written: Callable[[str], float | None] = lambda _: None
 
 

@@ -278,6 +278,5 @@ def storage(properties: Mapping[str, str]) -> Storage:
         lambda permission: RenameFileStore(HdfsFileSystem(properties, permission)),
         logs,
         servers=partial(servers, properties),
-        is_folder=lambda location: logs().is_folder(location),
         written=lambda path: logs().written(path),
     )

@@ -35,7 +35,9 @@ class Failed(Exception):
     """A call that failed. `reason` is a line, in the server's own words where it had any; `login` is of NO_LOGIN."""
 
     def __init__(self, kind: Kind, reason: str, login: Trouble = Trouble.REFUSED) -> None:
-        self.kind, self.reason, self.login = kind, reason, login
+        # With a silent key server no NameNode took the call.
+        self.kind = Kind.NOT_TAKEN if login is Trouble.NO_KDC else kind
+        self.reason, self.login = reason, login
         super().__init__(reason)
 
 
@@ -97,16 +99,11 @@ def _of_variant(text: str) -> Failed:
                 return Failed(kind, reason, trouble_of_java(java) or Trouble.REFUSED)
         return Failed(Kind.REFUSED, f"{java}: {reason}")
     if gss := _GSS.match(text):
-        return no_login(trouble(int(gss["major"], 16), int(gss["minor"])), _line(gss["words"]))
+        return Failed(Kind.NO_LOGIN, _line(gss["words"]), trouble(int(gss["major"], 16), int(gss["minor"])))
     kind = Kind.NO_DATA if parts["variant"] in _DATA else Kind.REFUSED
     if "no KMS provider is configured" in text:
         kind = Kind.UNSUPPORTED
     return Failed(kind, f"{parts['variant']}: {_line(parts['first'] or text)}")
-
-
-def no_login(why: Trouble, reason: str) -> Failed:
-    """A login that failed; with a silent key server no NameNode took the call."""
-    return Failed(Kind.NOT_TAKEN if why is Trouble.NO_KDC else Kind.NO_LOGIN, reason, why)
 
 
 def _line(text: str) -> str:

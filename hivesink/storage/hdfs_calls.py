@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, TypeVar
 from hdfs_native import Client
 
 from hivesink import kerberos
-from hivesink.errors import NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported, unknown_file_system
+from hivesink.errors import LoginFailed, NotWritable, OutcomeUnknown, StoreUnavailable, Unsupported, unknown_file_system
+from hivesink.kerberos.tickets import Trouble
 from hivesink.storage.hdfs_address import Address, accepts, client_properties, nameservices
-from hivesink.storage.hdfs_answers import UNCERTAIN, Failed, Kind, judge, no_login
+from hivesink.storage.hdfs_answers import UNCERTAIN, Failed, Kind, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -87,7 +88,7 @@ class HdfsCalls:
         `repeatable` calls are also repeated after an unknown outcome. `rounds`: how often the client itself asks all
         NameNodes again.
         """
-        pauses, renewed = self.pauses(self.tick()), False
+        pauses, has_new = self.pauses(self.tick()), False
         while True:
             with self._lock:
                 asked = self._clients.get(rounds) or self._clients.setdefault(rounds, self._new(rounds))
@@ -96,20 +97,17 @@ class HdfsCalls:
             except (OSError, RuntimeError, NotImplementedError, Failed) as error:
                 failure = self.judged(error)
                 if isinstance(error, Failed) and failure.kind is Kind.UNANSWERED:
-                    # Later calls on this client's connection would wait too.
-                    with self._lock:
-                        if asked in self._clients.values():
-                            self._clients.clear()
-                            self._hung = self._first
+                    self._abandon(asked)
             else:
                 self._answered = True
                 return answer
-            if failure.kind is Kind.NO_LOGIN and not renewed:
-                why, reason = kerberos.renew(failure.login, failure.reason)
-                if why is None:
-                    renewed = True
+            if failure.kind is Kind.NO_LOGIN and not has_new:
+                try:
+                    has_new = kerberos.renewed(failure.login)
+                except LoginFailed as error:
+                    failure = Failed(Kind.NO_LOGIN, error.reason, Trouble(error.advice))
+                if has_new:
                     continue
-                failure = no_login(why, reason)
             again = failure.kind is Kind.NOT_TAKEN or (repeatable and failure.kind in UNCERTAIN)
             left = next(pauses, None) if again else None
             if left is None:
@@ -119,6 +117,13 @@ class HdfsCalls:
                 # A silent job looks idle.
                 self._warned = self.tick()
                 logger.warning("%s: %s; asked again for %.0f s more", self.address, failure.reason, left)
+
+    def _abandon(self, hung: Client) -> None:
+        """Later calls on this client's connection would wait too."""
+        with self._lock:
+            if hung in self._clients.values():
+                self._clients.clear()
+                self._hung = self._first
 
     def pauses(self, begun: float | None = None) -> Iterator[float]:
         """Wait between tries, and yield what is left of the window, begun at `begun` or with the first."""

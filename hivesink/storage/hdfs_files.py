@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.request import urlopen
 
 from hivesink.errors import HiveSinkError, StoreUnavailable
-from hivesink.ports import Check
 from hivesink.storage.fs import RangedFile
 from hivesink.storage.hdfs_address import Address, accepts, resolve
 from hivesink.storage.hdfs_answers import ABSENT, Failed, Kind
@@ -206,47 +205,41 @@ def open_whole(client: Client, hdfs_path: str) -> FileReader:
     return reader
 
 
-def servers(properties: Mapping[str, str], location: str) -> Iterator[Check]:
-    """Each NameNode of a location, asked by itself, and the hosts of the site's KMS."""
+def servers(properties: Mapping[str, str], location: str) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Each NameNode of a location, asked by itself, then all together, and the hosts of the site's KMS."""
 
-    def look(namenode: str) -> str:
-        calls = HdfsCalls(Address(namenode, (namenode,)), properties, window=0.0, timeout=10.0)
+    def look(asked: Address) -> str:
+        calls = HdfsCalls(asked, properties, window=0.0, timeout=10.0)
         try:
             calls.ask(lambda client: client.get_file_info("/"), repeatable=True)
         except Failed as error:
-            if "in state standby" in error.reason:
-                standby.append(namenode)
-                if len(standby) == len(namenodes):
-                    reason = "all its NameNodes are standby"
-                    raise StoreUnavailable(action="ask", path=location, reason=reason) from error
+            if asked != whole and "in state standby" in error.reason:
                 return "standby"
-            place = f"hdfs://{namenode}/"
+            place = f"hdfs://{asked.authority}/"
             raise calls.refusal(action="look at", path=place, failure=error, changing=False) from error
-        return "active" + _about(namenode, properties)
+        return "active" + _about(asked.authority, properties)
 
     def listen(host: str) -> str:
         if not accepts(host):
             raise StoreUnavailable(action="reach", path=host, reason="nothing takes a connection there")
         return "takes connections"
 
-    namenodes, standby = resolve(location, properties)[0].namenodes, list[str]()
-    for namenode in namenodes:
-        yield Check(f"NameNode {namenode}", partial(look, namenode))
+    whole, _ = resolve(location, properties)
+    for asked in dict.fromkeys([*(Address(each, (each,)) for each in whole.namenodes), whole]):
+        yield str(asked).removeprefix("the "), partial(look, asked)
     # kms://https@host;host2:9600/kms
     kms = re.match(r"kms://\w+@([^/]+):(\d+)", properties.get("hadoop.security.key.provider.path", ""))
     for host in (f"{name}:{kms[2]}" for name in kms[1].split(";")) if kms else ():
-        yield Check(f"KMS {host}", partial(listen, host))
+        yield f"KMS {host}", partial(listen, host)
 
 
 def _about(namenode: str, properties: Mapping[str, str]) -> str:
     """What only the NameNode's page of counters tells; nothing if that is elsewhere, or asks for a login itself."""
-    addresses = {name: at.strip() for name, at in properties.items() if name.startswith("dfs.namenode.rpc-address")}
-    rpc = next((name for name, at in addresses.items() if at == namenode), "dfs.namenode.rpc-address")
-    page = properties.get(rpc.replace("rpc", "http", 1)) or "0.0.0.0:9870"
-    # A server that listens everywhere.
-    page = re.sub(r"^(?:0\.0\.0\.0|\[::\])?(?=:)", namenode.rpartition(":")[0], page.strip())
-    counters = f"http://{page}/jmx?qry=Hadoop:service=NameNode,name=NameNode*"
-    with suppress(OSError, ValueError, LookupError), urlopen(counters, timeout=3) as answer:
-        told = {name: value for bean in json.load(answer)["beans"] for name, value in bean.items()}
-        return f", Hadoop {told['SoftwareVersion']}, asks for {'a' if told['SecurityEnabled'] else 'no'} login"
+    host, named = namenode.rpartition(":")[0], "dfs.namenode.http-address"
+    ports = {at.rpartition(":")[2].strip() for name, at in properties.items() if name.startswith(named)}
+    for port in ports or {"9870"}:
+        counters = f"http://{host}:{port}/jmx?qry=Hadoop:service=NameNode,name=NameNode*"
+        with suppress(OSError, ValueError, LookupError), urlopen(counters, timeout=3) as answer:
+            told = {name: value for bean in json.load(answer)["beans"] for name, value in bean.items()}
+            return f", Hadoop {told['SoftwareVersion']}, asks for {'a' if told['SecurityEnabled'] else 'no'} login"
     return ""

@@ -278,10 +278,4 @@ def _sync(path: str) -> None:
 
 def storage(_properties: Mapping[str, str]) -> Storage:
     """This machine's disks, for which a site has no properties."""
-    local = LocalFileSystem()
-    return Storage(
-        lambda permission: RenameFileStore(LocalFileSystem(permission)),
-        LocalFileSystem,
-        posix=posix,
-        is_folder=local.is_folder,
-    )
+    return Storage(lambda permission: RenameFileStore(LocalFileSystem(permission)), LocalFileSystem, posix=posix)

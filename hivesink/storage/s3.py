@@ -241,6 +241,9 @@ class S3Files:
         stored = self._objects.at(path).head()
         return stored.length if stored else None
 
+    def is_folder(self, path: str) -> bool:  # noqa: ARG002  nothing is made there
+        return True
+
     def list(self, folder: str) -> Sequence[Entry]:
         return sorted((Entry(*entry) for entry in self._objects.listed(folder)), key=lambda entry: entry.name)
 

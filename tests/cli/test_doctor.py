@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.cli import doctor
 from hivesink.embedded.server import free_port
-from hivesink.errors import SourceUnreachable
 from tests.cli.site import Capsys, Ingest, hive_site, hivesink
-from tests.test_registry import Server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +34,8 @@ def test_all_is_well(ingest: Ingest, uri: str, capsys: Capsys) -> None:
     assert found.code == 0, found.out
     assert sorted(map(str, ingest.location.parent.rglob("*"))) == before
     said = {check["what"]: check["said"] for check in found.data["checks"]}
-    assert "pyarrow " in said["packages"]
+    assert re.match(r"Java \d+, Python 3\.\d+\.\d+, pyarrow \d", said["driver"])
+    assert " pyhive 0." in said["driver"]
     assert said["site files"].startswith("none")
     assert said[f"metastore {uri}"].startswith("Hive 3.1 or older, as ")
     assert said[f"table {ingest.table}"].endswith("1 writers have a log")
@@ -68,7 +66,7 @@ def test_a_folder_that_can_not_be_written(ingest: Ingest, capsys: Capsys) -> Non
 @pytest.mark.parametrize(
     ("name", "value", "what"),
     [
-        ("hive.metastore.uris", "localhost:9083", "metastore"),
+        ("hive.metastore.uris", "localhost:9083", "metastore localhost:9083"),
         ("hive.metastore.client.socket.timeout", "soon", "metastore thrift://127.0.0.1:1"),
         ("hive.metastore.kerberos.principal", "", "site files"),
     ],
@@ -81,24 +79,8 @@ def test_wrong_settings(  # noqa: PLR0917
     if what == "site files":
         (folder / "hive-site.xml").write_text("<configuration>")
     monkeypatch.setenv("HIVE_CONF_DIR", str(folder))
-    arguments = ("--metastore", "thrift://127.0.0.1:1") if what != "metastore" else ()
+    arguments = ("--metastore", "thrift://127.0.0.1:1") if name != "hive.metastore.uris" else ()
     assert what in bad(capsys, 65, *arguments)
-
-
-@pytest.mark.parametrize(
-    ("option", "form"),
-    [("sink.value", "avro-confluent"), ("sink.value", "protobuf-confluent"), ("sink.key", "avro-confluent")],
-)
-def test_a_schema_registry(option: str, form: str) -> None:
-    with Server() as server:
-        options = {f"{option}.format": form, f"{option}.{form}.url": server.url}
-        ((what, look),) = doctor._registries(options)
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        assert (what, look()) == (f"the schema registry {server.url}", "answers")
-        thread.join()
-    with pytest.raises(SourceUnreachable):
-        look()
 
 
 def test_an_unknown_table_and_a_wrong_name(uri: str, capsys: Capsys) -> None:

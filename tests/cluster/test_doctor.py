@@ -54,8 +54,8 @@ def test_a_site(  # noqa: PLR0917
         assert re.fullmatch(rf"{versions}\(on {cluster.spark_master}\)", said["executors"])
     # By the NameNode's host.
     with_page = {"dfs.namenode.http-address": f"0.0.0.0:{urlsplit(cluster.servers.namenode.counter).port}"}
-    (namenode,) = storage_of(cluster.filesystem, Site(with_page)).servers(cluster.filesystem)
-    assert namenode.look() == "active, Hadoop 3.5.0, asks for no login"
+    ((_, look),) = storage_of(cluster.filesystem, Site(with_page)).servers(cluster.filesystem)
+    assert look() == "active, Hadoop 3.5.0, asks for no login"
     assert said[f"folder {place.location}"].startswith("can be written; its server's clock is ")
     # A process's clients stay who they were.
     as_another = command(*asked[:2], "--json", more={"HADOOP_USER_NAME": "mallory"})

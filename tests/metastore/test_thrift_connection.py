@@ -316,7 +316,6 @@ KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.prin
         ({"hive.metastore.client.socket.timeout": "0"}, InvalidOption),
         ({"hive.metastore.sasl.enabled": "true"}, InvalidOption),
         (KERBEROS | {"hive.metastore.kerberos.principal": "hive@EXAMPLE.COM"}, InvalidOption),
-        ({"hive.metastore.use.SSL": "true", "hive.metastore.truststore.path": "/none.pem"}, InvalidOption),
         ({"metastore.client.thrift.transport.mode": "http"}, Unsupported),
         ({"metastore.client.auth.mode": "JWT"}, Unsupported),
     ],

@@ -52,8 +52,8 @@ def test_a_login(alice: Cluster, tmp_path: Path, capsys: Capsys, monkeypatch: py
     assert said[f"metastore {alice.metastore_uri}"] == "Hive 4.0.1, as alice"
     assert said[f"NameNode {alice.filesystem.removeprefix('hdfs://')}"] == "active"
     with_page = {"dfs.namenode.http-address": urlsplit(alice.servers.namenode.counter).netloc}
-    (namenode,) = storage_of(alice.filesystem, Site({**site_of(alice).hadoop, **with_page})).servers(alice.filesystem)
-    assert namenode.look() == "active, Hadoop 3.5.0, asks for a login"
+    ((_, look),) = storage_of(alice.filesystem, Site({**site_of(alice).hadoop, **with_page})).servers(alice.filesystem)
+    assert look() == "active, Hadoop 3.5.0, asks for a login"
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")
     found = hivesink(capsys, "doctor", "--json")
     bad = {check["what"]: check["said"] for check in found.data["checks"] if not check["ok"]}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from hivesink.config.site import Site
 from hivesink.errors import LoginFailed
 from hivesink.spark.tokens import MOST, Tokens
 
@@ -35,7 +36,7 @@ class Counted(Tokens):
     """Tokens that live for `life` seconds, from a key server that may be away."""
 
     def __init__(self, life: float, hadoop: Mapping[str, str] = SECURED) -> None:
-        super().__init__(SimpleNamespace(), hadoop)  # type: ignore[arg-type]  # nothing asks it
+        super().__init__(SimpleNamespace(), Site(hadoop))  # type: ignore[arg-type]  # nothing asks it
         self.life, self.taken, self.away = life, 0, False
 
     def _take(self, places: Any) -> tuple[bytes, float, float]:

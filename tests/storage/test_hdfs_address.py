@@ -113,10 +113,10 @@ def test_a_nameservice_without_an_active_namenode(monkeypatch: pytest.MonkeyPatc
         raise failed
 
     monkeypatch.setattr(HdfsCalls, "ask", ask)
-    first, second = servers(HA, "hdfs://ns/w")
-    assert first.look() == "standby"
-    with pytest.raises(StoreUnavailable, match="all its NameNodes are standby"):
-        second.look()
+    (_, first), (_, second), (what, whole) = servers(HA, "hdfs://ns/w")
+    assert (first(), second(), what) == ("standby", "standby", "NameNodes of ns (One:8020, two:8021)")
+    with pytest.raises(StoreUnavailable, match="in state standby"):
+        whole()
 
 
 def test_the_servers_of_a_location_are_looked_at_one_by_one() -> None:
@@ -129,7 +129,9 @@ def test_the_servers_of_a_location_are_looked_at_one_by_one() -> None:
     }
     checks = [*servers(site, "hdfs://ns/warehouse")]
     hosts = [f"127.0.0.1:{port}", f"localhost:{port}"]
-    assert [check.what for check in checks] == [f"{kind} {host}" for kind in ("NameNode", "KMS") for host in hosts]
-    for check in checks:
-        with pytest.raises(StoreUnavailable, match=check.what.partition(" ")[2]):
-            check.look()
+    whole = f"NameNodes of ns ({', '.join(hosts)})"
+    asked = {**{f"NameNode {host}": host for host in hosts}, whole: "ns", **{f"KMS {host}": host for host in hosts}}
+    assert [what for what, _ in checks] == [*asked]
+    for what, look in checks:
+        with pytest.raises(StoreUnavailable, match=asked[what]):
+            look()
