@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import getpass
 import os
 import threading
@@ -21,10 +20,9 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from hivesink import kerberos
-from hivesink.config import tls
 from hivesink.core.typetext import known_type
 from hivesink.errors import HiveSinkError, InvalidOption, QueryFailed, SourceUnreachable
-from hivesink.kerberos.sasl import over_kerberos
+from hivesink.kerberos.wire import over_kerberos, trusting, verified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,7 +95,7 @@ class Hive(AbstractContextManager["Hive"]):
         self._password = os.environ[_PASSWORD] if auth in _BY_PASSWORD else "x"
         self._site = site
         self._is_http = is_http
-        self._tls = tls.trusting(site.get("hive.server2.use.SSL"))
+        self._tls = trusting(site.get("hive.server2.use.SSL"))
         self._connection: Any = None
 
     def query(self, sql: str, *, most: int | None = None) -> Answer:
@@ -162,8 +160,7 @@ class Hive(AbstractContextManager["Hive"]):
             scheme, host = "https" if self._tls else "http", self.address.partition("//")[2]
             path = site("hive.server2.thrift.http.path", "cliservice").strip("/ ")
             wire: Any = _Http(f"{scheme}://{host}/{path}", ssl_context=self._tls)
-            login = base64.b64encode(f"{user}:{self._password}".encode()).decode()
-            wire.setCustomHeaders({"Authorization": f"Basic {login}"})
+            hive.Connection._set_authorization_header(wire, user, self._password)  # noqa: SLF001  as PyHive does
             transport = wire
         else:
             wire = TSocket(self._host, self._port)
@@ -179,7 +176,7 @@ class Hive(AbstractContextManager["Hive"]):
                 transport = TSaslClientTransport(sasl, "PLAIN", wire)
         # PyHive's own socket has no limit, and a server that expects another `auth` waits for more bytes.
         wire.setTimeout(LOGIN_SECONDS * 1000)
-        with tls.verified(self.address):
+        with verified(self.address):
             wire.open()
             if self._tls and not self._is_http:
                 wire.setHandle(self._tls.wrap_socket(wire.handle, server_hostname=self._host))

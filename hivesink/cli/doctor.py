@@ -8,7 +8,6 @@ import os
 import platform
 import secrets
 import time
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,14 +17,14 @@ from hivesink import kerberos
 from hivesink.cli.codes import ExitCode, code_of
 from hivesink.cli.command import Metastore, command, table_name
 from hivesink.cli.output import Line, Output, error_lines
-from hivesink.config.site import NO_SITE, Site, site_files
+from hivesink.config.site import Site, site_files
 from hivesink.errors import InvalidOption
 from hivesink.hive import connect
 from hivesink.jvm.java import find_java
 from hivesink.logs import storage_of
 from hivesink.metastore import version
 from hivesink.metastore.thrift_connection import Connection
-from hivesink.storage.fs import delete, drop, join
+from hivesink.storage.fs import delete, join
 from hivesink.tables.opened import metastore_address, open_table
 
 if TYPE_CHECKING:
@@ -66,10 +65,7 @@ def doctor(
     --kafka HOST:PORT[,...]: Ask these brokers, too, by a JVM.
     --executors: Start a job's Spark session, on HIVESINK_MASTER, and ask its executors for their versions.
     """
-    site = NO_SITE
-    # What is wrong with them is told of the site files.
-    with suppress(InvalidOption):
-        site = Site.load(os.environ)
+    site = Site.load(os.environ)
     default = site.default_filesystem
     questions: list[_Question] = [
         ("driver", lambda: next(_versions(_OF_DRIVERS)([(find_java().version,)]))),
@@ -81,8 +77,7 @@ def doctor(
         ("Spark", lambda: _by_spark(metastore, kafka, executors=executors) if executors or kafka else []),
         (f"table {table}", lambda: _of_table(table, metastore, site) if table else []),
     ]
-    answers = dict[str, tuple[str, Exception | None]]()
-    _ask(questions, answers)
+    answers = {what: (said, error) for what, said, error in _answers(questions)}
     told, lines = list[dict[str, Any]](), list[Line]()
     for what, (said, error) in answers.items():
         code = getattr(error, "code", None)
@@ -96,20 +91,17 @@ def doctor(
         raise typer.Exit(worst)
 
 
-def _ask(questions: Iterable[_Question], answers: dict[str, tuple[str, Exception | None]]) -> None:
-    """Add what came of each question, and of those that it leads to: a text, and the error that a job would have."""
+def _answers(questions: Iterable[_Question]) -> Iterator[tuple[str, str, Exception | None]]:
+    """What came of each question, and of those that it leads to: a text, and the error that a job would have."""
     for what, look in questions:
-        # The table's servers may be those of fs.defaultFS.
-        if what in answers:
-            continue
         try:
             said = look()
             if isinstance(said, str):
-                answers[what] = said, None
+                yield what, said, None
             else:
-                _ask(said, answers)
-        except Exception as error:  # noqa: BLE001  a line here, as a command's error is
-            answers[what] = "; ".join(error_lines(error)), error
+                yield from _answers(said)
+        except Exception as error:  # noqa: BLE001, PERF203  a line here, as a command's error is
+            yield what, "; ".join(error_lines(error)), error
 
 
 def _versions(names: Sequence[str]) -> Callable[[Iterable[Any]], Iterator[str]]:
@@ -125,7 +117,6 @@ def _versions(names: Sequence[str]) -> Callable[[Iterable[Any]], Iterator[str]]:
 
 
 def _site_files() -> str:
-    Site.load(os.environ)
     files = [str(file) for kind in site_files(os.environ) for file in kind]
     return ", ".join(files) or "none: HADOOP_CONF_DIR and HIVE_CONF_DIR name no folder"
 
@@ -180,8 +171,7 @@ def _executors(spark: SparkSession) -> str:
 
 def _of_table(name: str, address: str | None, site: Site) -> Iterator[_Question]:
     with open_table(name, address) as table:
-        live, root, writers = table.live, table.owner.root.location, len(table.writers)
-    location = live.location
+        location, root, writers = table.live.location, table.owner.root.location, len(table.writers)
     yield f"table {name}", lambda: f"at {location}, {writers} writers have a log"
     yield "the table's servers", lambda: storage_of(location, site).servers(location)
     yield f"folder {location}", partial(_probe, location, site)
@@ -204,10 +194,8 @@ def _probe(folder: str, site: Site) -> str:
     try:
         files.create(probe, b"hivesink doctor\n")
         written, now = storage.written(probe), time.time()
-    except BaseException:
-        drop(files, probe)
-        raise
-    delete(files, probe)
+    finally:
+        delete(files, probe)
     said = "can be written" if place == folder else f"can be made in {place}"
     if written is None:
         return said

@@ -40,10 +40,9 @@ class Site:
         """
         of_hadoop, of_hive = site_files(environ)
         hadoop = _merged(entry for file in of_hadoop for entry in _entries(str(file)))
-        # Hive's clients read Hadoop's files, too, and are protected as Hadoop's.
-        protection = {name: hadoop[name] for name in ("hadoop.rpc.protection",) if name in hadoop}
-        hive = protection | _merged(entry for file in of_hive for entry in _entries(str(file)))
-        return cls(_expanded(hadoop, hadoop, environ), _expanded(hive, {**hadoop, **hive}, environ))
+        # Hive's clients read Hadoop's files, too.
+        hive = hadoop | _merged(entry for file in of_hive for entry in _entries(str(file)))
+        return cls(_expanded(hadoop, hadoop, environ), _expanded(hive, hive, environ))
 
     def overlaid(self, written: str) -> Site:
         """This site, overridden by a running client's configuration, as its `Configuration.writeXml` wrote it.

@@ -119,7 +119,7 @@ class LoginFailed(HiveSinkError, code="HS070"):
     """
 
     def __init__(self, server: str, who: str, reason: str, advice: str, *, retryable: bool = False) -> None:
-        self.server, self.reason, self.advice = server, reason, advice
+        self.reason, self.advice = reason, advice
         self.retryable = retryable
         super().__init__(f"no login to {server} as {who}: {reason}; {advice}")
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 from enum import Enum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Trouble(Enum):
@@ -28,7 +24,7 @@ class Trouble(Enum):
 
 
 _BASE = 2529638912  # -1765328384, as GSSAPI hands it out, without a sign
-_BY_MINOR: Mapping[int, Trouble] = {
+_BY_MINOR = {
     _BASE + 11: Trouble.TICKET_ENDED,  # KRB5KDC_ERR_NEVER_VALID: it ends too soon for another one
     _BASE + 29: Trouble.NO_KDC,  # KRB5KDC_ERR_SVC_UNAVAILABLE
     _BASE + 32: Trouble.TICKET_ENDED,  # KRB5KRB_AP_ERR_TKT_EXPIRED
@@ -36,7 +32,7 @@ _BY_MINOR: Mapping[int, Trouble] = {
     _BASE + 220: Trouble.NO_KDC,  # KRB5_REALM_CANT_RESOLVE
 }
 """By the numbers of MIT's krb5.h, which are the same in every release."""
-_BY_MAJOR: Mapping[int, Trouble] = {7: Trouble.NO_TICKET, 11: Trouble.TICKET_ENDED}
+_BY_MAJOR = {7: Trouble.NO_TICKET, 11: Trouble.TICKET_ENDED}
 """By the routine errors of RFC 2744: GSS_S_NO_CRED, GSS_S_CREDENTIALS_EXPIRED."""
 NO_CACHE = _BASE + 195
 """KRB5_FCC_NOFILE."""

@@ -28,9 +28,8 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from hivesink import errors, kerberos
-from hivesink.config import tls
 from hivesink.errors import InvalidOption, LoginFailed, Unsupported
-from hivesink.kerberos.sasl import over_kerberos
+from hivesink.kerberos.wire import over_kerberos, trusting, verified
 
 if TYPE_CHECKING:
     import ssl
@@ -172,7 +171,7 @@ class Connection:
         # A server that expects another login waits for more bytes, so this needs a limit.
         self._socket.settimeout(min(LOGIN_SECONDS, login.timeout))
         if login.tls is not None:
-            with tls.verified(address):
+            with verified(address):
                 self._socket = login.tls.wrap_socket(self._socket, server_hostname=host)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -253,5 +252,5 @@ class MetastoreLogin:
         if parts is None or not int(parts[1]):
             raise InvalidOption((f"hive.{_TIMEOUT} = {timeout!r}: write it as a number with s, m, h or ms",))
         unit = parts[2][:2] if parts[2][1:2] == "s" else parts[2][:1]
-        context, protection = tls.trusting(value("metastore.use.SSL", "")), hive.get("hadoop.rpc.protection", "")
+        context, protection = trusting(value("metastore.use.SSL", "")), hive.get("hadoop.rpc.protection", "")
         return cls(principal, int(parts[1]) * _SECONDS[unit], context, protection)

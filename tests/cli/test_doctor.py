@@ -68,7 +68,6 @@ def test_a_folder_that_can_not_be_written(ingest: Ingest, capsys: Capsys) -> Non
     [
         ("hive.metastore.uris", "localhost:9083", "metastore localhost:9083"),
         ("hive.metastore.client.socket.timeout", "soon", "metastore thrift://127.0.0.1:1"),
-        ("hive.metastore.kerberos.principal", "", "site files"),
     ],
 )
 def test_wrong_settings(  # noqa: PLR0917
@@ -76,11 +75,18 @@ def test_wrong_settings(  # noqa: PLR0917
 ) -> None:
     monkeypatch.delenv("HIVESINK_METASTORE", raising=False)
     folder = hive_site(tmp_path, name, value)
-    if what == "site files":
-        (folder / "hive-site.xml").write_text("<configuration>")
     monkeypatch.setenv("HIVE_CONF_DIR", str(folder))
     arguments = ("--metastore", "thrift://127.0.0.1:1") if name != "hive.metastore.uris" else ()
     assert what in bad(capsys, 65, *arguments)
+
+
+def test_site_files_that_can_not_be_read(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else can be looked at by them."""
+    (tmp_path / "hive-site.xml").write_text("<configuration>")
+    monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
+    found = hivesink(capsys, "doctor")
+    assert (found.code, found.out) == (65, "")
+    assert f"the site configuration {tmp_path}/hive-site.xml: it is not well-formed XML" in found.err
 
 
 def test_an_unknown_table_and_a_wrong_name(uri: str, capsys: Capsys) -> None:

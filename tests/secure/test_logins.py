@@ -19,7 +19,7 @@ from hivesink import errors, kerberos
 from hivesink.config.site import Site
 from hivesink.hive import connect
 from hivesink.kerberos import tickets
-from hivesink.kerberos.sasl import over_kerberos
+from hivesink.kerberos.wire import over_kerberos
 from hivesink.logs import storage_of
 from hivesink.metastore import catalog
 from hivesink.metastore.thrift_connection import Connection

@@ -100,7 +100,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., TaskReport]:
     def run(error: Raised, attempt: int, tries: int) -> TaskReport:
         context = SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 17, attemptNumber=lambda: attempt)
         monkeypatch.setattr(pyspark.TaskContext, "get", lambda: context)
-        (batch,) = batchjobs.perform(iter(()), pickle.dumps((None, Tools(error), tries, None)))
+        (batch,) = batchjobs.perform(iter(()), pickle.dumps((None, Tools(error), tries)))
         return TaskReport.decode(batch.column(0)[0].as_py())
 
     return run

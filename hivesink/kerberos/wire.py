@@ -1,12 +1,14 @@
-"""Thrift's SASL with Kerberos."""
+"""What secures a connection to Hive's servers: TLS, and Thrift's SASL with Kerberos."""
 
 from __future__ import annotations
 
+import ssl
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from thrift.transport.TTransport import TTransportException
 
+from hivesink.errors import InvalidOption
 from hivesink.kerberos import failure, library, told
 from hivesink.kerberos.tickets import Trouble
 
@@ -16,6 +18,27 @@ if TYPE_CHECKING:
 _PRIVACY = 4
 _LAYERS = {"integrity": 2, "auth-int": 2, "privacy": _PRIVACY, "auth-conf": _PRIVACY}
 """By the words of `hadoop.rpc.protection` and `hive.server2.thrift.sasl.qop`; any other is 1, no layer."""
+
+
+def trusting(switch: str | None) -> ssl.SSLContext | None:
+    """Where a site's `switch` is `true`: the authorities of `$SSL_CERT_FILE` (PEM), without it the system's.
+
+    A server's certificate must name the host of its address, as Hive's own clients ask. Python can't read the keystore
+    of Java's that Spark's client of the metastore needs in `hive.metastore.truststore.path`.
+    """
+    return ssl.create_default_context() if (switch or "").strip().lower() == "true" else None
+
+
+@contextmanager
+def verified(server: str) -> Iterator[None]:
+    """Raises InvalidOption where the certificate of `server` isn't trusted, or is another host's."""
+    try:
+        yield
+    except ssl.SSLCertVerificationError as error:
+        trusted = (
+            "trusted are those that $SSL_CERT_FILE names, as PEM (of a keystore: keytool -list -rfc -keystore STORE)"
+        )
+        raise InvalidOption((f"the certificate of {server}: {error.verify_message}; {trusted}",)) from error
 
 
 def over_kerberos(socket: Any, server: str, principal: str, host: str, protection: str = "") -> Any:
@@ -93,8 +116,7 @@ class Sasl:
         return True, len(sealed).to_bytes(4, "big") + sealed
 
     def decode(self, message: bytes) -> tuple[bool, bytes]:
-        if self._layer == 1:
-            return True, message
+        """Of what is sealed; thrift_sasl reads the rest by itself."""
         with _broken():
             return True, self._context.unwrap(message[4:]).message
 
