@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _T = TypeVar("_T")
-_KDC = "the KDC"
 _JVM = "Hadoop or Hive from Spark's JVM"
 VARIABLES = ("KRB5CCNAME", "KRB5_CLIENT_KTNAME")
 """The environment's, by which a process finds its tickets, and the keys to take new ones."""
@@ -54,9 +53,8 @@ def log_in(principal: str | None, keytab: str | None) -> tuple[str, str] | None:
             raise InvalidOption((problem,))
         keytab = str(Path(keytab).absolute()) if keytab else None
         if keytab and (_login is None or _login[1] != keytab):
-            name = _take(principal, keytab, _OWN)
+            _login = _take(principal, keytab, _OWN), keytab
             os.environ |= dict(zip(VARIABLES, (_OWN, keytab), strict=True))
-            _login = name, keytab
         return _login
 
 
@@ -102,21 +100,14 @@ def _take(principal: str | None, keytab: str, cache: str | None) -> str:
     Raises LoginFailed.
     """
     gssapi = library("a keytab")
-    name = principal and gssapi.Name(principal, gssapi.NameType.kerberos_principal)
     # In the cache itself the library takes no new ticket before half of the last one's life.
     store = {"client_keytab": keytab, "ccache": f"{_OWN}-{uuid4()}"}
-    try:
+    with told("the KDC", principal, keytab):
+        name = principal and gssapi.Name(principal, gssapi.NameType.kerberos_principal)
         taken = gssapi.Credentials(name=name, usage="initiate", store=store)
         # The first look is what asks the KDC.
         whose = str(taken.name)
         taken.store(store={"ccache": cache} if cache else None, usage="initiate", overwrite=True)
-    except gssapi.exceptions.GSSError as error:
-        why, reason = _trouble_of(error)
-        if error.min_code == tickets.NO_CACHE:
-            # Without a key of that name the library looks into the cache, which is new.
-            reason = f"the keytab {keytab} has no key of it, or can't be read"
-        why = why if why is Trouble.NO_KDC else Trouble.BAD_KEYTAB
-        raise failure(_KDC, reason, why, principal) from error
     return whose
 
 
@@ -148,18 +139,19 @@ def user(server: str) -> str:
 
 
 @contextmanager
-def told(server: str) -> Iterator[None]:
-    """Raises GSSAPI's errors as LoginFailed."""
+def told(server: str, principal: str | None = None, keytab: str | None = None) -> Iterator[None]:
+    """Raises GSSAPI's errors as LoginFailed; where a `keytab` is tried it is at fault, unless the KDC is silent."""
     try:
         yield
     except library(server).exceptions.GSSError as error:
-        why, reason = _trouble_of(error)
-        raise failure(server, reason, why) from error
-
-
-def _trouble_of(error: Any) -> tuple[Trouble, str]:
-    words = error.get_all_statuses(error.min_code, is_maj=False) if error.min_code else ()
-    return trouble(error.maj_code, error.min_code), "; ".join(words) or str(error)
+        why = trouble(error.maj_code, error.min_code)
+        words = error.get_all_statuses(error.min_code, is_maj=False) if error.min_code else ()
+        if keytab and error.min_code == tickets.NO_CACHE:
+            # Without a key of that name the library looks into the cache, which is new.
+            words = (f"the keytab {keytab} has no key of it, or can't be read",)
+        if keytab and why is not Trouble.NO_KDC:
+            why = Trouble.BAD_KEYTAB
+        raise failure(server, "; ".join(words) or str(error), why, principal) from error
 
 
 def failure(server: str, reason: str, why: Trouble, principal: str | None = None) -> LoginFailed:
