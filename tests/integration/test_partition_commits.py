@@ -13,7 +13,7 @@ import pytest
 
 from hivesink import Progress
 from hivesink.core.manifest import Recorded, newest, recorded
-from hivesink.errors import BadRecord, InvalidOption
+from hivesink.errors import BadRecord
 from hivesink.logs import commit_log
 from hivesink.spark.query import progress_of_all
 from tests.integration.stage import ON_EPOCH, Stage, Topic, die, event, wait_until
@@ -118,18 +118,8 @@ def test_the_slowest_kafka_partition_decides(stage: Stage, topic: Topic) -> None
     assert {1, 2, 3} <= set(stage.ids())
 
 
-def test_a_trigger_that_can_not_be_reached_is_refused_at_the_start(stage: Stage) -> None:
-    properties = {**HOURLY, "sink.partition-commit.delay": "1h", "sink.bucket.assigner": "partition-columns"}
-    del properties["sink.bucket.time-column"]
-    stage.create(columns=COLUMNS, properties=properties)
-    with pytest.raises(InvalidOption, match="withWatermark"):
-        stage.begin(stage.sink())
-    assert not stage.checkpoint.exists()
-
-
-WAIT = {"sink.rolling-policy.on-epoch": "false"}
 SOON = {
-    **WAIT,
+    "sink.rolling-policy.on-epoch": "false",
     "sink.rolling-policy.inactivity-interval": "1s",
     "sink.rolling-policy.check-interval": "200ms",
 }
@@ -137,10 +127,6 @@ SOON = {
 
 def files(stage: Stage) -> list[str]:
     return sorted(path.parent.name for path in stage.location().rglob("*.parquet"))
-
-
-def waiting(stage: Stage) -> list[str]:
-    return [path.name for path in (stage.log() / "segments").glob("*.arrow")]
 
 
 def test_rows_become_readable_while_no_more_come(stage: Stage) -> None:
@@ -152,30 +138,7 @@ def test_rows_become_readable_while_no_more_come(stage: Stage) -> None:
             wait_until(lambda: len(files(stage)) == 3 * count)  # noqa: B023
         assert query.isActive
     assert stage.ids() == list(range(18))
-    assert waiting(stage) == []
-
-
-def test_the_rows_of_many_epochs_become_one_file_a_partition_and_a_column_of_later_is_null_in_them(
-    stage: Stage,
-) -> None:
-    # As a kill leaves it: Spark's own handle ends the query without the sink's end.
-    stage.create()
-    stage.put(range(9))
-    query = stage.begin(stage.sink(options=WAIT), trigger="100 milliseconds")
-    query.processAllAvailable()
-    query.handle.stop()
-    query._ended.set()
-    query._timer.join()
-    stage.spark.sql(f"ALTER TABLE {stage.table} ADD COLUMNS (more INT)")
-    for number in (1, 2):
-        stage.put(range(number * 9, number * 9 + 9))
-    done: list[Committed] = []
-    stage.drain(stage.sink(options=WAIT, on_commit=done.append))
-    assert [one.files for one in done] == [0, 0]
-    assert files(stage) == ["dt=2024-01-01", "dt=2024-01-02", "dt=2024-01-03"]
-    assert waiting(stage) == []
-    rows = stage.query(f"SELECT id, more FROM {stage.table} ORDER BY id")
-    assert [tuple(row) for row in rows] == [(number, None) for number in range(27)]
+    assert list((stage.log() / "segments").glob("*.arrow")) == []
 
 
 LATER = {

@@ -98,6 +98,12 @@ def test_decoded_rows_may_lack_a_partition_that_an_own_class_makes() -> None:
         needed_input(bare, plan(bare, SinkConfig.parse({})))
 
 
+def test_commits_by_a_watermark_that_nothing_has_are_refused() -> None:
+    by_time = {"sink.partition-commit.trigger": "partition-time", "sink.partition-commit.delay": "1h"}
+    with pytest.raises(InvalidOption, match="use withWatermark on the stream"):
+        reads_raw("id", "value string", (), **by_time)
+
+
 def reads_raw(table: str, stream: str, partitions: tuple[Column, ...] = (), **options: str) -> bool:
     columns = tuple(Column(name, Primitive.STRING) for name in table.split(", "))
     fields = [StructField(name, KINDS[kind]) for name, kind in (field.split() for field in stream.split(", "))]
