@@ -98,11 +98,10 @@ class OrcFormat:
     def read(stream: BinaryIO, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
         with _damage():
             file = orc.ORCFile(stream)
-        there = [name for name in file.schema.names if name.lower() in schema.names]
-        for number in range(file.nstripes):
-            with _damage():
+            there = [name for name in file.schema.names if name.lower() in schema.names]
+            for number in range(file.nstripes):
                 stripe = file.read_stripe(number, columns=there)
-            yield from (fitted(stripe.slice(start, most), schema) for start in range(0, stripe.num_rows, most))
+                yield from (fitted(stripe.slice(start, most), schema) for start in range(0, stripe.num_rows, most))
 
     @staticmethod
     def measure(stream: BinaryIO, /) -> FileContent:

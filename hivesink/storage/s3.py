@@ -8,7 +8,6 @@ judged by the object's length and by the part's name in its metadata, which was 
 from __future__ import annotations
 
 import io
-from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from itertools import chain
@@ -17,11 +16,12 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from hivesink import errors
-from hivesink.core.partfile import Finished, InProgress, PartName, Pending, PublishStep, decide_publish
+from hivesink.core.partfile import Finished, InProgress, Pending, PublishStep, decide_publish
 from hivesink.core.partition import normal
-from hivesink.storage.fs import DOUBTS, TRIES, Entry, Storage, join, retry_unknown
+from hivesink.storage.fs import DOUBTS, TRIES, Entry, Storage, join, put_once
 from hivesink.storage.part_store import PartStore
 from hivesink.storage.s3_checks import check
+from hivesink.storage.s3_client import shared
 from hivesink.storage.s3_objects import MOVED, PART, NewObject, Object, Objects, Place, SentPart, Upload, stored
 
 if TYPE_CHECKING:
@@ -44,11 +44,10 @@ class S3FileStore(PartStore):
 
     def canonical(self, location: str) -> str:
         upload = self._objects.upload(location)
-        name = upload and PartName.parse(basename(upload.place.key))
-        return upload.staged(name) if upload and name else normal(location)
+        return (upload and upload.staged) or normal(location)
 
-    def create(self, part: InProgress) -> _StagedPart:
-        new = _StagedPart(part, self._objects.at(f"{part.folder}/{part.name}"))
+    def create(self, part: InProgress) -> NewObject:
+        new = NewObject(self._objects.at(f"{part.folder}/{part.name}"), str(part.name))
         new.begin()
         return new
 
@@ -63,10 +62,9 @@ class S3FileStore(PartStore):
         source = upload.place if upload else self._objects.at(part.staged)
         if (source.bucket.name, source.key) != (target.bucket.name, target.key):
             self._move(source, target, part)
-        elif stored := done or target.head():
-            decide_publish(part, None, stored.length)
         else:
-            raise errors.PartLost.missing(part.staged, part.target)
+            stored = done or target.head()
+            decide_publish(part, None, stored and stored.length)
         return part.finish()
 
     def _completed(self, upload: Upload, part: Pending) -> Object | None:
@@ -76,9 +74,7 @@ class S3FileStore(PartStore):
             parts = self._sent.pop(upload.id, None) or upload.parts()
             if parts is None:
                 return None
-            length = sum(size for _, _, size in parts)
-            if length != part.length:
-                raise errors.PartLost.wrong_length(part.staged, part.length, length)
+            decide_publish(part, sum(size for _, _, size in parts), None)
             try:
                 upload.complete(parts)
             except DOUBTS as error:
@@ -117,9 +113,8 @@ class S3FileStore(PartStore):
             upload.abort()
 
     def staged(self, folder: str) -> Sequence[str]:
-        begun = ((PartName.parse(key), key, number) for key, number in self._objects.uploads(folder))
-        parts = ((name, self._objects.at(join(folder, key)), number) for name, key, number in begun if name)
-        return sorted(Upload(place, number).staged(name) for name, place, number in parts)
+        uploads = (Upload(self._objects.at(join(folder, key)), number) for key, number in self._objects.uploads(folder))
+        return sorted(filter(None, (upload.staged for upload in uploads)))
 
     def find(self, path: str) -> Finished | None:
         upload = self._objects.upload(path)
@@ -141,11 +136,7 @@ class S3FileStore(PartStore):
         return cast("BinaryIO", io.BufferedReader(stream, 1 << 16))
 
     def mark(self, path: str) -> None:
-        def create() -> None:
-            with suppress(FileExistsError):
-                self._objects.at(path).put(b"", anew=True)
-
-        retry_unknown("create", path, create)
+        put_once(self._files, path, b"")
 
     def walk(self, folder: str) -> Iterable[str]:
         folders: set[str] = set()
@@ -160,26 +151,10 @@ class S3FileStore(PartStore):
         """An empty folder is none."""
 
 
-class _StagedPart(NewObject):
-    """Implements `ports.NewFile`."""
-
-    def __init__(self, part: InProgress, place: Place) -> None:
-        super().__init__(place, str(part.name))
-        self.part, self.stream = part, cast("BinaryIO", self)
-
-    def close_for_commit(self) -> Pending:
-        self.send()
-        upload, whole = self.begin(), self.part.close(self.tell())
-        self.finish()
-        return Pending(upload.staged(self.part.name), whole.target, whole.length)
-
-    def abort(self) -> None:
-        self.close()
-
-
 def storage(properties: Mapping[str, str]) -> Storage:
     """S3 by the site's `properties`. Files have no modes. Raises Unsupported without boto3."""
-    objects = Objects(frozenset(entry for entry in properties.items() if entry[0].startswith("fs.s3a.")))
+    own = frozenset(entry for entry in properties.items() if entry[0].startswith("fs.s3a."))
+    objects = Objects(lambda bucket: shared(bucket, own))
 
     def written(path: str) -> float:
         return float(objects.at(path).ask("look at", "head_object")["LastModified"].timestamp())
@@ -213,7 +188,7 @@ class S3Files:
 
     def open_new(self, path: str) -> BinaryIO:
         """Whether the name is taken shows only as the file is closed."""
-        return cast("BinaryIO", NewObject(self._objects.at(path), token_hex(8)))
+        return NewObject(self._objects.at(path), token_hex(8)).stream
 
     def sync_close(self, stream: BinaryIO, path: str) -> None:
         new = cast("NewObject", stream)

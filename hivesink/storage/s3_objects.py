@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import quote, unquote
 
-from hivesink.core.partfile import PartName, Stage, parse_staged
+from hivesink.core.partfile import PartName, Pending, Stage, parse_staged
 from hivesink.errors import HiveSinkError, StoreUnavailable, Unsupported
 from hivesink.storage.fs import RangedFile
 from hivesink.storage.hdfs_address import quantity
-from hivesink.storage.s3_client import Bucket, shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hivesink.storage.s3_client import Bucket
 
 _LOCATION = re.compile(r"s3a://([^/@]+)(/.*)?", re.DOTALL)
 _UPLOAD = re.compile(
@@ -107,9 +108,12 @@ class Upload:
     place: Place
     id: str
 
-    def staged(self, name: PartName) -> str:
-        """The upload as the path of a staged part."""
-        return f"{self.place.path.rpartition('/')[0]}/.upload-{quote(self.id, safe='')}/{name.staged(Stage.PENDING)}"
+    @property
+    def staged(self) -> str:
+        """The upload as the path of a staged part; empty for an upload of anything else."""
+        folder, _, file = self.place.path.rpartition("/")
+        name = PartName.parse(file)
+        return f"{folder}/.upload-{quote(self.id, safe='')}/{name.staged(Stage.PENDING)}" if name else ""
 
     def send(self, number: int, body: Any) -> str:
         """Send a part, whose tag is returned. Raises FileNotFoundError if something has aborted the upload."""
@@ -141,10 +145,9 @@ class Upload:
 
 @dataclass(frozen=True)
 class Objects:
-    """The buckets of the site that `properties`, `fs.s3a.*`, describe, by location. Shared by threads."""
+    """What is in the buckets that `connect` finds by name. Shared by threads."""
 
-    properties: frozenset[tuple[str, str]]
-    connect: Callable[[str, frozenset[tuple[str, str]]], Bucket] = shared
+    connect: Callable[[str], Bucket]
 
     def at(self, location: str) -> Place:
         """Raises Unsupported for a location elsewhere."""
@@ -154,7 +157,7 @@ class Objects:
             what = f"the location {shown!r}"
             raise Unsupported(what, "it is not in S3", "write it as s3a://bucket/folder")
         key = re.sub(r"/+", "/", match[2] or "").strip("/")
-        return Place(self.connect(match[1], self.properties), key, location.rstrip("/"))
+        return Place(self.connect(match[1]), key, location.rstrip("/"))
 
     def upload(self, staged: str) -> Upload | None:
         """The upload that a staged path names; None for any other path."""
@@ -167,29 +170,27 @@ class Objects:
 
         What s3a and others leave to stand for folders is not among the objects: names that end in `/` or `_$folder$`.
         """
-        for page in self._pages(folder, "list_objects_v2", deep=deep):
-            base = len(page["Prefix"])
-            for entry in page.get("Contents", ()):
-                name = entry["Key"][base:]
-                if deep or (name and not name.endswith(("/", "_$folder$"))):
-                    yield name, entry["Size"]
-            yield from ((entry["Prefix"][base:].rstrip("/"), None) for entry in page.get("CommonPrefixes", ()))
+        for name, entry in self._entries(folder, "list_objects_v2", deep=deep):
+            if entry is None or deep or (name and not name.endswith(("/", "_$folder$"))):
+                yield name, entry and entry["Size"]
 
     def uploads(self, folder: str, *, deep: bool = False) -> Iterator[tuple[str, str]]:
         """The uploads that were begun for keys below `folder`: the key's name relative to it, and the upload's id."""
-        for page in self._pages(folder, "list_multipart_uploads", deep=deep):
-            base = len(page["Prefix"])
-            yield from ((entry["Key"][base:], entry["UploadId"]) for entry in page.get("Uploads", ()))
+        entries = self._entries(folder, "list_multipart_uploads", deep=deep)
+        yield from ((name, entry["UploadId"]) for name, entry in entries if entry)
 
-    def _pages(self, folder: str, method: str, *, deep: bool) -> Iterator[Any]:
+    def _entries(self, folder: str, method: str, *, deep: bool) -> Iterator[tuple[str, Any]]:
+        """What a listing says of each name below `folder`; None of a folder."""
         place = self.at(folder)
         prefix = f"{place.key}/" if place.key else ""
         given: dict[str, Any] = {"Prefix": prefix, **({} if deep else {"Delimiter": "/"})}
-        while True:
+        page: Any = {"IsTruncated": True}
+        while page.get("IsTruncated"):
             page = place.bucket.ask("list", place.path, method, **given)
-            yield {**page, "Prefix": prefix}
-            if not page.get("IsTruncated"):
-                return
+            for entry in (*page.get("Contents", ()), *page.get("Uploads", ())):
+                yield entry["Key"].removeprefix(prefix), entry
+            for entry in page.get("CommonPrefixes", ()):
+                yield entry["Prefix"].removeprefix(prefix).rstrip("/"), None
             given |= {argument: page[name] for name, argument in _MARKERS.items() if page.get(name)}
 
 
@@ -204,7 +205,8 @@ _IN_MEMORY = 1 << 20
 class NewObject(io.RawIOBase):
     """The bytes of an object that is being written: an upload, begun when a part of it is full, if not before.
 
-    `name` is what its metadata will say. Closing it without `finish` gives it up; if that fails, an upload is left.
+    `name` is what its metadata will say. Implements `ports.NewFile` for a part. Closing it without `finish` gives it
+    up; if that fails, an upload is left.
     """
 
     def __init__(self, place: Place, name: str) -> None:
@@ -213,7 +215,7 @@ class NewObject(io.RawIOBase):
         self.upload: Upload | None = None
         self.sent: list[SentPart] = []
         self._size = max(_LEAST, quantity(place.bucket.settings.get("multipart.size") or _USUAL))
-        self._length = 0
+        self.stream = cast("BinaryIO", self)
         self.rest = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  closed with this
 
     def begin(self) -> Upload:
@@ -225,7 +227,7 @@ class NewObject(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._length
+        return sum(size for _, _, size in self.sent) + self.rest.tell()
 
     def write(self, data: Any, /) -> int:
         piece = memoryview(data).cast("B")
@@ -234,7 +236,6 @@ class NewObject(io.RawIOBase):
         except OSError as error:
             reason = f"the local disk: {error.strerror}"
             raise StoreUnavailable(action="write", path=self.place.path, reason=reason) from error
-        self._length += len(piece)
         if self.rest.tell() >= self._size:
             self.send()
         return len(piece)
@@ -255,6 +256,15 @@ class NewObject(io.RawIOBase):
     def finish(self) -> None:
         """All has been sent: close it, and keep the upload."""
         self.upload = None
+        self.close()
+
+    def close_for_commit(self) -> Pending:
+        self.send()
+        pending = Pending(self.begin().staged, self.place.path, self.tell())
+        self.finish()
+        return pending
+
+    def abort(self) -> None:
         self.close()
 
     def close(self) -> None:

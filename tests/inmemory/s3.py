@@ -195,4 +195,4 @@ class MemoryS3:
 
 def objects_of(client: Any, tries: int = 1) -> Objects:
     """The objects of a single client, which asks `tries` times."""
-    return Objects(frozenset(), lambda name, properties: Bucket(client, Settings(name, dict(properties)), tries))
+    return Objects(lambda name: Bucket(client, Settings(name, {}), tries))
