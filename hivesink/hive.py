@@ -54,47 +54,41 @@ class Answer(NamedTuple):
     rows: Sequence[Sequence[Any]] = ()
 
 
-def connect(address: str, site: Mapping[str, str]) -> Hive:
-    """A session at `address`, host:port (by default 10000), with the login that `site`, hive-site.xml's, describes.
-
-    Its first statement connects. A password is `$HIVESINK_HIVESERVER2_PASSWORD`. Raises InvalidOption.
-    """
-    auth = site.get("hive.server2.authentication", "NONE").strip().upper()
-    if auth not in _KINDS:
-        raise InvalidOption((f"hive.server2.authentication = {auth!r}: hivesink knows {', '.join(_KINDS)}",))
-    if auth in _BY_PASSWORD and not os.environ.get(_PASSWORD):
-        raise InvalidOption((f"hive.server2.authentication = {auth}: set ${_PASSWORD}",))
-    is_http = site.get("hive.server2.transport.mode", "binary").strip().lower() == "http"
-    if is_http and auth == "KERBEROS":
-        raise InvalidOption(("hive.server2.transport.mode = http: hivesink logs in with Kerberos over binary only",))
-    try:
-        parts = urlsplit("//" + address.rpartition("//")[2])
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host:
-        # Don't repeat the text: it may hold a password.
-        raise InvalidOption(("hiveserver2 address: write it as host:port",))
-    return Hive(host, port or (HTTP_PORT if is_http else DEFAULT_PORT), auth, site, is_http=is_http)
-
-
 class Hive(AbstractContextManager["Hive"]):
     """A session, safe to share between threads, until it is closed or its connection breaks.
 
     `lock` holds several statements together.
     """
 
-    def __init__(self, host: str, port: int, auth: str, site: Mapping[str, str], *, is_http: bool) -> None:
-        shown = f"[{host}]" if ":" in host else host
-        self.address = f"hiveserver2://{shown}:{port}"
-        self.lock = threading.RLock()
-        self._host = host
-        self._port = port
-        self._auth = auth
+    def __init__(self, address: str, site: Mapping[str, str]) -> None:
+        """At `address`, host:port (by default 10000), with the login that `site`, hive-site.xml's, describes.
+
+        The first statement connects. A password is `$HIVESINK_HIVESERVER2_PASSWORD`. Raises InvalidOption.
+        """
+        self._auth = auth = site.get("hive.server2.authentication", "NONE").strip().upper()
+        if auth not in _KINDS:
+            raise InvalidOption((f"hive.server2.authentication = {auth!r}: hivesink knows {', '.join(_KINDS)}",))
         # PLAIN wants a password; a server without authentication reads none.
-        self._password = os.environ[_PASSWORD] if auth in _BY_PASSWORD else "x"
+        self._password = os.environ.get(_PASSWORD) if auth in _BY_PASSWORD else "x"
+        if not self._password:
+            raise InvalidOption((f"hive.server2.authentication = {auth}: set ${_PASSWORD}",))
+        self._is_http = site.get("hive.server2.transport.mode", "binary").strip().lower() == "http"
+        if self._is_http and auth == "KERBEROS":
+            problem = "hive.server2.transport.mode = http: hivesink logs in with Kerberos over binary only"
+            raise InvalidOption((problem,))
+        try:
+            parts = urlsplit("//" + address.rpartition("//")[2])
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if not host:
+            # Don't repeat the text: it may hold a password.
+            raise InvalidOption(("hiveserver2 address: write it as host:port",))
+        self._host, self._port = host, port or (HTTP_PORT if self._is_http else DEFAULT_PORT)
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"hiveserver2://{shown}:{self._port}"
+        self.lock = threading.RLock()
         self._site = site
-        self._is_http = is_http
         self._tls = trusting(site.get("hive.server2.use.SSL"))
         self._connection: Any = None
 

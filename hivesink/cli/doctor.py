@@ -19,7 +19,7 @@ from hivesink.cli.command import Metastore, command, table_name
 from hivesink.cli.output import Line, Output, error_lines
 from hivesink.config.site import Site, site_files
 from hivesink.errors import InvalidOption
-from hivesink.hive import connect
+from hivesink.hive import Hive
 from hivesink.jvm.java import find_java
 from hivesink.logs import storage_of
 from hivesink.metastore import version
@@ -140,7 +140,7 @@ def _metastores(addresses: str, site: Site) -> Iterator[_Question]:
 
 
 def _hiveserver2(address: str, site: Site) -> str:
-    with connect(address, site.hive) as session:
+    with Hive(address, site.hive) as session:
         return f"version {session.query('SELECT version()').rows[0][0].split()[0]}"
 
 

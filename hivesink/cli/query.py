@@ -14,7 +14,7 @@ from hivesink.cli.command import Metastore, command
 from hivesink.cli.output import Grid, Line, Output, plain, shown, tell
 from hivesink.core.progress import count
 from hivesink.errors import InvalidOption, NotCovered, QueryFailed
-from hivesink.hive import Answer, connect
+from hivesink.hive import Answer, Hive
 
 Sql = Annotated[str, typer.Argument(help="One SQL statement.", metavar="SQL")]
 
@@ -44,7 +44,7 @@ def query(
         raise InvalidOption(("--engine hiveserver2 and --hiveserver2 HOST:PORT go together: add or leave out one",))
     by, site = engine or "duckdb", kerberos.site_of(os.environ)
     if hiveserver2 is not None:
-        with connect(hiveserver2, site.hive) as hive:
+        with Hive(hiveserver2, site.hive) as hive:
             by, answer = "hiveserver2", hive.query(sql, most=limit + 1)
     elif by == "spark":
         answer = _ask_spark(sql, metastore, limit + 1)

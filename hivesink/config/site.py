@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from xml.etree import ElementInclude
 from xml.etree import ElementTree as ET
 
 from hivesink.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 _VARIABLE = re.compile(r"\$\{([^}$ ]+)\}")
 _MOST_EXPANSIONS = 20
@@ -39,19 +39,16 @@ class Site:
         own clients; a folder that `HADOOP_CONF_DIR` or `HIVE_CONF_DIR` names must exist. Raises InvalidOption.
         """
         of_hadoop, of_hive = site_files(environ)
-        hadoop = _merged(entry for file in of_hadoop for entry in _entries(str(file)))
+        hadoop = _values(of_hadoop)
         # Hive's clients read Hadoop's files, too.
-        hive = hadoop | _merged(entry for file in of_hive for entry in _entries(str(file)))
-        return cls(_expanded(hadoop, hadoop, environ), _expanded(hive, hive, environ))
+        return cls(_expanded(hadoop, environ), _expanded(hadoop | _values(of_hive), environ))
 
     def overlaid(self, written: str) -> Site:
         """This site, overridden by a running client's configuration, as its `Configuration.writeXml` wrote it.
 
         Hadoop's built-in defaults in it, which any file replaces, are left out. Raises InvalidOption.
         """
-        entries = _entries("the session's Hadoop configuration", written)
-        own = _merged(entry for entry in entries if not entry.is_default)
-        properties = _expanded(own, own, {})
+        properties = _expanded(_values([written]), {})
         return Site(
             {**self.hadoop, **{name: value for name, value in properties.items() if name.startswith(_OF_HADOOP)}},
             {**self.hive, **{name: value for name, value in properties.items() if name.startswith(_OF_HIVE)}},
@@ -93,27 +90,28 @@ def site_files(environ: Mapping[str, str]) -> tuple[list[Path], list[Path]]:
     return [file for file in hadoop if file.exists()], [file for file in hive if file.is_file()][:1]
 
 
-class _Entry(NamedTuple):
-    name: str
-    value: str | None
-    final: bool
-    is_default: bool
-    """Whether it is one of Hadoop's built-in defaults."""
+def _values(files: Iterable[Path | str]) -> dict[str, str]:
+    """Each property's last value, unless an earlier one is final, of files, or of what a client has written.
 
-
-def _merged(entries: Iterable[_Entry]) -> dict[str, str]:
-    """The last value of each property, unless an earlier one is final."""
+    As in Hadoop, an empty value sets nothing: an earlier file's value stays.
+    """
     values, final = dict[str, str](), set[str]()
-    for entry in entries:
-        name = _DEPRECATED.get(entry.name, entry.name)
-        if name not in final and entry.value is not None:
-            values[name] = entry.value
-        if entry.final:
+    for element in (element for file in files for element in _root(file).iter("property")):
+        # Hadoop accepts attributes as well as child elements.
+        fields = {child.tag: (child.text or "").strip() for child in element} | dict(element.attrib)
+        name, value = fields.get("name", "").strip(), fields.get("value", "").strip()
+        name = _DEPRECATED.get(name, name)
+        sources = [child.text or "" for child in element if child.tag == "source"]
+        if not name or (sources and all(source.endswith("-default.xml") for source in sources)):
+            continue
+        if name not in final and value:
+            values[name] = value
+        if fields.get("final", "").strip().lower() == "true":
             final.add(name)
     return values
 
 
-def _expanded(values: Mapping[str, str], known: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+def _expanded(values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Expand `${name}` and `${env.NAME}` up to one that isn't set; a text that refers to itself stays as it is."""
 
     def variable(name: str) -> str | None:
@@ -123,7 +121,7 @@ def _expanded(values: Mapping[str, str], known: Mapping[str, str], environ: Mapp
             value = environ.get(name.removesuffix(":") if mark else name)
             return default if mark and (value is None or (name.endswith(":") and not value)) else value
         variable = {"user.name": "USER", "user.home": "HOME"}.get(name, "")
-        return environ.get(variable, known.get(name))
+        return environ.get(variable, values.get(name))
 
     def expand(text: str) -> str:
         left = text
@@ -138,26 +136,18 @@ def _expanded(values: Mapping[str, str], known: Mapping[str, str], environ: Mapp
     return {name: expand(value) for name, value in values.items()}
 
 
-def _entries(file: str, written: str | None = None) -> Iterator[_Entry]:
-    """The entries of a file, or of what a client has `written`."""
+def _root(file: Path | str) -> ET.Element:
+    """The configuration in a file, or in a text, with what it includes, which is a configuration, too."""
+    name, text = ("the session's Hadoop configuration", file) if isinstance(file, str) else (str(file), None)
     try:
-        root = ET.fromstring(written or Path(file).read_bytes())  # noqa: S314  the site's own, or the session's
-        ElementInclude.include(root, base_url=file)
+        root = ET.fromstring(text or Path(file).read_bytes())  # noqa: S314  the site's own, or the session's
+        ElementInclude.include(root, base_url=name)
     except (SyntaxError, OSError) as error:
         problem = f"it is not well-formed XML, or can't be read, or what it includes: {error}"
-        raise _unusable(file, problem) from error
+        raise _unusable(name, problem) from error
     if root.tag != "configuration":
-        raise _unusable(file, f"its outermost element is <{root.tag}>, where Hadoop has <configuration>")
-    # What is included is a configuration, too.
-    for element in root.iter("property"):
-        # Hadoop accepts attributes as well as child elements.
-        fields = {child.tag: (child.text or "").strip() for child in element} | dict(element.attrib)
-        sources = [child.text or "" for child in element if child.tag == "source"]
-        is_default = bool(sources) and all(source.endswith("-default.xml") for source in sources)
-        # As in Hadoop, an empty value sets nothing: an earlier file's value stays.
-        value = fields.get("value", "").strip() or None
-        if name := fields.get("name", "").strip():
-            yield _Entry(name, value, fields.get("final", "").strip().lower() == "true", is_default)
+        raise _unusable(name, f"its outermost element is <{root.tag}>, where Hadoop has <configuration>")
+    return root
 
 
 def _unusable(file: str, problem: str) -> InvalidOption:

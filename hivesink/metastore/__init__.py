@@ -25,10 +25,10 @@ def connect(kind: str, address: str, site: Site = NO_SITE) -> Metastore:
     if kind == "thrift":
         return catalog(address, site)
     if kind == "hiveserver2":
-        from hivesink.hive import connect as connect_hive
+        from hivesink.hive import Hive
         from hivesink.metastore.hiveserver2 import HiveServer2Metastore
 
-        return HiveServer2Metastore(connect_hive(address, site.hive))
+        return HiveServer2Metastore(Hive(address, site.hive))
     raise InvalidOption((f"registrar = {kind!r}: write thrift or hiveserver2",))
 
 

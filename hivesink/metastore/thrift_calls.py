@@ -1,4 +1,4 @@
-"""The calls of a metastore: those that Hive 2.3 to 4 know, and pairs where no such call serves.
+"""The calls of a metastore: those that Hive 2.3 to 4 know, and a pair where no such call serves.
 
 None of them needs the metastore's transaction, lock or notification tables.
 """
@@ -16,7 +16,7 @@ from hivesink.core.table import TableName, TableSpec
 from hivesink.metastore.common import FLAG, Facts, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hivesink.core.partition import NewPartition
     from hivesink.metastore.thrift_connection import Client
@@ -28,25 +28,6 @@ _STATE = ["values", "sd.location", "sd.inputFormat", "sd.cols.name", "sd.cols.ty
 
 # Without it Hive 4 doesn't show an insert-only table, so the sink couldn't refuse it by its kind.
 _CAPABILITIES = ttypes.ClientCapabilities([ttypes.ClientCapability.INSERT_ONLY_TABLES])
-
-
-def newest(newer: Callable[..., Any], older: Callable[..., Any]) -> Callable[..., Any]:
-    """The newer of two calls that this server knows: an unknown call has done nothing, so `older` may follow.
-
-    Raises the server's UNKNOWN_METHOD if it knows neither.
-    """
-
-    def call(client: Client, *arguments: object) -> Any:
-        if newer not in client.unknown:
-            try:
-                return newer(client, *arguments)
-            except TApplicationException as error:
-                if error.type != TApplicationException.UNKNOWN_METHOD:
-                    raise
-                client.unknown.add(newer)
-        return older(client, *arguments)
-
-    return call
 
 
 def table(client: Client, name: TableName) -> Any:
@@ -91,8 +72,16 @@ def _states(client: Client, name: TableName, names: list[str]) -> Any:
     return structs
 
 
-states = newest(_states, partitions)
-"""As `partitions`, with what LivePartition needs."""
+def states(client: Client, name: TableName, names: list[str]) -> Any:
+    """As `partitions`, with what LivePartition needs: all else only from a server that can't leave it out."""
+    if client.gives_states:
+        try:
+            return _states(client, name, names)
+        except TApplicationException as error:
+            if error.type != TApplicationException.UNKNOWN_METHOD:
+                raise
+            client.gives_states = False
+    return partitions(client, name, names)
 
 
 def insert_event(client: Client, name: TableName, values: list[str] | None, files: Sequence[str]) -> None:

@@ -14,7 +14,6 @@ import select
 import socket
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -32,7 +31,6 @@ from hivesink.errors import InvalidOption, LoginFailed, Unsupported
 from hivesink.kerberos.wire import over_kerberos, trusting, verified
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Mapping
 
 log = logging.getLogger(__name__)
@@ -79,7 +77,9 @@ class Connection:
         self._endpoints = list(endpoints(uris))
         hosts = ((f"[{host}]" if ":" in host else host, port) for host, port in self._endpoints)
         self.address = ",".join(f"thrift://{host}:{port}" for host, port in hosts)
-        self._login = MetastoreLogin.of(hive or {})
+        self._principal, self._timeout = login(hive or {})
+        self._protection = (hive or {}).get("hadoop.rpc.protection", "")
+        self._tls = trusting(_value(hive or {}, "metastore.use.SSL", ""))
         self._lock = threading.RLock()
         self._client: Client | None = None
         self._socket: socket.socket | None = None
@@ -87,7 +87,7 @@ class Connection:
     @property
     def user(self) -> str:
         """Who owns what is created: the ticket's, or as Hadoop's clients name somebody without one."""
-        if self._login.principal is not None:
+        if self._principal is not None:
             return kerberos.user(self.address)
         return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
@@ -165,33 +165,33 @@ class Connection:
 
     def _open(self, host: str, port: int) -> Client:
         self.close()
-        login, address = self._login, f"thrift://{host}:{port}"
+        address = f"thrift://{host}:{port}"
         # TSocket.open() logs a stack trace for every refused connection, so the socket is opened here.
-        self._socket = socket.create_connection((host, port), timeout=min(CONNECT_SECONDS, login.timeout))
+        self._socket = socket.create_connection((host, port), timeout=min(CONNECT_SECONDS, self._timeout))
         # A server that expects another login waits for more bytes, so this needs a limit.
-        self._socket.settimeout(min(LOGIN_SECONDS, login.timeout))
-        if login.tls is not None:
+        self._socket.settimeout(min(LOGIN_SECONDS, self._timeout))
+        if self._tls is not None:
             with verified(address):
-                self._socket = login.tls.wrap_socket(self._socket, server_hostname=host)
+                self._socket = self._tls.wrap_socket(self._socket, server_hostname=host)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         handle = TSocket(host, port)
         handle.setHandle(self._socket)
         transport = TBufferedTransport(handle)
-        if login.principal is not None:
-            transport = over_kerberos(handle, address, login.principal, host, login.protection)
+        if self._principal is not None:
+            transport = over_kerberos(handle, address, self._principal, host, self._protection)
             transport.open()
         # Without `strictRead` the first bytes of another protocol count as a length, and the read waits for it.
         client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport, strictRead=True))
-        client.unknown = set()  # The calls that this server doesn't know, as thrift_calls finds out.
-        if login.principal is None:
+        client.gives_states = True  # Until thrift_calls finds out that this server doesn't know the call.
+        if self._principal is None:
             try:
                 client.set_ugi(self.user, [])
             except TTransportException as error:
                 # So do servers that wait for a login of another kind.
                 error.message = f"{error.message} at the login; if it expects {_SASL}"
                 raise
-        self._socket.settimeout(login.timeout)
+        self._socket.settimeout(self._timeout)
         return client
 
 
@@ -215,42 +215,32 @@ def _hung_up(socket_: socket.socket) -> bool:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class MetastoreLogin:
-    """The login to a site's metastores: plain, or with Kerberos and the tickets of `kinit`; over TLS with `tls`.
+def login(hive: Mapping[str, str]) -> tuple[str | None, float]:
+    """The metastore's own principal, None without Kerberos, and the limit of each wait on the socket in seconds.
 
-    `principal` is then the metastore's own (`hive/_HOST@EXAMPLE.COM`, where _HOST is the host of the address).
-    `timeout` is for each wait on the socket, in seconds; the default is Hive's. `protection`: see `over_kerberos`.
+    By hive-site.xml, where the principal is as `hive/_HOST@EXAMPLE.COM`. Raises InvalidOption; Unsupported for HTTP and
+    passwords.
     """
+    for name, plain in _ONLY.items():
+        if (text := _value(hive, name, plain)).lower() != plain:
+            msg = f"hive.{name} = {text}"
+            raise Unsupported(msg, "hivesink speaks binary Thrift, plainly or with Kerberos", "use another port")
+    principal = None
+    if _value(hive, "metastore.sasl.enabled", "false").lower() == "true":
+        principal = _value(hive, _PRINCIPAL, "")
+        if not re.fullmatch(r"[^/@\s]+/[^/@\s]+(?:@[^/@\s]+)?", principal):
+            problem = f"hive.{_PRINCIPAL} = {principal or None!r}: Kerberos needs it as service/_HOST@REALM"
+            raise InvalidOption((problem,))
+    timeout = _value(hive, _TIMEOUT, "600s")
+    # `600`, `600s`, `10 min`, `5 minutes`: as Hive's `TimeValidator` reads it.
+    units = "d(?:ays?)?|h(?:ours?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?|[mun]s(?:ec)?|"
+    parts = re.fullmatch(rf"(\d+)\s*({units})", timeout.lower())
+    if parts is None or not int(parts[1]):
+        raise InvalidOption((f"hive.{_TIMEOUT} = {timeout!r}: write it as a number with s, m, h or ms",))
+    unit = parts[2][:2] if parts[2][1:2] == "s" else parts[2][:1]
+    return principal, int(parts[1]) * _SECONDS[unit]
 
-    principal: str | None = None
-    timeout: float = 600.0
-    tls: ssl.SSLContext | None = None
-    protection: str = ""
 
-    @classmethod
-    def of(cls, hive: Mapping[str, str]) -> MetastoreLogin:
-        """From `hive-site.xml`, by new or old names. Raises InvalidOption; Unsupported for HTTP and passwords."""
-
-        def value(name: str, default: str) -> str:
-            return hive.get(name, hive.get(f"hive.{name}", "")).strip() or default
-
-        for name, plain in _ONLY.items():
-            if value(name, plain).lower() != plain:
-                msg = f"hive.{name} = {value(name, plain)}"
-                raise Unsupported(msg, "hivesink speaks binary Thrift, plainly or with Kerberos", "use another port")
-        principal = None
-        if value("metastore.sasl.enabled", "false").lower() == "true":
-            principal = value(_PRINCIPAL, "")
-            if not re.fullmatch(r"[^/@\s]+/[^/@\s]+(?:@[^/@\s]+)?", principal):
-                problem = f"hive.{_PRINCIPAL} = {principal or None!r}: Kerberos needs it as service/_HOST@REALM"
-                raise InvalidOption((problem,))
-        timeout = value(_TIMEOUT, "600s")
-        # `600`, `600s`, `10 min`, `5 minutes`: as Hive's `TimeValidator` reads it.
-        units = "d(?:ays?)?|h(?:ours?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?|[mun]s(?:ec)?|"
-        parts = re.fullmatch(rf"(\d+)\s*({units})", timeout.lower())
-        if parts is None or not int(parts[1]):
-            raise InvalidOption((f"hive.{_TIMEOUT} = {timeout!r}: write it as a number with s, m, h or ms",))
-        unit = parts[2][:2] if parts[2][1:2] == "s" else parts[2][:1]
-        context, protection = trusting(value("metastore.use.SSL", "")), hive.get("hadoop.rpc.protection", "")
-        return cls(principal, int(parts[1]) * _SECONDS[unit], context, protection)
+def _value(hive: Mapping[str, str], name: str, default: str) -> str:
+    """By its new or old name."""
+    return hive.get(name, hive.get(f"hive.{name}", "")).strip() or default

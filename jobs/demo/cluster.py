@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from hivesink.config.site import Site
 from hivesink.errors import HiveSinkError, InvalidOption
-from hivesink.hive import connect
+from hivesink.hive import Hive
 from hivesink.metastore import catalog
 from hivesink.tables.opened import open_table
 from jobs.cluster import Cluster
@@ -86,7 +86,7 @@ def on_cluster(where: Addresses, login: Mapping[str, str], home: Path, screen: S
     screen.step("Running jobs/flights.py on the Spark cluster until all are written")
     stream(flights, screen)
     show_files(_state()[2], screen)
-    with connect(where.hiveserver2, site.hive) as hive:
+    with Hive(where.hiveserver2, site.hive) as hive:
 
         def ask(sql: str) -> Sequence[Sequence[Any]]:
             return hive.query(sql).rows

@@ -49,7 +49,7 @@ def test_hive_4_makes_the_table_that_was_rendered(request: pytest.FixtureRequest
     host, port = hiveserver2_of("4.0.1", request)
     tables = catalog(metastore_of("4.0.1", request))
     database = f"rendered_{secrets.token_hex(3)}"
-    with hive.connect(f"{host}:{port}", NOSASL) as session:
+    with hive.Hive(f"{host}:{port}", NOSASL) as session:
         session.query(f"CREATE DATABASE {database}")
         for number, spec in enumerate(SPECS):
             location = None if spec.location is None else f"file:{tmp_path}/{number}"

@@ -14,7 +14,7 @@ from hive_metastore import ThriftHiveMetastore, ttypes
 from hivesink.config.formats import FORMATS, format_name
 from hivesink.core.partition import NewPartition
 from hivesink.core.table import Column, Primitive, TableName, TableSpec
-from hivesink.hive import connect as connect_hive
+from hivesink.hive import Hive
 from hivesink.metastore.common import values_of
 from hivesink.metastore.hiveserver2 import HiveServer2Metastore
 from hivesink.metastore.thrift import ThriftMetastore
@@ -211,7 +211,7 @@ def world_of(kind: str, request: pytest.FixtureRequest) -> Iterator[LiveMetastor
         site = site_of(request.getfixturevalue("secured")).hive
     if kind.startswith("hiveserver2"):
         host, port = hiveserver2_of(version, request)
-        make = lambda: HiveServer2Metastore(connect_hive(f"{host}:{port}", site))  # noqa: E731
+        make = lambda: HiveServer2Metastore(Hive(f"{host}:{port}", site))  # noqa: E731
     over = OverThrift(uri, make, kind, site)
     try:
         yield over

@@ -55,7 +55,7 @@ def server(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def session(server: str) -> Iterator[hive.Hive]:
-    with hive.connect(server, NOSASL) as opened:
+    with hive.Hive(server, NOSASL) as opened:
         opened.query("CREATE DATABASE IF NOT EXISTS contracts")
         yield opened
 

@@ -33,7 +33,7 @@ def test_a_wrong_address_or_login_is_refused_without_its_text(address: str) -> N
     for called, auth in ((address, "NONE"), ("127.0.0.1:1", "LDAP"), ("127.0.0.1:1", "PAM")):
         told = r"set \$HIVESINK_HIVESERVER2_PASSWORD" if auth == "LDAP" else r"hive.?server2"
         with pytest.raises(InvalidOption, match=told) as caught:
-            hive.connect(called, {"hive.server2.authentication": auth})
+            hive.Hive(called, {"hive.server2.authentication": auth})
         assert "hush" not in str(caught.value)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hive_metastore import ThriftHiveMetastore
-from hive_metastore.ttypes import GetDatabaseRequest
+from hive_metastore.ttypes import NoSuchObjectException
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolFactory
 from thrift.server.TServer import TSimpleServer
 from thrift.transport.TSocket import TServerSocket
@@ -19,8 +19,10 @@ from thrift.transport.TTransport import TBufferedTransportFactory
 
 from hivesink import kerberos
 from hivesink.config.site import Site
+from hivesink.core.table import TableName
 from hivesink.embedded.server import free_port
 from hivesink.errors import (
+    HiveSinkError,
     InvalidOption,
     LoginFailed,
     MetastoreNotUnderstood,
@@ -30,8 +32,8 @@ from hivesink.errors import (
 )
 from hivesink.kerberos.tickets import Trouble
 from hivesink.metastore import catalog, connect
-from hivesink.metastore.thrift_calls import newest
-from hivesink.metastore.thrift_connection import Connection, MetastoreLogin
+from hivesink.metastore.thrift_calls import states
+from hivesink.metastore.thrift_connection import Connection, login
 from tests.metastore.live import DT, OverThrift, declared, dt, metastore_of, new
 
 if TYPE_CHECKING:
@@ -281,35 +283,41 @@ def test_an_error_of_the_metastores_own_is_worth_a_retry(over: OverThrift) -> No
 @pytest.mark.parametrize("version", ["2.3", "4.0.1"])
 def test_each_server_is_asked_in_its_own_words(version: str, request: pytest.FixtureRequest) -> None:
     asked: list[str] = []
+    calls = ("get_partitions_with_specs", "get_partitions_by_names")
 
-    def newer(client: Any) -> Any:
-        asked.append("newer")
-        return client.get_database_req(GetDatabaseRequest(name="default", catalogName="hive")).name  # Hive 4's
+    def spied(client: Any) -> None:
+        for name in calls:
+            call = getattr(client, name)
 
-    def older(client: Any) -> Any:
-        asked.append("older")
-        return client.get_database("default").name
+            def spy(*arguments: Any, name: str = name, call: Callable[..., Any] = call) -> Any:
+                asked.append(name)
+                return call(*arguments)
 
-    connection, call = Connection(metastore_of(version, request)), newest(newer, older)
-    assert [connection.read(call) for _ in range(2)] == ["default", "default"]
-    assert asked == (["newer", "newer"] if version == "4.0.1" else ["newer", "older", "older"])
-    connection.close()
+            setattr(client, name, spy)
+
+    with closing(Connection(metastore_of(version, request))) as connection:
+        connection.read(spied)
+        for _ in range(2):
+            with pytest.raises((NoSuchObjectException, HiveSinkError)):
+                connection.read(states, TableName("default", "nowhere"), ["dt=1"])
+    newer, older = calls
+    assert asked == ([newer, newer] if version == "4.0.1" else [newer, older, older])
 
 
 KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.principal": "hms/_HOST@EXAMPLE.COM"}
 
 
 @pytest.mark.parametrize(
-    ("hive", "login"),
+    ("hive", "expected"),
     [
-        ({}, MetastoreLogin()),
-        ({"hive.metastore.sasl.enabled": "false", "metastore.client.auth.mode": "NOSASL"}, MetastoreLogin()),
-        ({"hive.metastore.client.socket.timeout": "90"}, MetastoreLogin(timeout=90)),
-        ({"metastore.client.socket.timeout": "5 min"}, MetastoreLogin(timeout=300)),
-        ({"hive.metastore.client.socket.timeout": "1500ms"}, MetastoreLogin(timeout=1.5)),
-        (KERBEROS, MetastoreLogin("hms/_HOST@EXAMPLE.COM")),
-        ({name.removeprefix("hive."): value for name, value in KERBEROS.items()}, MetastoreLogin.of(KERBEROS)),
-        ({"hive.metastore.client.socket.timeout": "250000usec"}, MetastoreLogin(timeout=0.25)),
+        ({}, (None, 600)),
+        ({"hive.metastore.sasl.enabled": "false", "metastore.client.auth.mode": "NOSASL"}, (None, 600)),
+        ({"hive.metastore.client.socket.timeout": "90"}, (None, 90)),
+        ({"metastore.client.socket.timeout": "5 min"}, (None, 300)),
+        ({"hive.metastore.client.socket.timeout": "1500ms"}, (None, 1.5)),
+        (KERBEROS, ("hms/_HOST@EXAMPLE.COM", 600)),
+        ({name.removeprefix("hive."): value for name, value in KERBEROS.items()}, ("hms/_HOST@EXAMPLE.COM", 600)),
+        ({"hive.metastore.client.socket.timeout": "250000usec"}, (None, 0.25)),
         ({"hive.metastore.client.socket.timeout": "soon"}, InvalidOption),
         ({"hive.metastore.client.socket.timeout": "5 months"}, InvalidOption),
         ({"hive.metastore.client.socket.timeout": "10 millis"}, InvalidOption),
@@ -320,11 +328,11 @@ KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.prin
         ({"metastore.client.auth.mode": "JWT"}, Unsupported),
     ],
 )
-def test_the_sites_words(hive: Mapping[str, str], login: MetastoreLogin | type[Exception]) -> None:
-    if isinstance(login, MetastoreLogin):
-        assert MetastoreLogin.of(hive) == login
+def test_the_sites_words(hive: Mapping[str, str], expected: tuple[str | None, float] | type[Exception]) -> None:
+    if isinstance(expected, tuple):
+        assert login(hive) == expected
     else:
-        with pytest.raises(login, match=r"hive\.metastore\."):
+        with pytest.raises(expected, match=r"hive\.metastore\."):
             connect("thrift", "thrift://127.0.0.1:1", Site(hive=hive))
 
 

@@ -134,18 +134,18 @@ def test_hiveserver2(  # noqa: PLR0917
         server = HiveServer2(tmp_path, tmp_path.as_uri, lambda: uri, extra=extra)
     with server:
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
-        with hive.connect(server.address, said) as session:
+        with hive.Hive(server.address, said) as session:
             assert session.query("SELECT 1 AS one").rows == [(1,)]
             assert "default" in {name for (name,) in session.query("SHOW DATABASES").rows}
         monkeypatch.delenv("SSL_CERT_FILE")
-        with hive.connect(server.address, said) as session, pytest.raises(InvalidOption, match="certificate of"):
+        with hive.Hive(server.address, said) as session, pytest.raises(InvalidOption, match="certificate of"):
             session.query("SELECT 1")
         plain = {**said, "hive.server2.use.SSL": "false"}
-        with hive.connect(server.address, plain) as session, pytest.raises(HiveSinkError) as caught:
+        with hive.Hive(server.address, plain) as session, pytest.raises(HiveSinkError) as caught:
             session.query("SELECT 1")
         assert "\n" not in str(caught.value)
 
 
 def test_http_and_kerberos() -> None:
     with pytest.raises(InvalidOption, match="over binary only"):
-        hive.connect("127.0.0.1:1", {"hive.server2.transport.mode": "http", "hive.server2.authentication": "KERBEROS"})
+        hive.Hive("127.0.0.1:1", {"hive.server2.transport.mode": "http", "hive.server2.authentication": "KERBEROS"})

@@ -14,7 +14,7 @@ import pytest
 
 from hivesink.core.table import TableName
 from hivesink.embedded.server import wait_until
-from hivesink.hive import connect
+from hivesink.hive import Hive
 from hivesink.logs import table_root
 from hivesink.metastore import connect as registrar
 from hivesink.spark.settings import KEYTAB, PRINCIPAL
@@ -130,7 +130,7 @@ def test_flights(alice: Cluster, tmp_path: Path) -> None:
             kill_all(job)
     assert command(*run, TRIGGER="availableNow", **no_ticket).wait(LONGEST) == 0, said()
     assert command("verify", "demo.flights").wait(LONGEST) == 0, said()
-    with connect(alice.hiveserver2, site.hive) as hive:
+    with Hive(alice.hiveserver2, site.hive) as hive:
         # Without a reduce, which Hadoop refuses to run in a secured process that lacks its native library.
         rows = Counter(map(tuple, hive.query("SELECT month, flight FROM demo.flights").rows))
     manifests = map(str, map(log().manifest, log().view().manifests))

@@ -17,7 +17,7 @@ from thrift.transport.TSocket import TSocket
 
 from hivesink import errors, kerberos
 from hivesink.config.site import Site
-from hivesink.hive import connect
+from hivesink.hive import Hive
 from hivesink.kerberos import tickets
 from hivesink.kerberos.wire import over_kerberos
 from hivesink.logs import storage_of
@@ -235,9 +235,9 @@ def test_what_is_sealed(tmp_path: Path, protection: str) -> None:
 @pytest.mark.long
 def test_hiveserver2(alice: Cluster) -> None:
     alice.servers.hiveserver2.start()
-    with connect(alice.hiveserver2, site_of(alice).hive) as hive:
+    with Hive(alice.hiveserver2, site_of(alice).hive) as hive:
         assert hive.query("SELECT 1").rows == [(1,)]
-    with connect(alice.hiveserver2, {}) as plain, pytest.raises(errors.SourceUnreachable, match=r"server2\.authent"):
+    with Hive(alice.hiveserver2, {}) as plain, pytest.raises(errors.SourceUnreachable, match=r"server2\.authent"):
         plain.query("SELECT 1")
 
 
