@@ -150,7 +150,7 @@ class OpenedWriter:
         config = SinkConfig.parse(live.spec.options, options_of_run)
         if problems := problems_of(live.spec, config):
             raise InvalidOption(problems)
-        if PolicyKind.INSERT_EVENT in config["sink.partition-commit.policy.kind"].kinds:
+        if PolicyKind.INSERT_EVENT in config["sink.partition-commit.policy.kind"]:
             registrar.announce(live, {})
         store = file_store(live.location, site, config["sink.file.permission"])
         owner = Ownership(_root(live, config, store, site), registrar, store)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from hivesink.config.parsers import (
     Option,
-    Policies,
     assigner,
     column,
     columns,
@@ -25,6 +24,7 @@ from hivesink.config.parsers import (
     one_of,
     permission,
     plugin,
+    policies,
     positive,
     registry,
     secret,
@@ -133,7 +133,7 @@ OPTIONS: Mapping[str, Option] = {
     "partition.time-extractor.class": Option(None, plugin),
     "partition.time-extractor.timestamp-pattern": Option(None, str),
     "partition.time-extractor.timestamp-formatter": Option(None, TimePattern.parse),
-    "sink.partition-commit.policy.kind": Option("metastore", Policies.parse),
+    "sink.partition-commit.policy.kind": Option("metastore", policies),
     "sink.partition-commit.success-file.name": Option("_SUCCESS", file_name),
     "sink.log-location": Option(None, location),
     "sink.log.retained-epochs": Option("200", positive),
@@ -178,10 +178,29 @@ class SinkConfig:
     @classmethod
     def parse(cls, properties: Mapping[str, str], own: Mapping[str, str] | None = None) -> SinkConfig:
         """`own`, the job's, override the table's, and must be known. Raises InvalidOption with all bad settings."""
-        config, problems = _parsed(properties, own or {})
+        own = own or {}
+        # The names of columns are in lower case, as Hive has them.
+        given = {_lowered(name): text for texts in (properties, own) for name, text in texts.items()}
+        sources = {name: _SOURCE_OPTION for name in given if _SOURCE.fullmatch(name)}
+        of_value = {name: name.replace(_KEY, _VALUE, 1) for name in given if name.startswith(_KEY)}
+        keys = {name: OPTIONS[other] for name, other in of_value.items() if other in OPTIONS}
+        options = {**_EVERY, **sources, **keys}
+        wrong = (name for name in sorted(given) if name not in options and (name in own or name.startswith(PREFIXES)))
+        problems = [f"{name} is not a setting of the sink" for name in wrong]
+        twice = Counter(map(_lowered, properties))
+        problems += [f"{name} is set twice, in different case" for name in sorted(sources) if twice[name] > 1]
+        parsed: dict[str, Any] = {}
+        for name, option in options.items():
+            text = given.get(name, option.default)
+            try:
+                parsed[name] = None if text is None else option.parse(text)
+            except ValueError as error:
+                # What was to be a place may be the secret itself.
+                shown = name if option.parse in {secret, registry} else f"{name} = {text!r}"
+                problems.append(f"{shown}: {error}")
         if problems:
-            raise InvalidOption(problems)
-        return config
+            raise InvalidOption(tuple(problems))
+        return cls(parsed, {name: text for name, text in given.items() if parsed.get(name) != _DEFAULTS.get(name)})
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -217,35 +236,6 @@ def _of_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
 def as_texts(options: Mapping[str, object]) -> dict[str, str]:
     """The values as TBLPROPERTIES have them: 10 is `10`, True is `true`."""
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
-
-
-def check(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Every problem of a table's settings, a line each; properties of others are ignored."""
-    return _parsed(properties, {})[1]
-
-
-def _parsed(properties: Mapping[str, str], own: Mapping[str, str]) -> tuple[SinkConfig, tuple[str, ...]]:
-    # The names of columns are in lower case, as Hive has them.
-    given = {_lowered(name): text for texts in (properties, own) for name, text in texts.items()}
-    sources = {name: _SOURCE_OPTION for name in given if _SOURCE.fullmatch(name)}
-    of_value = {name: name.replace(_KEY, _VALUE, 1) for name in given if name.startswith(_KEY)}
-    keys = {name: OPTIONS[other] for name, other in of_value.items() if other in OPTIONS}
-    options = {**_EVERY, **sources, **keys}
-    wrong = (name for name in sorted(given) if name not in options and (name in own or name.startswith(PREFIXES)))
-    problems = [f"{name} is not a setting of the sink" for name in wrong]
-    twice = Counter(map(_lowered, properties))
-    problems += [f"{name} is set twice, in different case" for name in sorted(sources) if twice[name] > 1]
-    parsed: dict[str, Any] = {}
-    for name, option in options.items():
-        text = given.get(name, option.default)
-        try:
-            parsed[name] = None if text is None else option.parse(text)
-        except ValueError as error:
-            # What was to be a place may be the secret itself.
-            shown = name if option.parse in {secret, registry} else f"{name} = {text!r}"
-            problems.append(f"{shown}: {error}")
-    own_texts = {name: text for name, text in given.items() if name in parsed and parsed[name] != _DEFAULTS.get(name)}
-    return SinkConfig(parsed, own_texts), tuple(problems)
 
 
 def _lowered(name: str) -> str:

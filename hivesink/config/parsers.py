@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -112,24 +112,15 @@ def null_texts(text: str) -> dict[str, frozenset[NullText]]:
     return named
 
 
-class Policies(NamedTuple):
-    """How a commit is made known, in this order; `plugin` is the class that CUSTOM calls."""
-
-    kinds: tuple[PolicyKind, ...]
-    plugin: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Policies:
-        """Commit policies and at most a single `module:Class`, separated by commas; ValueError otherwise."""
-        parts = list(dict.fromkeys(part.strip() for part in text.split(",")))
-        plugins = [part for part in parts if re.fullmatch(r"[\w.]+:\w+", part)]
-        named = {kind.value: kind for kind in PolicyKind if kind is not PolicyKind.CUSTOM}
-        others = [part for part in parts if part not in plugins and part.lower() not in named]
-        if others or len(plugins) > 1 or PolicyKind.METASTORE.value not in map(str.lower, parts):
-            message = f"write metastore, and what else of {', '.join(named)}, and a single module:Class"
-            raise ValueError(message)
-        kinds = tuple(PolicyKind.CUSTOM if part in plugins else named[part.lower()] for part in parts)
-        return cls(kinds, next(iter(plugins), None))
+def policies(text: str) -> dict[PolicyKind, str]:
+    """How a commit is made known, in this order: `metastore, success-file, own:Class`; ValueError otherwise."""
+    parts = dict.fromkeys(part.strip() for part in text.split(","))
+    named = {kind.value: kind for kind in PolicyKind if kind is not PolicyKind.CUSTOM}
+    kinds = [PolicyKind.CUSTOM if re.fullmatch(r"[\w.]+:\w+", part) else named.get(part.lower()) for part in parts]
+    if None in kinds or kinds.count(PolicyKind.CUSTOM) > 1 or PolicyKind.METASTORE not in kinds:
+        message = f"write metastore, and what else of {', '.join(named)}, and a single module:Class"
+        raise ValueError(message)
+    return {kind: part for kind, part in zip(kinds, parts, strict=True) if kind}
 
 
 assigner = matching(r"partition-columns|date-time|[\w.]+:\w+", "write partition-columns, date-time, or module:Class")

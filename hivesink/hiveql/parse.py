@@ -13,11 +13,11 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from hivesink.config.formats import FORMATS, SUPPORTED
-from hivesink.config.options import check
+from hivesink.config.options import SinkConfig
 from hivesink.core.log import PROPERTY
 from hivesink.core.table import TableName, TableSpec
 from hivesink.core.typetext import refusal
-from hivesink.errors import DdlInvalid
+from hivesink.errors import DdlInvalid, InvalidOption
 from hivesink.hiveql.ddltext import NOT_SUPPORTED, DdlProblem, DdlText, data_columns, partition_columns, sql
 
 CheckTable = Callable[[TableSpec], Sequence[str]]
@@ -159,7 +159,12 @@ def _table(ddl: DdlText, create: exp.Create) -> TableSpec | None:
         ddl.problem(ddl.line_of_word("LOCATION"), reason)
     elif location is not None and re.fullmatch(r"([A-Za-z][\w+.-]*:(//[^/]*)?)?/*", location):
         ddl.problem(ddl.line_of_word("LOCATION"), f"LOCATION {location!r} is no folder; name one in it")
-    for reason in (*_refused(properties), *check(properties)):
+    reasons = [*_refused(properties)]
+    try:
+        SinkConfig.parse(properties)
+    except InvalidOption as error:
+        reasons += error.problems
+    for reason in reasons:
         ddl.problem(ddl.line_of_setting(reason.removeprefix("property ")) or ddl.line(schema), reason)
     table = schema.this if isinstance(schema, exp.Schema) else schema
     parts = [part.name for part in table.parts]

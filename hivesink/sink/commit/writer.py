@@ -90,7 +90,8 @@ class WriterSpec:
 def policy_of(spec: TableSpec, config: SinkConfig) -> Policy:
     """What the settings say about the end of an epoch. Raises InvalidOption."""
     option = "sink.partition-commit.policy.kind"
-    kinds, plugin = config[option]
+    kinds = config[option]
+    plugin = kinds.get(PolicyKind.CUSTOM)
     return Policy(
         # They are registered before anything is published into them.
         announce=tuple(kind for kind in kinds if kind is not PolicyKind.METASTORE),
