@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import orc
 
-from hivesink.config.options import OrcCompression, SinkConfig, check
+from hivesink.config.options import OrcCompression, SinkConfig
 from hivesink.core.table import Column
 from hivesink.core.typetext import parse_type
 from hivesink.decode.arrowtypes import arrow_schema
+from hivesink.errors import InvalidOption
 from hivesink.formats.orc import OrcFormat
 from hivesink.formats.parquet import ParquetFormat
 from hivesink.ports.rows import BadRow
@@ -250,4 +251,6 @@ def test_settings() -> None:
     expected = OrcFormat(SCHEMA, OrcCompression.SNAPPY, 1 << 20, 5000, ("text", "z"), 0.01)
     assert OrcFormat.of(SCHEMA, SinkConfig.parse(given)) == expected
     odd = {"orc.compress": "LZO", "orc.row.index.stride": "0", "orc.bloom.filter.fpp": "1.5"}
-    assert [problem.split(" = ")[0] for problem in check(odd)] == list(odd)
+    with pytest.raises(InvalidOption) as told:
+        SinkConfig.parse(odd)
+    assert [problem.split(" = ")[0] for problem in told.value.problems] == list(odd)
