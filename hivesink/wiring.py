@@ -61,17 +61,15 @@ def schemas(plan: TaskPlan, root: LogRoot | None, site: Site = NO_SITE, *, compa
     return lambda config, parse: KeptSchemas(config, kept, read, parse, compares, plan.schema)
 
 
-def row_reader(plan: TaskPlan, known: OpenSchemas | None = None) -> RowReader:
-    """What turns the stream's records into rows of the plan's table, by the table's settings, and by `known`.
-
-    Without these, schemas are those of today, and nothing is kept.
-    """
+def row_reader(
+    plan: TaskPlan, root: LogRoot | None = None, site: Site = NO_SITE, *, compares: bool = True
+) -> RowReader:
+    """What turns the stream's records into rows of the plan's table, by the table's settings, and by its `schemas`."""
     config, spec = plan.config, plan.target.spec
     form = adapter(spec.format).of(arrow_schema(spec.columns), config)
     columns = [column for column in row_columns(spec, config) if column.name not in plan.shape.absent]
-    return RowsReader(
-        columns, plan.shape.value, config, plan.arrival, unfit=form.unfit, schemas=known or schemas(plan, None)
-    )
+    known = schemas(plan, root, site, compares=compares)
+    return RowsReader(columns, plan.shape.value, config, plan.arrival, unfit=form.unfit, schemas=known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class ToolsSpec:
         return TaskTools(
             store=file_store(plan.target.location, self.site, config["sink.file.permission"]),
             # A log is in a folder of its writer's.
-            reader=row_reader(plan, schemas(plan, log_root(dirname(dirname(self.log)), self.site), self.site)),
+            reader=row_reader(plan, log_root(dirname(dirname(self.log)), self.site), self.site),
             format=lambda table: adapter(table.spec.format).of(
                 arrow_schema(table.spec.columns),
                 config,

@@ -370,7 +370,7 @@ def test_letters_are_read_by_the_file_of_then(tmp_path: Path) -> None:
     root = log_root(str(tmp_path / "log"))
     part = PartEntry(letters.table, letters.partition, "p", "p", 1, 0)
     mended = {letter["id"][0].as_py(): b"\x04cd"}
-    router = ReplayRouter(plan, lambda then: row_reader(then, schemas(then, root, compares=False)), mended)
+    router = ReplayRouter(plan, lambda then: row_reader(then, root, compares=False), mended)
     (again,) = router.route(Letters(part, letter, np.arange(1)))
     assert again.rows.to_pylist() == [{"c": "cd"}]
     assert row_reader(plan).read(given).bad[0].reason == "wrong type: bytes into string"

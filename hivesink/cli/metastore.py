@@ -97,7 +97,7 @@ def declared_in(path: Path) -> Sequence[TableSpec]:
         if not problems:
             try:
                 # As each task of a job makes it.
-                wiring.row_reader(plan, wiring.schemas(plan, None, site))
+                wiring.row_reader(plan, site=site)
             except InvalidOption as error:
                 return error.problems
         return problems

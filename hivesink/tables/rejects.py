@@ -244,8 +244,7 @@ class Replay:
 
     def _reader(self, plan: TaskPlan) -> RowReader:
         """By the schemas of then, whatever the registry has today."""
-        opened = self._opened
-        return wiring.row_reader(plan, wiring.schemas(plan, opened.owner.root, opened.site, compares=False))
+        return wiring.row_reader(plan, self._opened.owner.root, self._opened.site, compares=False)
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
