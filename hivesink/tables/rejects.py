@@ -49,14 +49,6 @@ _OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LetterFile:
-    """A file of dead letters, as a part without rows. Only those of a part that a log has settled can be replayed."""
-
-    part: PartEntry
-    is_settled: bool
-
-
 class DeadLetters:
     """The dead-letter table of a table. Raises UnknownTable if there is none, Unsupported if another has its name."""
 
@@ -73,12 +65,13 @@ class DeadLetters:
         buckets = [item for log in logs for item in log.renamed(self.opened.name).buckets.items()]
         return sum(bucket.rows for (table, _), bucket in buckets if table == self.name)
 
-    def files(self) -> list[LetterFile]:
-        """The files of dead letters, of each name one. What a replay has replaced is none, even if it is still there.
+    def files(self) -> list[tuple[PartEntry, bool]]:
+        """The files of dead letters, of each name one, as parts without rows; and whether a log has settled the part.
 
+        Only these can be replayed. What a replay has replaced is none, even if it is still there.
         Raises LogDamaged, StoreUnavailable, MetastoreUnreachable.
         """
-        logs, files = self.opened.logs(), dict[str, LetterFile]()
+        logs, files = self.opened.logs(), dict[str, tuple[PartEntry, bool]]()
         for name, log in logs.items():
             # Only replays have replaced any. Any other damaged log is its job's problem.
             if name.partition("/")[0] == REPLAYS:
@@ -91,12 +84,11 @@ class DeadLetters:
                 if (name, file.length) not in replaced:
                     part = PartEntry(self.name, partition, file.path, file.path, file.length, 0)
                     is_settled = any(is_part(name, file.length) for is_part in settled)
-                    files.setdefault(name if is_settled else file.path, LetterFile(part, is_settled))
+                    files.setdefault(name if is_settled else file.path, (part, is_settled))
         return list(files.values())
 
-    def read(self, file: LetterFile) -> Iterator[pa.RecordBatch]:
+    def read(self, path: str) -> Iterator[pa.RecordBatch]:
         """The letters of a file, with the columns of SCHEMA. Raises StoreUnavailable, InvalidOption."""
-        path = file.part.target
         try:
             with self._store.open(path) as stream:
                 yield from adapter(self.live.spec.format).read(stream, SCHEMA, _BATCH)
@@ -104,11 +96,11 @@ class DeadLetters:
             reason = str(error).partition("\n")[0]
             raise errors.InvalidOption((f"{path} can't be read as dead letters: {reason}; move it away",)) from error
 
-    def every(self) -> Iterator[tuple[LetterFile, pa.RecordBatch]]:
-        """All of them, by file. Raises what `files` and `read` raise."""
-        for file in self.files():
-            for rows in self.read(file):
-                yield file, rows
+    def every(self) -> Iterator[tuple[bool, pa.RecordBatch]]:
+        """All of them, by file, and whether they can be replayed. Raises what `files` and `read` raise."""
+        for part, is_settled in self.files():
+            for rows in self.read(part.target):
+                yield is_settled, rows
 
     def reasons(self) -> tuple[list[dict[str, Any]], int]:
         """The dead letters by reason and field, the most first, and how many can't be replayed. Raises as `every`.
@@ -117,8 +109,8 @@ class DeadLetters:
         """
         by_reason: dict[tuple[str, str | None], dict[str, Any]] = {}
         unsettled = 0
-        for file, rows in self.every():
-            unsettled += 0 if file.is_settled else rows.num_rows
+        for is_settled, rows in self.every():
+            unsettled += 0 if is_settled else rows.num_rows
             for row in rows.select(["reason", "field", "arrived_at", *ORIGIN]).to_pylist():
                 if row["arrived_at"] is None:
                     continue  # Rows of users may have no time.
@@ -258,14 +250,14 @@ class Replay:
         """All letters of each file, with those to decode, and what `census` counts; of the named `parts` only."""
         # A record may have no key and no headers.
         needs = (beside_records(self._spec, config) & KEPT.keys()) - {"key", "headers"}
-        for file in self.letters.files():
-            if parts is not None and not (file.is_settled and file.part.name in parts):
+        for part, is_settled in self.letters.files():
+            if parts is not None and not (is_settled and part.name in parts):
                 continue
-            for rows in self.letters.read(file):
+            for rows in self.letters.read(part.target):
                 ids, mended = rows.column("id"), self._mended
                 chosen = np.arange(len(ids))
                 places = chosen if mended is None else chosen[[letter in mended for letter in ids.to_pylist()]]
-                if not file.is_settled:
+                if not is_settled:
                     census.unsettled += len(places)
                     continue
                 is_lacking = np.zeros(rows.num_rows, np.bool_)
@@ -274,7 +266,7 @@ class Replay:
                 chosen = places[~is_lacking[places]]
                 census.lacking += len(places) - len(chosen)
                 census.decoded.update(ids.take(pa.array(chosen)).to_pylist())
-                yield Letters(file.part, rows, chosen)
+                yield Letters(part, rows, chosen)
 
     def _options(self) -> dict[str, str]:
         """The settings of the job that wrote last, and those of a replay."""
