@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,6 @@ from hivesink.core.table import Array, Column, HiveType, Map, Primitive, Struct,
 from hivesink.decode.arrowtypes import arrow_schema, check_types
 from hivesink.decode.avro.debezium import DebeziumAvroDecoder
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
-from hivesink.decode.avro.schema import parse
 from hivesink.decode.clocks import nulls
 from hivesink.decode.convert import Converted, cells, convert
 from hivesink.decode.csv import CsvDecoder
@@ -34,7 +33,6 @@ from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.json.exact import ValueParser
 from hivesink.decode.json.explode import ExplodedDecoder
 from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder, ProtobufDecoder
-from hivesink.decode.protobuf.schema import described, parsed
 from hivesink.decode.values import InvalidValue, TimeRules
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows, Decoder, Schemas
@@ -54,30 +52,17 @@ OpenSchemas: TypeAlias = "Callable[[SinkConfig, Callable[[Sequence[str]], object
 """The schemas that settings lead to, by what parses them: it raises ValueError for what is no schema."""
 
 
-class Maker(NamedTuple):
-    """Makes a format's decoders: `make` takes columns and settings and, where the format has a `parse`, `Schemas`."""
-
-    make: Callable[..., Decoder]
-    parse: Callable[[Sequence[str]], object] | None = None
-    """Parses the schemas that its records need; None: they need none."""
-
-    def decoder(self, columns: Sequence[Column], config: SinkConfig, schemas: OpenSchemas | None) -> Decoder:
-        if self.parse is None or schemas is None:
-            return self.make(columns, config)
-        return self.make(columns, config, schemas(config, self.parse))
-
-
-DECODERS: Mapping[str, Maker] = {
-    "json": Maker(_json),
-    "debezium-json": Maker(DebeziumDecoder),
-    "csv": Maker(CsvDecoder),
-    "avro": Maker(AvroDecoder, parse),
-    "avro-confluent": Maker(ConfluentDecoder, parse),
-    "debezium-avro-confluent": Maker(DebeziumAvroDecoder, parse),
-    "protobuf": Maker(ProtobufDecoder, described),
-    "protobuf-confluent": Maker(ConfluentProtobufDecoder, parsed),
+DECODERS: Mapping[str, Callable[..., Decoder]] = {
+    "json": _json,
+    "debezium-json": DebeziumDecoder,
+    "csv": CsvDecoder,
+    "avro": AvroDecoder,
+    "avro-confluent": ConfluentDecoder,
+    "debezium-avro-confluent": DebeziumAvroDecoder,
+    "protobuf": ProtobufDecoder,
+    "protobuf-confluent": ConfluentProtobufDecoder,
 }
-"""By the values of `sink.value.format`."""
+"""By the values of `sink.value.format`: what takes columns, settings and, if it has a `parse`, `Schemas` for that."""
 
 
 class RowsReader:
@@ -108,7 +93,7 @@ class RowsReader:
         self._given = [column for column in columns if column.name not in self._sources]
         # A table may have nothing but what surrounds the records. Arrow has no rows without columns.
         decoded = self._given or [Column("\0", Primitive.STRING)]
-        self._decoder = None if value is None else _decoder(decoded, config, schemas)
+        self._decoder = None if value is None else decoder_of(decoded, config, schemas)
         of_key = [column for column in columns if isinstance(self._sources.get(column.name), KeyPath)]
         self._key = _decoder_of_key(of_key, config, schemas) if of_key else None
         self._unfit = unfit
@@ -195,8 +180,8 @@ class RowsReader:
         return convert(given, kind, times)
 
 
-def _decoder(columns: Sequence[Column], config: SinkConfig, schemas: OpenSchemas | None) -> Decoder:
-    """Raises InvalidOption."""
+def decoder_of(columns: Sequence[Column], config: SinkConfig, schemas: OpenSchemas | None) -> Decoder:
+    """Of the format that the settings name; `schemas` may be None where it needs none. Raises InvalidOption."""
     form = config["sink.value.format"]
     if form not in DECODERS:
         message = f"sink.value.format = {form!r}: write one of {', '.join(DECODERS)}"
@@ -204,7 +189,9 @@ def _decoder(columns: Sequence[Column], config: SinkConfig, schemas: OpenSchemas
     if form != "json" and config["sink.json.explode"] is not None:
         message = f"sink.json.explode is of JSON records: remove it, or sink.value.format = {form!r}"
         raise InvalidOption((message,))
-    return DECODERS[form].decoder(columns, config, schemas)
+    parse = getattr(DECODERS[form], "parse", None)
+    needed = () if parse is None or schemas is None else (schemas(config, parse),)
+    return DECODERS[form](columns, config, *needed)
 
 
 def _decoder_of_key(columns: Sequence[Column], config: SinkConfig, schemas: OpenSchemas | None) -> Decoder:
@@ -217,7 +204,7 @@ def _decoder_of_key(columns: Sequence[Column], config: SinkConfig, schemas: Open
     if None not in {key, record} and key != record:
         raise InvalidOption((f"keys and records must be of the same registry, not {key} and {record}",))
     try:
-        decoder = _decoder(columns, config.of_key, schemas)
+        decoder = decoder_of(columns, config.of_key, schemas)
     except InvalidOption as error:
         problems = (problem.replace("sink.value.", "sink.key.") for problem in error.problems)
         raise InvalidOption(tuple(problems)) from error

@@ -8,13 +8,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+
 from hivesink.core.column_source import json_path, parse_list
 from hivesink.core.table import Column, Primitive
-from hivesink.decode.avro.schema import Type, parse
 from hivesink.decode.csv import Dialect
 from hivesink.decode.json.debezium import node_at
-from hivesink.decode.protobuf.decoder import message_path
-from hivesink.decode.protobuf.schema import described, parsed
+from hivesink.decode.reader import decoder_of
 from hivesink.decode.values import NUMBER, InvalidValue
 from hivesink.errors import InvalidOption
 from hivesink.sample.infer import infer
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from hivesink.config.options import SinkConfig
     from hivesink.decode.reader import OpenSchemas
-
-_FRAME = 5
 
 
 class Given(NamedTuple):
@@ -165,25 +163,20 @@ def _value(text: str | None) -> Any:
     return json.loads(text) if text and is_json else text or None
 
 
-def _schemas(given: Given, parse: Callable[[Any], Any]) -> list[tuple[Any, bytes]]:
-    """The schemas of the sample's records, the newest first, each with a record of it; by a file, any record."""
-    form, schemas = given.config["sink.value.format"], given.schemas(given.config, parse)
-    records = [record for record in given.records if record]
-    reason = "no record of the sample begins with the number of a schema that the registry has"
-    try:
-        if not form.endswith("-confluent"):
-            return [(parse(tuple(schemas.file()[1])), (records or [b""])[0])]
-        framed = [record for record in records if record[0] == 0 and len(record) >= _FRAME]
-        numbered = {int.from_bytes(record[1:_FRAME], "big"): record for record in framed}
-        if known := schemas.registered(sorted(numbered)):
-            return [(parse(tuple(known[number])), numbered[number]) for number in sorted(known, reverse=True)]
-    except ValueError as error:
-        reason = str(error)
-    raise InvalidOption((f"sink.value.format = {form!r}: {reason}",))
+def _kinds(given: Given) -> list[Any]:
+    """What a decoder reads the sample's records by, the newest last."""
+    records = pa.array([record for record in given.records if record is not None], pa.binary())
+    decoder: Any = decoder_of((), given.config, given.schemas)
+    kinds: list[Any]
+    kinds, bad = decoder.kinds(records)
+    if not kinds:
+        reason = bad[0].reason if bad else "the sample has no record with a value"
+        raise InvalidOption((f"sink.value.format = {given.config['sink.value.format']!r}: {reason}",))
+    return kinds
 
 
 def _of_avro(given: Given) -> Proposed:
-    kinds = [kind for kind, _ in _schemas(given, parse)]
+    kinds = _kinds(given)
     if not given.config["sink.value.format"].startswith("debezium"):
         columns, left = columns_of(*kinds)
         return Proposed(columns, {}, None, left)
@@ -194,19 +187,7 @@ def _of_avro(given: Given) -> Proposed:
 
 
 def _of_protobuf(given: Given) -> Proposed:
-    option, kinds = "sink.value.protobuf.message-name", list[Type]()
-    is_framed = given.config["sink.value.format"].endswith("-confluent")
-    for schema, record in _schemas(given, parsed if is_framed else described):
-        place = message_path(memoryview(record + bytes(1)), _FRAME, len(record))[0] if is_framed else None
-        which = place if is_framed else given.config[option]
-        if which is None:
-            raise InvalidOption((f"{option} is missing: --set {option}=… names the records' message",))
-        try:
-            message = schema.record(which)
-        except ValueError as error:
-            raise InvalidOption((f"{option} = {which!r}: {error}",)) from error
-        kinds.append(of_message(message.descriptor, message.symbols, {}))
-    columns, left = columns_of(*kinds)
+    columns, left = columns_of(*(of_message(kind.descriptor, kind.symbols, {}) for kind in _kinds(given)))
     return Proposed(columns, {}, None, left)
 
 

@@ -25,22 +25,20 @@ _UINT64, _BYTES = 4, 12
 
 
 def columns_of(*records: Type) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """The columns of all fields of records, the newest first, and a note on each field that none can hold.
+    """The columns of all fields of records, the newest last, and a note on each field that none can hold.
 
-    A field that has another name in newer records keeps the former one, by which a column reads it from all.
+    The newest type counts. A field that has another name in newer records keeps the former one, by which a column
+    reads it from all.
     """
-    notes, kinds = list[str](), dict[str, HiveType | None]()
-    for number, record in enumerate(records):
+    fields = dict[str, tuple[HiveType | None, list[str]]]()
+    for record in records:
         for name, kind in _fields(record):
-            newer = [other for other in records[:number] if name in other.names]
-            later = {_names(other)[other.names[name][0]] for other in newer} - record.names.keys()
-            # Not where a record between has the later name alone.
-            known = {key for key in later if all(other in newer for other in records[:number] if key in other.names)}
-            if name not in kinds and not known.isdisjoint(kinds):
-                kinds = {name if key in known else key: held for key, held in kinds.items()}
-            elif name not in kinds:
-                kinds[name] = _hive(kind, name, notes)
-    return tuple(Column(name, kind) for name, kind in kinds.items() if kind), tuple(notes)
+            former = [other for other, places in record.names.items() if places == record.names[name]]
+            # The present name first: a record before may have had it alone.
+            column, notes = next((other for other in former if other in fields), name), list[str]()
+            fields[column] = _hive(kind, column, notes), notes
+    columns = tuple(Column(name, kind) for name, (kind, _) in fields.items() if kind)
+    return columns, tuple(note for _, notes in fields.values() for note in notes)
 
 
 def _fields(record: Type) -> Iterator[tuple[str, Type]]:

@@ -15,7 +15,7 @@ from hivesink.core.table import Column, Primitive
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.avro.schema import parse
 from hivesink.decode.protobuf.schema import described, parsed
-from hivesink.decode.reader import DECODERS, Maker, RowsReader
+from hivesink.decode.reader import DECODERS, RowsReader, decoder_of
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows
 
@@ -142,7 +142,7 @@ WRITTEN: dict[str, Callable[[int | None, str | None], bytes]] = {
 
 @pytest.fixture(params=WRITTEN)
 def format_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(DECODERS, "tabs", Maker(TabsDecoder))
+    monkeypatch.setitem(DECODERS, "tabs", TabsDecoder)
     assert set(WRITTEN) == {*DECODERS}
     return str(request.param)
 
@@ -155,8 +155,8 @@ def read(format_name: str, records: Any, **settings: str) -> DecodedRows:
     return reader.read(pa.RecordBatch.from_arrays([records], ["value"]))
 
 
-def decoder_of(format_name: str) -> Decoder:
-    return DECODERS[format_name].decoder(COLUMNS, SinkConfig.parse(NAMED), Both)
+def made(format_name: str) -> Decoder:
+    return decoder_of(COLUMNS, SinkConfig.parse({"sink.value.format": format_name, **NAMED}), Both)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
@@ -198,8 +198,8 @@ def test_what_it_learns_changes_no_row(format_name: str) -> None:
     random = np.random.default_rng(7)
     numbers = [int(number) for number in random.integers(0, 1000, 400)]
     records = [write(n, f"n{n}") if n % 7 else b"odd" if n % 2 else write(None, None) for n in numbers]
-    alone = [decoder_of(format_name).decode(pa.array([record])) for record in records]
-    decoder = decoder_of(format_name)
+    alone = [made(format_name).decode(pa.array([record])) for record in records]
+    decoder = made(format_name)
     whole = pa.array(records)
     for given in (whole.slice(0, 10), whole, whole.slice(0, 0)):
         decoded = decoder.decode(given)

@@ -20,7 +20,7 @@ from hivesink.config.options import SinkConfig
 from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import PartEntry
 from hivesink.core.table import Column, Primitive
-from hivesink.decode.reader import DECODERS, Maker
+from hivesink.decode.reader import DECODERS
 from hivesink.formats import adapter
 from hivesink.hiveql.parse import parse_ddl
 from hivesink.hiveql.render import render
@@ -86,7 +86,7 @@ class StreamRecords:
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> Format:
-    monkeypatch.setitem(DECODERS, "tabs", Maker(TabsDecoder))
+    monkeypatch.setitem(DECODERS, "tabs", TabsDecoder)
     made = Format("STREAM", "made.In", "made.Out", "made.Serde", f"{__name__}:{StreamFormat.__name__}")
     monkeypatch.setitem(FORMATS, made.name, made)
     return made

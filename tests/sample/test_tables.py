@@ -111,15 +111,15 @@ def test_columns_read_all_schemas_of_a_sample() -> None:
     new = schema(("id", "long", ""), ("client", "string", "customer buyer"), ("state", "int", "phase"))
     middle = schema(("id", "long", ""), ("customer", "string", "buyer"), ("phase", "int", ""), ("state", "string", ""))
     old = schema(("id", "int", ""), ("buyer", "string", ""), ("note", "string", ""))
-    columns, notes = columns_of(new, middle, old)
+    columns, notes = columns_of(old, middle, new)
     assert [(column.name, str(column.type)) for column in columns] == [
         # By a former name a column reads a field of each schema; `state` was another field than `phase`.
-        ("id", "bigint"), ("buyer", "string"), ("state", "int"), ("phase", "int"), ("note", "string"),
+        ("id", "bigint"), ("buyer", "string"), ("note", "string"), ("phase", "int"), ("state", "int"),
     ]  # fmt: skip
     assert notes == ()
     between = schema(("id", "long", ""), ("client", "string", ""))
-    columns, _ = columns_of(new, between, schema(("customer", "string", "")))
-    assert [column.name for column in columns] == ["id", "client", "state", "customer"]
+    columns, _ = columns_of(schema(("customer", "string", "")), between, new)
+    assert [column.name for column in columns] == ["customer", "id", "client", "state"]
 
 
 def test_messages_of_protobuf() -> None:

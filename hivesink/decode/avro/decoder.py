@@ -53,7 +53,8 @@ class AvroDecoder:
     """Decodes records that are Avro's bytes alone, by the schema in the file of the settings."""
 
     _file = "sink.value.avro.schema-file"
-    _parse: Callable[[tuple[str, ...]], Any] = staticmethod(parse)
+    parse: Callable[[tuple[str, ...]], Any] = staticmethod(parse)
+    """What its records are read by, from the texts of a schema. Raises ValueError."""
 
     def __init__(self, columns: Sequence[Column], config: SinkConfig, schemas: Schemas) -> None:
         self._columns = tuple(columns)
@@ -73,7 +74,7 @@ class AvroDecoder:
         """Raises InvalidOption for settings that no record can be read by."""
         try:
             self.schema, texts = self._schemas.file()
-            self._kind: Any = self._parse(tuple(texts))
+            self._kind: Any = self.parse(tuple(texts))
         except ValueError as error:
             raise InvalidOption((f"{self._file}: {error}",)) from error
 
@@ -85,6 +86,12 @@ class AvroDecoder:
         text, places = Text.of(records)
         for kind, bodies in self._by_schema(Bodies(text, places[:-1], places[1:], rows), bad):
             yield self._piece(kind, bodies, bad)
+
+    def kinds(self, records: pa.BinaryArray) -> tuple[list[Any], list[BadRow]]:
+        """What `records`, of which none is null, are read by, the newest last, and those of no schema."""
+        (text, places), bad = Text.of(records.view(pa.string())), list[BadRow]()
+        bodies = Bodies(text, places[:-1], places[1:], np.arange(len(records)))
+        return [kind for kind, _ in self._by_schema(bodies, bad)], bad
 
     def _by_schema(
         self,
@@ -174,7 +181,7 @@ class ConfluentDecoder(AvroDecoder):
                 reason = "no schema number: not of Confluent's format"
             try:
                 if texts := known.get(number):
-                    yield self._parse(tuple(texts)), replace(some, begins=some.begins + _FRAME)
+                    yield self.parse(tuple(texts)), replace(some, begins=some.begins + _FRAME)
                     continue
             except ValueError as error:
                 reason = str(error)

@@ -53,7 +53,7 @@ class ProtobufDecoder(_Messages):
     """Decodes records that are a message's bytes alone, by the descriptors in the file of the settings."""
 
     _file = "sink.value.protobuf.schema-file"
-    _parse = staticmethod(described)
+    parse = staticmethod(described)
 
     def _prepare(self) -> None:
         super()._prepare()
@@ -69,7 +69,7 @@ class ProtobufDecoder(_Messages):
 class ConfluentProtobufDecoder(_Messages, ConfluentDecoder):
     """Decodes messages behind the number of their file in a registry, and their place in it."""
 
-    _parse = staticmethod(parsed)
+    parse = staticmethod(parsed)
 
     def _by_schema(self, bodies: Bodies, bad: list[BadRow]) -> Iterator[tuple[Any, Bodies]]:
         for schema, framed in super()._by_schema(bodies, bad):
