@@ -96,7 +96,7 @@ class GivenText(Given):
 
 
 def messages(rows: int) -> list[bytes]:
-    make = parsed((PROTO,)).record("E").parse(b"").__class__
+    make = parsed((PROTO,)).record("E").message
     made = []
     for row in range(rows):
         seconds, micros = divmod(1_767_225_600_000_000 + row * 1001, 10**6)

@@ -30,8 +30,8 @@ _VARINT, _EIGHT, _SIZED, _OPEN, _CLOSE, _FOUR = range(6)
 """The lowest bits of a tag: how the value behind it is written. A group is between two tags."""
 _FEW = 32
 """Lists of so few messages are passed over singly: a step over all costs as much as a hundred items."""
-_SLICE = 1 << 19
-"""Bytes of packed numbers that are looked at together."""
+_SLICE = 1 << 16
+"""Packed numbers that are read together."""
 AS_JSON = {f"google/protobuf/{name}.proto" for name in ("struct", "duration", "field_mask")}
 """Their messages may be read as a whole."""
 
@@ -211,22 +211,15 @@ class Messages(Columns):
             lists = np.repeat(np.arange(len(rows)), sizes // size)
             inside = np.arange(len(lists)) - np.searchsorted(lists, lists)
             return rows[lists], self._numbers(part, begins[lists] + size * inside, rows[lists])[0]
-        rows, begins, ends = (some[sizes > 0] for some in (rows, begins, ends))
-        self.odd[rows[self._text.octets[ends - 1] >= MORE]] = True
-        start, end = int(begins[:1].sum()), int(ends[-1:].sum())
-        made, last, before = [(rows[:0], np.empty(0, part.numbers))], start, -1
-        for at in range(start, end, _SLICE):
-            # Each number ends at a byte without its top bit.
-            lasts = np.flatnonzero(self._text.octets[at : min(at + _SLICE, end)] < MORE) + at
-            lists = np.searchsorted(ends, lasts, side="right")
-            lasts, lists = (some[lasts >= begins[lists]] for some in (lasts, lists))
-            firsts = np.append(last, lasts + 1)
-            is_first = np.diff(lists, prepend=before) > 0
-            firsts[:-1][is_first] = begins[lists[is_first]]
-            made.append((rows[lists], self._numbers(part, firsts[:-1], rows[lists])[0]))
-            last, before = firsts[-1], lists[-1] if len(lists) else before
-        rows, numbers = (np.concatenate(some) for some in zip(*made, strict=True))
-        return rows, numbers
+        self.odd[rows[(sizes > 0) & (self._text.octets[ends - 1] >= MORE)]] = True
+        places = np.repeat(ends - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
+        # Each number begins behind a byte without its top bit, or with its list.
+        is_first = np.append(True, self._text.octets[places[:-1]] < MORE)[: len(places)]
+        is_first |= np.diff(places, prepend=-1) > 1
+        rows, places = np.repeat(rows, sizes)[is_first], places[is_first]
+        slices = [slice(at, at + _SLICE) for at in range(0, len(rows), _SLICE)]
+        numbers = (self._numbers(part, places[some], rows[some])[0] for some in slices)
+        return rows, np.concatenate([np.empty(0, part.numbers), *numbers])
 
     def _numbers(self, part: _Part, at: Numbers, rows: Numbers) -> tuple[Any, Numbers]:
         """The numbers at these places, and where each ends."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hivesink.errors import Unsupported, few
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _MAIN = "the schema.proto"
 _CONFLUENT = (
@@ -36,23 +36,24 @@ message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A type of messages: `parse` reads their bytes, or raises `error`; its fields by lower-case name."""
+    """A type of messages, google's class of it, and its fields by lower-case name."""
 
-    parse: Callable[[bytes], Any]
-    error: type[Exception]
     descriptor: Any
+    message: Any
     names: Mapping[str, Sequence[Any]]
     symbols: Mapping[str, Mapping[int, str]]
     """Of each field of an enum, by its full name. The fields themselves are int32."""
 
     def rewritten(self, octets: bytes) -> bytes:
         """A message as google writes what its parser reads: each field once, in order. Raises ValueError."""
+        from google.protobuf.message import DecodeError
+
+        kind = self.message
         try:
-            message = self.parse(octets)
-        except self.error as error:
+            message = kind.FromString(octets)
+        except DecodeError as error:
             raise ValueError(str(error)) from error
         # A field may have any name.
-        kind = type(message)
         kind.DiscardUnknownFields(message)
         if not kind.IsInitialized(message):
             raise ValueError(self.descriptor.full_name)
@@ -64,7 +65,8 @@ class Schema:
 
     def __init__(self, descriptors: bytes) -> None:
         """Raises ValueError for what is no set of descriptors, or one that lacks what a file imports."""
-        self._google = google = _google()
+        google = _google()
+        self._class_of = google.message_factory.GetMessageClass
         self._pool = google.descriptor_pool.DescriptorPool()
         self._symbols: dict[str, Mapping[int, str]] = {}
         try:
@@ -100,8 +102,7 @@ class Schema:
         names: dict[str, list[Any]] = {}
         for field in descriptor.fields:
             names.setdefault(field.name.lower(), []).append(field)
-        parse = self._google.message_factory.GetMessageClass(descriptor).FromString
-        return Record(parse, self._google.message.DecodeError, descriptor, names, self._symbols)
+        return Record(descriptor, self._class_of(descriptor), names, self._symbols)
 
     def _name(self, places: tuple[int, ...]) -> str:
         messages, names = self._last.message_type, [self._last.package] if self._last.package else []
