@@ -41,10 +41,9 @@ def convert(array: pa.Array, kind: HiveType, times: TimeRules) -> Converted:  # 
         return pa.nulls(len(array), wanted), {}
     match kind:
         case Array():
-            entries = _Entries(array)
-            items, bad = convert(entries.of(array.values), kind.element, times)
-            lists = pa.ListArray.from_arrays(entries.offsets, items).cast(wanted)
-            return lists, entries.rows(bad)
+            offsets, edges, values = _entries(array, array.values)
+            items, bad = convert(values, kind.element, times)
+            return pa.ListArray.from_arrays(offsets, items).cast(wanted), first_items(bad, edges)
         case Map():
             return _maps(array, kind, times)
         case Struct():
@@ -132,20 +131,12 @@ def _clocks(array: pa.Array, times: TimeRules, kind: HiveType) -> Converted:
     return shown, {row: InvalidValue(why) for mask, why in reasons for row in np.flatnonzero(mask).tolist()}
 
 
-class _Entries:
-    """The items of the lists or maps in `array`: `offsets` begin at 0, and are null for a null list."""
-
-    def __init__(self, array: pa.Array) -> None:
-        edges = array.offsets.cast(pa.int64()).to_numpy()
-        self._start, self._size = int(edges[0]), int(edges[-1] - edges[0])
-        self._edges = edges - edges[0]
-        self.offsets = pa.array(self._edges, pa.int32(), mask=np.append(nulls(array), False))
-
-    def of(self, child: pa.Array) -> pa.Array:
-        return child.slice(self._start, self._size)
-
-    def rows(self, bad: dict[int, InvalidValue]) -> dict[int, InvalidValue]:
-        return first_items(bad, self._edges)
+def _entries(array: pa.Array, *children: pa.Array) -> tuple[Any, ...]:
+    """Of lists or maps the offsets, null for a null list, where their items begin, both from 0 on, and the items."""
+    edges = array.offsets.cast(pa.int64()).to_numpy()
+    items = [child.slice(int(edges[0]), int(edges[-1] - edges[0])) for child in children]
+    edges = edges - edges[0]
+    return pa.array(edges, pa.int32(), mask=np.append(nulls(array), False)), edges, *items
 
 
 def first_items(bad: dict[int, InvalidValue], edges: NDArray[np.int64]) -> dict[int, InvalidValue]:
@@ -158,11 +149,11 @@ def first_items(bad: dict[int, InvalidValue], edges: NDArray[np.int64]) -> dict[
 
 
 def _maps(array: pa.Array, kind: Map, times: TimeRules) -> Converted:
-    entries = _Entries(array)
-    keys, bad_keys = convert(entries.of(array.keys), kind.key, times)
-    values, bad = convert(entries.of(array.items), kind.value, times)
-    maps = pa.MapArray.from_arrays(entries.offsets, keys, values).cast(arrow_type(kind))
-    return maps, entries.rows(bad | bad_keys)
+    offsets, edges, names, items = _entries(array, array.keys, array.items)
+    keys, bad_keys = convert(names, kind.key, times)
+    values, bad = convert(items, kind.value, times)
+    maps = pa.MapArray.from_arrays(offsets, keys, values).cast(arrow_type(kind))
+    return maps, first_items(bad | bad_keys, edges)
 
 
 def _structs(array: pa.Array, kind: Struct, times: TimeRules) -> Converted:
