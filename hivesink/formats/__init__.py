@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -32,6 +32,16 @@ class Adapter(FileFormat, Protocol):
         ids: Mapping[str, int] = ...,
     ) -> Self:
         """The format of rows of `schema`, which come in `order`. `ids` are those of fields, by their paths."""
+
+
+class Records:
+    """Writes a file by pyarrow, whose writer would finish it when dropped: one that wasn't closed stays unfinished."""
+
+    _writer: Any = None
+
+    def __del__(self) -> None:
+        if self._writer is not None:
+            self._writer.is_open = False
 
 
 def adapter(name: str) -> type[Adapter]:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import orc
 
 from hivesink.config.options import OrcCompression, SinkConfig
-from hivesink.formats import fitted
+from hivesink.formats import Records, fitted
 from hivesink.ports.rows import BadRow, FileContent
 
 if TYPE_CHECKING:
@@ -178,13 +178,12 @@ def _spelt_out(values: pa.Array) -> pa.Array:
     return values
 
 
-class OrcRecords:
+class OrcRecords(Records):
     """A file's content. Each write is a stripe, or some where few bytes are many rows; lists make stripes of 4 MB."""
 
     def __init__(self, form: OrcFormat, stream: BinaryIO) -> None:
         self._form = form
         self._tail = Tail(stream)
-        self._writer: orc.ORCWriter | None = None
         self._raw_bytes = 0
 
     def write(self, rows: pa.Table) -> None:
@@ -198,16 +197,10 @@ class OrcRecords:
 
     def close(self) -> None:
         if self._writer is None:
-            self._writer = self._begin(none := self._form.schema.empty_table())
-            self._writer.write(none)
+            self.write(self._form.schema.empty_table())
         self._tail.held = io.BytesIO()
         self._writer.close()
         self._tail.finish(self._raw_bytes, packed=self._form.compression is not OrcCompression.NONE)
-
-    def __del__(self) -> None:
-        # pyarrow's writer would finish its file when it is dropped: a file that wasn't closed must stay unfinished.
-        if self._writer is not None:
-            self._writer.is_open = False
 
     def _begin(self, rows: pa.Table) -> orc.ORCWriter:
         # ORC's numbers of the columns: 0 is the row, nested ones come after theirs.

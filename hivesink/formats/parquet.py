@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hivesink.config.options import ParquetCompression, ParquetTimestamp, SinkConfig
-from hivesink.formats import fitted
+from hivesink.formats import Records, fitted
 from hivesink.ports.rows import BadRow, FileContent
 
 if TYPE_CHECKING:
@@ -189,12 +189,11 @@ def _numbered(field: pa.Field, path: str, ids: Mapping[str, int]) -> pa.Field:
     return pa.field(field.name, kind, field.nullable, metadata)
 
 
-class ParquetRecords:
+class ParquetRecords(Records):
     """A file's content, each write a row group. `begin` makes its writer, given the rows that it begins with."""
 
     def __init__(self, begin: Callable[[pa.Table | None], pq.ParquetWriter]) -> None:
         self._begin = begin
-        self._writer: pq.ParquetWriter | None = None
 
     def write(self, rows: pa.Table) -> None:
         self._writer = self._writer or self._begin(rows)
@@ -203,8 +202,3 @@ class ParquetRecords:
     def close(self) -> None:
         self._writer = self._writer or self._begin(None)
         self._writer.close()
-
-    def __del__(self) -> None:
-        # pyarrow's writer would finish its file when it is dropped: a file that wasn't closed must stay unfinished.
-        if self._writer is not None:
-            self._writer.is_open = False

@@ -10,8 +10,6 @@ mode before the umask, hdfs-native does not: so the umask applies here only with
 from __future__ import annotations
 
 import io
-import os
-import threading
 from dataclasses import dataclass, field
 from functools import partial
 from posixpath import basename, dirname
@@ -52,18 +50,16 @@ class HdfsFileSystem(FileSystem):
         permission: int | None = None,
         *,
         as_folder: bool = False,
-        connect: Callable[[Address, Mapping[str, str]], HdfsCalls] = shared,
+        connect: Callable[[Address, frozenset[tuple[str, str]]], HdfsCalls] = shared,
     ) -> None:
-        self._properties = dict(properties)
+        self._properties, self._site = properties, frozenset(properties.items())
         self._permission = permission
         self._as_folder = as_folder
         self._connect = connect
         self._umask = umask(properties)
         self._block = quantity(properties.get("dfs.blocksize", "128m"))
         self._replication = quantity(properties["dfs.replication"]) if "dfs.replication" in properties else None
-        self._calls: dict[tuple[int, Address], HdfsCalls] = {}
         self._folders: dict[HdfsCalls, Folders] = {}
-        self._lock = threading.Lock()
 
     def canonical(self, location: str) -> str:
         address, path = resolve(location, self._properties)
@@ -156,12 +152,9 @@ class HdfsFileSystem(FileSystem):
 
     def _at(self, location: str) -> Place:
         address, path = resolve(location, self._properties)
-        # No client outlives a fork.
-        key = (os.getpid(), address)
-        with self._lock:
-            if (calls := self._calls.get(key)) is None:
-                calls = self._calls[key] = self._connect(address, self._properties)
-                self._folders[calls] = Folders(calls, self._permission, self._umask, as_folder=self._as_folder)
+        calls = self._connect(address, self._site)
+        if calls not in self._folders:
+            self._folders.setdefault(calls, Folders(calls, self._permission, self._umask, as_folder=self._as_folder))
         return Place(f"hdfs://{address.authority}{path}", path, calls)
 
     def _folder(self, place: Place) -> Folder:

@@ -203,11 +203,13 @@ _all: dict[tuple[int, Address, frozenset[tuple[str, str]]], HdfsCalls] = {}
 _lock = threading.Lock()
 
 
-def shared(address: Address, properties: Mapping[str, str]) -> HdfsCalls:
-    """The `HdfsCalls` of this process for a file system, as the site's properties say."""
-    key = (os.getpid(), address, frozenset(properties.items()))
+def shared(address: Address, site: frozenset[tuple[str, str]]) -> HdfsCalls:
+    """The `HdfsCalls` of this process for a file system, as the site's properties say. Asked for each path."""
+    # No client outlives a fork. A frozenset keeps its hash.
+    key = (os.getpid(), address, site)
     with _lock:
         if key not in _all:
+            properties = dict(site)
             window = float(properties.get(WINDOW, 60_000)) / 1000
             # Hadoop's 0, "for ever", is the default here.
             _all[key] = HdfsCalls(address, properties, window, float(properties.get(TIMEOUT, 0)) / 1000 or 30.0)

@@ -92,19 +92,17 @@ class NewFile(io.RawIOBase):
         self._waiting = bytearray()
         # The data sent until the first packet is certainly written; then None.
         self._kept: list[bytes] | None = []
-        self._length = 0
         self._broken: Kind | None = None
 
     def writable(self) -> bool:
         return True
 
     def tell(self) -> int:
-        return self._length
+        return self._sent + len(self._waiting)
 
     def write(self, data: Any, /) -> int:
         piece = memoryview(data).cast("B")
         self._waiting += piece
-        self._length += len(piece)
         if len(self._waiting) >= _BUFFER:
             self._restarting(self._send)
         return len(piece)

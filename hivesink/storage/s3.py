@@ -194,8 +194,7 @@ class S3Files:
         new = cast("NewObject", stream)
         try:
             if new.upload is None:
-                new.rest.seek(0)
-                new.place.put(new.rest.read(), "close", anew=True, Metadata={PART: new.name})
+                new.place.put(new.rest, "close", anew=True, Metadata={PART: new.name})
             else:
                 new.send()
                 new.upload.complete(new.sent)
@@ -203,7 +202,8 @@ class S3Files:
             stored = new.place.head()
             if stored is None or stored.metadata.get(PART) != new.name:
                 raise errors.StoreUnavailable(action="close", path=path, reason=str(doubt)) from doubt
-        new.finish()
+        new.upload = None
+        new.close()
 
     def make_durable(self, path: str) -> None:
         """Nothing to do."""

@@ -46,11 +46,11 @@ _KINDS: Mapping[int, type[Exception]] = {
 class Settings:
     """What a site says of a bucket: `fs.s3a.bucket.NAME.*` wins over `fs.s3a.*`."""
 
-    bucket: str
+    name: str
     properties: Mapping[str, str]
 
     def get(self, name: str) -> str | None:
-        special = self.properties.get(f"fs.s3a.bucket.{self.bucket}.{name}")
+        special = self.properties.get(f"fs.s3a.bucket.{self.name}.{name}")
         return special or self.properties.get(f"fs.s3a.{name}") or None
 
     @property
@@ -99,7 +99,7 @@ def client(settings: Settings) -> Any:
     if core.get_credentials() is None:
         others = "those that boto3 finds: environment, profile, the machine's role"
         hint = f"set fs.s3a.access.key and fs.s3a.secret.key, or {others}"
-        raise InvalidOption((f"s3a://{settings.bucket}: there are no keys; {hint}",))
+        raise InvalidOption((f"s3a://{settings.name}: there are no keys; {hint}",))
     region = region or core.get_config_variable("region") or "us-east-1"
     if role := settings.get("assumed.role.arn"):
         _assume(core, role, region, settings)
@@ -174,16 +174,11 @@ def meaning(error: Exception) -> tuple[type[Exception], str]:
 
 
 @dataclass(frozen=True)
-class Bucket:
+class Bucket(Settings):
     """A bucket, by a client that threads share."""
 
     client: Any
-    settings: Settings
     tries: int = TRIES
-
-    @property
-    def name(self) -> str:
-        return self.settings.bucket
 
     def ask(self, action: str, path: str, method: str, *, changing: bool = False, **given: Any) -> Any:
         """The answer of a method of the client, a request that may be repeated, tried again while it isn't answered.
@@ -236,7 +231,7 @@ _lock = threading.Lock()
 @cache
 def _made(process: int, name: str, properties: frozenset[tuple[str, str]]) -> Bucket:  # noqa: ARG001  a part of the key
     settings = Settings(name, dict(properties))
-    return Bucket(client(settings), settings)
+    return Bucket(name, settings.properties, client(settings))
 
 
 def shared(name: str, properties: frozenset[tuple[str, str]]) -> Bucket:

@@ -7,7 +7,7 @@ import re
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import quote, unquote
 
 from hivesink.core.partfile import PartName, Pending, Stage, parse_staged
@@ -70,10 +70,10 @@ class Place:
         data: bytes | None = answer and answer["Body"]
         return data
 
-    def put(self, data: bytes, action: str = "create", *, anew: bool = False, **given: Any) -> None:
+    def put(self, data: bytes | IO[bytes], action: str = "create", *, anew: bool = False, **given: Any) -> None:
         """`anew`: only where nothing is, which may raise `storage.fs.DOUBTS`."""
         only = {"IfNoneMatch": "*"} if anew else {}
-        only |= self.bucket.settings.encryption
+        only |= self.bucket.encryption
         self.ask(action, "put_object", Body=data, changing=anew, **only, **given)
 
     def delete(self) -> None:
@@ -81,7 +81,7 @@ class Place:
 
     def begin(self, metadata: Mapping[str, str]) -> Upload:
         """Begin an upload to this key."""
-        given: dict[str, Any] = {"Metadata": metadata, **self.bucket.settings.of_uploads}
+        given: dict[str, Any] = {"Metadata": metadata, **self.bucket.of_uploads}
         return Upload(self, self.ask("create", "create_multipart_upload", **given)["UploadId"])
 
     def copy_to(self, target: Place, length: int, metadata: Mapping[str, str]) -> None:
@@ -205,8 +205,8 @@ _IN_MEMORY = 1 << 20
 class NewObject(io.RawIOBase):
     """The bytes of an object that is being written: an upload, begun when a part of it is full, if not before.
 
-    `name` is what its metadata will say. Implements `ports.NewFile` for a part. Closing it without `finish` gives it
-    up; if that fails, an upload is left.
+    `name` is what its metadata will say. Implements `ports.NewFile` for a part. Closing it gives up its `upload`, if it
+    has any; if that fails, an upload is left.
     """
 
     def __init__(self, place: Place, name: str) -> None:
@@ -214,7 +214,7 @@ class NewObject(io.RawIOBase):
         self.place, self.name = place, name
         self.upload: Upload | None = None
         self.sent: list[SentPart] = []
-        self._size = max(_LEAST, quantity(place.bucket.settings.get("multipart.size") or _USUAL))
+        self._size = max(_LEAST, quantity(place.bucket.get("multipart.size") or _USUAL))
         self.stream = cast("BinaryIO", self)
         self.rest = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  closed with this
 
@@ -253,15 +253,11 @@ class NewObject(io.RawIOBase):
         self.rest.seek(0)
         self.rest.truncate()
 
-    def finish(self) -> None:
-        """All has been sent: close it, and keep the upload."""
-        self.upload = None
-        self.close()
-
     def close_for_commit(self) -> Pending:
         self.send()
         pending = Pending(self.begin().staged, self.place.path, self.tell())
-        self.finish()
+        self.upload = None
+        self.close()
         return pending
 
     def abort(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from hivesink.storage.s3_client import Bucket, Settings
+from hivesink.storage.s3_client import Bucket
 from hivesink.storage.s3_objects import Objects
 
 
@@ -66,10 +66,10 @@ class MemoryS3:
             raise refused(404, "NoSuchUpload")
         return self.uploads[number]
 
-    def put_object(self, *, Key: str, Body: bytes, Metadata: dict[str, str] | None = None, **given: Any) -> Any:
+    def put_object(self, *, Key: str, Body: Any, Metadata: dict[str, str] | None = None, **given: Any) -> Any:
         with self._lock:
             self._require_free(Key, given)
-            self.objects[Key] = Stored(bytes(Body), Metadata or {})
+            self.objects[Key] = Stored(Body if isinstance(Body, bytes) else Body.read(), Metadata or {})
         return {"ETag": '"of"', **ANSWERED}
 
     def get_object(self, *, Key: str, Range: str = "bytes=0-", **_: Any) -> Any:
@@ -195,4 +195,4 @@ class MemoryS3:
 
 def objects_of(client: Any, tries: int = 1) -> Objects:
     """The objects of a single client, which asks `tries` times."""
-    return Objects(lambda name: Bucket(client, Settings(name, {}), tries))
+    return Objects(lambda name: Bucket(name, {}, client, tries))

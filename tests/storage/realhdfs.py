@@ -27,7 +27,7 @@ def apart(site: Mapping[str, str], permission: int | None = None, **calls: Any) 
     """A file system with clients of its own, and fields of `HdfsCalls`."""
     made: dict[Address, HdfsCalls] = {}
 
-    def connect(address: Address, properties: Mapping[str, str]) -> HdfsCalls:
-        return made.setdefault(address, HdfsCalls(address, properties, **calls))
+    def connect(address: Address, properties: frozenset[tuple[str, str]]) -> HdfsCalls:
+        return made.setdefault(address, HdfsCalls(address, dict(properties), **calls))
 
     return HdfsFileSystem(site, permission, connect=connect)
