@@ -194,7 +194,8 @@ class S3Files:
         new = cast("NewObject", stream)
         try:
             if new.upload is None:
-                new.place.put(new.rest, "close", anew=True, Metadata={PART: new.name})
+                new.rest.seek(0)
+                new.place.put(new.rest.read(), "close", anew=True, Metadata={PART: new.name})
             else:
                 new.send()
                 new.upload.complete(new.sent)

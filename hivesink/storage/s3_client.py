@@ -26,7 +26,6 @@ TRIES = 10
 _LONGEST_PAUSE = 10.0
 _PATIENCE = 120.0
 """Seconds after which nothing is tried again: a server that swallows requests costs a time-out for each."""
-CONNECTIONS = 32
 _AWS = re.compile(r"(?:https?://)?s3[.-]?([a-z0-9-]*)\.amazonaws\.com(?:\.cn)?/?")
 _SSE = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 _BUSY = re.compile(r"SlowDown|Throttl|TooManyRequests|RequestLimitExceeded|RequestTimeout$|BandwidthLimit")
@@ -109,9 +108,8 @@ def client(settings: Settings) -> Any:
         region_name=region,
         config=Config(
             retries={"total_max_attempts": 1},
-            max_pool_connections=CONNECTIONS,
+            max_pool_connections=32,
             connect_timeout=10,
-            read_timeout=60,
             s3={"addressing_style": "path" if (settings.get("path.style.access") or "").lower() == "true" else "auto"},
             # Other servers than AWS's don't all know the newer checksums.
             request_checksum_calculation="when_required",

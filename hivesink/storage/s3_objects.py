@@ -7,7 +7,7 @@ import re
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import quote, unquote
 
 from hivesink.core.partfile import PartName, Pending, Stage, parse_staged
@@ -70,7 +70,7 @@ class Place:
         data: bytes | None = answer and answer["Body"]
         return data
 
-    def put(self, data: bytes | IO[bytes], action: str = "create", *, anew: bool = False, **given: Any) -> None:
+    def put(self, data: bytes, action: str = "create", *, anew: bool = False, **given: Any) -> None:
         """`anew`: only where nothing is, which may raise `storage.fs.DOUBTS`."""
         only = {"IfNoneMatch": "*"} if anew else {}
         only |= self.bucket.encryption

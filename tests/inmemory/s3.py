@@ -66,10 +66,10 @@ class MemoryS3:
             raise refused(404, "NoSuchUpload")
         return self.uploads[number]
 
-    def put_object(self, *, Key: str, Body: Any, Metadata: dict[str, str] | None = None, **given: Any) -> Any:
+    def put_object(self, *, Key: str, Body: bytes, Metadata: dict[str, str] | None = None, **given: Any) -> Any:
         with self._lock:
             self._require_free(Key, given)
-            self.objects[Key] = Stored(Body if isinstance(Body, bytes) else Body.read(), Metadata or {})
+            self.objects[Key] = Stored(bytes(Body), Metadata or {})
         return {"ETag": '"of"', **ANSWERED}
 
     def get_object(self, *, Key: str, Range: str = "bytes=0-", **_: Any) -> Any:
