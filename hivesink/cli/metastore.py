@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -151,17 +150,19 @@ def status(out: Output) -> None:
 
     Example: hivesink metastore status
     """
-    if not _serve(out, server.status):
+    if not _serve(out, server.detached):
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _serve(out: Output, act: Callable[[], server.MetastoreStatus]) -> bool:
+def _serve(out: Output, act: Callable[[], server.EmbeddedMetastore]) -> bool:
     """Whether it is running then."""
     now, text = act(), "is stopped"
-    if now.running:
-        text = f"is running at {now.uri} (process {now.pid}), warehouse {now.warehouse}"
-    out.show(asdict(now), [Line(f"the metastore of {now.home} {text}")])
-    return now.running
+    home, pid, warehouse = str(now.folder.parent), now.pid, str(now.warehouse)
+    if running := pid is not None:
+        text = f"is running at {now.uri} (process {pid}), warehouse {warehouse}"
+    where = {"uri": now.uri if running else None, "pid": pid, "warehouse": warehouse if now.port else None}
+    out.show({"running": running, "home": home, **where}, [Line(f"the metastore of {home} {text}")])
+    return running
 
 
 @command

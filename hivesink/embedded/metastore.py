@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hivesink.config.site import Site
 from hivesink.embedded.server import HOST, DetachedServer, Launch, locked
 from hivesink.errors import InvalidOption, MetastoreUnreachable
 from hivesink.jvm.jars import all_jars, fetch, jar, s3a
-from hivesink.jvm.java import LOCAL_FILES, find_java
+from hivesink.jvm.java import find_java
 
 LOOPBACK_SOURCE = Path(__file__).with_name("java") / "HiveAuthUtils.java"
 
@@ -58,7 +57,7 @@ class EmbeddedMetastore(DetachedServer):
             "512m",
             *derby_options(self.folder),
             *self.options,
-            sites={"hive-site": site, "core-site": {**LOCAL_FILES["core-site"], **of_s3a}},
+            sites={"hive-site": site, "core-site": {"fs.defaultFS": "file:///", **of_s3a}},
         )
         return Launch(
             command=(*java, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
@@ -86,62 +85,40 @@ def derby_options(folder: Path) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MetastoreStatus:
-    """The detached metastore of a state folder: where it is, and whether it runs."""
-
-    running: bool
-    home: str
-    uri: str | None = None
-    pid: int | None = None
-    warehouse: str | None = None
-
-
-def status(home: Path | None = None) -> MetastoreStatus:
-    """Whether the metastore of this state folder runs, and where."""
-    server = _detached(home or state_folder())
-    pid = server.pid
-    return MetastoreStatus(
-        running=pid is not None,
-        home=str(server.folder.parent),
-        uri=None if pid is None else server.uri,
-        pid=pid,
-        warehouse=None if server.port is None else str(server.warehouse),
-    )
+def detached(home: Path | None = None) -> EmbeddedMetastore:
+    """The metastore of this state folder, which runs, is stopped, or never ran and has no port yet."""
+    home = home or state_folder()
+    server = EmbeddedMetastore(home / "metastore", home / "warehouse")
+    server.resume()
+    return server
 
 
 def running() -> tuple[str, str]:
     """Its URI and its warehouse. Raises MetastoreUnreachable if it is stopped, InvalidOption if it never ran."""
-    state = status()
-    if state.uri is not None and state.warehouse is not None:
-        return state.uri, local_location(Path(state.warehouse))
-    if state.warehouse is not None:
-        raise MetastoreUnreachable(state.home, "it is stopped: run `hivesink metastore start`")
+    server = detached()
+    if server.alive:
+        return server.uri, local_location(server.warehouse)
+    if server.port is not None:
+        raise MetastoreUnreachable(str(server.folder.parent), "it is stopped: run `hivesink metastore start`")
     way = "Start it with `hivesink metastore start`, or set HIVESINK_HOME, HIVE_CONF_DIR or HIVESINK_METASTORE"
-    raise InvalidOption((f"no metastore: no embedded one runs in {state.home}. {way}",))
+    raise InvalidOption((f"no metastore: no embedded one runs in {server.folder.parent}. {way}",))
 
 
-def start(home: Path | None = None) -> MetastoreStatus:
+def start(home: Path | None = None) -> EmbeddedMetastore:
     """Start it unless it runs; it outlives this process. Raises ServerFailed, JavaFailed."""
-    home = (home or state_folder()).absolute()
-    with locked(home):
-        _detached(home).start()
-        return status(home)
+    with locked(home or state_folder()):
+        server = detached(home)
+        server.start()
+    return server
 
 
-def stop(home: Path | None = None) -> MetastoreStatus:
+def stop(home: Path | None = None) -> EmbeddedMetastore:
     """Stop it and return when it is gone; harmless if it doesn't run."""
-    home = (home or state_folder()).absolute()
+    home = home or state_folder()
     if home.exists():
         with locked(home):
-            _detached(home).stop()
-    return status(home)
-
-
-def _detached(home: Path) -> EmbeddedMetastore:
-    server = EmbeddedMetastore(home / "metastore", home / "warehouse")
-    server.resume()
-    return server
+            detached(home).stop()
+    return detached(home)
 
 
 def loopback_classes() -> Path:

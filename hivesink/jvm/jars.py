@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha1, sha256
 from http.client import HTTPException
+from importlib.metadata import distribution
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from hivesink.config.cache import cache_folder, made_once
 from hivesink.errors import SourceUnreachable
-from hivesink.jvm.java import find_java, package_folder
+from hivesink.jvm.java import find_java
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
-    from pathlib import Path
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 _AT_ONCE, _SILENCE = 4, 60.0
@@ -59,13 +60,10 @@ def kafka_connector(spark: str) -> JarSet:
     The token provider serves delegation tokens alone, and its 4.0.0 goes with every connector of 4.x.
     """
     major, minor = (int(n) for n in re.findall(r"\d+", spark)[:2])
+    scala, version = "2.13", {0: "4.0.1", 1: "4.1.1"}.get(minor, "4.2.0")
+    token, clients, pool = "4.0.0", "3.9.1", "2.12.1"
     if major < 4:  # noqa: PLR2004 - Spark 3.5's PySpark is built for Scala 2.12
-        return _connector("2.12", "3.5.7", token="3.5.7", clients="3.4.1", pool="2.11.1")  # noqa: S106
-    version = {0: "4.0.1", 1: "4.1.1"}.get(minor, "4.2.0")
-    return _connector("2.13", version, token="4.0.0", clients="3.9.1", pool="2.12.1")  # noqa: S106
-
-
-def _connector(scala: str, version: str, *, token: str, clients: str, pool: str) -> JarSet:
+        scala, version, token, clients, pool = "2.12", "3.5.7", "3.5.7", "3.4.1", "2.11.1"
     return JarSet(
         f"spark-kafka-{version}_{scala}",
         (
@@ -79,11 +77,7 @@ def _connector(scala: str, version: str, *, token: str, clients: str, pool: str)
 
 def spark_home() -> Path:
     """Return the folder of the installed pyspark, which serves as SPARK_HOME."""
-    folder = package_folder("pyspark")
-    if folder is None:
-        message = "pyspark is a dependency of hivesink but is not installed here"
-        raise ModuleNotFoundError(message)
-    return folder
+    return Path(str(distribution("pyspark").locate_file("pyspark")))
 
 
 def all_jars() -> str:

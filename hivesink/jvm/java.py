@@ -38,8 +38,6 @@ OPENS = (
 
 _SAID = 500
 """How much of what a JVM says that doesn't start is passed on."""
-LOCAL_FILES: Mapping[str, Mapping[str, str]] = {"core-site": {"fs.defaultFS": "file:///"}}
-"""The sites of a server whose default file system is this machine's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,8 @@ class Checkpoint:
             raise self.unreadable(name, "it is missing")
         return lines
 
-    def parsed(self, name: str, line: str) -> dict[str, Any]:
-        """A line of the file, which holds a JSON object."""
+    def parsed(self, name: str, line: str | bytes) -> dict[str, Any]:
+        """A line of the file, or all of it, which holds a JSON object."""
         try:
             fields: dict[str, Any] = {**json.loads(line)}
         except (ValueError, TypeError) as error:
@@ -107,9 +107,14 @@ class Checkpoint:
 # What follows raises what `Checkpoint` raises.
 
 
-def batch_watermark(batch: BatchId, files: Checkpoint) -> datetime | None:
-    """The watermark (UTC) with which Spark runs a batch (OffsetSeqMetadata); None if it has none yet."""
-    return _moment(files.parsed(f"offsets/{batch}", _offsets(batch, files)[0]).get("batchWatermarkMs"))
+def batch_watermark(batch: BatchRef) -> datetime | None:
+    """The watermark (UTC) with which Spark runs a batch; None if it has none yet."""
+    return _moment(watermark_millis(batch))
+
+
+def watermark_millis(batch: BatchRef) -> int:
+    """As Spark writes it at the head of the batch's file (OffsetSeqMetadata)."""
+    return int(json.loads(batch.head.partition("\n")[2] or "{}").get("batchWatermarkMs", 0))
 
 
 def next_watermark(batch: BatchId, files: Checkpoint) -> datetime | None:
@@ -126,47 +131,40 @@ def _moment(millis: int | None) -> datetime | None:
 def batch_ref(query: str, batch: BatchId, files: Checkpoint) -> BatchRef:
     """What batch `batch` of `query` covers."""
     name = f"offsets/{batch}"
-    head, *ends = _offsets(batch, files)
-    starts = _offsets(BatchId(batch - 1), files)[1:] if batch else ["-"] * len(ends)
+    head, ends = _offsets(batch, files)
+    starts = _offsets(BatchId(batch - 1), files)[1] if batch else list[SourceOffset]([NoOffset()] * len(ends))
     if len(starts) != len(ends):
         reason = f"it has {len(ends)} sources, the batch before it {len(starts)}"
         raise files.unreadable(name, reason)
-    pairs = list[tuple[SourceOffset, SourceOffset]]()
-    for log, start, end in zip(_logs(len(ends), files), starts, ends, strict=True):
-        first, last = _parse(start), _parse(end)
-        if isinstance(last, FilesOffset):
-            since = first.counter if isinstance(first, FilesOffset) else -1
-            paths = [(number, path) for number in range(since + 1, last.counter + 1) for path in log.paths(number)]
-            first, last = first if since >= 0 else NoOffset(), FilesOffset.of(last.counter, tuple(paths))
-        elif isinstance(last, KafkaOffset) and isinstance(first, NoOffset) and batch == 0:
-            # Where the source began.
-            first = _parse("\n".join(files.lines(f"{log.folder}/0") or ["-"]).strip())
-        pairs.append((first, last))
-    return BatchRef(
-        query, batch, tuple(first for first, _ in pairs), tuple(last for _, last in pairs), head=f"{VERSION}\n{head}"
-    )
+    for source, log in enumerate(_logs(len(ends), files)):
+        start, end = starts[source], ends[source]
+        if isinstance(end, FilesOffset):
+            since = start.counter if isinstance(start, FilesOffset) else -1
+            paths = [(number, path) for number in range(since + 1, end.counter + 1) for path in log.paths(number)]
+            starts[source] = start if since >= 0 else NoOffset()
+            ends[source] = FilesOffset.of(end.counter, tuple(paths))
+        elif isinstance(end, KafkaOffset) and isinstance(start, NoOffset) and batch == 0:
+            began = f"{log.folder}/0"
+            starts[source] = _offset("\n".join(files.lines(began) or ["-"]).strip(), began, files)
+    return BatchRef(query, batch, tuple(starts), tuple(ends), head=f"{VERSION}\n{head}")
 
 
-def _offsets(batch: BatchId, files: Checkpoint) -> list[str]:
-    """The lines of an `offsets/<batch id>`: the metadata, then each source's offset."""
+def _offsets(batch: BatchId, files: Checkpoint) -> tuple[str, list[SourceOffset]]:
+    """What an `offsets/<batch id>` holds: the metadata, and each source's offset."""
     name = f"offsets/{batch}"
-    lines = files.needed(name) or [""]
-    # Each of Spark's own sources writes an object, or a number.
-    for line in (lines[0], *(line for line in lines[1:] if line.startswith("{"))):
-        files.parsed(name, line)
-    return lines
+    head, *lines = files.needed(name) or [""]
+    files.parsed(name, head)
+    return head, [_offset(line, name, files) for line in lines]
 
 
-def _parse(text: str) -> SourceOffset:
+def _offset(text: str, name: str, files: Checkpoint) -> SourceOffset:
+    """A source's in the file of that name. Each of Spark's own sources writes an object, or a number."""
     if text == "-":
         return NoOffset()
-    try:
-        offset = json.loads(text)
-    except ValueError:
-        return OtherOffset(text)
-    if isinstance(offset, dict) and set(offset) == {"logOffset"}:
+    offset = files.parsed(name, text) if text.startswith("{") else {}
+    if set(offset) == {"logOffset"}:
         return FilesOffset(int(offset["logOffset"]), "", 0)
-    is_kafka = isinstance(offset, dict) and all(
+    is_kafka = all(
         isinstance(partitions, dict)
         and all(key.isdigit() and isinstance(value, int) for key, value in partitions.items())
         for partitions in offset.values()
@@ -177,15 +175,12 @@ def _parse(text: str) -> SourceOffset:
 def next_batch(files: Checkpoint, sources: tuple[str, ...] = ()) -> NextBatch:
     """The batch that a query over a checkpoint runs first; `sources` as of `BatchRef`."""
     data = files.read(METADATA)
-    try:
-        query = None if data is None else str(json.loads(data)["id"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise files.unreadable(METADATA, f"{type(error).__name__}: {error}") from error
+    query = None if data is None else files.parsed(METADATA, data).get("id")
     planned = max((int(name) for name in files.names("offsets") if name.isdigit()), default=None)
     if planned is None:
         return NextBatch(query, BatchId(0), sources=sources)
     if query is None:
-        raise files.unreadable(METADATA, "it is missing")
+        raise files.unreadable(METADATA, "it is missing, or has no id")
     ref, commit = batch_ref(query, BatchId(planned), files), f"commits/{planned}"
     start, logs = list(ref.end), _logs(len(ref.end), files)
     for index, (end, log) in enumerate(zip(ref.end, logs, strict=True)):

@@ -196,7 +196,7 @@ class QueryRun:
             ref = replace(ref, sources=self._sources, keeps_state=self._keeps_state)
             shape = self._shape(batch.schema, ref.end)
             if self._has_watermark and shape.event_time is None:
-                shape = replace(shape, watermark=batch_watermark(ref.batch, files))
+                shape = replace(shape, watermark=batch_watermark(ref))
             self.newest = running.newest_offsets(query.execution, ref.end)
             behind = None if self.newest is None else span(ref.end, self.newest)
             write, ids = partial(self._write, batch, call, ref, query), lambda: self._topics.ids

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hivesink.core.offsets import FilesOffset, KafkaOffset, NoOffset, SourceOffset, chain
 from hivesink.core.partition import normal, scheme
 from hivesink.errors import InvalidOption, Unsupported, appending
-from hivesink.spark.checkpoint import METADATA, TOPICS, VERSION
+from hivesink.spark.checkpoint import METADATA, TOPICS, VERSION, watermark_millis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,9 +70,8 @@ def files_of(batch: BatchRef) -> dict[str, bytes]:
     own = {METADATA: json.dumps({"id": batch.query}), TOPICS: json.dumps(ids)}
     files = {**own, **first, f"offsets/{number}": _lines_of(batch.head, batch.end)}
     if number > 0:
-        mark = json.loads(batch.head.split("\n")[1] or "{}").get("batchWatermarkMs", 0)
         files[f"offsets/{number - 1}"] = _lines_of(batch.head, batch.start)
-        files[f"commits/{number - 1}"] = f'{VERSION}\n{{"nextBatchWatermarkMs":{mark}}}'
+        files[f"commits/{number - 1}"] = f'{VERSION}\n{{"nextBatchWatermarkMs":{watermark_millis(batch)}}}'
     return {name: text.encode() for name, text in files.items()}
 
 

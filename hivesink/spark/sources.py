@@ -60,7 +60,9 @@ def kafka(spark: SparkSession, servers: str, topics: str, *, options: Mapping[st
     client = client_of(spark, servers) | dict(options or {})
     stream = spark.readStream.format("kafka").option("startingOffsets", "earliest").options(**client)
     records = stream.option("subscribe", topics).load()
-    _partitions(spark, client, [topic.strip() for topic in topics.split(",")])
+    names = [topic.strip() for topic in topics.split(",")]
+    with _admin(spark, client, names) as asked:
+        _present(asked, client, names)
     return records
 
 
@@ -98,18 +100,18 @@ def offsets(spark: SparkSession, servers: str, topic: str) -> dict[int, tuple[in
     """The first offset of each partition of `topic`, and that past its last record. Raises what `kafka` raises."""
     jvm = driver_jvm(spark)
     client = client_of(spark, servers)
-    numbers = _partitions(spark, client, [topic])[topic]
-    places = {number: jvm.org.apache.kafka.common.TopicPartition(topic, number) for number in numbers}
-
-    def ask(asked: Any, kind: str) -> list[int]:
-        wanted = jvm.java.util.HashMap()
-        for place in places.values():
-            wanted.put(place, getattr(jvm.org.apache.kafka.clients.admin.OffsetSpec, kind)())
-        answers = asked.listOffsets(wanted).all().get()
-        return [int(answers[place].offset()) for place in places.values()]
-
     with _admin(spark, client, [topic]) as asked:
-        return dict(zip(numbers, zip(ask(asked, "earliest"), ask(asked, "latest"), strict=True), strict=True))
+        numbers = sorted(place.partition() for place in _present(asked, client, [topic])[topic].partitions())
+        places = [jvm.org.apache.kafka.common.TopicPartition(topic, number) for number in numbers]
+
+        def ask(kind: str) -> list[int]:
+            wanted = jvm.java.util.HashMap()
+            for place in places:
+                wanted.put(place, getattr(jvm.org.apache.kafka.clients.admin.OffsetSpec, kind)())
+            answers = asked.listOffsets(wanted).all().get()
+            return [int(answers[place].offset()) for place in places]
+
+        return dict(zip(numbers, zip(ask("earliest"), ask("latest"), strict=True), strict=True))
 
 
 def ids_at_start(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
@@ -148,13 +150,12 @@ def ids_now(execution: Any, ends: tuple[SourceOffset, ...]) -> TopicIds:
     return tuple(ids)
 
 
-def _partitions(spark: SparkSession, client: Mapping[str, str], topics: Sequence[str]) -> dict[str, list[int]]:
-    """The partitions that each topic has now. Raises InvalidOption and what `_admin` raises."""
-    with _admin(spark, client, topics) as asked:
-        described = _described(asked, topics)
-        if missing := [topic for topic in topics if topic not in described]:
-            raise InvalidOption((f"{_text(client, missing)}: no such topic: create it, or correct its name",))
-        return {topic: sorted(place.partition() for place in now.partitions()) for topic, now in described.items()}
+def _present(asked: Any, client: Mapping[str, str], topics: Sequence[str]) -> dict[str, Any]:
+    """As `_described`. Raises InvalidOption where a topic is missing."""
+    described = _described(asked, topics)
+    if missing := [topic for topic in topics if topic not in described]:
+        raise InvalidOption((f"{_text(client, missing)}: no such topic: create it, or correct its name",))
+    return described
 
 
 def brokers(spark: SparkSession, servers: str) -> str:

@@ -55,9 +55,9 @@ def alone(home: Path) -> Iterator[None]:
 @contextmanager
 def running_metastore(home: Path) -> Iterator[str]:
     """The metastore of the state folder: a running one (`hivesink metastore start`), else a new one."""
-    found = metastore.status(home)
-    if found.uri is not None:
-        yield found.uri
+    detached = metastore.detached(home)
+    if detached.alive:
+        yield detached.uri
         return
     with OwnMetastore(home / "metastore", home / "warehouse") as own:
         yield own.uri

@@ -55,14 +55,14 @@ def test_it_starts_once_survives_a_kill_and_stops(
         create_table(first["uri"], home)
 
         os.kill(first["pid"], signal.SIGKILL)
-        assert wait_until(lambda: not metastore.status(home).running, 60)
+        assert wait_until(lambda: not metastore.detached(home).alive, 60)
         second = hivesink(capsys, "metastore", "start", "--json").data
         assert {**second, "pid": None} == {**first, "pid": None}
         assert second["pid"] != first["pid"]
         with closing(Connection(first["uri"])) as connection:
             assert connection.read(lambda client: client.get_all_tables("kept")) == ["t"]
     finally:
-        assert not metastore.stop(home).running
+        assert not metastore.stop(home).alive
     assert identity_of(second["pid"]) is None
     assert hivesink(capsys, "metastore", "status", "--json").data["running"] is False
     stopped = hivesink(capsys, "status", "a.b")

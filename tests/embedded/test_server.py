@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.embedded import metastore as detached
+from hivesink.embedded import metastore
 from hivesink.embedded.server import HOST, RECORD, Launch, identity_of, port_is_free, wait_until
 from hivesink.errors import NotWritable, ServerFailed
 from jobs.cluster.server import EmbeddedServer
@@ -201,7 +201,7 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     home = tmp_path / "file" / "home"
     with pytest.raises(NotWritable, match=f"^{home} can't be used .*HIVESINK_HOME"):
-        detached.start(home)
+        metastore.start(home)
     # What every command asks that needs a metastore. A user who may not look gets another OSError.
     with pytest.raises(NotWritable, match=f"^{home}/metastore/server.json can't be used .*HIVESINK_HOME"):
-        detached.status(home)
+        metastore.detached(home)
