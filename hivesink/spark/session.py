@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import shutil
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
     from hivesink.core.table import HiveType
 
@@ -155,28 +155,18 @@ def answer(frame: DataFrame, most: int) -> tuple[Sequence[HiveType | None], list
     has only the years 1 to 9999, and some decimals lose their scale on the way.
     """
     from pyspark.sql import functions as sf
+    from pyspark.sql.types import StructType
 
     # Both kinds of timestamps print alike.
     types = [known_type(field.dataType.simpleString().replace("timestamp_ntz", "timestamp")) for field in frame.schema]
-    targets = [_sent(field.dataType) for field in frame.schema]
+    targets = StructType.fromJson(json.loads(frame.schema.json(), object_hook=_as_text))
     # By number, since two columns may have the same name.
     numbered = frame.toDF(*map(str, range(len(targets))))
-    sent = numbered.select(*(sf.col(str(index)).cast(kind) for index, kind in enumerate(targets)))
+    sent = numbered.select(*(sf.col(str(index)).cast(field.dataType) for index, field in enumerate(targets)))
     return types, [[*row.asDict(recursive=True).values()] for row in sent.limit(most).collect()]
 
 
-def _sent(kind: DataType) -> Any:
-    from pyspark.sql import types
-
-    match kind:
-        case types.DateType() | types.TimestampType() | types.TimestampNTZType() | types.DecimalType():
-            return types.StringType()
-        case types.ArrayType():
-            return types.ArrayType(_sent(kind.elementType), kind.containsNull)
-        case types.MapType():
-            return types.MapType(_sent(kind.keyType), _sent(kind.valueType), kind.valueContainsNull)
-        case types.StructType():
-            return types.StructType(
-                [types.StructField(field.name, _sent(field.dataType), field.nullable) for field in kind]
-            )
-    return kind
+def _as_text(part: dict[str, Any]) -> dict[str, Any]:
+    """A part of a schema's JSON with STRING for the types that Python lacks: of a column, an array or a map."""
+    kinds = ("date", "timestamp", "decimal")
+    return {key: "string" if key != "name" and str(said).startswith(kinds) else said for key, said in part.items()}
