@@ -53,7 +53,7 @@ def kept(name: str, content: str, *, mode: int = 0o644) -> Path:
     """Return the cache's file `name` with this content; it is written only if it has another. Raises NotWritable."""
     path, data = cache_folder() / name, content.encode()
     # The cache of an image may be read-only.
-    with _using(path):
+    with using(path):
         if not (path.is_file() and path.read_bytes() == data):
             write_atomically(path, data, mode=mode)
     return path
@@ -80,7 +80,7 @@ def made_once(name: str, make: Callable[[Path], Path]) -> Path:
 @contextmanager
 def scratch_beside(path: Path) -> Iterator[Path]:
     """A folder beside `path` in the cache, which is removed at the end. Raises NotWritable."""
-    with _using(path):
+    with using(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(dir=path.parent, prefix=NEW)
     with folder as scratch:
@@ -88,10 +88,11 @@ def scratch_beside(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _using(path: Path) -> Iterator[None]:
+def using(path: Path, variable: str = "XDG_CACHE_HOME") -> Iterator[None]:
+    """Raise NotWritable instead of an OSError: `variable` names another folder."""
     try:
         yield
     except OSError as error:
         why, is_full = f"{error.strerror}, and this needs it", error.errno in {errno.ENOSPC, errno.EDQUOT}
-        way = "give this user access, or set XDG_CACHE_HOME to another folder"
+        way = f"give this user access, or set {variable} to another folder"
         raise NotWritable(str(path), why, way, retryable=is_full) from error

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from hivesink.config.cache import write_atomically
-from hivesink.errors import NotWritable, ServerFailed
+from hivesink.config.cache import using, write_atomically
+from hivesink.errors import ServerFailed
 from hivesink.jvm.java import OPENS, find_java, log4j2, write_sites
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ FREE_PORTS = range(20000, 32768)
 """Above well-known servers', and below what Linux gives to outgoing connections: a client that keeps connecting to a
 server that is down would get the server's port some day."""
 RECORD = "server.json"
+HOME = "HIVESINK_HOME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,7 @@ class DetachedServer(ABC):
         Raises NotWritable if this user may not look.
         """
         path = self.folder / RECORD
-        with _usable(path), contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        with using(path, HOME), contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
             record = json.loads(path.read_text(encoding="utf-8"))
             number, identity, port = int(record["pid"]), str(record["identity"]), int(record["port"])
             self._number, self._identity, self.port = number, identity, port
@@ -240,18 +241,9 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock: a single process starts or stops the detached servers in it. Raises NotWritable."""
     import fcntl
 
-    with _usable(folder):
+    with using(folder, HOME):
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("a")
     with lock as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield
-
-
-@contextlib.contextmanager
-def _usable(path: Path) -> Iterator[None]:
-    """Raise NotWritable instead of an OSError."""
-    try:
-        yield
-    except OSError as error:
-        raise NotWritable(str(path), f"{error.strerror}; HIVESINK_HOME names another") from error
