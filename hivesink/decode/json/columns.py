@@ -39,7 +39,7 @@ class Keyed(Protocol):
         """The columns of `records`, which may hold any bytes but no nulls, and the records in doubt."""
 
 
-MakeKeyed: TypeAlias = "Callable[[ExactDecoder], Keyed]"
+MakeKeyed: TypeAlias = "Callable[[JsonColumns], Keyed]"
 
 
 class ColumnReader:
@@ -130,7 +130,7 @@ class _StructReader:
         config = SinkConfig.parse({"sink.on-unknown-field": unknown.value})
         columns = [Column(name, field) for name, field in kind.fields]
         self._fields = list(arrow_type(kind))
-        self._keyed = keyed(ExactDecoder(columns, config, lambda *_: parser))
+        self._keyed = keyed(JsonColumns(ExactDecoder(columns, config, lambda *_: parser), keyed))
 
     def read(self, spans: Spans) -> tuple[pa.Array, Mask]:
         absent = np.zeros(len(spans), np.bool_) if spans.absent is None else spans.absent

@@ -51,7 +51,7 @@ class JsonDecoder:
         self._skips = config["sink.on-tombstone"] is OnTombstone.SKIP
         self.exact = ExactDecoder(columns, config, refine)
         """The reference, a record at a time."""
-        self._columns = JsonColumns(self.exact, keyed)
+        self._columns = JsonColumns(self.exact, KeyedDecoder)
         self._shaped: ShapedDecoder | None = ShapedDecoder(self._columns)
         self._keyed: Keyed = KeyedDecoder(self._columns)
         self._mostly_bad = False
@@ -217,8 +217,3 @@ class KeyedDecoder:
 
 def _braced(records: pa.StringArray) -> Mask:
     return mask_of(pc.and_(pc.starts_with(records, "{"), pc.ends_with(records, "}")))
-
-
-def keyed(exact: ExactDecoder) -> Keyed:
-    """For records of `exact`, and for the STRUCTs in them."""
-    return KeyedDecoder(JsonColumns(exact, keyed))

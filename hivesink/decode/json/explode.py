@@ -13,7 +13,7 @@ from hivesink.core.column_source import ELEMENT, RECORD, JsonPath
 from hivesink.core.table import Array, Column, Primitive
 from hivesink.decode.arrowtypes import arrow_schema
 from hivesink.decode.clocks import REFUSED, nulls
-from hivesink.decode.json.decoder import JsonDecoder
+from hivesink.decode.json.decoder import JsonDecoder, in_order
 from hivesink.decode.json.scan import NotJson, document, members, unquote
 from hivesink.errors import InvalidOption
 from hivesink.ports.rows import BadRow, DecodedRows
@@ -150,14 +150,14 @@ class ExplodedDecoder:
         places = records_of[good] if beside.good is None else np.searchsorted(beside.good, records_of[good])
         both = _by_name(beside.table.take(pa.array(places))) | _by_name(rows.table)
         table = pa.Table.from_arrays([both[name] for name in self._schema.names], schema=self._schema)
+        pieces = [(good, batch) for batch in table.combine_chunks().to_batches()]
         skipped = elements_of.null_count - len(unfit)
         indices = pa.array(records_of, pa.int32(), mask=absent)
         ends = (pa.array([part and part[at] for part in splits], pa.large_binary()) for at in (0, 2))
         before, after = (pa.DictionaryArray.from_arrays(indices, end) for end in ends)
         values = pa.StructArray.from_arrays([before, values, after], ["before", "text", "after"])
         parts = pa.RecordBatch.from_pydict({"value": values, RECORD: pa.array(records_of), ELEMENT: elements_of})
-        good_rows = None if len(good) == len(records_of) else pa.array(good, pa.int32())
-        return DecodedRows(table, good_rows, tuple(sorted(bad, key=lambda row: row.index)), skipped, parts)
+        return replace(in_order(pieces, bad, skipped, len(records_of), self._schema), parts=parts)
 
     def _read_beside(
         self, records: Sequence[bytes | None], splits: Sequence[Split | None]
