@@ -165,7 +165,7 @@ class OpenedWriter:
             remake=remaker(metastore, live),
             confirm=owner.confirm,
             today=str(table),
-            former=owner.former(),
+            former=owner.former(live),
             _tables={str(table): live},
         )
         target = TablePlan(live.spec, live.location)

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hivesink.core import actions
-from hivesink.core.actions import LINGER, PartLocator, Snapshot, StagingArea, leftovers, newest, unproven
+from hivesink.core.actions import LINGER, PartLocator, Snapshot, StagingArea, homes_of, leftovers, newest, unproven
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import CommittedPartition, EpochState, History, Stamp
 from hivesink.core.partition import LivePartition, PartitionKey, by_table, is_aside, same_location
@@ -223,7 +223,8 @@ class _Open:
                 yield actions.SetMark(EpochState.VERIFIED, last)
             return
         # Only now: until all can be read, its records are dead letters.
-        if replaced := tuple(part for part in history.replaced if files.get(part.target) == part.length):
+        places = ((part, path) for part in history.replaced for path in homes_of(part, live))
+        if replaced := tuple(replace(part, target=path) for part, path in places if files.get(path) == part.length):
             # Then another look: a user's ANALYZE may have counted them.
             yield actions.DeleteReplaced(replaced)
             return

@@ -192,7 +192,7 @@ def open_table(table: str, metastore: str | None) -> Iterator[OpenedTable]:
         # The root of that name may be that of a table which was renamed since.
         is_known = not records or live.log is not None or records[-1].table == today
         writers = {
-            writer: CommitContext(log, store, registrar, today=today, former=owner.former())
+            writer: CommitContext(log, store, registrar, today=today, former=owner.former(main))
             for writer, log in root.logs().items()
             if is_known
         }

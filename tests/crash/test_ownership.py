@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hivesink import errors, wiring
+from hivesink.cli.recover import _Repair as Repair
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import PROPERTY, LogAddress, default_root
@@ -24,6 +25,7 @@ from hivesink.sink.task.messages import InputShape
 from hivesink.storage.commit_log import FileLogRoot
 from hivesink.storage.fs import FileSystem, Storage
 from hivesink.storage.rename_store import RenameFileStore
+from hivesink.tables.opened import open_table
 from tests.crash.faults import Call, Faulty, FaultyFileSystem, FaultyMetastore, Kill, Mode, faults
 from tests.crash.site import on_files, on_metastore
 from tests.ingest import Ingest, kafka
@@ -100,6 +102,14 @@ class World:
         for _ in range(batches):
             step()
         committer.finish()
+
+    def recover(self, name: TableName) -> None:
+        """`hivesink recover`, before any job has started."""
+        with self.monkeypatch.context() as patched:
+            patched.setattr("hivesink.tables.opened.connect", lambda *_: self.metastore)
+            with open_table(str(name), "thrift://m:1") as opened:
+                repair = Repair(opened, "w", frozenset(), lambda _: None).run(dry_run=False)
+        assert repair.failure is None, repair.failure
 
     def owner(self, files: FileSystem | None = None, registrar: Metastore | None = None) -> Ownership:
         fs = files or self.fs
@@ -228,11 +238,13 @@ def dying(kind: type, name: str, mode: Mode) -> tuple[type, str, Callable[..., A
     return kind, name, dies
 
 
-@pytest.mark.parametrize("managed", [False, True])
+@pytest.mark.parametrize(("managed", "follower"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("when", ["settled", "waiting", "decided", "registered", "published"])
+@pytest.mark.parametrize("recovers", [False, True])
 def test_a_renamed_table_goes_on_under_its_new_name(
-    monkeypatch: pytest.MonkeyPatch, when: str, *, managed: bool
+    monkeypatch: pytest.MonkeyPatch, when: str, *, managed: bool, follower: bool, recovers: bool
 ) -> None:
+    """A `follower` has the old name, folder and partitions then: somebody has swapped two tables."""
     world = World(monkeypatch, MANAGED if managed else EXTERNAL)
     world.run(1)
     if when == "waiting":
@@ -254,8 +266,14 @@ def test_a_renamed_table_goes_on_under_its_new_name(
         world.batches += 1
         assert not log.view().has(log.view().head, EpochState.SETTLED)
     world.rename(managed=managed)
-    with pytest.raises(errors.UnknownTable):
+    if follower:
+        world.metastore.create(MANAGED)
+        for day in ("dt=2024-01-01", "dt=2024-01-02"):
+            world.metastore.register(TABLE, day, f"{LOCATION}/{day}")
+    with pytest.raises(errors.LogOfAnotherTable if follower else errors.UnknownTable):
         world.start()
+    if recovers:
+        world.recover(NEW)
     world.options = ON_EPOCH
     world.run(2, NEW)
     world.check(NEW)

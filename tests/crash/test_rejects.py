@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime, timezone
+from posixpath import basename
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -91,6 +92,20 @@ def test_another_replay_runs_at_any_call(every: int, world: Callable[[], World])
         with suppress(HiveSinkError):
             made.replay(Stalling(made.files, at, made.metastore.go_down))
         made.metastore.come_up()
+        check(made, at)
+
+
+@sampled(8)
+def test_a_user_moves_the_dead_letters_after_a_kill_at_any_call(every: int, world: Callable[[], World]) -> None:
+    """Their files, and with SET LOCATION their day: what the replay replaces is deleted where it is by then."""
+    for at in range(1, calls(world) + 1, every):
+        made = world()
+        with suppress(Kill):
+            made.replay(on_files(made, Plan(at, Mode.AFTER)))
+        for day, folder in made.metastore.partitions(TABLE.rejected).items():
+            for file in RenameFileStore(made.files).visible(folder):
+                made.files.rename(file.path, f"/moved/{day}/{basename(file.path)}")
+            made.metastore.register(TABLE.rejected, day, f"/moved/{day}")
         check(made, at)
 
 

@@ -72,14 +72,7 @@ def _as_today(context: CommitContext, manifest: Manifest, table: str, moved: dic
     `moved` are the targets that have changed so far, by the old ones.
     """
     former = context.former
-    names: dict[str, str] = {}
-    for name in {part.table for part in (*manifest.add, *manifest.replaces)}:
-        names[name], _ = known_as((name, ""), table)
-        if names[name] != name and is_letters(name):
-            # Dead letters stay in their own table, unless that was renamed too.
-            with suppress(UnknownTable, Unsupported):
-                context.registrar.table(TableName.parse(name))
-                names[name] = name
+    names = names_today(context, {part.table for part in (*manifest.add, *manifest.replaces)}, table)
 
     def today(part: PartEntry) -> PartEntry:
         staged, target = part.staged, part.target
@@ -104,6 +97,19 @@ def _as_today(context: CommitContext, manifest: Manifest, table: str, moved: dic
         rolled=tuple((table_today(key), key[1]) for key in manifest.rolled),
         commits=tuple(replace(commit, table=table_today(commit.key)) for commit in manifest.commits),
     )
+
+
+def names_today(context: CommitContext, tables: Iterable[str], table: str) -> dict[str, str]:
+    """What `tables` of a log are called, whose own is called `table` now: another may have its old name."""
+    names: dict[str, str] = {}
+    for name in tables:
+        names[name], _ = known_as((name, ""), table)
+        if names[name] != name and is_letters(name):
+            # Dead letters stay in their own table, unless that was renamed too.
+            with suppress(UnknownTable, Unsupported):
+                context.registrar.table(TableName.parse(name))
+                names[name] = name
+    return names
 
 
 def load_commits(context: CommitContext, table: str | None = None) -> dict[PartitionKey, Commit]:

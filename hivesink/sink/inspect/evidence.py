@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from hivesink.core.partfile import PartName, Stage, parse_staged
 from hivesink.core.partition import LivePartition, PartitionKey, is_aside, is_hidden
-from hivesink.core.table import is_letters
+from hivesink.core.table import is_letters, main_table
 from hivesink.errors import SegmentLost, UnknownTable
 from hivesink.sink.commit.context import CommitContext, listings
+from hivesink.sink.commit.observe import names_today
 from hivesink.sink.inspect.facts import LogFacts, read_log
 from hivesink.sink.task.segments import lost_slices
 
@@ -48,7 +49,8 @@ class FoundPart:
 class Evidence:
     """What was found for one writer. Paths are spelled as by `canonical` (`FileStore.canonical`).
 
-    `tables` are the locations of the writer's tables, `live` all their partitions. `visible` are the lengths of files.
+    `names` says what the log's tables are called now. `tables` are the locations of the writer's tables, by these
+    names, `live` all their partitions. `visible` are the lengths of files.
     `rows` counts a part's rows in its file, or says why that can't be read. `lost` are rows that wait and can't
     be read. `later` were decided and `head` was the log's head after all that: a job may be running meanwhile.
     `replaced` names dead letters' parts that a replay has replaced, by any log of the table.
@@ -57,6 +59,7 @@ class Evidence:
     log: LogFacts
     head: Epoch
     later: Sequence[Manifest]
+    names: Mapping[str, str]
     tables: Mapping[str, str]
     live: Mapping[PartitionKey, LivePartition]
     staged: Sequence[FoundPart]
@@ -72,6 +75,10 @@ class Evidence:
         for path in (*self.visible, *(part.path for part in self.staged)):
             by_name.setdefault(path.rpartition("/")[2], []).append(path)
         return by_name
+
+    def key(self, part: PartEntry) -> PartitionKey:
+        """The part's partition, by the table's name of today."""
+        return self.names.get(part.table, part.table), part.partition
 
     @cached_property
     def homes(self) -> Mapping[PartitionKey, str]:
@@ -92,7 +99,7 @@ class Evidence:
 
         def rank(part: PartEntry, path: str) -> tuple[bool, bool, bool, bool, str]:
             folder, is_torn = dirname(path), self.visible[path] != part.length
-            is_home = folder == self.homes.get(part.key)
+            is_home = folder == self.homes.get(self.key(part))
             return folder not in self.shown, is_torn, path != self.canonical(part.target), not is_home, path
 
         by_name = ((part, self.by_name.get(part.name)) for _, part in self.log.parts)
@@ -105,11 +112,11 @@ def gather(
     """Look at everything once: log, metastore, files, log again, and with `measure` segments and footers."""
     log, store, canonical = read_log(context.log), context.store, context.store.canonical
     tables, formats = {}, dict[bool, str]()
-    for name in dict.fromkeys((*log.tables, table)):
+    names = names_today(context, log.tables, main_table(table))
+    for name in dict.fromkeys((*names.values(), table)):
         # A dropped table has no files to look at; its epochs are still in the log.
         with suppress(UnknownTable):
             tables[name] = context.table(name).location
-            # The log may know it by an older name.
             formats[is_letters(name)] = context.table(name).spec.format
     live = {
         (name, partition): home
@@ -141,6 +148,7 @@ def gather(
         log=log,
         head=after.view.head,
         later=[manifest for manifest in after.manifests if manifest.epoch > log.view.head],
+        names=names,
         tables=tables,
         live=live,
         staged=[part for part in staged if part.path not in torn],

@@ -52,7 +52,7 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
         yield error(epoch, f"{text}; restore it from a snapshot or a backup")
     if stray := stray_floor(log.location, log.view):
         yield error(log.view.floor, str(stray))
-    for table in evidence.log.tables:
+    for table in dict.fromkeys(evidence.names.values()):
         if table not in evidence.tables:
             yield note(None, f"table {table} is no longer in the metastore; its files were not checked")
 
@@ -169,7 +169,7 @@ def _absent(evidence: Evidence, manifest: Manifest, part: PartEntry) -> Finding:
         elsewhere = f", but it is at {paths[0]}" if paths else ""
         return error(epoch, f"{rows} is neither staged nor published{elsewhere}; {advice}")
     now = evidence.places.get(part.name)
-    is_home = evidence.homes.get(part.key) == evidence.canonical(part.folder)
+    is_home = evidence.homes.get(evidence.key(part)) == evidence.canonical(part.folder)
     is_open = bool(evidence.log.head) and epoch > evidence.log.settled
     if is_open and state is EpochState.PUBLISHED and is_home and part.was_set_aside:
         elsewhere = f" and is at {now}" if now else ""
@@ -191,11 +191,11 @@ def footers(evidence: Evidence) -> Iterator[Finding]:
 
 def registered(evidence: Evidence) -> Iterator[Finding]:
     """Each partition that holds published parts is in the metastore, at their folder, where no other is."""
-    waiting = {part.key for part in evidence.log.waiting}
+    waiting = {evidence.key(part) for part in evidence.log.waiting}
     newest = {
-        (part.key, dirname(path)): manifest.epoch
+        (evidence.key(part), dirname(path)): manifest.epoch
         for manifest, part in evidence.log.parts
-        if part.table in evidence.tables and (path := evidence.places.get(part.name))
+        if evidence.key(part)[0] in evidence.tables and (path := evidence.places.get(part.name))
     }
     readers: dict[tuple[str, str], list[str]] = {}
     for (table, partition), home in sorted(evidence.homes.items()):

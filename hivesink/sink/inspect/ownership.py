@@ -90,10 +90,12 @@ class Ownership:
         naming = (name for name, text in stating.items() if self._stated(text) and name != live.spec.name)
         return tuple(sorted(str(name) for name in naming if not is_letters(name.table)))
 
-    def former(self) -> tuple[str, ...]:
-        """Where the table was before, as its log may still have it, the newest last. Raises LogDamaged."""
+    def former(self, live: LiveTable) -> tuple[str, ...]:
+        """Where the table was before, as its log may still have it, and last where it is. Raises LogDamaged."""
         records = self.root.records()
-        return tuple(record.location for record in records if record.table_id == records[-1].table_id)
+        before = (record.location for record in records if record.table_id == records[-1].table_id)
+        # Nobody may have told the root of a RENAME yet.
+        return (*before, normal(live.location))
 
     def begin(self, live: LiveTable, log: CommitLog, writer: str) -> str:
         """The uid of the writer's log, which has it from now on.
