@@ -194,6 +194,7 @@ class RegistrationFailed(HiveSinkError, code="HS083", retryable=True):
     def __init__(self, table: str, action: str, reason: str, metastore: str, partitions: tuple[str, ...] = ()) -> None:
         self.table = table
         self.reason = reason
+        self.metastore = metastore
         self.partitions = partitions
         self.retryable = _NO_RIGHT.search(reason) is None
         # Quoted: a blank at the end may be what is wrong.

@@ -42,16 +42,12 @@ class DdlProblem(NamedTuple):
 
 @dataclass(slots=True)
 class DdlText:
-    """A file's text. Lines count from 1."""
+    """A file's text as Python reads it, where a line feed ends each line. Lines count from 1."""
 
     file: str
     text: str
     problems: list[DdlProblem] = field(default_factory=list)
     tokens: list[Token] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        # As Python reads text files; sqlglot also counts a lone \r as a line.
-        self.text = self.text.replace("\r\n", "\n").replace("\r", "\n")
 
     def problem(self, at: exp.Expression | Token | int, reason: str) -> None:
         """`at`: a node, a token or a line."""

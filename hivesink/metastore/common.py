@@ -189,9 +189,7 @@ def change_all(
     partitions: Mapping[Key, str],
     change: Callable[[Sequence[Key]], None],
     *,
-    table: str,
     action: str,
-    address: str,
     per_call: int,
     ask: Callable[[], object],
 ) -> None:
@@ -218,4 +216,4 @@ def change_all(
         first, *_ = refused.values()
         reasons = list(dict.fromkeys(error.reason for error in refused.values()))
         at_fault = tuple(partitions[key] for key in refused)
-        raise RegistrationFailed(table, action, "; ".join(reasons[:3]), address, at_fault) from first
+        raise RegistrationFailed(first.table, action, "; ".join(reasons[:3]), first.metastore, at_fault) from first

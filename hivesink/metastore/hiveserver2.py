@@ -83,9 +83,7 @@ class HiveServer2Metastore:
             common.change_all(
                 dict(zip(partitions, names, strict=True)),
                 lambda chunk: self._add(spec, chunk),
-                table=str(spec.name),
                 action="register",
-                address=self.address,
                 per_call=SPECS_A_STATEMENT,
                 ask=lambda: self._describe(spec.name),
             )

@@ -235,9 +235,7 @@ class ThriftMetastore:
         common.change_all(
             {values: name_of(table.spec, values) for values in wanted},
             repeated,
-            table=str(table.spec.name),
             action=action,
-            address=self.address,
             per_call=PARTITIONS_A_CALL,
             ask=lambda: self.struct(table.spec.name),
         )

@@ -141,7 +141,7 @@ class Picky:
 
     def run(self, number: int) -> None:
         names = {key: f"dt={key}" for key in range(number)}
-        change_all(names, self.change, table="db.t", action="register", address="here", per_call=10, ask=self.ask)
+        change_all(names, self.change, action="register", per_call=10, ask=self.ask)
 
 
 def test_nothing_and_nothing_refused() -> None:
