@@ -238,7 +238,7 @@ def paths_to_look(history: History, live: Mapping[PartitionKey, LivePartition]) 
 def homes_of(part: PartEntry, live: Mapping[PartitionKey, LivePartition]) -> tuple[str, ...]:
     """Where a published part may be: at its target, and where its partition lives now."""
     home = live.get(part.key)
-    return (part.target, f"{home.location}/{part.name}") if home else (part.target,)
+    return tuple(dict.fromkeys((part.target, f"{home.location}/{part.name}"))) if home else (part.target,)
 
 
 def newest(touched: Iterable[StagingIntent]) -> Epoch:

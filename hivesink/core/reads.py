@@ -43,17 +43,17 @@ def segment_epoch(name: str) -> Epoch | None:
 def with_batch(reads: tuple[Read, ...], manifest: Manifest) -> tuple[Read, ...]:
     """`reads`, and where the batch of `manifest` began, if it has rows that were to be read.
 
-    Of batches of the same time, the first stands for all.
+    Batches of the same time are a single read: rows that are in no commit are known by the time of their batch.
     """
     batch, at = manifest.last_batch, manifest.at
     if batch is None or batch.epoch != manifest.epoch or not (manifest.opened or manifest.add):
         return reads
-    if reads and reads[-1].at == at:
-        return reads
-    start: dict[Partition, int] = {}
+    same = [read for read in reads[-1:] if read.at == at]
+    start = ends(tuple(read.start for read in same))
     for first, last in zip(batch.ref.start, batch.ref.end, strict=False):
         start = _lowest(start, moved(first, last))
-    return (*reads, Read(manifest.epoch, at, _kafka(start)))
+    epoch = same[0].epoch if same else manifest.epoch
+    return (*reads[: len(reads) - len(same)], Read(epoch, at, _kafka(start)))
 
 
 def oldest(reads: Sequence[Read], buckets: Collection[OpenBucket]) -> tuple[int | None, int | None]:

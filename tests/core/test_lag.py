@@ -34,17 +34,20 @@ class Log:
     """A log step by step: `a,b<10/5` reads t-0 up to 10, t-1 up to 5, and opens the days a and b.
 
     `roll a` rolls and commits the bucket; `publish a` doesn't commit it; `move a` moves its parts. After `-` nothing
-    that follows is settled, up to `+`.
+    that follows is settled, up to `+`. From `~` on the clock stands still.
     """
 
     manifests: list[Manifest] = field(default_factory=list)
     rows: OpenRows = field(default_factory=OpenRows)
     settled: int = 0
     _settles: bool = True
+    _stands: int | None = None
 
     def take(self, step: str) -> None:
         if step in {"-", "+"}:
             self._settles = step == "+"
+        elif step == "~":
+            self._stands = len(self.manifests)
         elif "<" in step:
             self._batch(*step.split("<"))
         else:
@@ -64,7 +67,8 @@ class Log:
         before = self.manifests[-1].last_batch if self.manifests else None
         unsettled = (manifest.epoch for manifest in self.facts().open)
         settled = Epoch(min(unsettled, default=number) - 1)
-        new = replace(small(number), at=AT + timedelta(seconds=number), settled=settled, last_batch=before)
+        seconds = number if self._stands is None else self._stands
+        new = replace(small(number), at=AT + timedelta(seconds=seconds), settled=settled, last_batch=before)
         self.manifests.append(self.rows.complete(replace(new, **changes)))
         self.rows = self.rows.after(self.manifests[-1])
 
@@ -115,6 +119,7 @@ CASES = {
     "a<10/0; b<10/5": "10/5 0/0 0/0",
     "a<10/0; b<10/5; roll a": "10/5 10/0 10/0",
     "a<10/0; b<10/5; roll b": "10/5 0/0 0/0",  # Though epoch 1 has read nothing of t-1.
+    "a<10/0; ~; b<10/5; roll a": "10/5 0/0 0/0",  # Two batches of a time have read different partitions.
     "a<10/5; roll a; b<20/5; -; roll b": "20/5 10/5 10/5",
     "a<10; roll a; -; b<20; roll b; c<30": "30 10 10",
     "a<10; roll a; c<20/7": "20/7 10/0 10/0",  # A partition more.

@@ -69,8 +69,9 @@ class World:
     def files(self, text: str) -> dict[str, int]:
         files = {}
         for word in text.split():
-            part = self.parts[word.rstrip("!~")]
-            files[part.target if "!" in word else part.staged] = LENGTH - word.endswith("~")
+            part = self.parts[word.rstrip("!~@")]
+            path = part.target if "!" in word else part.staged
+            files[f"/elsewhere/{part.name}" if "@" in word else path] = LENGTH - word.endswith("~")
         return files
 
     def rolled(self) -> dict[tuple[Epoch, PartitionKey], OpenBucket]:
@@ -81,10 +82,12 @@ class World:
 def live(text: str) -> dict[PartitionKey, LivePartition]:
     partitions = {}
     for word in text.split():
-        day = word.rstrip("@*")
-        location = "/elsewhere" if word.endswith("@") else f"{HOME}/{day}"
+        day, table, home_of = word.rstrip("@*"), TABLE, HOME
+        if day == "L":
+            day, table, home_of = "d", f"{TABLE}__rejected", f"{HOME}__rejected"
+        location = "/elsewhere" if word.endswith("@") else f"{home_of}/{day}"
         home = LivePartition(day, location, accurate=word.endswith("*"), columns_behind=False)
-        partitions[TABLE, day] = home
+        partitions[table, day] = home
     return partitions
 
 

@@ -91,11 +91,14 @@ class Ownership:
         return tuple(sorted(str(name) for name in naming if not is_letters(name.table)))
 
     def former(self, live: LiveTable) -> tuple[str, ...]:
-        """Where the table was before, as its log may still have it, and last where it is. Raises LogDamaged."""
+        """Where the table was before, as its log may still have it, and last where it is. Raises LogDamaged.
+
+        `live` may be that of its dead letters.
+        """
         records = self.root.records()
         before = (record.location for record in records if record.table_id == records[-1].table_id)
         # Nobody may have told the root of a RENAME yet.
-        return (*before, normal(live.location))
+        return (*before, *(() if is_letters(live.spec.name.table) else (normal(live.location),)))
 
     def begin(self, live: LiveTable, log: CommitLog, writer: str) -> str:
         """The uid of the writer's log, which has it from now on.
