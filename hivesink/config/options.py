@@ -28,7 +28,6 @@ from hivesink.config.parsers import (
     positive,
     registry,
     secret,
-    share,
     sign,
     sign_or_none,
     size,
@@ -152,7 +151,6 @@ OF_HIVE: Mapping[str, Option] = {
     "orc.stripe.size": Option("64MB", stripe),
     "orc.row.index.stride": Option("10000", stride),
     "orc.bloom.filter.columns": Option(None, columns),
-    "orc.bloom.filter.fpp": Option("0.05", share),
 }
 """Hive's own table properties that the writers of its formats heed; documented there, too."""
 

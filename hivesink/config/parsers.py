@@ -131,7 +131,6 @@ positive = matching(r"\s*\d*[1-9]\d*\s*", "write a whole number above 0", int)
 stride = matching(r"\s*[1-9]\d{0,8}\s*", "write a whole number from 1 to 999999999", int)
 stripe = matching(r"(?i)\s*0*[1-9](\d{6,}|\d{3,} *k|\d* *[mg])b?\s*", "write a size of at least 1MB", size)
 permission = matching(r"\s*0?[4-7][0-7]{2}\s*", "write an octal mode, such as 640", lambda text: int(text, 8))
-share = matching(r"\s*0?\.\d*[1-9]\d*\s*", "write a number between 0 and 1, such as 0.05", float)
 columns = matching(
     r".*\w.*", "write columns, separated by commas", lambda text: tuple(map(str.strip, text.lower().split(",")))
 )

@@ -58,7 +58,6 @@ class OrcFormat:
     row_group: int = 64 << 20
     stride: int = 10_000
     bloom: tuple[str, ...] = ()
-    bloom_fpp: float = 0.05
 
     @classmethod
     def of(cls, schema: pa.Schema, config: SinkConfig, **_: object) -> Self:
@@ -69,7 +68,6 @@ class OrcFormat:
             row_group=config["orc.stripe.size"],
             stride=config["orc.row.index.stride"],
             bloom=config["orc.bloom.filter.columns"] or (),
-            bloom_fpp=config["orc.bloom.filter.fpp"],
         )
 
     @property
@@ -219,7 +217,6 @@ class OrcRecords(Records):
             row_index_stride=form.stride,
             dictionary_key_size_threshold=_DICTIONARY,
             bloom_filter_columns=[numbers[rows.schema.get_field_index(name)] for name in form.bloom],
-            bloom_filter_fpp=form.bloom_fpp,
         )
 
 

@@ -12,7 +12,6 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -224,16 +223,15 @@ class Bucket(Settings):
 
 
 _lock = threading.Lock()
-
-
-@cache
-def _made(process: int, name: str, properties: frozenset[tuple[str, str]]) -> Bucket:  # noqa: ARG001  a part of the key
-    settings = Settings(name, dict(properties))
-    return Bucket(name, settings.properties, client(settings))
+_buckets: dict[tuple[int, str, frozenset[tuple[str, str]]], Bucket] = {}
 
 
 def shared(name: str, properties: frozenset[tuple[str, str]]) -> Bucket:
     """The bucket of that name, by one client for this process. Asked for each path. Raises Unsupported."""
     # No client outlives a fork. A frozenset keeps its hash.
+    key = os.getpid(), name, properties
     with _lock:
-        return _made(os.getpid(), name, properties)
+        if key not in _buckets:
+            settings = Settings(name, dict(properties))
+            _buckets[key] = Bucket(name, settings.properties, client(settings))
+        return _buckets[key]

@@ -260,9 +260,6 @@ class NewObject(io.RawIOBase):
         self.close()
         return pending
 
-    def abort(self) -> None:
-        self.close()
-
     def close(self) -> None:
         self.rest.close()
         super().close()
@@ -270,6 +267,8 @@ class NewObject(io.RawIOBase):
         if upload is not None:
             with suppress(HiveSinkError):
                 upload.abort()
+
+    abort = close
 
 
 def stored(place: Place, lost: Exception) -> BinaryIO:

@@ -246,11 +246,10 @@ def test_settings() -> None:
         "orc.stripe.size": "1048576",
         "orc.row.index.stride": "5000",
         "orc.bloom.filter.columns": "Text, z",
-        "orc.bloom.filter.fpp": "0.01",
     }
-    expected = OrcFormat(SCHEMA, OrcCompression.SNAPPY, 1 << 20, 5000, ("text", "z"), 0.01)
+    expected = OrcFormat(SCHEMA, OrcCompression.SNAPPY, 1 << 20, 5000, ("text", "z"))
     assert OrcFormat.of(SCHEMA, SinkConfig.parse(given)) == expected
-    odd = {"orc.compress": "LZO", "orc.row.index.stride": "0", "orc.bloom.filter.fpp": "1.5"}
+    odd = {"orc.compress": "LZO", "orc.row.index.stride": "0"}
     with pytest.raises(InvalidOption) as told:
         SinkConfig.parse(odd)
     assert [problem.split(" = ")[0] for problem in told.value.problems] == list(odd)

@@ -600,4 +600,4 @@ def test_threads_share_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     for thread in threads:
         thread.join()
     assert [settings.properties for settings in made] == [{"fs.s3a.x": "1"}]
-    s3_client._made.cache_clear()
+    s3_client._buckets.clear()
