@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,14 +66,22 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     """Beside the first tests of a run in several processes, make the archive if it is missing."""
     if session.config.option.numprocesses is None or jars.class_archive().is_file():
         return (yield)
-    # An own session, as its processes end together.
-    command, nowhere = [sys.executable, "-m", "hivesink.cli", "prepare"], subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=nowhere, stderr=nowhere, start_new_session=True) as maker:
-        try:
-            return (yield)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(maker.pid, signal.SIGKILL)
+    command = [sys.executable, "-m", "hivesink.cli", "prepare"]
+    # A JVM that is told to use an archive that isn't there writes none.
+    env = {name: text for name, text in os.environ.items() if name != "SPARK_SUBMIT_OPTS"}
+    with tempfile.TemporaryFile() as said:
+        # An own session, as its processes end together.
+        with subprocess.Popen(command, stdout=said, stderr=said, env=env, start_new_session=True) as maker:
+            try:
+                result = yield
+                failed = maker.poll()
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(maker.pid, signal.SIGKILL)
+        said.seek(0)
+        # Without it the suite would take twice as long, and nobody would know why.
+        assert not failed, said.read().decode()
+    return result
 
 
 @pytest.fixture(scope="session")
