@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -54,6 +55,12 @@ class Facts:
 
     def _set(self, key: str) -> bool:
         return self.properties.get(key, "").lower() == "true"
+
+    @property
+    def _fields_in_upper_case(self) -> bool:
+        """Hive 4 finds an ORC file's nested fields by their names as the metastore spells them."""
+        names = (name for _, text, _ in self.columns for name in re.findall(r"[^<>,:]+(?=:)", text))
+        return any(name != name.lower() for name in names)
 
     def _typed(self, described: Iterable[Described]) -> tuple[Column, ...]:
         columns: list[Column] = []
@@ -116,8 +123,7 @@ class Facts:
                 f"run: ALTER TABLE {name} SET TBLPROPERTIES ('discover.partitions'='false')",
             ),
             (
-                # Hive 4 finds an ORC file's nested fields by their names as the metastore spells them.
-                format_ is FORMATS["ORC"] and any(":" in text and text != text.lower() for _, text, _ in self.columns),
+                format_ is FORMATS["ORC"] and self._fields_in_upper_case,
                 f"upper case in a STRUCT's field names in {name}, an ORC table,",
                 "Hive would read null from fields that files have in lower case",
                 "create it with these names in lower case, or STORED AS PARQUET",
