@@ -76,7 +76,8 @@ class OrcFormat:
 
     @property
     def open_bytes(self) -> int:
-        return _LEAF_BYTES * sum(map(_size, self.schema.types)) + self.has_lists * _LISTS_STRIPE
+        columns = sum(1 for kind in self.schema.types for _ in _columns(kind))
+        return _LEAF_BYTES * columns + self.has_lists * _LISTS_STRIPE
 
     @property
     def has_lists(self) -> bool:
@@ -133,10 +134,6 @@ def _columns(kind: pa.DataType) -> Iterator[pa.DataType]:
     fields = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else map(kind.field, range(kind.num_fields))
     for field in fields:
         yield from _columns(field.type)
-
-
-def _size(kind: pa.DataType) -> int:
-    return len([*_columns(kind)])
 
 
 def _unfit(path: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[BadRow]:
@@ -202,7 +199,8 @@ class OrcRecords(Records):
 
     def _begin(self, rows: pa.Table) -> orc.ORCWriter:
         # ORC's numbers of the columns: 0 is the row, nested ones come after theirs.
-        form, numbers = self._form, [*accumulate(map(_size, rows.schema.types), initial=1)]
+        sizes = (len([*_columns(kind)]) for kind in rows.schema.types)
+        form, numbers = self._form, [*accumulate(sizes, initial=1)]
         # A batch of more than a byte is a stripe. ORC's writer makes room for a whole batch at each write.
         most, stripe = max(1, form.row_group // (_CELL_BYTES * (numbers[-1] - 1))), 1
         if form.has_lists:
@@ -248,8 +246,10 @@ class Tail:
             message = "pyarrow's ORC writer ended a file in an unknown way"
             raise ValueError(message)
         length = sum(byte % _MORE << 7 * place for place, byte in enumerate(digits[1]))
-        item = _message(0x0A, RAW_BYTES.encode()) + _message(0x12, str(raw_bytes).encode())
-        more = _message(0x2A, item) + _PROLEPTIC
+        key, number = RAW_BYTES.encode(), str(raw_bytes).encode()
+        item = b"\x0a%c%b\x12%c%b" % (len(key), key, len(number), number)
+        # The last field is `calendar`, and says that it is proleptic.
+        more = b"\x2a%c%b\x58\x02" % (len(item), item)
         more = ((len(more) << 1 | 1).to_bytes(3, "little") if packed else b"") + more
         changed = b"\x08" + _varint(length + len(more)) + postscript[digits.end() :]
         self._stream.write(held[: -1 - len(postscript)] + more + changed + bytes([len(changed)]))
@@ -258,12 +258,6 @@ class Tail:
 _MORE = 0x80  # set in each byte of a number but the last
 _FOOTER_LENGTH = re.compile(rb"\x08([\x80-\xff]*[\x00-\x7f])", re.DOTALL)
 """The first field of the postscript."""
-_PROLEPTIC = b"\x58\x02"
-"""The footer's field `calendar`."""
-
-
-def _message(tag: int, content: bytes) -> bytes:
-    return bytes([tag]) + _varint(len(content)) + content
 
 
 def _varint(number: int) -> bytes:

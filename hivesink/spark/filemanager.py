@@ -43,8 +43,7 @@ def refuse_renaming(spark: SparkSession, location: str) -> None:
     """
     if scheme(location) == S3A and str(spark.conf.get(SETTING, None) or _OF_SPARK).startswith(_OF_SPARK):
         what = f"the checkpoint {location} with Spark's own manager of its files"
-        jars = "with org.apache.spark:spark-hadoop-cloud among the jars"
-        instead = f"start the query by HiveSink.start {jars}, or set {SETTING} = {ABORTABLE} before it starts"
+        instead = f"start the query by HiveSink.start with spark-hadoop-cloud's jar, or set {SETTING} = {ABORTABLE}"
         raise Unsupported(what, "it renames, which isn't atomic on S3", instead)
 
 

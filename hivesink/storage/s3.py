@@ -27,9 +27,6 @@ from hivesink.storage.s3_objects import MOVED, PART, NewObject, Object, Objects,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_REMEMBERED = 10_000
-"""Uploads whose parts are remembered between a look and their publish."""
-
 
 class S3FileStore(PartStore):
     """Implements `ports.FileStore`."""
@@ -40,7 +37,7 @@ class S3FileStore(PartStore):
     def __init__(self, objects: Objects, parallelism: int = 16) -> None:
         super().__init__(S3Files(objects), parallelism)
         self._objects = objects
-        self._sent: dict[str, list[SentPart]] = {}
+        self._sent: dict[str, list[SentPart]] = {}  # between a look and the publish
 
     def canonical(self, location: str) -> str:
         upload = self._objects.upload(location)
@@ -123,17 +120,12 @@ class S3FileStore(PartStore):
         parts = upload.parts()
         if parts is None:
             return None
-        if len(self._sent) >= _REMEMBERED:
-            self._sent.clear()
         self._sent[upload.id] = parts
         return Finished(path, sum(size for _, _, size in parts))
 
     def open(self, path: str) -> BinaryIO:
         lost = errors.StoreUnavailable(action="read", path=path, reason="it is not there")
-        stream = stored(self._objects.at(path), lost)
-        stream.seek(0, io.SEEK_END)
-        stream.seek(0)
-        return cast("BinaryIO", io.BufferedReader(stream, 1 << 16))
+        return cast("BinaryIO", io.BufferedReader(stored(self._objects.at(path), lost), 1 << 16))
 
     def mark(self, path: str) -> None:
         put_once(self._files, path, b"")

@@ -94,10 +94,6 @@ def client(settings: Settings) -> Any:
     # boto3 asks a metadata service once, and its silence looks as if there were no keys.
     attempts = "metadata_service_num_attempts"
     core.set_config_variable(attempts, max(5, core.get_config_variable(attempts)))
-    if core.get_credentials() is None:
-        others = "those that boto3 finds: environment, profile, the machine's role"
-        hint = f"set fs.s3a.access.key and fs.s3a.secret.key, or {others}"
-        raise InvalidOption((f"s3a://{settings.name}: there are no keys; {hint}",))
     region = region or core.get_config_variable("region") or "us-east-1"
     if role := settings.get("assumed.role.arn"):
         _assume(core, role, region, settings)

@@ -64,7 +64,7 @@ def test_spark_s_own_are_refused_on_s3() -> None:
     for setting in (None, OLDER, NEWER):
         session: Any = Session(setting)
         refuse_renaming(session, "hdfs://nn/c")
-        with pytest.raises(Unsupported, match=rf"^the checkpoint s3a://b/c .*spark-hadoop-cloud.* {ABORTABLE} "):
+        with pytest.raises(Unsupported, match=rf"^the checkpoint s3a://b/c .*spark-hadoop-cloud.* {ABORTABLE}"):
             refuse_renaming(session, "s3a://b/c")
     for setting in (ABORTABLE, MINE):
         mine: Any = Session(setting)

@@ -515,8 +515,9 @@ def test_a_client_without_keys_needs_a_person(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for properties in ({}, {"fs.s3a.access.key": "a"}, {"fs.s3a.assumed.role.arn": "arn:r"}):
-        with pytest.raises(InvalidOption, match="s3a://b: there are no keys; set fs"):
-            s3_client.client(Settings("b", properties))
+        bucket = s3_client.Bucket("b", properties, s3_client.client(Settings("b", properties)))
+        with pytest.raises(NotWritable, match="Unable to locate credentials"):
+            s3_objects.Objects({"bucket": bucket}.__getitem__).at(f"{TABLE}/m").head()
 
 
 @pytest.mark.parametrize(

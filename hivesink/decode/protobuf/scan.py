@@ -51,10 +51,12 @@ class _Part(NamedTuple):
 
     @classmethod
     def of(cls, field: Any) -> _Part:
+        from google.protobuf.internal import encoder
+
         numbers = np.dtype({**_FIXED, **_VARINTS}.get(field.type, "V"))
         wire = {8: _EIGHT, 4: _FOUR}.get(numbers.itemsize, _OPEN if field.type == _GROUP else _SIZED)
         wire = _VARINT if field.type in _VARINTS else wire
-        tag = _varint(field.number << 3 | (_SIZED if field.is_packed else wire))
+        tag = encoder.TagBytes(field.number, _SIZED if field.is_packed else wire)
         words = (np.uint64(int.from_bytes(word, "little")) for word in (b"\xff" * len(tag), tag))
         return cls(field, wire, numbers, len(tag), *words)
 
@@ -251,8 +253,3 @@ def _after(scan: Scan, wire: int, at: int) -> int:
     if not at <= after <= scan.end:
         raise ValueError(at)
     return after
-
-
-def _varint(number: int) -> bytes:
-    low, rest = number % MORE, number // MORE
-    return bytes([low | MORE]) + _varint(rest) if rest else bytes([low])
