@@ -125,7 +125,10 @@ class S3FileStore(PartStore):
 
     def open(self, path: str) -> BinaryIO:
         lost = errors.StoreUnavailable(action="read", path=path, reason="it is not there")
-        return cast("BinaryIO", io.BufferedReader(stored(self._objects.at(path), lost), 1 << 16))
+        stream = stored(self._objects.at(path), lost)
+        stream.seek(0, io.SEEK_END)
+        stream.seek(0)
+        return cast("BinaryIO", io.BufferedReader(stream, 1 << 16))
 
     def mark(self, path: str) -> None:
         put_once(self._files, path, b"")

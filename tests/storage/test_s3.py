@@ -514,7 +514,7 @@ def test_a_client_without_keys_needs_a_person(monkeypatch: pytest.MonkeyPatch, t
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for properties in ({}, {"fs.s3a.access.key": "a"}, {"fs.s3a.assumed.role.arn": "arn:r"}):
+    for properties in ({}, {"fs.s3a.access.key": "a"}, {"fs.s3a.assumed.role.arn": "arn:aws:iam::123456789012:role/r"}):
         bucket = s3_client.Bucket("b", properties, s3_client.client(Settings("b", properties)))
         with pytest.raises(NotWritable, match="Unable to locate credentials"):
             s3_objects.Objects({"bucket": bucket}.__getitem__).at(f"{TABLE}/m").head()
