@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.core.changes import (
-    Change,
     LogCommits,
     Seens,
     Upto,
@@ -175,4 +174,3 @@ def test_revisions_and_receipts_as_text() -> None:
     for damaged in (b"{", b"[]", b'{"logs": {"a/1": {"p": ["x"]}}}'):
         with pytest.raises(LogDamaged, match="it is no receipt"):
             decode_receipt(damaged, "r")
-    assert Change("a", 1, 0, 5, ("new",)).why == ("new",)

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,9 @@ from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.local import LocalFileSystem
 from tests.contracts.manifests import AT, edited, full, small
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 FLOOR = Floor(Epoch(7), Rows(21, 6, 5, 4, 3, 3), 9, 2, full().replaces, 11, 12000, {"batch": 5, "roll": 2})
 RECORDS = (
@@ -33,6 +37,11 @@ RECORDS = (
         (KafkaOffset.of({"t": {"0": 10, "1": 20}}), FilesOffset(1, "cd" * 32, 2)),
     ),
 )
+CODECS: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes, str], Any]]] = {
+    "manifest-1.json": (full(), encode, decode),
+    "floor-1.json": (FLOOR, encode_floor, decode_floor),
+    "commits-1.json": (RECORDS, encode_records, decode_records),
+}
 counts = st.builds(Rows, *[st.integers(0, 2**53)] * 6)
 
 
@@ -72,21 +81,18 @@ def test_a_manifest_round_trips(manifest: Manifest) -> None:
     assert decode(encode(manifest), "m") == manifest
 
 
-def test_the_bytes_are_pinned() -> None:
-    manifest, floor = (GOLDEN / "manifest-1.json").read_bytes(), (GOLDEN / "floor-1.json").read_bytes()
-    assert encode(full()) == manifest
-    assert decode(manifest, "m") == full()
-    assert encode_floor(FLOOR) == floor
-    assert decode_floor(floor, "f") == FLOOR
+@pytest.mark.parametrize("name", CODECS)
+def test_the_bytes_are_pinned(name: str) -> None:
+    value, write, read = CODECS[name]
+    data = (GOLDEN / name).read_bytes()
+    assert write(value) == data
+    assert read(data, "m") == value
 
 
 @given(st.integers(0, 2**16), st.integers(0, 7))
 def test_a_flipped_bit_changes_nothing_that_is_read(place: int, bit: int) -> None:
-    for data, read in (
-        (encode(full()), decode),
-        (encode_floor(FLOOR), decode_floor),
-        (encode_records(RECORDS), decode_records),
-    ):
+    for value, write, read in CODECS.values():
+        data = write(value)
         flipped = bytearray(data)
         flipped[place % len(data)] ^= 1 << bit
         with suppress(LogDamaged):
@@ -100,25 +106,17 @@ def test_a_file_that_was_edited_is_told_from_a_whole_one() -> None:
             decode(damaged, "m")
 
 
-def test_the_bytes_of_partition_commits_are_pinned() -> None:
-    data = (GOLDEN / "commits-1.json").read_bytes()
-    assert encode_records(RECORDS) == data
-    assert decode_records(data, "c") == RECORDS
-
-
 @pytest.mark.parametrize("data", [b"[]", b'{"format": 1}', edited(encode_records(RECORDS), b'"epochs"', b'"else"')])
 def test_damaged_partition_commits_are_refused_by_file(data: bytes) -> None:
     with pytest.raises(LogDamaged, match="commits/7"):
         decode_records(data, "commits/7")
 
 
-def test_a_newer_format_is_refused_by_file_and_version() -> None:
-    known = (encode(full()), encode_floor(FLOOR))
-    manifest, floor = (edited(data, b'"format": 1', b'"format": 2') for data in known)
+@pytest.mark.parametrize("name", CODECS)
+def test_a_newer_format_is_refused_by_file_and_version(name: str) -> None:
+    value, write, read = CODECS[name]
     with pytest.raises(LogDamaged, match=r"^m is damaged \(format version 2, this hivesink knows 1"):
-        decode(manifest, "m")
-    with pytest.raises(LogDamaged, match=r"^f is damaged \(format version 2, this hivesink knows 1"):
-        decode_floor(floor, "f")
+        read(edited(write(value), b'"format": 1', b'"format": 2'), "m")
 
 
 @pytest.mark.parametrize("field", [b'"log"', b'"waiting"', b'"commits"'])

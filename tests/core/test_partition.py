@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from hivesink.core.partition import (
     DEFAULT_PARTITION,
-    ESCAPED,
     escape,
     folder,
     normal,
@@ -30,18 +29,6 @@ from hivesink.core.table import Char, Decimal, HiveType, Primitive
 from hivesink.core.time_format import TimePattern
 from hivesink.core.typetext import parse_type
 from hivesink.errors import PartitionInvalid
-
-# As listed by Hive's FileUtils: the control characters by its loop, the others one by one.
-HIVES_LIST = {chr(code) for code in range(32)} | {
-    '"', "#", "%", "'", "*", "/", ":", "=", "?", "\\", "\x7f", "{", "[", "]", "^",
-}  # fmt: skip
-
-
-def test_exactly_what_hive_escapes_is_escaped() -> None:
-    assert HIVES_LIST == ESCAPED
-    for code in range(0x3000):
-        char = chr(code)
-        assert escape(char) == (f"%{code:02X}" if char in HIVES_LIST else char)
 
 
 @given(st.text())

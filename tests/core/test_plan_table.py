@@ -13,7 +13,7 @@ from hivesink.core.actions import Action, Snapshot, StagingArea
 from hivesink.core.epoch import Epoch
 from hivesink.core.lifecycle import EpochState, History, Identity, OpenEpoch, Stamp
 from hivesink.core.log import StagingIntent
-from hivesink.core.manifest import Manifest, OpenBucket, PartEntry, Slice
+from hivesink.core.manifest import OpenBucket, PartEntry, Slice
 from hivesink.core.partfile import PartName, Stage
 from hivesink.core.partition import LivePartition, PartitionKey, aside
 from hivesink.core.plan import Policy, fence, plan, sweep
@@ -121,14 +121,10 @@ def told(action: Action) -> str:  # noqa: C901, PLR0911, PLR0912  one word per a
             return type(action).__name__
 
 
-def head_of(world: World) -> Manifest:
-    return world.epochs[-1].manifest
-
-
 @pytest.mark.parametrize(("epochs", "files", "listed", "more", "wanted"), cases("plan.txt"))
 def test_plan(epochs: str, files: str, listed: str, more: str, wanted: str) -> None:
     world = World.of(epochs, listed)
-    history = History(IDENTITY, head_of(world), tuple(world.epochs))
+    history = History(IDENTITY, world.epochs[-1].manifest, tuple(world.epochs))
     refused, taken = (
         frozenset((TABLE, str(day)) for day in re.findall(rf"{word} (\w)", more)) for word in ("refused", "taken")
     )

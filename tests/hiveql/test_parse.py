@@ -12,22 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hivesink.core.table import (
-    Array,
-    Char,
-    Column,
-    Decimal,
-    HiveType,
-    Map,
-    Primitive,
-    Struct,
-    TableName,
-    TableSpec,
-    Varchar,
-)
+from hivesink.core.table import Column, Primitive, TableName, TableSpec
 from hivesink.errors import DdlInvalid
 from hivesink.hiveql.parse import parse_ddl, parse_path
 from hivesink.hiveql.render import render
+from tests.core.test_typetext import PRIMITIVES, TYPES
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -153,41 +142,12 @@ def test_damaged_text(sql: str, damages: list[tuple[float, int, str]]) -> None:
     assert parse_ddl(render(spec), "f.sql") == spec
 
 
-RESERVED = [
-    "select",
-    "table",
-    "comment",
-    "date",
-    "int",
-    "struct",
-    "partition",
-    "not",
-    "null",
-    "default",
-    "primary",
-    "map",
-]
-NAMES = st.one_of(st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True), st.sampled_from(RESERVED))
+RESERVED = "select table comment date int struct partition not null default primary map"
+NAMES = st.one_of(st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True), st.sampled_from(RESERVED.split()))
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
-PRIMITIVES: st.SearchStrategy[HiveType] = st.one_of(
-    st.sampled_from([kind for kind in Primitive if kind is not Primitive.BINARY]),
-    st.builds(Decimal, st.integers(5, 38), st.integers(0, 5)),
-    st.builds(Char, st.integers(1, 255)),
-    st.builds(Varchar, st.integers(1, 65535)),
-)
-
-
-def _nested(inner: st.SearchStrategy[HiveType]) -> st.SearchStrategy[HiveType]:
-    fields = st.dictionaries(NAMES, inner, min_size=1, max_size=3)
-    return st.one_of(
-        st.builds(Array, inner),
-        st.builds(Map, PRIMITIVES, inner),
-        fields.map(lambda found: Struct(tuple(found.items()))),
-    )
-
-
-COLUMNS = st.builds(Column, NAMES, st.recursive(PRIMITIVES, _nested, max_leaves=4), st.none() | TEXTS, st.booleans())
-PARTITION_COLUMNS = st.builds(Column, NAMES.map(lambda name: f"p_{name}"), PRIMITIVES, st.none() | TEXTS)
+COLUMNS = st.builds(Column, NAMES, TYPES, st.none() | TEXTS, st.booleans())
+KEYS = PRIMITIVES.filter(lambda kind: kind is not Primitive.BINARY)
+PARTITION_COLUMNS = st.builds(Column, NAMES.map(lambda name: f"p_{name}"), KEYS, st.none() | TEXTS)
 
 
 SPECS = st.builds(
