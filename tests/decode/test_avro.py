@@ -22,28 +22,15 @@ from hivesink.core.typetext import parse_type
 from hivesink.decode.avro import columns as avro_columns
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.errors import InvalidOption
-from tests.decode.damage import with_damage
+from tests.decode.settings import Given, declared, with_damage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from hivesink.core.table import HiveType
     from hivesink.ports.rows import DecodedRows
 
 UTC = dt.timezone.utc
-
-
-class Given:
-    """Schemas that a test gives, as JSON."""
-
-    def __init__(self, *schemas: Any) -> None:
-        self.texts = [json.dumps(schema) for schema in schemas]
-
-    def file(self) -> tuple[str, Sequence[str]]:
-        return "", self.texts[:1]
-
-    def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
-        return {number: [self.texts[number]] for number in numbers if number < len(self.texts)}
 
 
 def record(**fields: Any) -> dict[str, Any]:
@@ -64,16 +51,8 @@ def written(schema: Any, value: Any) -> bytes:
     return stream.getvalue()
 
 
-def columns(text: str) -> list[Column]:
-    """Of `a int, b string not null`."""
-    kind = parse_type(f"struct<{text.replace(' not null', '').replace(', ', ',').replace(' ', ':')}>")
-    assert isinstance(kind, Struct)
-    nullable = [not part.endswith("not null") for part in text.split(", ")]
-    return [Column(name, kind, nullable=can) for (name, kind), can in zip(kind.fields, nullable, strict=True)]
-
-
 def decoded(schema: Any, wanted: str | list[Column], records: list[bytes | None], **options: str) -> DecodedRows:
-    wanted = columns(wanted) if isinstance(wanted, str) else wanted
+    wanted = declared(wanted) if isinstance(wanted, str) else wanted
     decoder = AvroDecoder(wanted, SinkConfig.parse(options), Given(schema))
     return decoder.decode(pa.array(records, pa.binary()))
 
@@ -271,7 +250,7 @@ def test_fields_are_taken_by_name_by_former_name_and_by_path() -> None:
     ]
     for text, why in (
         ("x int", ("x", "duplicate field")),
-        ("missing int not null", ("missing", "missing")),
+        ("missing int!", ("missing", "missing")),
     ):
         assert [(bad.field, bad.reason) for bad in decoded(schema, text, records).bad] == [why]
     for path, why in (
@@ -389,7 +368,7 @@ def test_records_of_two_schemas_keep_their_order() -> None:
         b"\0\0\0\0\0" + written(old, {"id": 3, "name": "c"}) + b"\0",
         b"\0\0\0\0\0" + written(old, {"id": 4, "name": "d"}),
     ]
-    decoder = ConfluentDecoder(columns("id bigint, name string"), SinkConfig.parse({}), Given(old, new))
+    decoder = ConfluentDecoder(declared("id bigint, name string"), SinkConfig.parse({}), Given(old, new))
     rows = decoder.decode(pa.array(frames, pa.binary()))
     assert rows.table.to_pylist() == [
         {"id": 1, "name": "a"},
@@ -429,12 +408,11 @@ NO_SCHEMAS = [
 
 @pytest.mark.parametrize("text", NO_SCHEMAS, ids=lambda text: text[:60])
 def test_a_schema_that_is_none_makes_bad_records(text: str) -> None:
-    schemas = Given()
-    schemas.texts = [text]
-    rows = ConfluentDecoder(columns("a int"), SinkConfig.parse({}), schemas).decode(pa.array([b"\0\0\0\0\0\2"]))
+    schemas = Given(text)
+    rows = ConfluentDecoder(declared("a int"), SinkConfig.parse({}), schemas).decode(pa.array([b"\0\0\0\0\0\2"]))
     assert [bad.reason.encode().partition(b":")[0] for bad in rows.bad] == [b"not an Avro schema"]
     with pytest.raises(InvalidOption, match=r"sink.value.avro.schema-file: not an Avro schema: "):
-        AvroDecoder(columns("a int"), SinkConfig.parse({}), schemas)
+        AvroDecoder(declared("a int"), SinkConfig.parse({}), schemas)
 
 
 def test_a_record_may_hold_its_own_kind_as_deep_as_no_table_is() -> None:

@@ -13,12 +13,10 @@ import pytest
 
 from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import Header, JsonPath, parse_source
-from hivesink.core.table import Column
-from hivesink.core.typetext import parse_type
 from hivesink.decode.reader import RowsReader
 from hivesink.errors import InvalidOption
 from tests.contracts.test_decoder import Both
-from tests.decode.settings import decoding
+from tests.decode.settings import bad, declared, decoding
 
 if TYPE_CHECKING:
     from hivesink.ports.rows import DecodedRows
@@ -31,21 +29,13 @@ TIMES = pa.timestamp("us", "UTC")
 def read(
     sources: dict[str, str],
     kinds: dict[str, str],
-    columns: dict[str, pa.Array],
+    given: dict[str, pa.Array],
     value: str | None = "value",
     **options: Any,
 ) -> DecodedRows:
-    """Types of columns by their names; `!` after one: NOT NULL."""
-    declared = [
-        Column(name, parse_type(kind.removesuffix("!")), nullable=not kind.endswith("!"))
-        for name, kind in kinds.items()
-    ]
+    columns = declared(", ".join(map(" ".join, kinds.items())))
     chosen = decoding(sources={name: parse_source(text) for name, text in sources.items()}, **options)
-    return RowsReader(declared, value, chosen, ARRIVAL).read(pa.RecordBatch.from_pydict(columns))
-
-
-def bad(rows: DecodedRows) -> list[tuple[int, str | None, str]]:
-    return [(row.index, row.field, row.reason) for row in rows.bad]
+    return RowsReader(columns, value, chosen, ARRIVAL).read(pa.RecordBatch.from_pydict(given))
 
 
 def test_a_table_of_nothing_but_what_surrounds_the_records() -> None:
@@ -213,10 +203,8 @@ KEYED = {
 
 
 def read_keyed(keys: list[bytes | None], values: list[bytes | None], *, k: str = "INT", **options: str) -> DecodedRows:
-    kinds = {"a": "INT", "k": k, "when": "TIMESTAMP"}
-    columns = [Column(n, parse_type(kind.rstrip("!")), nullable=kind[-1] != "!") for n, kind in kinds.items()]
     config = SinkConfig.parse({**KEYED, **options})
-    reader = RowsReader(columns, "value", config, schemas=Both)
+    reader = RowsReader(declared(f"a INT, k {k}, when TIMESTAMP"), "value", config, schemas=Both)
     return reader.read(pa.RecordBatch.from_pydict(kafka(value=values, key=keys)))
 
 

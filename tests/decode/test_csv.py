@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.config.options import SinkConfig
-from hivesink.core.table import Column, Primitive
+from hivesink.core.table import Column
 from hivesink.decode.csv import CsvDecoder
 from hivesink.errors import InvalidOption
+from tests.decode.settings import PLAIN, declared
 from tests.decode.test_cases import cases, told
 from tests.decode.test_fast_agrees import KINDS, OPTIONS, assert_same, values
 
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 
 CASES = cases(Path(__file__).parent / "cases/csv.txt")
 SIGNS = ("field-delimiter", "quote-character", "escape-character", "null-literal")
-
-
-def dialect(**signs: str) -> SinkConfig:
-    return SinkConfig.parse({f"sink.value.csv.{name.replace('_', '-')}": text for name, text in signs.items()})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -50,28 +47,8 @@ DIALECTS = st.sampled_from(
         (",", '"', "none", "true"),
     ]
 )
-PIECES = [
-    "a",
-    "1",
-    "ä",
-    " ",
-    "NULL",
-    "\\N",
-    "\\",
-    '"',
-    '"',
-    '""',
-    "'",
-    "''",
-    ",",
-    ";",
-    "\t",
-    "|",
-    "\n",
-    "\r\n",
-    "\0",
-    "null",
-]
+VISIBLE = """ a 1 ä NULL \\N \\ " " "" ' '' , ; | null"""
+PIECES = [*VISIBLE.split(), " ", "\t", "\n", "\r\n", "\0"]
 contents = st.one_of(
     values,
     values.map(lambda text: text.strip('"')),
@@ -117,15 +94,13 @@ def test_what_python_writes_is_read_back(rows: list[list[str]], quotes_all: bool
         stream = io.StringIO()
         csv.writer(stream, quoting=csv.QUOTE_ALL if quotes_all else csv.QUOTE_MINIMAL).writerow(row)
         records.append(stream.getvalue())
-    decoded = CsvDecoder([Column("a", Primitive.STRING), Column("b", Primitive.STRING)], dialect()).decode(
-        pa.array(records)
-    )
+    decoded = CsvDecoder(declared("a string, b string"), PLAIN).decode(pa.array(records))
     assert decoded.bad == ()
     assert [[row["a"], row["b"]] for row in decoded.table.to_pylist()] == rows
 
 
 def test_a_header_gives_names_and_is_skipped_by_its_text() -> None:
-    columns = [Column("id", Primitive.INT), Column("who", Primitive.STRING), Column("twice", Primitive.STRING)]
+    columns = declared("id int, who string, twice string")
     header = {
         "sink.value.csv.header": "Name,Id,Other",
         "sink.column.who.from": "$.name",
@@ -159,4 +134,4 @@ def test_a_header_gives_names_and_is_skipped_by_its_text() -> None:
 )
 def test_what_can_not_be_read_is_refused_at_the_start(options: dict[str, str], problem: str) -> None:
     with pytest.raises(InvalidOption, match=problem):
-        CsvDecoder([Column("a", Primitive.INT), Column("b", Primitive.INT)], SinkConfig.parse(options))
+        CsvDecoder(declared("a int, b int"), SinkConfig.parse(options))

@@ -15,20 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hivesink.config.options import SinkConfig
-from hivesink.core.table import Column
-from hivesink.core.typetext import parse_type
 from hivesink.decode.avro.debezium import DebeziumAvroDecoder
 from hivesink.decode.json import debezium
 from hivesink.decode.json.debezium import DebeziumDecoder
 from hivesink.decode.json.exact import ExactDecoder
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import InvalidValue
-from tests.decode.test_avro import Given, columns, written
+from tests.decode.settings import Given, bad, declared
+from tests.decode.test_avro import written
 from tests.decode.test_fast_agrees import plain, values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hivesink.core.table import Column
     from hivesink.ports.rows import DecodedRows
 
 ADA = {
@@ -63,10 +63,8 @@ EVENTS = [
 
 def read(events: Sequence[Any], kinds: str, **options: str) -> DecodedRows:
     """Events as bytes, or as what is written in JSON; None is a tombstone."""
-    named = (item.split() for item in kinds.split(", "))
-    columns = [Column(name, parse_type(kind.rstrip("!")), nullable=not kind.endswith("!")) for name, kind in named]
     config = SinkConfig.parse({"sink.value.format": "debezium-json", **options})
-    reader = RowsReader(columns, "value", config)
+    reader = RowsReader(declared(kinds), "value", config)
     rows = reader.read(pa.RecordBatch.from_pydict({"value": pa.array(texts(events), pa.binary())}))
     assert rows.table.num_rows + len(rows.bad) + rows.skipped == len(events)
     return rows
@@ -74,10 +72,6 @@ def read(events: Sequence[Any], kinds: str, **options: str) -> DecodedRows:
 
 def texts(events: Sequence[Any]) -> list[bytes | None]:
     return [text if text is None or isinstance(text, bytes) else json.dumps(text).encode() for text in events]
-
-
-def bad(rows: DecodedRows) -> list[tuple[int, str | None, str]]:
-    return [(row.index, row.field, row.reason) for row in rows.bad]
 
 
 def test_each_event_is_a_row_with_the_types_that_are_declared() -> None:
@@ -411,7 +405,7 @@ def exactly(record: bytes, columns: Sequence[Column], config: SinkConfig) -> lis
 def test_agrees_with_the_exact_decoder(batches: list[list[bytes]], image: str, mode: str) -> None:
     texts = {"sink.value.debezium.image": image, "sink.value.debezium.decimal-handling-mode": mode}
     config = SinkConfig.parse({"sink.column.op.from": "$.op", **texts})
-    columns = [Column(name, parse_type(kind)) for name, kind in (item.split() for item in KINDS.split(", "))]
+    columns = declared(KINDS)
     decoder = DebeziumDecoder(columns, config)
     for batch in batches:
         rows, refused = [], []
@@ -456,7 +450,7 @@ def envelope(kinds: Mapping[str, Any]) -> dict[str, Any]:
 def read_avro(events: Sequence[Any], kinds: str, values: Mapping[str, Any] = IN_AVRO, **options: str) -> DecodedRows:
     schema = envelope(values)
     given = [None if some is None else b"\0\0\0\0\0" + written(schema, some) for some in events]
-    decoder = DebeziumAvroDecoder(columns(kinds), SinkConfig.parse(options), Given(schema))
+    decoder = DebeziumAvroDecoder(declared(kinds), SinkConfig.parse(options), Given(schema))
     return decoder.decode(pa.array(given, pa.binary()))
 
 
@@ -541,13 +535,13 @@ def test_what_is_no_change_of_a_row_is_bad_in_avro() -> None:
     id_alone = {"id": ["null", "int"]}
     good, odd = event("c", None, {"id": 1}), event(None, None, {"id": 2})
     given = [good, event("t", None, None), odd, event("c", None, {"id": None})]
-    rows = read_avro(given, "id int not null", id_alone)
+    rows = read_avro(given, "id int!", id_alone)
     assert bad(rows) == [(1, None, "no before and no after"), (2, "op", "missing"), (3, "id", "null")]
     odd_images = {
         **envelope(id_alone),
         "fields": [{"name": "after", "type": "string"}, {"name": "op", "type": "string"}],
     }
-    decoder = DebeziumAvroDecoder(columns("id int"), SinkConfig.parse({}), Given(odd_images))
+    decoder = DebeziumAvroDecoder(declared("id int"), SinkConfig.parse({}), Given(odd_images))
     rows = decoder.decode(pa.array([b"\0\0\0\0\0\2x\2c"]))
     assert bad(rows) == [(0, "after", "wrong type: string, not a record")]
     strict: dict[str, Any] = {"sink.on-unknown-field": "bad-record"}

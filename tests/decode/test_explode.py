@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from hivesink.config.options import SinkConfig
 from hivesink.core.column_source import ELEMENT, RECORD
-from hivesink.core.table import Column
-from hivesink.core.typetext import parse_type
 from hivesink.decode.json.explode import ExplodedDecoder, split, split_exactly
 from hivesink.decode.reader import RowsReader
 from hivesink.decode.values import InvalidValue
 from hivesink.errors import InvalidOption
+from tests.decode.settings import declared
 from tests.decode.test_fast_agrees import objects, plain
 
 if TYPE_CHECKING:
@@ -34,13 +33,10 @@ WRAPPED = [
 
 
 def read(records: Sequence[bytes | None], kinds: str, explode: str = "$.Records", **options: str) -> DecodedRows:
-    """`kinds`: `id int, at timestamp`; `!` after a type: NOT NULL."""
-    named = (item.split() for item in kinds.split(", "))
-    columns = [Column(name, parse_type(kind.rstrip("!")), nullable=not kind.endswith("!")) for name, kind in named]
     texts = {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
     config = SinkConfig.parse({"sink.json.explode": explode, **texts})
     batch = pa.RecordBatch.from_pydict({"value": pa.array(records, pa.binary()), "offset": range(len(records))})
-    rows = RowsReader(columns, "value", config).read(batch)
+    rows = RowsReader(declared(kinds), "value", config).read(batch)
     assert rows.parts is not None
     accounted = rows.table.num_rows + len(rows.bad) + rows.skipped
     assert accounted == rows.parts.num_rows
@@ -179,7 +175,7 @@ def test_tombstones_may_be_bad() -> None:
 )
 def test_what_is_refused(options: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidOption, match=told):
-        RowsReader([Column("id", parse_type("int"))], "value", SinkConfig.parse(options))
+        RowsReader(declared("id int"), "value", SinkConfig.parse(options))
 
 
 TEXTS = ["Records", "records", "x", "Re\\u0063ords", 'q\\"', "ä"]
@@ -219,11 +215,7 @@ def _step(value: dict[str, Any], step: str) -> Any:
     return found
 
 
-COLUMNS = [
-    Column("a", parse_type("int"), nullable=False),
-    Column("b", parse_type("string")),
-    Column("x", parse_type("int")),
-]
+COLUMNS = declared("a int!, b string, x int")
 elements = st.one_of(plain, objects, values)
 wrapped = st.one_of(
     st.builds(

@@ -22,12 +22,9 @@ from hivesink.decode.protobuf import scan
 from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder, ProtobufDecoder
 from hivesink.decode.protobuf.schema import parsed
 from hivesink.errors import InvalidOption, Unsupported
-from tests.decode.damage import with_damage
-from tests.decode.test_avro import columns
+from tests.decode.settings import Given, declared, with_damage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from hivesink.ports.rows import DecodedRows
 
 NEW = """syntax = "proto3"; package p;
@@ -70,21 +67,8 @@ FRAME = b"\0\0\0\0\0\0"
 """Of the first message of the schema 0."""
 
 
-class Given:
-    """Schemas that a test gives as text."""
-
-    def __init__(self, *schemas: str) -> None:
-        self.schemas = schemas
-
-    def file(self) -> tuple[str, Sequence[str]]:
-        return "", self.schemas
-
-    def registered(self, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
-        return {number: [self.schemas[number]] for number in numbers if number < len(self.schemas)}
-
-
 def decoded(schema: str, wanted: str, records: list[bytes | None], **options: str) -> DecodedRows:
-    decoder = ConfluentProtobufDecoder(columns(wanted), SinkConfig.parse(options), Given(schema))
+    decoder = ConfluentProtobufDecoder(declared(wanted), SinkConfig.parse(options), Given(schema))
     return decoder.decode(pa.array([None if record is None else FRAME + record for record in records], pa.binary()))
 
 
@@ -370,7 +354,7 @@ def test_messages_are_told_apart_by_schema_and_place() -> None:
     frames = ["000805", "02000806", "02020807", "0400000808", "060000000a0131", "0208", "", "04", "01", "ff" * 20]
     frames += ["818080808000", "fe" * 4 + "0f" + "00" * 5]
     records = [b"\0\0\0\0\0" + bytes.fromhex(frame) for frame in frames]
-    rows = ConfluentProtobufDecoder(columns("v int, y int"), SinkConfig.parse({}), Given(schema)).decode(
+    rows = ConfluentProtobufDecoder(declared("v int, y int"), SinkConfig.parse({}), Given(schema)).decode(
         pa.array([*records, None, b"\0\0\0\0\1\0", b"{}"], pa.binary())
     )
     assert rows.table.to_pylist() == [
@@ -428,7 +412,7 @@ def test_a_file_of_descriptors_and_a_name_are_needed() -> None:
 
     def decoder(content: bytes, options: dict[str, str]) -> ProtobufDecoder:
         texts = Given(content.decode("utf-8", "surrogateescape"))
-        return ProtobufDecoder(columns("seconds bigint"), SinkConfig.parse(options), texts)
+        return ProtobufDecoder(declared("seconds bigint"), SinkConfig.parse(options), texts)
 
     assert decoder(octets, name).decode(pa.array([b"\x08\5"])).table.to_pylist() == [{"seconds": 5}]
     lacks = descriptor_pb2.FileDescriptorProto(name="a", dependency=["b"])

@@ -29,7 +29,8 @@ from hivesink.sample.schemas import columns_of
 from hivesink.sample.source import FilesSource, Sample, TopicSource, source_of
 from hivesink.sample.tables import ARRIVAL, RECORD, Proposal, granularity, preview, propose
 from hivesink.sink.task.messages import InputShape
-from tests.decode.test_protobuf import FRAME, NEW, Given, message
+from tests.decode.settings import Given
+from tests.decode.test_protobuf import FRAME, NEW, message
 
 NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)
 NAME = TableName("demo", "events")
