@@ -18,19 +18,18 @@ import pytest
 
 from hivesink import registry
 from hivesink.config.options import SinkConfig
-from hivesink.core.epoch import Epoch
 from hivesink.core.manifest import PartEntry
-from hivesink.core.table import Column, Primitive, TableName, TableSpec
+from hivesink.core.table import Column, Primitive
 from hivesink.decode.avro.schema import parse
 from hivesink.errors import HiveSinkError, InvalidOption, LogDamaged, LoginFailed, SourceUnreachable
-from hivesink.hiveql.parse import parse_ddl
 from hivesink.logs import log_root
 from hivesink.registry import KeptSchemas
 from hivesink.sink.task.attempt import Letters, ReplayRouter
-from hivesink.sink.task.messages import InputShape, TablePlan, TaskPlan
-from hivesink.sink.task.rejects import rejected_spec
 from hivesink.sink.task.route import TableRouter
+from hivesink.storage.local import LocalFileSystem
+from hivesink.storage.rename_store import RenameFileStore
 from hivesink.wiring import ToolsSpec, row_reader, schemas
+from tests.sink.task.taskrun import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
 Opening: TypeAlias = "Callable[..., KeptSchemas]"
 OF_AVRO = {"sink.value.format": "avro-confluent"}
+FROM_FILE, FILE = {"sink.value.format": "avro"}, "sink.value.avro.schema-file"
 URL = "sink.value.avro-confluent.url"
 USER = "sink.value.avro-confluent.basic-auth.user-info"
 TOKEN = "sink.value.avro-confluent.bearer-auth.token"  # noqa: S105 -- an option's name
@@ -320,26 +320,23 @@ def test_certificates_that_cant_be_read_are_named(opened: Opening, tmp_path: Pat
         opened(**options).registered([7])
 
 
+C = (Column("c", Primitive.STRING),)
+
+
+def run(folder: Path, options: dict[str, str], columns: tuple[Column, ...] = C) -> Run:
+    return Run(RenameFileStore(LocalFileSystem()), f"file:{folder}/t", columns, options=options)
+
+
 def test_a_schema_in_a_file_is_on_the_tables_file_system(tmp_path: Path) -> None:
     (tmp_path / "a b.avsc").write_text('"int"')
-    spec = parse_ddl("CREATE TABLE a.b (c INT) STORED AS PARQUET", "b.sql")
-    for path in (
-        f"{tmp_path}/a b.avsc",
-        f"file:{tmp_path}/a b.avsc",
-        f"file://{tmp_path}/a b.avsc",
-    ):
-        config = SinkConfig.parse({"sink.value.format": "avro", "sink.value.avro.schema-file": path})
-        target = TablePlan(spec, f"file:{tmp_path}/b")
-        plan = TaskPlan(target, None, config, InputShape(), "", Epoch(0), "", NOW)
-        assert schemas(plan, None)(config, parse).file()[1] == ('"int"',)
+    for scheme in ("", "file:", "file://"):
+        plan = run(tmp_path, {**FROM_FILE, FILE: f"{scheme}{tmp_path}/a b.avsc"}).plan
+        assert schemas(plan, None)(plan.config, parse).file()[1] == ('"int"',)
 
 
 def test_a_task_keeps_the_schema_beside_all_logs_of_its_table(server: Server, tmp_path: Path) -> None:
     server.has(7, {"type": "record", "name": "R", "fields": [{"name": "c", "type": "int"}]})
-    spec = parse_ddl("CREATE TABLE a.b (c INT) STORED AS PARQUET", "b.sql")
-    config = SinkConfig.parse({**OF_AVRO, URL: server.url})
-    target = TablePlan(spec, f"file:{tmp_path}/b")
-    plan = TaskPlan(target, None, config, InputShape(value="value"), "", Epoch(0), "", NOW)
+    plan = run(tmp_path, {**OF_AVRO, URL: server.url}, (Column("c", Primitive.INT),)).plan
     tools = ToolsSpec(str(tmp_path / "log" / "writer" / "1")).open(plan)
     rows = tools.reader.read(pa.RecordBatch.from_pydict({"value": [b"\0\0\0\0\7\4"]}))
     assert rows.table.to_pylist() == [{"c": 2}]
@@ -348,16 +345,11 @@ def test_a_task_keeps_the_schema_beside_all_logs_of_its_table(server: Server, tm
 
 def test_letters_are_read_by_the_file_of_then(tmp_path: Path) -> None:
     def declare(kind: str) -> None:
-        (tmp_path / "s.avsc").write_text(
-            json.dumps({"type": "record", "name": "R", "fields": [{"name": "c", "type": kind}]})
-        )
+        schema = {"type": "record", "name": "R", "fields": [{"name": "c", "type": kind}]}
+        (tmp_path / "s.avsc").write_text(json.dumps(schema))
 
-    options = {"sink.value.format": "avro", "sink.value.avro.schema-file": str(tmp_path / "s.avsc")}
-    config = SinkConfig.parse({**options, "sink.on-bad-record": "dead-letter"})
-    spec = TableSpec(TableName("d", "t"), (Column("c", Primitive.STRING),))
-    target = TablePlan(spec, f"file:{tmp_path}/t")
-    rejected = TablePlan(rejected_spec(spec.name, None, external=False), f"file:{tmp_path}/r")
-    plan = TaskPlan(target, rejected, config, InputShape(value="value"), "", Epoch(0), "", NOW)
+    options = {**FROM_FILE, FILE: str(tmp_path / "s.avsc"), "sink.on-bad-record": "dead-letter"}
+    plan = run(tmp_path, options).plan
     declare("string")
     tools = ToolsSpec(str(tmp_path / "log" / "writer" / "1")).open(plan)
     given = pa.RecordBatch.from_pydict({"value": pa.array([b"\x04ab", b"torn"], pa.binary())})
@@ -378,9 +370,9 @@ def test_letters_are_read_by_the_file_of_then(tmp_path: Path) -> None:
 
 def test_missing_settings_are_named(opened: Opening) -> None:
     with pytest.raises(InvalidOption, match=r"sink.value.avro.schema-file is missing"):
-        opened(**{"sink.value.format": "avro"}).file()
+        opened(**FROM_FILE).file()
     with pytest.raises(InvalidOption, match=r"schema-file = '/x': there is no such file"):
-        opened(**{"sink.value.format": "avro", "sink.value.avro.schema-file": "/x"}).file()
+        opened(**FROM_FILE, **{FILE: "/x"}).file()
     config = SinkConfig.parse(OF_AVRO)
     with pytest.raises(HiveSinkError, match=r"sink.value.avro-confluent.url is missing"):
         KeptSchemas(config, registry.Passing(), lambda _: None, parse).registered([])

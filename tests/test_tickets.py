@@ -6,6 +6,7 @@ import os
 import struct
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -153,11 +154,8 @@ def test_a_process_has_one_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         except InvalidOption:
             refused.append(user)
 
-    threads = [threading.Thread(target=log_in, args=(user,)) for user in ("alice", "bob")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(log_in, ("alice", "bob")))
     assert len(refused) == 1
     assert os.environ["KRB5_CLIENT_KTNAME"] == file
     # A later session has the same.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,16 +58,8 @@ def _json(number: int | None, name: str | None) -> bytes:
     return json.dumps({"id": number, "name": name}, ensure_ascii=False).encode()
 
 
-def _debezium(number: int | None, name: str | None) -> bytes:
-    return b'{"op":"c","after":%b}' % _json(number, name)
-
-
-def _csv(number: int | None, name: str | None) -> bytes:
-    return f"{'' if number is None else number},{name or ''}".encode()
-
-
-def _tabs(number: int | None, name: str | None) -> bytes:
-    return f"{'' if number is None else number}\t{name or ''}".encode()
+def _separated(sign: str, number: int | None, name: str | None) -> bytes:
+    return f"{'' if number is None else number}{sign}{name or ''}".encode()
 
 
 def _avro(number: int | None, name: str | None) -> bytes:
@@ -80,14 +73,6 @@ def varint(number: int) -> bytes:
     return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
 
 
-def _confluent(number: int | None, name: str | None) -> bytes:
-    return b"\0\0\0\0\7" + _avro(number, name)
-
-
-def _change(number: int | None, name: str | None) -> bytes:
-    return b"\0\0\0\0\x08\2" + _avro(number, name) + b"\0\2c"
-
-
 def _schema(**fields: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
 
@@ -96,10 +81,6 @@ def _protobuf(number: int | None, name: str | None) -> bytes:
     octets = (name or "").encode()
     text = b"" if name is None else b"\x12" + varint(len(octets)) + octets
     return (b"" if number is None else b"\x08" + varint(number)) + text
-
-
-def _protobuf_confluent(number: int | None, name: str | None) -> bytes:
-    return b"\0\0\0\0\7\0" + _protobuf(number, name)
 
 
 _ROW = _schema(id=["null", "int"], name=["null", "string"])
@@ -113,7 +94,7 @@ TEXTS: dict[Any, str] = {
 
 
 class Both:
-    """The schemas of `_avro` and `_change`, or what else `parse` can read, from wherever."""
+    """The schemas of what `_avro` writes, and of its changes, or what else `parse` can read, from wherever."""
 
     change = (json.dumps({**_schema(after=["null", _ROW], before=["null", "R"], op="string"), "name": "E"}),)
 
@@ -129,14 +110,14 @@ class Both:
 
 WRITTEN: dict[str, Callable[[int | None, str | None], bytes]] = {
     "json": _json,
-    "tabs": _tabs,
-    "csv": _csv,
+    "tabs": partial(_separated, "\t"),
+    "csv": partial(_separated, ","),
     "avro": _avro,
-    "avro-confluent": _confluent,
-    "debezium-json": _debezium,
-    "debezium-avro-confluent": _change,
+    "avro-confluent": lambda *row: b"\0\0\0\0\7" + _avro(*row),
+    "debezium-json": lambda *row: b'{"op":"c","after":%b}' % _json(*row),
+    "debezium-avro-confluent": lambda *row: b"\0\0\0\0\x08\2" + _avro(*row) + b"\0\2c",
     "protobuf": _protobuf,
-    "protobuf-confluent": _protobuf_confluent,
+    "protobuf-confluent": lambda *row: b"\0\0\0\0\7\0" + _protobuf(*row),
 }
 
 

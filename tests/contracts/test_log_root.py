@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -40,16 +40,8 @@ def test_the_first_claim_stays_and_the_newest_change_counts(root: LogRoot) -> No
 
 
 def test_of_claims_at_once_one_wins(root: LogRoot) -> None:
-    won: list[RootRecord] = []
-    threads = [
-        threading.Thread(target=lambda n=n: won.append(root.claim(replace(RECORD, table_id=f"{n:02x}"))))
-        for n in range(6)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 6
+    with ThreadPoolExecutor(6) as pool:
+        won = list(pool.map(lambda n: root.claim(replace(RECORD, table_id=f"{n:02x}")), range(6)))
     assert set(won) == set(root.records())
     assert len(root.records()) == 1
 
@@ -171,10 +163,5 @@ def test_a_schema_is_stored_once_for_good(root: LogRoot) -> None:
 
 
 def test_tasks_may_store_a_schema_at_once(root: LogRoot) -> None:
-    stored: list[bytes] = []
-    threads = [threading.Thread(target=lambda: stored.append(root.schemas.put("7.json", b"same"))) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert stored == [b"same"] * 6
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(lambda _: root.schemas.put("7.json", b"same"), range(6))) == [b"same"] * 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,12 @@ from hivesink.core.log import PROPERTY, LogAddress
 from hivesink.core.partition import NewPartition, partition_path
 from hivesink.core.table import Column, Primitive, TableName
 from hivesink.errors import (
-    HiveSinkError,
     RegistrationFailed,
     TableReplaced,
     UnknownTable,
     Unsupported,
 )
-from tests.metastore.live import DT, KINDS, LiveMetastore, declared, dt, new, world_of
+from tests.metastore.live import DT, KINDS, LiveMetastore, declared, dt, made, new, world_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,12 +58,6 @@ def server(request: pytest.FixtureRequest) -> Iterator[LiveMetastore]:
 @pytest.fixture
 def live(server: LiveMetastore, tmp_path: Path) -> LiveTable:
     return made(server, tmp_path, DT)
-
-
-def made(server: LiveMetastore, folder: Path, *partition_columns: Column) -> LiveTable:
-    spec = declared(folder, *partition_columns)
-    server.create(spec)
-    return server.connect().table(spec.name)
 
 
 def test_an_insert_is_announced(server: LiveMetastore, live: LiveTable, tmp_path: Path) -> None:
@@ -266,25 +260,17 @@ def test_the_partition_of_null_by_any_type(server: LiveMetastore, tmp_path: Path
 def test_many_that_add_at_once(server: LiveMetastore, live: LiveTable, *, shared: bool) -> None:
     """The same partitions by a registrar each; each its own by one registrar."""
     wanted = [new(live, dt(day)) for day in range(1, 7)]
-    start, failures = threading.Barrier(3), list[HiveSinkError]()
-    single = server.connect()
+    start, single = threading.Barrier(3), server.connect()
 
     def run(number: int) -> None:
         registrar = single if shared else server.connect()
         start.wait()
-        try:
-            own = wanted[number::3] if shared else wanted
-            registrar.add(live, own)
-            assert set(registrar.lookup(live, [each.partition for each in own])) == {each.partition for each in own}
-        except HiveSinkError as error:
-            failures.append(error)
+        own = wanted[number::3] if shared else wanted
+        registrar.add(live, own)
+        assert set(registrar.lookup(live, [each.partition for each in own])) == {each.partition for each in own}
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(run, range(3)))
     assert len(server.connect().lookup(live, [want.partition for want in wanted])) == len(wanted)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hivesink.core.partition import Estimate
 from hivesink.core.table import Column, Primitive
 from hivesink.errors import RegistrationFailed
-from tests.metastore.live import DT, KINDS, LiveMetastore, declared, dt, new, world_of
+from tests.metastore.live import DT, KINDS, LiveMetastore, dt, made, new, world_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,18 +29,14 @@ def server(request: pytest.FixtureRequest) -> Iterator[LiveMetastore]:
 
 @pytest.fixture
 def live(server: LiveMetastore, tmp_path: Path) -> LiveTable:
-    spec = declared(tmp_path, DT)
-    server.create(spec)
-    return server.connect().table(spec.name)
+    return made(server, tmp_path, DT)
 
 
 @pytest.fixture(params=[dt(1), ""], ids=["partition", "table"])
 def place(request: pytest.FixtureRequest, server: LiveMetastore, tmp_path: Path) -> tuple[LiveTable, str]:
     """A partition with one file, or a table without partitions."""
     partition: str = request.param
-    spec = declared(tmp_path, *([DT] if partition else []))
-    server.create(spec)
-    live = server.connect().table(spec.name)
+    live = made(server, tmp_path, *([DT] if partition else []))
     folder = Path(urlsplit(live.location).path) / partition
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "part-1.parquet").write_bytes(b"ten bytes.")
@@ -124,11 +120,8 @@ def test_columns_that_are_updated_bring_no_flag_back(server: LiveMetastore, live
 
 @pytest.mark.parametrize("server", ["hiveserver2-4.0.1"])
 def test_hiveserver2_refuses_where_hive_trusts(server: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    spec = declared(tmp_path, DT)
     with world_of(server, request) as over:
-        over.create(spec)
-        registrar = over.connect()
-        live = registrar.table(spec.name)
+        registrar, live = over.connect(), made(over, tmp_path, DT)
         registrar.add(live, [new(live, dt(1)), new(live, dt(2))])
         before = over.parameters(live, dt(1))
         registrar.estimate(live, [Estimate(dt(1), 1, 10, 1, 0)])

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.metastore.live import DT, OverThrift, declared
+from tests.metastore.live import DT, OverThrift, made
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +15,4 @@ if TYPE_CHECKING:
 @pytest.fixture
 def live(over: OverThrift, tmp_path: Path) -> LiveTable:
     """A table by `dt`, without partitions yet, at the metastore that the module asks."""
-    spec = declared(tmp_path, DT)
-    over.create(spec)
-    return over.connect().table(spec.name)
+    return made(over, tmp_path, DT)

@@ -194,6 +194,15 @@ class OverThrift:
 
 LiveMetastore: TypeAlias = InMemory | OverThrift
 """One kind of metastore. `connect` gives a new registrar, as another process would have."""
+
+
+def made(server: LiveMetastore, folder: Path, *partition_columns: Column) -> LiveTable:
+    """A new table, without partitions yet."""
+    spec = declared(folder, *partition_columns)
+    server.create(spec)
+    return server.connect().table(spec.name)
+
+
 KINDS = ["memory", "thrift-2.3", "thrift-3.1.3", "thrift-4.0.1", "thrift-secured", "hiveserver2-4.0.1"]
 NOSASL = {"hive.server2.authentication": "NOSASL"}
 

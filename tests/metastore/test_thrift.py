@@ -17,7 +17,7 @@ from hivesink.errors import NotWritable, RegistrationFailed, TableReplaced, Unkn
 from hivesink.metastore import catalog, thrift, thrift_calls
 from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_connection import Connection
-from tests.metastore.live import DT, OverThrift, counted, declared, dt, metastore_of, new
+from tests.metastore.live import DT, OverThrift, counted, declared, dt, made, metastore_of, new
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -120,10 +120,7 @@ def test_a_location_that_cannot_be_is_refused_in_one_line(over: OverThrift, live
 
 def test_a_partition_that_can_not_be_altered_stops_no_other(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
     over = OverThrift(metastore.uri)
-    spec = declared(tmp_path, DT)
-    over.create(spec)
-    registrar = over.connect()
-    live = registrar.table(spec.name)
+    registrar, live = over.connect(), made(over, tmp_path, DT)
     days = [dt(day) for day in (1, 2, 3)]
     registrar.add(live, [new(live, day) for day in days])
     # Hive 2.3 has room for 4000 characters of a parameter.

@@ -16,7 +16,7 @@ from hivesink.jvm.java import find_java
 from hivesink.metastore import version
 from jobs.cluster.hive import HiveMetastore, HiveServer2
 from tests.hive3.servers import Hive3Server
-from tests.metastore.live import DT, OverThrift, declared, dt, new
+from tests.metastore.live import DT, OverThrift, dt, made, new
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,10 +65,7 @@ def test_a_metastore(server: HiveMetastore, authority: Path, tmp_path: Path, mon
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     over = OverThrift(server.uri, site=USE)
     with closing(over):
-        spec = declared(tmp_path, DT)
-        over.create(spec)
-        registrar = over.connect()
-        live = registrar.table(spec.name)
+        registrar, live = over.connect(), made(over, tmp_path, DT)
         registrar.add(live, [new(live, dt(day)) for day in range(1, 9)])
         assert len(registrar.names(live)) == 8
 

@@ -13,7 +13,7 @@ from hdfs_native import Client, WriteOptions
 from hivesink.config.site import NO_SITE
 from hivesink.core.partfile import Finished, InProgress, PartName, Pending
 from hivesink.core.partition import file_system_of, scheme, with_scheme
-from hivesink.errors import InvalidOption, NotWritable, OutcomeUnknown, StoreUnavailable, TargetTaken
+from hivesink.errors import HiveSinkError, InvalidOption, NotWritable, OutcomeUnknown, StoreUnavailable, TargetTaken
 from hivesink.logs import storage_of
 from hivesink.storage.fs import FileSystem, put_once
 from hivesink.storage.hdfs import HdfsFileSystem
@@ -21,6 +21,7 @@ from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.part_store import run_parallel
 from hivesink.storage.rename_store import RenameFileStore
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan
+from tests.ingest import Wrapped
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.storage.realhdfs import hdfs_folder
 
@@ -91,31 +92,22 @@ def test_a_part_that_a_truncate_takes_while_it_is_written_was_not_committed() ->
         file.close_for_commit()
 
 
-class Silent(FaultyFileSystem):
-    """No rename is ever answered or done."""
-
-    def rename(self, source: str, target: str) -> None:
-        self.calls.append(None)  # type: ignore[arg-type]
-        raise OutcomeUnknown(source, target, "time-out")
-
-
-def test_unknown_for_ever_is_said_after_a_bounded_number_of_looks() -> None:
-    fs = MemoryFileSystem()
+@pytest.mark.parametrize(
+    ("error", "tries"), [(OutcomeUnknown("rename", "/w/a", "time-out"), 5), (NotWritable("/w/a", "no"), 1)]
+)
+def test_a_rename_that_never_happens_is_tried_again_a_few_times_if_nobody_knows(
+    error: HiveSinkError, tries: int
+) -> None:
+    fs, tried = MemoryFileSystem(), list[str]()
     part = stage(fs, "/w")
-    silent = Silent(fs)
-    with pytest.raises(OutcomeUnknown, match="it may have happened or not"):
-        RenameFileStore(silent).publish(part)
-    assert silent.calls.count(None) == 5  # type: ignore[arg-type]
 
+    def rename(_: object, source: str, __: str) -> None:
+        tried.append(source)
+        raise error
 
-def test_an_error_that_is_known_is_raised_at_once() -> None:
-    class Refusing(FaultyFileSystem):
-        def rename(self, source: str, target: str) -> None:
-            raise NotWritable(target, source)
-
-    fs = MemoryFileSystem()
-    with pytest.raises(NotWritable):
-        RenameFileStore(Refusing(fs)).publish(stage(fs, "/w"))
+    with pytest.raises(type(error)):
+        RenameFileStore(Wrapped(fs, rename=rename)).publish(part)
+    assert len(tried) == tries
 
 
 @pytest.mark.parametrize("parallelism", [1, 3, 16])

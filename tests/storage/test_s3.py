@@ -8,7 +8,7 @@ import os
 import pickle
 import shutil
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -286,13 +286,6 @@ def test_what_was_deleted_by_another_answer_than_s3s_is_still_there() -> None:
     for delete in (place.delete, place.begin({}).abort):
         with pytest.raises(StoreUnavailable, match="an answer that is not S3's, 200"):
             delete()
-
-
-def test_more_uploads_than_a_page_holds_are_all_there() -> None:
-    store = S3FileStore(objects_of(MemoryS3()))
-    parts = [staged(store, name=replace(NAME, n=number)).staged for number in range(7)]
-    assert store.staged(TABLE) == sorted(parts)
-    assert store.staged(f"{TABLE}/dt=1") == []
 
 
 def moved(store: S3FileStore) -> Pending:
@@ -595,10 +588,7 @@ def test_threads_share_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Settings] = []
     monkeypatch.setattr(s3_client, "client", made.append)
     logs = storage_of("s3a://b/m", Site({"fs.s3a.x": "1", "dfs.y": "2"})).logs
-    threads = [threading.Thread(target=lambda: logs().open("s3a://b/m")) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: logs().open("s3a://b/m"), range(8)))
     assert [settings.properties for settings in made] == [{"fs.s3a.x": "1"}]
     s3_client._buckets.clear()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.storage.s3_checks import check
-from tests.crash.ons3 import s3_site
+from tests.crash.site import s3_site
 from tests.docs.pages import ROOT
 from tests.inmemory.s3 import ANSWERED, MemoryS3, objects_of
 from tests.sink.harness import Source, events
