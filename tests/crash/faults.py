@@ -199,16 +199,25 @@ class FaultyFileSystem(Faulty, FileSystem):
         return OutcomeUnknown(name, path, reason) if changes else None
 
 
-class DiesBefore(FaultyFileSystem):
-    """Dies before the first change whose name and path `pattern` matches."""
+class At(FaultyFileSystem):
+    """Dies in `mode` at the first change whose name and path `pattern` matches, or `meanwhile` happens before each."""
 
-    def __init__(self, inner: FileSystem, pattern: str) -> None:
+    def __init__(
+        self,
+        inner: FileSystem,
+        pattern: str,
+        mode: Mode = Mode.BEFORE,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> None:
         super().__init__(inner)
-        self.pattern = re.compile(pattern)
+        self.pattern, self.mode, self.meanwhile = re.compile(pattern), mode, meanwhile
 
     def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
         if changes and self.pattern.search(f"{name} {path}"):
-            self.plan = Plan(len(self.calls) + 1, Mode.BEFORE)
+            if self.meanwhile:
+                self.meanwhile()
+            else:
+                self.plan = Plan(len(self.calls) + 1, self.mode)
         return super()._begin(name, path, changes=changes)
 
 

@@ -7,37 +7,38 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from hivesink.cli.recover import describe
 from hivesink.core.log import default_root
+from hivesink.core.plan import Policy
 from hivesink.errors import HiveSinkError, RegistrationFailed
 from hivesink.metastore.common import is_trusted
 from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.recovery import ALL, Accepted, Recorder, finish_accepting, forget_waiting, recover
+from hivesink.sink.commit.runner import PlanRunner
 from hivesink.sink.inspect.facts import LogFacts, read_log
-from hivesink.sink.inspect.verify import find_leftovers, verify
+from hivesink.sink.inspect.verify import Verdict, find_leftovers, verify
 from hivesink.sink.task.rejects import rejected_spec
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
+from hivesink.storage.s3 import S3Files, S3FileStore
 from tests.crash.faults import FaultyFileSystem, FaultyMetastore, Kill, Mode, Plan
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import (
-    LOCATION,
-    SPEC,
-    TABLE,
-    Clock,
-    Job,
-    Source,
-    measure_lines,
-)
-from tests.sink.recoveries import ALL, Recovered, by_hand
+from tests.inmemory.s3 import MemoryS3, objects_of
+from tests.sink.harness import LOCATION, SPEC, TABLE, Clock, Job, Source, measure_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from hivesink.core.actions import Action
+    from hivesink.core.lifecycle import Identity
     from hivesink.core.partition import NewPartition
     from hivesink.core.table import TableName, TableSpec
     from hivesink.ports import FileStore, LiveTable, Metastore
+    from hivesink.sink.commit.context import CommitContext
     from hivesink.sink.commit.recovery import Loss
     from hivesink.storage.fs import Files
 
@@ -45,6 +46,43 @@ LOG = f"{default_root(LOCATION, TABLE)}/w/1"
 BATCH = 4
 PLAIN = replace(SPEC, partition_columns=())
 DEAD = rejected_spec(TABLE, f"{LOCATION}__rejected", external=True)
+POLICY = Policy()
+
+
+@dataclass(frozen=True)
+class Recovered:
+    runner: PlanRunner
+    lines: list[tuple[str, str]]
+    losses: list[Loss]
+
+
+def by_hand(
+    context: CommitContext,
+    policy: Policy = POLICY,
+    identity: Identity | None = None,
+    *,
+    forget: str | None = None,
+    dry_run: bool = False,
+) -> Recovered:
+    """Recovery as `hivesink recover` does it, and its `--dry-run`. `forget` is a partition, or ALL."""
+    performed: list[Action] = []
+    losses: list[Loss] = []
+    kind = Recorder if dry_run else PlanRunner
+    begin = partial(kind.begin, context, identity, policy, performed.append)
+    finish: Callable[[PlanRunner], None] = PlanRunner.finish
+    if forget is not None:
+        finish = partial(finish_accepting, accepted=Accepted(frozenset({forget}), losses.extend))
+    runner = recover(begin, finish)
+    return Recovered(runner, [line for action in performed for line in describe(action)], losses)
+
+
+def forget_rows(context: CommitContext, forget: str = ALL) -> list[Loss]:
+    """What waits can't be rolled, and a person accepts its loss."""
+    losses: list[Loss] = []
+    runner = PlanRunner.begin(context, None, POLICY)
+    forget_waiting(runner, Accepted(frozenset({forget}), losses.extend))
+    runner.clean_up()
+    return losses
 
 
 @dataclass
@@ -171,10 +209,12 @@ class Site:
     def facts(self) -> LogFacts:
         return read_log(self.log)
 
+    def verify(self) -> Verdict:
+        return verify(self.job().context, "w", str(TABLE), measure_lines)
+
     def errors(self) -> list[str]:
         """What `hivesink verify` calls one."""
-        found = verify(self.job().context, "w", str(TABLE), measure_lines).findings
-        return [finding.text for finding in found if finding.level == "error"]
+        return [finding.text for finding in self.verify().findings if finding.level == "error"]
 
     def kinds(self) -> list[str]:
         """Those of the log's epochs."""
@@ -198,6 +238,29 @@ class Site:
     def check_rows(self, expected: Iterable[int], case: object = "") -> None:
         wanted, found = Counter(expected), Counter(self.rows())
         assert found == wanted, f"{case}: lost {sorted(wanted - found)}, doubled {sorted(found - wanted)}"
+
+
+BUCKET = "s3a://bucket"
+
+
+def adapters(client: Any) -> tuple[FileStore, Files]:
+    """The stores of a client, which tries each request once and one after the other, so that calls have numbers."""
+    objects = objects_of(client)
+    return S3FileStore(objects, parallelism=1), S3Files(objects)
+
+
+def s3_site(
+    source: Source,
+    options: dict[str, str],
+    client: Any = None,
+    root: str = BUCKET,
+    tasks: int = 2,
+    *,
+    dead: bool = False,
+) -> Site:
+    """A site whose files are in the bucket of `client`."""
+    s3 = client or MemoryS3()
+    return Site(source, options=dict(options), connect=lambda: s3, adapters=adapters, root=root, tasks=tasks, dead=dead)
 
 
 class Choosy(MemoryMetastore):

@@ -16,9 +16,8 @@ import pytest
 from hivesink.core.partition_commit import PolicyKind
 from hivesink.errors import HiveSinkError
 from tests.crash.faults import FaultyMetastore, Kill, Mode, Plan, Stalling, calls_of, faults, modes, sampled
-from tests.crash.site import Choosy, on_files, on_metastore
+from tests.crash.site import Choosy, by_hand, on_files, on_metastore
 from tests.sink.harness import LOCATION, TABLE
-from tests.sink.recoveries import by_hand
 from tests.sink.timed import HOURLY, Timed, TimedJob, World, at, place
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from hivesink.cli.history import commits_of
 from hivesink.core.changes import Seen, changes
 from tests.contracts.manifests import AT
 from tests.crash.faults import Call, Faulty, FaultyFileSystem, FaultyS3, Mode, Plan, calls_of, modes, sampled
-from tests.crash.ons3 import s3_site
-from tests.crash.site import BATCH, ROLLING, Site, dies
+from tests.crash.site import BATCH, ROLLING, Site, dies, s3_site
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.sink.harness import TABLE, Source, events
 

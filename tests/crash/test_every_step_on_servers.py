@@ -15,8 +15,7 @@ import pytest
 
 from hivesink.config.site import Site as Hadoop
 from tests.crash.faults import Call, FaultyFileSystem, FaultyS3
-from tests.crash.ons3 import s3_site
-from tests.crash.site import BATCH, ROLLING, Site
+from tests.crash.site import BATCH, ROLLING, Site, s3_site
 from tests.crash.test_every_step import Case, calls_of_a_run, cases, play
 from tests.inmemory.s3 import MemoryS3
 from tests.sink.harness import Source, events

@@ -15,12 +15,11 @@ from hivesink.errors import HiveSinkError, PartLost, RegistrationFailed, StoreUn
 from hivesink.sink.commit.observe import load
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, calls_of, faults, sampled
-from tests.crash.site import LOG, Choosy, Site, on_files
+from tests.crash.faults import At, FaultyFileSystem, Kill, Mode, faults, sampled
+from tests.crash.site import LOG, Choosy, Site, forget_rows, on_files
 from tests.crash.test_metastore_faults import EVENTS, SUCCESS
 from tests.sink.commit.test_unfit import PickyJob
 from tests.sink.harness import LOCATION, TABLE, Event, Source, events
-from tests.sink.recoveries import forget_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,22 +42,20 @@ def listed() -> Site:
     return site
 
 
-def killed_after(name: str) -> Site:
-    """Right after the first rename of a file that has `name` in its own."""
-    calls = calls_of(listed, on_files, lambda site, fs: site.job(fs).run())
-    renamed = next(call for call in calls if call.name == "rename" and name in call.path)
+def killed_after(pattern: str) -> Site:
+    """Right after the first such rename."""
     site = listed()
     with pytest.raises(Kill):
-        site.job(on_files(site, Plan(renamed.number, Mode.AFTER))).run()
+        site.job(At(site.fs, f"^rename .*{pattern}", Mode.AFTER)).run()
     return site
 
 
 def decided() -> Site:
-    return killed_after(".json.")
+    return killed_after(r"\.json\.")
 
 
 def published_one() -> Site:
-    return killed_after(".pending ->")
+    return killed_after(r"\.pending -> ")
 
 
 def waiting(site: Site) -> list[PartEntry]:

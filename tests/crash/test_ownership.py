@@ -17,7 +17,6 @@ from hivesink.cli.recover import _Repair as Repair
 from hivesink.core.epoch import BatchId, BatchRef
 from hivesink.core.lifecycle import EpochState
 from hivesink.core.log import PROPERTY, LogAddress, default_root
-from hivesink.core.offsets import KafkaOffset
 from hivesink.core.table import TableName, TableSpec
 from hivesink.sink.inspect.ownership import Ownership
 from hivesink.sink.inspect.verify import plan_reset, require_free, reset, unknown_uids, verify
@@ -26,7 +25,7 @@ from hivesink.storage.commit_log import FileLogRoot
 from hivesink.storage.fs import FileSystem, Storage
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.opened import open_table
-from tests.crash.faults import Call, Faulty, FaultyFileSystem, FaultyMetastore, Kill, Mode, faults
+from tests.crash.faults import At, Call, Faulty, FaultyFileSystem, FaultyMetastore, Kill, Mode, faults
 from tests.crash.site import on_files, on_metastore
 from tests.ingest import Ingest, kafka
 from tests.inmemory.filesystem import MemoryFileSystem
@@ -110,6 +109,21 @@ class World:
             with open_table(str(name), "thrift://m:1") as opened:
                 repair = Repair(opened, "w", frozenset(), lambda _: None).run(dry_run=False)
         assert repair.failure is None, repair.failure
+
+    def dies(self, step: Callable[[], None], kind: type, name: str, mode: Mode) -> None:
+        """The step's process is killed before it calls the method of that name, or after it has."""
+        does = getattr(kind, name)
+
+        def dies(*arguments: Any) -> Any:
+            if mode is Mode.AFTER:
+                does(*arguments)
+            raise Kill
+
+        with self.monkeypatch.context() as patched:
+            patched.setattr(kind, name, dies)
+            with pytest.raises(Kill):
+                step()
+        self.batches += 1
 
     def owner(self, files: FileSystem | None = None, registrar: Metastore | None = None) -> Ownership:
         fs = files or self.fs
@@ -226,18 +240,6 @@ def test_before_the_first_file_a_lost_property_needs_a_person_while_rows_wait(wo
     world.check()
 
 
-def dying(kind: type, name: str, mode: Mode) -> tuple[type, str, Callable[..., Any]]:
-    """The method of that name, for `setattr`: it kills its caller before it does anything, or after it has."""
-    does = getattr(kind, name)
-
-    def dies(*arguments: Any) -> Any:
-        if mode is Mode.AFTER:
-            does(*arguments)
-        raise Kill
-
-    return kind, name, dies
-
-
 @pytest.mark.parametrize(("managed", "follower"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("when", ["settled", "waiting", "decided", "registered", "published"])
 @pytest.mark.parametrize("recovers", [False, True])
@@ -259,11 +261,7 @@ def test_a_renamed_table_goes_on_under_its_new_name(
         call, mode = {"decided": ("add", Mode.BEFORE), "registered": ("publish", Mode.BEFORE)}.get(
             when, ("publish", Mode.AFTER)
         )
-        with monkeypatch.context() as patched:
-            patched.setattr(*dying(FaultyMetastore if call == "add" else RenameFileStore, call, mode))
-            with pytest.raises(Kill):
-                step()
-        world.batches += 1
+        world.dies(step, FaultyMetastore if call == "add" else RenameFileStore, call, mode)
         assert not log.view().has(log.view().head, EpochState.SETTLED)
     world.rename(managed=managed)
     if follower:
@@ -293,11 +291,7 @@ def test_dead_letters_stay_in_their_table_or_go_along(
     _, step = world.start()
     step()
     if when != "waiting":
-        with monkeypatch.context() as patched:
-            patched.setattr(*dying(RenameFileStore, "publish", Mode.BEFORE if when == "decided" else Mode.AFTER))
-            with pytest.raises(Kill):
-                step()
-        world.batches += 1
+        world.dies(step, RenameFileStore, "publish", Mode.BEFORE if when == "decided" else Mode.AFTER)
     world.rename(managed=True)
     if along:
         letters = world.metastore.table(TABLE.rejected)
@@ -311,15 +305,10 @@ def test_dead_letters_stay_in_their_table_or_go_along(
     ]
 
 
-def test_parts_that_wait_are_not_published_into_a_table_of_another_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch)
+def test_parts_that_wait_are_not_published_into_a_table_of_another_format(world: World) -> None:
     world.run(1)
     _, step = world.start()
-    with monkeypatch.context() as patched:
-        patched.setattr(*dying(RenameFileStore, "publish", Mode.BEFORE))
-        with pytest.raises(Kill):
-            step()
-    world.batches += 1
+    world.dies(step, RenameFileStore, "publish", Mode.BEFORE)
     world.metastore.set_format(TABLE, "", "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat")
     with pytest.raises(errors.Unsupported, match=r"\.parquet waits to be published; .*SET FILEFORMAT PARQUET"):
         world.start()
@@ -452,16 +441,6 @@ def test_a_copy_is_refused_and_so_is_a_reset_beside_the_original(world: World) -
     world.check()
 
 
-def test_a_new_table_of_the_old_name_begins_no_log_of_the_renamed_one(world: World) -> None:
-    world.run(1)
-    world.rename(managed=True)
-    world.metastore.create(SPEC)
-    with pytest.raises(errors.LogOfAnotherTable):
-        world.start()
-    world.run(1, NEW)
-    world.check(NEW)
-
-
 def test_a_writer_without_history_wants_to_know_whose_files_are_there(world: World) -> None:
     """Its log was deleted, and its checkpoint is new: it would write the same rows again."""
     world.run(2)
@@ -497,7 +476,7 @@ def test_a_batch_that_spark_runs_again_after_a_reset_is_passed_over(world: World
     world.run(2)
     owner, live = world.owner(), world.metastore.table(TABLE)
     reset(owner, live, owner.root.logs(), (), NOW, discard=0)
-    again = BatchRef("q", BatchId(1), (KafkaOffset.of({"t": {"0": 1}}),), (KafkaOffset.of({"t": {"0": 2}}),))
+    again = BatchRef("q", BatchId(1), (kafka(1),), (kafka(2),))
     opened = world.open()
     assert opened.spec.was_written(again)
     assert not opened.spec.was_written(replace(again, batch=BatchId(2)))
@@ -536,8 +515,7 @@ def test_a_batch_that_was_decided_in_a_log_that_is_over_is_written_again(
     with contextlib.suppress(Kill):
         world.run(1)
     world.fs = memory
-    start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (before, before + 1))
-    batch = BatchRef("q", BatchId(before), (start,), (end,))
+    batch = BatchRef("q", BatchId(before), (kafka(before),), (kafka(before + 1),))
     assert not world.open().spec.was_written(batch)
 
 
@@ -551,24 +529,15 @@ def test_rows_that_were_given_up_are_written_where_spark_runs_their_batch_again(
     owner, live = world.owner(), world.metastore.table(TABLE)
     with pytest.raises(errors.InvalidOption, match="has decided 1 rows meanwhile"):
         reset(owner, live, owner.root.logs(), (), NOW, discard=0)
-    batch = BatchRef("q", BatchId(2), (KafkaOffset.of({"t": {"0": 2}}),), (KafkaOffset.of({"t": {"0": 3}}),))
+    batch = BatchRef("q", BatchId(2), (kafka(2),), (kafka(3),))
     assert not world.open().spec.was_written(batch)
-
-
-class Publishing(FaultyFileSystem):
-    """Whose process dies once it has published a part."""
-
-    def rename(self, source: str, target: str) -> None:
-        super().rename(source, target)
-        if ".pending" in source and ".pending" not in target:
-            raise Kill
 
 
 def test_rows_that_a_killed_run_made_visible_are_not_written_again_after_a_reset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(monkeypatch, options=dict(ON_EPOCH))
-    memory, world.fs = world.fs, cast("Any", Publishing(world.fs))
+    memory, world.fs = world.fs, cast("Any", At(world.fs, r"\.pending -> .*/part-", Mode.AFTER))
     with contextlib.suppress(Kill):
         world.run(1)
     world.fs = memory
@@ -576,8 +545,7 @@ def test_rows_that_a_killed_run_made_visible_are_not_written_again_after_a_reset
     assert len(rows) == 1
     owner = world.owner()
     reset(owner, world.metastore.table(TABLE), owner.root.logs(), (), NOW, discard=1)
-    start, end = (KafkaOffset.of({"t": {"0": offset}}) for offset in (0, 1))
-    assert world.open().spec.was_written(BatchRef("q", BatchId(0), (start,), (end,)))
+    assert world.open().spec.was_written(BatchRef("q", BatchId(0), (kafka(0),), (kafka(1),)))
 
 
 @pytest.mark.parametrize("left", [".published", "floor-"])

@@ -15,13 +15,14 @@ from hivesink.core.lifecycle import EpochState
 from hivesink.core.manifest import REPLAYS, PartEntry
 from hivesink.errors import HiveSinkError, LogMissing, PartLost, RegistrationFailed, ReplayOvertaken, StoreUnavailable
 from hivesink.sink.commit.observe import load
+from hivesink.sink.commit.recovery import ALL
 from hivesink.sink.inspect.verify import verify
 from hivesink.sink.task.messages import InputShape
 from hivesink.storage.rename_store import RenameFileStore
 from hivesink.tables.rejects import Replay
-from tests.crash.faults import DiesBefore, FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, faults, sampled
+from tests.crash.faults import At, FaultyFileSystem, Kill, Mode, Plan, Stalling, calls_of, faults, sampled
+from tests.crash.site import by_hand
 from tests.sink.harness import LOCATION, TABLE
-from tests.sink.recoveries import ALL, by_hand
 from tests.tables.replays import REJECTED, World
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ UNPUBLISHED, UNDELETED, UNSETTLED = r"\.publishing$", r"^delete .*/part-", r"\.s
 
 def _dies(made: World, before: str) -> None:
     with pytest.raises(Kill):
-        made.replay(DiesBefore(made.files, before))
+        made.replay(At(made.files, before))
 
 
 def _waiting(made: World) -> tuple[PartEntry, ...]:
@@ -254,7 +255,7 @@ def test_dead_letters_that_their_job_has_not_settled_are_not_replayed(monkeypatc
     """It may yet move them, or encode them again."""
     made = World()
     made.patch(monkeypatch)
-    made.current = DiesBefore(made.files, UNSETTLED)
+    made.current = At(made.files, UNSETTLED)
     with pytest.raises(Kill):
         made.ingest(*_LETTERS)
     made.current = made.files
@@ -269,7 +270,7 @@ def test_dead_letters_that_their_job_has_not_settled_are_not_replayed(monkeypatc
 def test_dead_letters_that_wait_again_find_their_table(monkeypatch: pytest.MonkeyPatch) -> None:
     made = World(options={"sink.rolling-policy.on-epoch": "false"})
     made.patch(monkeypatch)
-    made.current = DiesBefore(made.files, UNPUBLISHED)
+    made.current = At(made.files, UNPUBLISHED)
     with pytest.raises(Kill):
         made.ingest(*_LETTERS)
     made.current = made.files

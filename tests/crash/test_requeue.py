@@ -15,17 +15,14 @@ from hivesink.errors import FencedOut, HiveSinkError, PartLost, RowsHeldBack, St
 from hivesink.sink.commit import runner
 from hivesink.sink.commit.committer import Committer
 from hivesink.sink.commit.observe import load
-from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, faults, sampled
-from tests.crash.site import on_files
+from tests.crash.faults import At, Kill, Mode, faults, sampled
+from tests.crash.site import by_hand, forget_rows, on_files
 from tests.crash.test_commit_steps import WAYS, Life
 from tests.sink.harness import LOCATION, TABLE
 from tests.sink.inspect.test_partitions import complete, follower, require_true
-from tests.sink.recoveries import by_hand, forget_rows
 from tests.sink.timed import TimedJob, at, place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hivesink.core.lifecycle import History, Identity
     from hivesink.sink.commit.context import CommitContext
     from hivesink.storage.fs import FileSystem
@@ -118,7 +115,7 @@ def test_what_readers_may_have_had_is_a_question(torn: bool) -> None:
     life = Life(options=WAYS["held"])
     (part,) = unpublished(life)
     with pytest.raises(Kill):
-        life.job(At(life, Mode.BEFORE)).committer.recover()
+        life.job(At(life.fs, SHOWS)).committer.recover()
     life.fs.delete(part.staged)
     if torn:
         life.fs.write_new(part.staged, b"torn by somebody")
@@ -130,25 +127,13 @@ def test_what_readers_may_have_had_is_a_question(torn: bool) -> None:
     assert life.fs.length(part.staged) is None
 
 
-def shows(name: str, path: str) -> bool:
-    """Whether that call makes a file of hour 3 visible."""
-    return name == "rename" and "/part-" in path.partition(" -> ")[2] and place(3) in path
+SHOWS = rf"^rename .* -> .*{place(3)}/part-"
+"""What makes a file of hour 3 visible."""
 
 
-class At(FaultyFileSystem):
-    """At the rename that makes a file of hour 3 visible it dies in `mode`, or `meanwhile` happens before it."""
-
-    def __init__(self, life: Life, mode: Mode = Mode.AFTER, meanwhile: Callable[[], None] | None = None) -> None:
-        super().__init__(life.fs)
-        self.mode, self.meanwhile = mode, meanwhile
-
-    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
-        if shows(name, path):
-            if self.meanwhile:
-                self.meanwhile()
-            else:
-                self.plan = Plan(len(self.calls) + 1, self.mode)
-        return super()._begin(name, path, changes=changes)
+def after_it(life: Life) -> At:
+    """It dies once it has made a file of hour 3 visible."""
+    return At(life.fs, SHOWS, Mode.AFTER)
 
 
 def compacted(life: Life) -> None:
@@ -160,7 +145,7 @@ def compacted(life: Life) -> None:
 
 def test_a_compacted_part_is_not_encoded_again() -> None:
     life = Life(options=WAYS["after a delay"])
-    job = life.job(At(life))
+    job = life.job(after_it(life))
     life.feed(job, at(3, 10, 1), at(3, 50, 2))
     with pytest.raises(Kill):
         job.committer.finish()
@@ -185,7 +170,7 @@ def test_a_start_shuts_out_the_run_that_has_rolled() -> None:
     life.metastore.come_up()
     before = life.kinds()
     with pytest.raises(Kill):
-        life.job(At(life)).committer.recover()
+        life.job(after_it(life)).committer.recover()
     assert life.kinds() == [*before, "fence"]
     assert life.read(3) == [1, 2]
     compacted(life)
@@ -201,7 +186,7 @@ def test_a_start_behind_a_fence_shuts_out_the_run_that_made_it(manually: bool) -
     unpublished(life)
 
     def meanwhile() -> None:
-        second = life.job(At(life))
+        second = life.job(after_it(life))
         by_itself, policy = second.committer.recover, second.committer.spec.policy
         with pytest.raises(Kill):
             by_hand(second.context, policy) if manually else by_itself()
@@ -209,7 +194,7 @@ def test_a_start_behind_a_fence_shuts_out_the_run_that_made_it(manually: bool) -
         compacted(life)
 
     with pytest.raises(FencedOut):
-        life.job(At(life, meanwhile=meanwhile)).committer.recover()
+        life.job(At(life.fs, SHOWS, meanwhile=meanwhile)).committer.recover()
     assert (life.read(3), REQUEUE in life.kinds(), life.kinds().count("fence")) == ([1, 2], False, 2)
     with pytest.raises(PartLost, match="--forget"):
         life.started()
@@ -223,7 +208,7 @@ def test_a_fence_that_comes_before_the_second_look_shuts_out_the_first(monkeypat
     def load_late(context: CommitContext, identity: Identity | None) -> History:
         monkeypatch.setattr(runner, "load", load)
         with pytest.raises(Kill):
-            life.job(At(life)).committer.recover()
+            life.job(after_it(life)).committer.recover()
         compacted(life)
         return load(context, identity)
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from hivesink.errors import HiveSinkError, OutcomeUnknown, PartLost, StoreUnavailable
 from tests.crash.faults import Call, FaultyS3, Mode, Plan, StallingS3, calls_of, sampled
-from tests.crash.ons3 import s3_site
-from tests.crash.site import BATCH, ROLLING, Site, wakes
+from tests.crash.site import BATCH, ROLLING, Site, s3_site, wakes
 from tests.crash.test_every_step import check
 from tests.crash.test_metastore_faults import EVENTS
 from tests.crash.test_two_runs import STOPPED, Other
 from tests.inmemory.s3 import MemoryS3, refused
 from tests.sink.harness import Source, events
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 WAYS: dict[str, dict[str, str]] = {"on epoch": {}, "rolling": ROLLING}
 
@@ -34,24 +29,6 @@ def calls(options: dict[str, str], site: Site | None = None) -> list[Call]:
     return calls_of(lambda: made, lambda _, plan: FaultyS3(made.files(), plan), lambda site, s3: site.job(s3).run())
 
 
-class Meddling(FaultyS3):
-    """Before request `at`, something happens to all uploads."""
-
-    def __init__(self, inner: MemoryS3, at: int, meddle: Callable[[MemoryS3], None]) -> None:
-        super().__init__(inner)
-        self._at, self._meddle = at, meddle
-
-    def _begin(self, name: str, path: str, *, changes: bool) -> Mode | None:
-        if len(self.calls) + 1 == self._at:
-            self._meddle(self.inner)
-        return super()._begin(name, path, changes=changes)
-
-
-def abort_all(s3: MemoryS3) -> None:
-    """As an s3a committer does with what is pending below where its job writes."""
-    s3.uploads.clear()
-
-
 @sampled(5)
 @pytest.mark.parametrize(("way", "dead"), [("on epoch", False), ("rolling", False), ("on epoch", True)])
 def test_uploads_that_others_abort_at_any_moment_lose_no_row(way: str, dead: bool, every: int) -> None:
@@ -61,7 +38,8 @@ def test_uploads_that_others_abort_at_any_moment_lose_no_row(way: str, dead: boo
         s3 = MemoryS3()
         site = site_of(WAYS[way], s3, dead=dead)
         with contextlib.suppress(HiveSinkError):
-            site.job(Meddling(s3, call.number, abort_all)).run()
+            # As an s3a committer does with what is pending below where its job writes.
+            site.job(StallingS3(s3, call.number, s3.uploads.clear)).run()
         try:
             site.job().run()
         except PartLost:
@@ -92,9 +70,8 @@ def test_nothing_of_a_manifest_in_doubt_is_aborted_before_another_has_its_number
             uploads = set(s3.uploads)
             site.clean()
             assert set(s3.uploads) == uploads
-            land = partial(FaultyS3.apply_late, late)
             with contextlib.suppress(HiveSinkError):
-                site.job(Meddling(s3, landing, lambda _, land=land: land())).run()  # type: ignore[misc]
+                site.job(StallingS3(s3, landing, late.apply_late)).run()
             late.apply_late()
             site.job().run()
             check(site, (call, landing))

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hivesink.core.offsets import KafkaOffset, SourceOffset
 from hivesink.errors import (
     CheckpointDiffers,
     EpochTaken,
@@ -32,7 +31,7 @@ from hivesink.errors import OutcomeUnknown as Unknown
 from hivesink.sink.inspect.verify import find_leftovers
 from tests.crash.faults import FaultyFileSystem, Kill, Mode, Plan, Stalling
 from tests.crash.site import Site, Watched, by_count
-from tests.sink.harness import TABLE, Event, Job, Source
+from tests.sink.harness import TABLE, Event, Job, Source, position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -225,7 +224,7 @@ class Histories(RuleBasedStateMachine):
         if not append:
             self.site.source = self._rebuilt(last)
             return
-        self.ended += Counter(range(_position(last.ref.end)))
+        self.ended += Counter(range(position(last.ref.end[0])))
         self.site.source = source.new_checkpoint(query)
         self.site.metastore.come_up()
         if source.events:
@@ -236,8 +235,8 @@ class Histories(RuleBasedStateMachine):
     def _rebuilt(self, last: LastBatch) -> Source:
         """The checkpoint as `hivesink recover` makes it: the log's last batch comes again."""
         ref = last.ref
-        source = Source(self.site.source.events, ref.query, start=_position(ref.start))
-        source.planned = [0] * (ref.batch - 1) + [_position(ref.start)] * (ref.batch > 0) + [_position(ref.end)]
+        source = Source(self.site.source.events, ref.query, start=position(ref.start[0]))
+        source.planned = [0] * (ref.batch - 1) + [position(ref.start[0])] * (ref.batch > 0) + [position(ref.end[0])]
         source.committed = ref.batch
         return source
 
@@ -256,12 +255,6 @@ class Histories(RuleBasedStateMachine):
             job.committer.recover()
         head = self.site.log.view().head
         return self.site.log.manifest(head).last_batch if head else None
-
-
-def _position(offsets: tuple[SourceOffset, ...]) -> int:
-    (offset,) = offsets
-    assert isinstance(offset, KafkaOffset)
-    return dict(offset.next)["t", 0]
 
 
 LONG = int(os.environ.get("HIVESINK_HISTORIES", "1000"))

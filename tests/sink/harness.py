@@ -83,13 +83,13 @@ class Source:
         return BatchRef(self.query, BatchId(batch), (self.offset(batch - 1),), (self.offset(batch),))
 
     def rows(self, ref: BatchRef) -> list[Event]:
-        return self.events[_position(ref.start[0]) : _position(ref.end[0])]
+        return self.events[position(ref.start[0]) : position(ref.end[0])]
 
     def new_checkpoint(self, query: str, start: int = 0) -> Source:
         return Source(self.events, query, start=start)
 
 
-def _position(offset: Any) -> int:
+def position(offset: Any) -> int:
     return 0 if isinstance(offset, NoOffset) else int(dict(offset.next)["t", 0])
 
 

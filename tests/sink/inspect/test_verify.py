@@ -14,13 +14,13 @@ from hivesink.core.manifest import Manifest, PartEntry, Rows
 from hivesink.core.partfile import Stage
 from hivesink.errors import PartLost
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import Verdict, find_leftovers, verify
-from hivesink.storage.commit_log import FileCommitLog, FileLogRoot
+from hivesink.sink.inspect.verify import find_leftovers, verify
+from hivesink.storage.commit_log import FileLogRoot
 from tests.contracts.manifests import edited
-from tests.crash.faults import Kill
+from tests.crash.faults import At, Kill
 from tests.crash.site import LOG, Site
 from tests.sink.harness import LOCATION, TABLE, UID, Source, events, measure_lines
-from tests.sink.inspect.test_partitions import Overtaken
+from tests.sink.inspect.test_partitions import overtaken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,9 +47,6 @@ class Written(Site):
     @property
     def owner(self) -> Ownership:
         return Ownership(FileLogRoot(self.fs, LOG.removesuffix("/w/1")), self.metastore, self.store)
-
-    def verify(self) -> Verdict:
-        return verify(self.context, "w", NAME, measure_lines)
 
     def require(self, errors: Sequence[str], notes: Sequence[str] | None = None) -> None:
         """`verify` finds these errors, and these notes, of each a part."""
@@ -353,19 +350,10 @@ def test_a_metastore_that_is_down_leaves_an_epoch_open(site: Written) -> None:
     assert all("waits" in finding.text for finding in site.verify().findings)
 
 
-def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_that_died_before_its_last_look_is_unsettled(site: Written) -> None:
     site.source.events += events(4)
-
-    def die(log: FileCommitLog, epoch: Epoch, mark: EpochState) -> None:
-        if mark is EpochState.SETTLED:
-            raise Kill
-        create(log, epoch, mark)
-
-    create = FileCommitLog.mark
-    monkeypatch.setattr(FileCommitLog, "mark", die)
     with pytest.raises(Kill):
-        site.job().step()
-    monkeypatch.undo()
+        site.job(At(site.fs, r"\.settled")).step()
     assert [manifest.epoch for manifest in site.facts().open] == [site.facts().view.head] == [4]
     site.by_hand()
     assert site.facts().open == ()
@@ -420,8 +408,8 @@ def test_parts_that_a_job_moves_count_where_they_went(site: Written, when: str) 
 
     if when == "before":
         move()
-    log = Overtaken(site.log, move if when == "beside" else lambda: None)
-    verdict = verify(replace(site.context, log=log), "w", NAME, measure_lines)  # type: ignore[arg-type]
+    log = overtaken(site.log, move if when == "beside" else lambda: None)
+    verdict = verify(replace(site.context, log=log), "w", NAME, measure_lines)
     assert [finding for finding in verdict.findings if finding.level == "error"] == []
     assert site.manifest(5).kind == "move"
     site.require([])
