@@ -23,13 +23,10 @@ from hivesink.errors import (
     UnknownTable,
     Unsupported,
 )
-from hivesink.metastore.common import FLAG
 from hivesink.sink.commit.committer import Committer
-from hivesink.sink.inspect.facts import read_log
 from hivesink.sink.task.messages import BadReport, InputShape, TablePlan, TaskFailure, TaskPlan, TaskReport
 from tests.crash.site import DEAD, LOG, PLAIN, Site
-from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Job, Source, events
-from tests.sink.recoveries import ALL, by_hand
+from tests.sink.harness import LOCATION, SPEC, TABLE, Event, Source, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,33 +44,15 @@ def site() -> Site:
     return Site(Source(list(EVENTS)))
 
 
-def accurate(site: Site) -> set[str]:
-    return {day for day in site.places(TABLE) if FLAG in site.metastore.parameters(TABLE, day)}
-
-
-def again_from(site: Site, start: int, query: str = "query-2", append: Epoch | None = None) -> Job:
-    """A job with a new checkpoint."""
-    site.source = site.source.new_checkpoint(query, start)
-    return site.job(append=append)
-
-
 # The batch, judged against the log.
-
-
-def test_a_batch_that_spark_runs_again_is_recognised(site: Site) -> None:
-    site.job().run()
-    site.source.committed -= 1
-    (done,) = site.job().run()
-    assert (done.replayed, done.epoch) == (True, 3)
-    site.check(IDS)
-    assert site.log.view().head == 3
 
 
 def test_append_holds_across_the_fence_that_its_first_try_left(site: Site) -> None:
     site.job().run()
     head = site.log.view().head
     site.log.touch(StagingIntent(Epoch(head + 1), "aaaaaaaaaa", 0, 0, 0, (f"{LOCATION}/dt=x",)))
-    again_from(site, 0, append=Epoch(3)).run()
+    site.source = site.source.new_checkpoint("query-2")
+    site.job(append=Epoch(3)).run()
     assert site.log.manifest(Epoch(4)).kind == "fence"
     site.check(IDS + IDS)
 
@@ -406,30 +385,6 @@ def test_old_manifests_become_the_floors_totals(kept: int) -> None:
     assert len([name for name in names if name.startswith("floor-")]) == 1
     site.job().run()
     site.check(range(40))
-
-
-@pytest.mark.parametrize("kept", [1, 4, 8, 12])
-def test_lost_rows_stay_counted_when_their_manifests_go(kept: int) -> None:
-    """A part of epochs 3 and 5 is lost, which epochs 4 and 6 say. Trims come in strides of `kept` / 4."""
-    site = Site(Source(events(80)), options={"sink.log.retained-epochs": str(kept)})
-    job = site.job()
-    job.run(2, batches=2)
-    lost = 0
-    for epoch in (3, 5):
-        site.metastore.go_down()
-        assert job.step(2)
-        part = site.log.manifest(Epoch(epoch)).add[0]
-        site.fs.delete(part.staged)
-        site.metastore.come_up()
-        spec = job.committer.spec
-        assert len(by_hand(job.context, spec.policy, spec.identity, forget=ALL).losses) == 1
-        lost, job = lost + part.rows, site.job()
-        job.committer.recover()
-    while job.step(2):
-        assert read_log(job.context.log).total.forgotten == lost
-    floor = site.log.floor()
-    assert floor is not None
-    assert (floor.epoch > 6, floor.forgotten) == (True, lost)
 
 
 @pytest.mark.parametrize("damaged", ["0000000002.json", "floor-0000000005"])

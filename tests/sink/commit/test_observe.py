@@ -19,7 +19,7 @@ from hivesink.sink.inspect.facts import read_log
 from hivesink.storage.commit_log import FileCommitLog
 from hivesink.storage.rename_store import RenameFileStore
 from tests.contracts.manifests import small
-from tests.crash.faults import DiesBefore, Kill
+from tests.crash.faults import At, Kill
 from tests.crash.site import Site
 from tests.inmemory.filesystem import MemoryFileSystem
 from tests.inmemory.metastore import MemoryMetastore
@@ -104,21 +104,13 @@ def context() -> CommitContext:
     return Job(FileCommitLog(fs, LOG), RenameFileStore(fs), MemoryMetastore(SPEC), Source(events(8))).context
 
 
-def _trim(writer: Writer) -> None:
-    writer.trim(5)
-
-
-def _go_on(writer: Writer) -> None:
-    writer.go_on()
-
-
 def _go_far(writer: Writer) -> None:
     """So far that nothing is left of what there was."""
     writer.go_on(8)
     writer.trim(12)
 
 
-ACTS: tuple[Callable[[Writer], None], ...] = (_trim, _go_on, _go_far)
+ACTS: tuple[Callable[[Writer], None], ...] = (lambda writer: writer.trim(5), Writer.go_on, _go_far)
 ORDERS = (str, lambda name: name[::-1])
 """A local disk lists in any order: the floors after the manifests, or before, or a newer manifest before an older."""
 
@@ -176,14 +168,12 @@ def test_a_log_that_never_stands_still_is_not_called_damaged() -> None:
 
 @pytest.mark.parametrize("batches", [1, 3])
 def test_a_batch_is_not_written_again_where_the_head_was_lost(batches: int) -> None:
-    fs = MemoryFileSystem()
-    source, metastore = Source(events(12)), MemoryMetastore(SPEC)
-    log, store = FileCommitLog(fs, LOG), RenameFileStore(fs)
-    Job(log, store, metastore, source).run(batches=batches)
-    fs.delete(f"{LOG}/manifests/{batches:010d}.json")
-    source.committed -= 1
+    site = Site(Source(events(12)))
+    site.job().run(batches=batches)
+    site.fs.delete(f"{site.log.location}/manifests/{batches:010d}.json")
+    site.source.committed -= 1
     with pytest.raises(LogDamaged, match=f"epoch {batches} is missing"):
-        Job(log, store, metastore, source).run(batches=1)
+        site.job().run(batches=1)
 
 
 class OneDevice(MemoryFileSystem):
@@ -211,8 +201,7 @@ def test_a_part_that_cannot_go_where_its_partition_lives_says_so(staged: str, er
     with pytest.raises(error, match="/there") as told:
         PlanRunner(job.context, load(job.context), Policy(), print)._publish(part, staged)
     if error is PartitionElsewhere:
-        assert f"the metastore {job.context.registrar.address} has partition dt=1" in str(told.value)
-        assert "its new parts wait in /here: move them there under their last names, or alter" in str(told.value)
+        assert "its new parts wait in /here: move them there" in str(told.value)
 
 
 class Blinking(RenameFileStore):
@@ -243,6 +232,7 @@ def test_a_part_that_is_there_again_is_published() -> None:
 
 # One folder under two spellings: a cluster that got a second NameNode has partitions at both of its names.
 OTHER = "/nn1"
+CALLS = "canonical open_new write_new rename delete remove_empty length is_folder list read"
 
 
 class TwoNames(MemoryFileSystem):
@@ -257,18 +247,7 @@ def _same(name: str) -> Any:
     return call
 
 
-for name in [
-    "canonical",
-    "open_new",
-    "write_new",
-    "rename",
-    "delete",
-    "remove_empty",
-    "length",
-    "is_folder",
-    "list",
-    "read",
-]:
+for name in CALLS.split():
     setattr(TwoNames, name, _same(name))
 
 
@@ -293,7 +272,7 @@ def test_parts_that_are_decided_under_one_name_are_published_under_the_other(
     two_names: Site, meanwhile: Callable[[Site], None]
 ) -> None:
     with pytest.raises(Kill):
-        two_names.job(DiesBefore(two_names.fs, r"^rename .*\.pending -> ")).run(batches=1)
+        two_names.job(At(two_names.fs, r"^rename .*\.pending -> ")).run(batches=1)
     assert two_names.waiting()
     meanwhile(two_names)
     two_names.job().run()

@@ -232,15 +232,18 @@ def test_absurd_times_stop_nothing(micros: int, zone: str, *, first: bool) -> No
     assert world.open() == {"dt=absurd"}
 
 
+def newest(options: dict[str, str], values: pa.Array) -> list[int | None]:
+    """The newest event time of the column `at`, in µs."""
+    job = World(options=HOURLY | options).job()
+    events = EventTimes(job.committer.spec.task_plan(Epoch(1), InputShape(event_time="at"), job.context.stamp()))
+    events.take(pa.record_batch({"at": values}), pa.table({}), None)
+    return list(events.newest.values())
+
+
 @pytest.mark.parametrize(("type_", "value"), [("date32", 2932896), ("date32", -719162), ("int64", 253402300799999)])
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
 def test_absurd_dates_and_numbers_have_a_time_that_the_driver_knows(type_: str, value: int, zone: str) -> None:
-    job = World(options=HOURLY | {"sink.timestamp-zone": zone}).job()
-    plan = job.committer.spec.task_plan(Epoch(1), InputShape(event_time="at"), job.context.stamp())
-    batch = pa.record_batch({"at": pa.array([value, None], getattr(pa, type_)())})
-    events = EventTimes(plan)
-    events.take(batch, pa.table({}), None)
-    (found,) = events.newest.values()
+    (found,) = newest({"sink.timestamp-zone": zone}, pa.array([value, None], getattr(pa, type_)()))
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
     assert found is None or epoch + timedelta(microseconds=found) >= datetime.min.replace(tzinfo=timezone.utc)
 
@@ -258,11 +261,7 @@ def test_absurd_dates_and_numbers_have_a_time_that_the_driver_knows(type_: str, 
     ],
 )
 def test_numbers_are_event_times_in_their_unit(form: str, number: int, micros: int | None) -> None:
-    job = World(options=HOURLY | {"sink.timestamp-format": form}).job()
-    plan = job.committer.spec.task_plan(Epoch(1), InputShape(event_time="at"), job.context.stamp())
-    events = EventTimes(plan)
-    events.take(pa.record_batch({"at": pa.array([number, None])}), pa.table({}), None)
-    assert list(events.newest.values()) == [micros]
+    assert newest({"sink.timestamp-format": form}, pa.array([number, None])) == [micros]
 
 
 NO_TIMES = "".join(f"3:{minute:02d},x/1 +1 " for minute in range(7))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,12 @@ from hivesink.core.progress import Policies
 from hivesink.errors import LogDamaged, MetastoreUnreachable
 from hivesink.sink.commit.writer import watermark_policy
 from hivesink.sink.inspect.facts import LogFollower, PartitionState
+from tests.crash.faults import FaultyFileSystem
 from tests.crash.site import LOG, Choosy
 from tests.crash.test_commit_steps import REFUSED, WAYS, Life, fed
-from tests.inmemory.filesystem import MemoryFileSystem
+from tests.ingest import Wrapped
 from tests.inmemory.metastore import MemoryMetastore
-from tests.sink.harness import TABLE
+from tests.sink.harness import TABLE, position
 from tests.sink.timed import HOURLY, World, at, place
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hivesink.core.log import LogView
     from hivesink.ports import LiveTable
     from hivesink.storage.commit_log import FileCommitLog
+    from tests.inmemory.filesystem import MemoryFileSystem
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 AT_ONCE = HOURLY | {"sink.rolling-policy.on-epoch": "true"}
@@ -50,68 +51,52 @@ def require_true(world: World, one: LogFollower, case: object) -> None:
     """Whatever is said to be complete holds every row of it that the writer has read."""
     one.read()
     head = one.facts.head
-    read = 0 if head is None or head.last_batch is None else dict(head.last_batch.ref.end[0].next)["t", 0]  # type: ignore[union-attr]
+    read = 0 if head is None or head.last_batch is None else position(head.last_batch.ref.end[0])
     for hour in range(3, 9):
         if state(one, place(hour)).is_complete:
             given = [row.id for row in world.source.events[:read] if f"dt={row.dt}" == place(hour)]
             assert world.read(hour) == sorted(given), (case, hour)
 
 
-class Spying(MemoryFileSystem):
+class Spying(FaultyFileSystem):
     """Calls `spy` after each change."""
 
-    spy: Callable[[], None] | None = None
+    def __init__(self, inner: MemoryFileSystem, spy: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self.spy = spy
 
-    def _spied(self, change: Callable[..., Any], *arguments: Any) -> Any:
-        done, spy = change(*arguments), self.spy
-        if spy is not None:
-            self.spy = None
-            spy()
-            self.spy = spy
+    def _do(self, *change: Any, **more: Any) -> Any:
+        done = super()._do(*change, **more)
+        self.spy()
         return done
-
-    def rename(self, source: str, target: str) -> None:
-        self._spied(super().rename, source, target)
-
-    def write_new(self, path: str, data: bytes) -> None:
-        self._spied(super().write_new, path, data)
-
-    def delete(self, path: str) -> bool:
-        return bool(self._spied(super().delete, path))
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("keeps_reading", [False, True])
 def test_after_every_change_what_is_complete_is_there(way: str, *, keeps_reading: bool) -> None:
-    fs = Spying()
-    life = Life(options=WAYS[way], fs=fs)
+    life = Life(options=WAYS[way])
     one, looks = follower(life), list[int]()
 
     def spy() -> None:
         looks.append(life.phase)
         require_true(life, one if keeps_reading else follower(life), (way, len(looks)))
 
-    fs.spy = spy
-    life.run()
+    life.run(Spying(life.fs, spy))
     assert len(looks) > 40
     assert complete(one, 3, 4, 5, 7) == [3, 4, 5, 7]
 
 
-@dataclass
-class Overtaken:
+def overtaken(log: FileCommitLog, meanwhile: Callable[[], None]) -> Any:
     """A log whose manifests a job trims between a listing and the first read."""
+    left = [meanwhile]
 
-    inner: FileCommitLog
-    meanwhile: Callable[[], None]
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.inner, name)
-
-    def view(self) -> LogView:
-        found = self.inner.view()
-        meanwhile, self.meanwhile = self.meanwhile, lambda: None
-        meanwhile()
+    def view(listed: Callable[[], LogView]) -> LogView:
+        found = listed()
+        while left:
+            left.pop()()
         return found
+
+    return Wrapped(log, view=view)
 
 
 def test_a_trim_between_listing_and_reading_makes_nothing_complete() -> None:
@@ -127,7 +112,7 @@ def test_a_trim_between_listing_and_reading_makes_nothing_complete() -> None:
         world.feed(job, at(4, 30, 5))
         assert job.log.view().floor > 2
 
-    one = follower(world, Overtaken(world.log, meanwhile))  # type: ignore[arg-type]
+    one = follower(world, overtaken(world.log, meanwhile))
     assert complete(one, 3, 4, 5) == [3]
     assert state(one, place(4)).open_rows == 1
 

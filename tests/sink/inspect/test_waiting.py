@@ -16,12 +16,11 @@ from hivesink.core.rolling import OpenRows
 from hivesink.errors import LogDamaged, RowsHeldBack
 from hivesink.sink.commit.observe import load
 from hivesink.sink.inspect.ownership import Ownership
-from hivesink.sink.inspect.verify import Verdict, verify
+from hivesink.sink.inspect.verify import verify
 from hivesink.storage.commit_log import FileLogRoot
 from tests.contracts.manifests import edited
-from tests.crash.site import LOG, Site
-from tests.sink.harness import TABLE, Event, Source, events, measure_lines
-from tests.sink.recoveries import forget_rows
+from tests.crash.site import LOG, Site, forget_rows
+from tests.sink.harness import TABLE, Event, Source, events
 
 if TYPE_CHECKING:
     from hivesink.sink.commit.context import CommitContext
@@ -42,10 +41,6 @@ def site() -> Site:
     return site
 
 
-def verdict(site: Site) -> Verdict:
-    return verify(site.job().context, "w", NAME, measure_lines)
-
-
 def segment(site: Site) -> str:
     return f"{LOG}/segments/{min(site.log.segments.lengths())}"
 
@@ -61,14 +56,14 @@ def put(site: Site, path: str, data: bytes | None) -> bytes:
 
 
 def test_rows_that_wait_are_counted_and_no_error(site: Site) -> None:
-    assert verdict(site).findings == ()
-    assert verdict(site).totals.written == 12
+    assert site.verify().findings == ()
+    assert site.verify().totals.written == 12
     waiting = site.facts().open_rows
     assert (waiting.rows, len(waiting.buckets), waiting.since) == (12, 3, site.log.manifest(Epoch(1)).at)
     assert waiting.bytes == sum(site.log.segments.lengths().values())
     site.job().run()
     site.check(range(12))
-    assert verdict(site).findings == ()
+    assert site.verify().findings == ()
     assert (site.facts().open_rows.rows, site.facts().open_rows.since) == (0, None)
 
 
@@ -112,7 +107,7 @@ def test_a_person_forgets_what_is_lost(site: Site) -> None:
     site.job().run()
     assert len(site.rows()) == 12 - rows
     assert site.facts().total.forgotten == rows
-    notes = [finding.text for finding in verdict(site).findings]
+    notes = [finding.text for finding in site.verify().findings]
     assert notes == [f"a person has accepted that {rows} rows are lost"]
     assert forget_rows(context) == []
 

@@ -20,7 +20,7 @@ from hivesink.storage.log_layout import LogSegments
 from hivesink.wiring import refit, row_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
@@ -97,7 +97,3 @@ def balanced(report: TaskReport) -> bool:
         rows.read == rows.written + rows.rejected + rows.dropped + rows.skipped
         and written == rows.written + rows.rejected
     )
-
-
-def folders(report: TaskReport) -> Iterable[str]:
-    return sorted({part.partition for part in report.parts if part.table == "db.t"})
