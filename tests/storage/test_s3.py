@@ -11,6 +11,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -134,10 +135,7 @@ def test_what_a_create_ends_as_that_never_succeeds(answer: Exception, error: typ
         (refused(400, "ExpiredToken"), StoreUnavailable),
         (refused(403, "RequestTimeTooSkewed"), StoreUnavailable),
         (refused(403, "AccessDenied"), NotWritable),
-        (
-            RuntimeError("the refreshed credentials are still expired."),
-            StoreUnavailable,
-        ),
+        (RuntimeError("the refreshed credentials are still expired."), StoreUnavailable),
         (None, None),
     ],
 )
@@ -466,40 +464,29 @@ def test_the_protocol_holds_on_versitygw(tmp_path: Path) -> None:
         assert store.staged(TABLE) == [other.staged]
 
 
-SETTINGS: list[tuple[dict[str, str], Callable[[Any], Any], Any]] = [
-    ({}, lambda client: client.meta.config.s3, {"addressing_style": "auto"}),
-    ({"path.style.access": "true"}, lambda client: client.meta.config.s3, {"addressing_style": "path"}),
-    (
-        {"endpoint": "host:9000", "connection.ssl.enabled": "false"},
-        lambda client: client.meta.endpoint_url,
-        "http://host:9000",
-    ),
-    ({"endpoint": "host:9000"}, lambda client: client.meta.endpoint_url, "https://host:9000"),
-    ({"endpoint": "s3.eu-west-1.amazonaws.com"}, lambda client: client.meta.region_name, "eu-west-1"),
-    (
-        {"endpoint": "s3.amazonaws.com", "endpoint.region": "eu-west-3"},
-        lambda client: client.meta.region_name,
-        "eu-west-3",
-    ),
-    ({"access.key": "a", "secret.key": "s", "session.token": "t"}, lambda c: c._request_signer._credentials.token, "t"),
-    (
-        {"access.key": "a", "secret.key": "s", "assumed.role.arn": "arn:r"},
-        lambda c: c._request_signer._credentials.method,
-        "assume-role",
-    ),
+KEYS = {"access.key": "a", "secret.key": "s"}
+SETTINGS: list[tuple[dict[str, str], str, Any]] = [
+    ({}, "meta.config.s3", {"addressing_style": "auto"}),
+    ({"path.style.access": "true"}, "meta.config.s3", {"addressing_style": "path"}),
+    ({"endpoint": "host:9000", "connection.ssl.enabled": "false"}, "meta.endpoint_url", "http://host:9000"),
+    ({"endpoint": "host:9000"}, "meta.endpoint_url", "https://host:9000"),
+    ({"endpoint": "s3.eu-west-1.amazonaws.com"}, "meta.region_name", "eu-west-1"),
+    ({"endpoint": "s3.amazonaws.com", "endpoint.region": "eu-west-3"}, "meta.region_name", "eu-west-3"),
+    ({**KEYS, "session.token": "t"}, "_request_signer._credentials.token", "t"),
+    ({**KEYS, "assumed.role.arn": "arn:r"}, "_request_signer._credentials.method", "assume-role"),
 ]
 
 
-@pytest.mark.parametrize(("given", "asked", "expected"), SETTINGS, ids=[str(number) for number in range(len(SETTINGS))])
+@pytest.mark.parametrize(("given", "asked", "expected"), SETTINGS, ids=range(len(SETTINGS)))
 @pytest.mark.parametrize("prefix", ["fs.s3a.", "fs.s3a.bucket.b."])
 def test_a_client_is_made_from_the_sites_properties(
-    given: dict[str, str], asked: Callable[[Any], Any], expected: Any, prefix: str, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, str], asked: str, expected: Any, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the environment")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
     own = {f"fs.s3a.{name}": "https://wrong" for name in given if "bucket" in prefix and name == "endpoint"}
     settings = Settings("b", {**own, **{f"{prefix}{name}": value for name, value in given.items()}})
-    assert asked(s3_client.client(settings)) == expected
+    assert attrgetter(asked)(s3_client.client(settings)) == expected
 
 
 def test_a_client_without_keys_needs_a_person(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
