@@ -21,7 +21,6 @@ _OF_SPARK = "org.apache.spark.sql.execution.streaming."
 _OLDER = tuple(f"{_OF_SPARK}{part}FileSystemBasedCheckpointFileManager" for part in ("", "checkpointing."))
 # It stores a file by a single PUT.
 ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
-S3A = "s3a"
 
 
 def choose(spark: SparkSession, location: str) -> None:
@@ -30,7 +29,7 @@ def choose(spark: SparkSession, location: str) -> None:
         return
     # Asked of the session: submit arguments set the master too.
     is_here = runs_here(spark.sparkContext.master)
-    names = {S3A: (ABORTABLE,), "file": _OLDER if is_here else ()}.get(scheme(location), ())
+    names = {"s3a": (ABORTABLE,), "file": _OLDER if is_here else ()}.get(scheme(location), ())
     there = [name for name in names if _is_there(spark, name)]
     spark.conf.set(SETTING, there[0]) if there else spark.conf.unset(SETTING)
 
@@ -41,7 +40,7 @@ def refuse_renaming(spark: SparkSession, location: str) -> None:
     Both write to another name first. To replace a file, they delete it before the other is copied to its name; the
     other doesn't replace it, and says nothing.
     """
-    if scheme(location) == S3A and str(spark.conf.get(SETTING, None) or _OF_SPARK).startswith(_OF_SPARK):
+    if scheme(location) == "s3a" and str(spark.conf.get(SETTING, None) or _OF_SPARK).startswith(_OF_SPARK):
         what = f"the checkpoint {location} with Spark's own manager of its files"
         instead = f"start the query by HiveSink.start with spark-hadoop-cloud's jar, or set {SETTING} = {ABORTABLE}"
         raise Unsupported(what, "it renames, which isn't atomic on S3", instead)
