@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from datetime import timedelta
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -50,14 +49,17 @@ def history(
 
     Example: hivesink history demo.flights
 
-    --limit N: How many epochs to show.
+    --limit N: How many epochs to show; more, if more have the same time.
     --until TIME: Only epochs up to this time (ISO 8601; UTC if it names no zone): the end of a page names the next.
     """
     last = None if until is None else moment(until, "--until")
     told = [entry for name, log in opened.every_log(writer).items() for entry in _newest_first(name, log)]
     told = [entry for entry in told if last is None or entry["at"] <= last]
     told.sort(key=lambda entry: entry["at"], reverse=True)
-    page, following = told[:limit], told[limit]["at"] if len(told) > limit else None
+    # A page ends between two times, so that the next one repeats nothing.
+    ends = [entry["at"] for entry in told[:limit]]
+    page = [entry for entry in told if ends and entry["at"] >= ends[-1]]
+    following = told[len(page)]["at"] if len(told) > len(page) else None
     blocks = [line for entry in page for line in _lines(entry)]
     if following:
         blocks.append(Line(f"older: hivesink history {opened.name} --until {following.isoformat()}", "bold"))
@@ -80,8 +82,7 @@ def _newest_first(name: str, log: CommitLog) -> Iterator[dict[str, Any]]:
             yield {"at": manifest.at, "writer": name, "epoch": gap, "kind": "missing"}
     if floor and newest:
         trimmed = {"kind": "trimmed", "rows": asdict(floor.totals), "files": floor.files}
-        # Before the oldest, so that a page can begin with it.
-        yield {"at": newest[-1].at - timedelta.resolution, "writer": name, "epoch": floor.epoch, **trimmed}
+        yield {"at": newest[-1].at, "writer": name, "epoch": floor.epoch, **trimmed}
 
 
 def _entry(name: str, manifest: Manifest, before: Manifest | None) -> dict[str, Any]:

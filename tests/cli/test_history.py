@@ -75,8 +75,8 @@ def test_pages_have_each_epoch_once(ingest: Ingest, table: str, uri: str, capsys
         again.committer.finish()
     told = hivesink(capsys, "history", table, "--writer", "ingest").out.splitlines()
     first = hivesink(capsys, "history", table, "--json", "--writer", "ingest", "--limit", "1").data
-    last = hivesink(capsys, "history", table, "--json", "--writer", "ingest", "--until", first["next"]).data
-    assert [[each["kind"] for each in page["epochs"]] for page in (first, last)] == [["batch"], ["trimmed"]]
+    # They have the same time.
+    assert ([each["kind"] for each in first["epochs"]], first["next"]) == (["batch", "trimmed"], None)
     assert re.fullmatch(
         r"2.* ingest 5: the sum of the epochs up to this, whose manifests are trimmed\n"
         r"    2\d rows read: \d+ written, \d dropped",
