@@ -122,6 +122,15 @@ class Ingest(ingest.Ingest):
         return Path(self.setup.spec.target.location.removeprefix("file://").removeprefix("file:"))
 
 
+def committed(table: str, uri: str, *batches: int, writer: str = "ingest", **settings: Any) -> Ingest:
+    """A run of a writer that has committed batches of so many good rows each, and ended."""
+    with closing(Ingest(table, uri, writer, **settings)) as run:
+        for rows in batches:
+            run.commit(rows)
+        run.committer.finish()
+    return run
+
+
 def changed(metastore: str, name: TableName, change: Callable[[Any], object]) -> Any:
     """As ALTER TABLE: the metastore's table after `change`."""
     with closing(Connection(metastore)) as connection:

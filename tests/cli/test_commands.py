@@ -148,6 +148,27 @@ def test_ctrl_c_while_a_command_is_loaded_prints_nothing(loaded: str) -> None:
     assert done.returncode in {130, -signal.SIGINT}
 
 
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("changed TABLE --ack", "--ack needs a --consumer"),
+        ("changed TABLE --consumer a --since 1", "--since is for calls without a consumer"),
+        ("changed TABLE --consumer a/b", "the consumer's name 'a/b' can't be used"),
+        ("changed TABLE --since nobody/1:3", "'nobody/1:3' is no revision of this table"),
+        ("changed TABLE --since yesterday", "--since 'yesterday' is no time"),
+        ("changed TABLE --consumer a --until x", "'x' is no revision of this table"),
+        ("history TABLE --until noon", "--until 'noon' is no time: write it as in 2024-01-02T03:04:05"),
+        ("history TABLE --writer nobody", "no writer 'nobody' has written to "),
+        ("where TABLE t:0:x", "'t:0:x': partition and offset are numbers, as in flights:0:17"),
+        ("where TABLE t", "'t' is no record: write topic:partition:offset, or FILE:LINE"),
+        ("where TABLE u:0:1", "has read partition 0 of topic 'u'"),
+    ],
+)
+def test_what_is_refused_of_a_tables_history(command: str, expected: str, ingest: Ingest, capsys: Capsys) -> None:
+    said = hivesink(capsys, *command.replace("TABLE", ingest.table).split())
+    assert (said.code, expected in said.error) == (65, True)
+
+
 LOOKS = ("status", "show", "verify", "recover", "clean")
 
 

@@ -94,10 +94,7 @@ def test_those_that_wait_for_a_roll_are_told_of(world: World, capsys: Capsys) ->
     [
         (None, (65, "--mended {file}: No such file or directory")),
         ('{{"id": "{id}", "value": "{{}}", "base64": "e30="}}', (65, "{file} line 1 isn't an object")),
-        (
-            '{{"id": "{id}", "value": 7}}',
-            (65, "{file} line 1 isn't an object with an id, each once, and a value"),
-        ),
+        ('{{"id": "{id}", "value": 7}}', (65, "{file} line 1 isn't an object with an id, each once, and a value")),
         ('{{"id": "1", "value": "a"}}\n' * 2, (65, "{file} line 2 isn't an object")),
     ],
 )

@@ -183,19 +183,6 @@ def test_the_file_of_rows_that_waited_again_or_is_gone(uri: str, tmp_path: Path,
     assert "perhaps dt=2026-01-01, its file is gone, " in hivesink(capsys, "where", first.table, "t:0:101").out
 
 
-@pytest.mark.parametrize(
-    ("record", "expected"),
-    [
-        ("t:0:x", "'t:0:x': partition and offset are numbers, as in flights:0:17"),
-        ("t", "'t' is no record: write topic:partition:offset, or FILE:LINE"),
-        ("u:0:1", "has read partition 0 of topic 'u'"),
-    ],
-)
-def test_what_is_refused(record: str, expected: str, ingest: Ingest, capsys: Capsys) -> None:
-    said = hivesink(capsys, "where", ingest.table, record)
-    assert (said.code, expected in said.error) == (65, True)
-
-
 def test_without_a_column_of_offsets_only_the_candidates_are_told(ingest: Ingest, capsys: Capsys) -> None:
     said = hivesink(capsys, "where", ingest.table, "t:0:12").out.splitlines()
     days = [line.partition(", visible, since 20")[0] for line in said if "perhaps" in line]
