@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import subprocess
@@ -171,7 +172,21 @@ def test_tasks_need_no_more_than_the_environment_that_make_dist_makes() -> None:
 
 
 @pytest.mark.spark
-def test_local_tasks_need_no_zip(spark: SparkSession) -> None:
+def test_local_tasks_need_no_zip_but_the_users_own_classes_with_what_they_import(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = spark.sparkContext.listFiles
     batchjobs.ship(spark, SinkConfig.parse({}))
     assert spark.sparkContext.listFiles == before
+    (tmp_path / "parts_of_mine").mkdir()
+    (tmp_path / "parts_of_mine" / "digits.py").write_text("FIRST = 1\n")
+    (tmp_path / "mine_beside.py").write_text("from parts_of_mine.digits import FIRST\nclass Mine: ...\n")
+    with monkeypatch.context() as job:
+        job.syspath_prepend(tmp_path)
+        importlib.import_module("mine_beside")
+        batchjobs.ship(spark, SinkConfig.parse({"sink.bucket.assigner": "mine_beside:Mine"}))
+
+    def first(_: object) -> Iterator[int]:
+        yield importlib.import_module("mine_beside").FIRST
+
+    assert spark.sparkContext.parallelize([0], 1).mapPartitions(first).collect() == [1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import json
 import os
 import subprocess
@@ -13,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import hivesink
-from hivesink.jvm.jars import fetch, kafka_connector, spark_home
 from jobs.cluster.spark import SparkWorker
 from tests.cluster.gates import master_of
 from tests.cluster.target import Feed, Target, own
@@ -43,10 +40,6 @@ class OtherHost(SparkWorker):
         return dataclasses.replace(launch, command=tuple(words))
 
 
-def site(cluster: Cluster, **own: str) -> dict[str, str]:
-    return {**os.environ, "HADOOP_CONF_DIR": str(cluster.conf), "HIVE_CONF_DIR": str(cluster.conf), **own}
-
-
 @pytest.fixture
 def other_host(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
     worker = OtherHost(tmp_path / "worker", 9, lambda: master_of(cluster))
@@ -60,10 +53,11 @@ def test_tasks_import_the_drivers_package_and_each_row_is_written_once(cluster: 
     target, feed = Target.create(cluster, own("executors")), Feed(cluster.kafka, own("executors"))
     feed.put(ROWS)
     # The driver alone finds the package by PYTHONPATH.
-    environment = site(cluster, HIVESINK_MASTER=master_of(cluster), PYTHONPATH=str(JOB.parents[2]))
+    site = {"HADOOP_CONF_DIR": str(cluster.conf), "HIVE_CONF_DIR": str(cluster.conf)}
+    own_path = {"HIVESINK_MASTER": master_of(cluster), "PYTHONPATH": str(JOB.parents[2])}
     (tmp_path / "job").mkdir()
     command = [sys.executable, str(JOB), target.name, feed.topic, cluster.kafka, str(tmp_path / "job")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env={**os.environ, **site, **own_path}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout)
     # Nobody has installed it for the executors: `hivesink-0.1.0-….zip` came by Spark's own way for Python files.
@@ -73,42 +67,3 @@ def test_tasks_import_the_drivers_package_and_each_row_is_written_once(cluster: 
     target.check_once(ROWS)
     # What the losing attempts left is swept: by their epoch, or, where one of them ended late, by the next start.
     assert target.staged() == []
-
-
-@pytest.mark.timeout(1200)
-def test_what_make_dist_makes_is_all_that_executors_need(cluster: Cluster, tmp_path: Path) -> None:
-    root = JOB.parents[2]
-    subprocess.run([root / ".ci" / "dist", sys.executable], check=True, stdout=subprocess.DEVNULL)
-    target, feed = Target.create(cluster, own("dist")), Feed(cluster.kafka, own("dist"))
-    feed.put(ROWS)
-    job = tmp_path / "job.py"
-    job.write_text(
-        "from hivesink import HiveSink, session, sources\n"
-        "spark = session('dist', kafka=True)\n"
-        f"sink = HiveSink.for_table(spark, '{target.name}', writer='gated')\n"
-        f"events = sources.kafka(spark, '{cluster.kafka}', '{feed.topic}')\n"
-        f"query = sink.start(events, checkpoint='{target.folder}-checkpoint', trigger={{'availableNow': True}})\n"
-        "query.awaitTermination()\n"
-        "print(*spark.sparkContext.parallelize([0], 1).mapPartitions(\n"
-        "    lambda _: (__import__('sys').prefix, __import__('hivesink').__file__)).collect())\n"
-    )
-    jars = fetch(kafka_connector(importlib.metadata.version("pyspark")))
-    python = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./env/bin/python"}
-    environment = site(cluster, **python, SPARK_LOCAL_IP="127.0.0.1")
-    version = hivesink.__version__
-    options = {
-        "--master": master_of(cluster),
-        "--py-files": f"{root}/dist/hivesink-{version}.zip",
-        "--archives": f"{root}/dist/hivesink-env-{version}.tar.gz#env",
-        "--jars": ",".join(map(str, jars)),
-        "--conf": "spark.cores.max=2",
-    }
-    command = [f"{spark_home()}/bin/spark-submit", *(word for pair in options.items() for word in pair), str(job)]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    prefix, package = done.stdout.split()[-2:]
-    # Spark unpacks an archive into the executor's own working folder.
-    assert prefix.endswith("/env")
-    assert Path(prefix) != Path(sys.prefix)
-    assert f"hivesink-{version}-" in package
-    target.check_once(ROWS)

@@ -77,9 +77,7 @@ def test_spark_writes_checkpoints_without_a_process_for_each_file(spark: SparkSe
     assert str(chosen).endswith(".FileSystemBasedCheckpointFileManager")
 
 
-def test_a_worker_whose_socket_spark_has_closed_ends_in_silence(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_worker_whose_socket_spark_has_closed_ends_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
     def serve(sock: socket.socket, authenticated: bool) -> int:
         assert authenticated
         with os.fdopen(os.dup(sock.fileno()), "wb") as spark:

@@ -58,10 +58,7 @@ PLANS: dict[str, tuple[InputTraits, Plan]] = {
     "duplicates": (InputTraits(), lambda one, _: one.dropDuplicates(["value", "timestamp"])),
     "union": (InputTraits(), lambda one, other: one.union(other)),
     "a table": (InputTraits(), lambda one, _: one.join(numbers(one), F.expr(EQUAL))),
-    "an aggregated table": (
-        InputTraits(),
-        lambda one, _: one.join(numbers(one).groupBy("id").count(), F.expr(EQUAL)),
-    ),
+    "an aggregated table": (InputTraits(), lambda one, _: one.join(numbers(one).groupBy("id").count(), F.expr(EQUAL))),
     "distinct": (HELD, lambda one, _: one.sparkSession.sql("SELECT DISTINCT * FROM {one}", one=one)),
     "except": (HELD, lambda one, _: one.sparkSession.sql("SELECT value FROM {one} EXCEPT SELECT 1", one=one)),
     "windows": (HELD, lambda one, _: one.groupBy(F.window("timestamp", "1 minute")).count()),
