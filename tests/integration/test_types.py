@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal as Number
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -114,22 +114,8 @@ NESTED = [
 ]
 
 
-class Read(NamedTuple):
-    """What one JVM read.
-
-    All columns of every type, the same from a copy that Spark wrote, files under wider types; and the clocks by reader,
-    in INT96 and in INT64.
-    """
-
-    everything: list[list[str | None]]
-    by_spark: list[list[str | None]]
-    copied: list[list[str | None]]
-    widened: list[list[str | None]]
-    nested: list[list[list[str | None]]]
-    filtered: list[dict[str, list[int]]]
-    clocks: dict[str, dict[str, tuple[str, ...]] | str]
-    micros: dict[str, dict[str, tuple[str, ...]] | str]
-
+Read: TypeAlias = "dict[str, list[list[Any]] | str]"
+"""What one JVM read of a format's files, by step: rows, or an error's text."""
 
 FORMS = tuple(FORMATS)
 READERS: dict[str, dict[str, str]] = {
@@ -140,13 +126,6 @@ READERS: dict[str, dict[str, str]] = {
     "spark, legacy": {**CONVERTED, "spark.sql.parquet.int96RebaseModeInRead": "LEGACY"},
     "spark, exception": {**CONVERTED, "spark.sql.parquet.int96RebaseModeInRead": "EXCEPTION"},
     "hive, session in UTC": {**HIVE, "spark.sql.session.timeZone": "UTC"},
-}
-
-READERS_OF_ORC: dict[str, dict[str, str]] = {
-    "hive": HIVE,
-    "spark": SPARK,
-    "hive, session in UTC": {**HIVE, "spark.sql.session.timeZone": "UTC"},
-    "spark, session in UTC": {**SPARK, "spark.sql.session.timeZone": "UTC"},
 }
 
 READERS_OF_MICROS: dict[str, dict[str, str]] = {
@@ -198,33 +177,19 @@ def zone(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def by_form(zone: str, location: Path, metastore: EmbeddedMetastore) -> dict[str, Read]:
-    """What Spark and Hive's reader in it give, JVM and session in `zone`, by format."""
-    steps: dict[str, dict[str, Any]] = {"database": {"sql": "CREATE DATABASE IF NOT EXISTS types"}}
+    """What Spark and Hive's reader in it give, JVM and session in `zone`, by format and step."""
+    steps: dict[tuple[str, str], dict[str, Any]] = {("", "database"): {"sql": "CREATE DATABASE IF NOT EXISTS types"}}
     for form in FORMS:
-        steps |= {f"{form} {name}": step for name, step in steps_of(form, zone, location / form).items()}
-    found = dict(zip(steps, in_zone(zone, metastore.uri, metastore.warehouse, [*steps.values()]), strict=True))
-
-    def by_clock(step: str) -> dict[str, Any] | str:
-        answer = found[step]
-        return answer if isinstance(answer, str) else {clock: tuple(rest) for clock, *rest in answer}
-
-    return {
-        form: Read(
-            found[f"{form} everything"],
-            found[f"{form} everything by spark"],
-            found[f"{form} copied"],
-            found[f"{form} widened"],
-            [found[f"{form} nested hive"], found[f"{form} nested spark"]],
-            [by_predicate(found[f"{form} filtered {reader}"]) for reader in ("hive", "spark")] if form == "ORC" else [],
-            {reader: by_clock(f"{form} {reader}") for reader in readers_of(form)},
-            {reader: by_clock(f"{form} micros {reader}") for reader in READERS_OF_MICROS if form == "PARQUET"},
-        )
-        for form in FORMS
-    }
+        steps |= {(form, name): step for name, step in steps_of(form, zone, location / form).items()}
+    answers = zip(steps, in_zone(zone, metastore.uri, metastore.warehouse, [*steps.values()]), strict=True)
+    found: dict[str, Read] = {form: {} for form in ("", *FORMS)}
+    for (form, name), answer in answers:
+        found[form][name] = answer
+    return found
 
 
 def readers_of(form: str) -> dict[str, dict[str, str]]:
-    return READERS_OF_ORC if form == "ORC" else READERS
+    return {name: READERS[name] for name in ("hive", "spark")} if form == "ORC" else READERS
 
 
 def steps_of(form: str, zone: str, location: Path) -> dict[str, dict[str, Any]]:
@@ -292,57 +257,58 @@ def of_orc(by_form: dict[str, Read]) -> Read:
     return by_form["ORC"]
 
 
+def rows(read: Read, step: str) -> list[list[Any]]:
+    found = read[step]
+    assert isinstance(found, list), found
+    return found
+
+
+def clocks_of(read: Read, reader: str) -> dict[str, tuple[str, ...]]:
+    """TIMESTAMP, the same within an ARRAY, and DATE by the clock that was written; of `micros` the first."""
+    return {clock: tuple(rest) for clock, *rest in rows(read, reader)}
+
+
 def stamps(read: Read, reader: str) -> dict[str, str]:
-    found = read.clocks.get(reader) or read.micros[reader.removeprefix("micros, ")]
-    assert isinstance(found, dict), found
-    return {clock: ts for clock, (ts, *_) in found.items()}
+    return {clock: stamp for clock, (stamp, *_) in clocks_of(read, reader).items()}
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_every_type_reads_back_through_hives_reader(name: str, of_any: Read) -> None:
-    assert isinstance(of_any.everything, list), of_any.everything
     place = list(EVERYTHING).index(name)
     expected = [text for _, text in EVERYTHING[name].values]
-    assert [row[place] for row in of_any.everything[: len(expected)]] == expected
+    assert [row[place] for row in rows(of_any, "everything")[: len(expected)]] == expected
 
 
-def test_sparks_own_reader_reads_every_type_alike(of_any: Read) -> None:
-    assert of_any.by_spark == of_any.everything
-
-
-def test_what_spark_copies_reads_back_through_hives_reader(of_any: Read) -> None:
-    assert of_any.copied == of_any.everything
-
-
-def by_predicate(rows: list[list[int]]) -> dict[str, list[int]]:
-    assert isinstance(rows, list), rows
-    return {text: sorted(id_ for n, id_ in rows if n == number) for number, text in enumerate(PREDICATES)}
+@pytest.mark.parametrize("step", ["everything by spark", "copied"])
+def test_sparks_own_reader_and_what_it_copies_give_every_type_alike(step: str, of_any: Read) -> None:
+    assert of_any[step] == of_any["everything"]
 
 
 def test_what_orc_says_of_its_values_hides_none(of_orc: Read) -> None:
     """Bounds and bloom filters."""
-    assert of_orc.filtered == [PREDICATES, PREDICATES]
+    for reader in ("hive", "spark"):
+        found = rows(of_orc, f"filtered {reader}")
+        ids = [sorted(id_ for n, id_ in found if n == number) for number in range(len(PREDICATES))]
+        assert dict(zip(PREDICATES, ids, strict=True)) == PREDICATES, reader
 
 
-def test_old_files_read_right_under_a_wider_type(of_any: Read) -> None:
-    assert isinstance(of_any.widened, list), of_any.widened
-    for number, one in enumerate(WIDER):
-        assert [row[number] for row in of_any.widened] == [*one.texts, None], one
+@pytest.mark.parametrize(
+    ("step", "changes"),
+    [("widened", WIDER), ("nested hive", NESTED), ("nested spark", NESTED)],
+    ids=["wider", "hive", "spark"],
+)
+def test_old_files_read_right_under_a_wider_type_and_a_struct_of_more_fields(
+    of_any: Read, step: str, changes: list[Wider]
+) -> None:
+    found = rows(of_any, step)
+    for number, one in enumerate(changes):
+        assert [row[number] for row in found] == [*one.texts, None], one
         assert is_safe(parse_type(one.old), parse_type(one.new)), one
-
-
-def test_old_files_read_right_under_a_struct_of_more_fields(of_any: Read) -> None:
-    for rows in of_any.nested:
-        assert isinstance(rows, list), rows
-        for number, one in enumerate(NESTED):
-            assert [row[number] for row in rows] == [*one.texts, None], one
-            assert is_safe(parse_type(one.old), parse_type(one.new)), one
 
 
 def test_hives_reader_gives_back_every_wall_clock(of_any: Read, form: str, zone: str) -> None:
     """All that a clock of the reader's zone can show, from 1582-10-15 to the end of 9999."""
-    found = of_any.clocks["hive"]
-    assert isinstance(found, dict), found
+    found = clocks_of(of_any, "hive")
     first = "1582-10-15" + " 14:00" * (form == "ORC")
     clocks = [clock for clock in CLOCKS if clock >= first and exists(clock, zone) and held(clock, form)]
     assert len(clocks) > 300
@@ -353,8 +319,7 @@ def test_orc_says_in_which_calendar_it_counts(of_orc: Read, zone: str) -> None:
     """So both readers of Spark show all that it can hold; but, east of UTC, where the calendars begin."""
     begins = {"0001-01-01 00:00:00", "1582-10-15 00:00:00"} if zone == ZONES[0] else set()
     for reader in ("hive", "spark"):
-        found = of_orc.clocks[reader]
-        assert isinstance(found, dict), found
+        found = clocks_of(of_orc, reader)
         assert all(found[clock] != (clock, clock, clock[:10]) for clock in begins)
         clocks = [clock for clock in found if exists(clock, zone) and clock not in begins]
         assert {*BEFORE} - begins < {*clocks}
@@ -370,8 +335,7 @@ def test_a_wall_clock_in_the_readers_missing_hour_moves_by_an_hour(by_form: dict
 
 
 def test_before_the_gregorian_calendar_hives_reader_counts_in_the_julian(read: Read) -> None:
-    found = read.clocks["hive"]
-    assert isinstance(found, dict)
+    found = clocks_of(read, "hive")
     assert {clock: found[clock] for clock in BEFORE} == {
         clock: (there, there, there[:10]) for clock, there in BEFORE.items()
     }
@@ -384,7 +348,7 @@ EARLIER = {"Europe/Berlin": "1969-12-31 23:00:00", "America/Los_Angeles": "1970-
 SHIFTED = {
     # Spark's own reader takes it for an instant in UTC, unless it is told to convert.
     "spark": LATER,
-    "micros, spark": LATER,
+    "micros spark": LATER,
     "hive, conversion forced": LATER,
     # In Spark alone: it takes Hive's wall clock as an instant of the JVM's zone.
     "hive, session in UTC": EARLIER,
@@ -408,16 +372,14 @@ def test_sparks_rebase_modes(read: Read) -> None:
     legacy = stamps(read, "spark, legacy")
     assert legacy["1900-01-01 00:00:00"] == "1900-01-01 00:00:00"
     assert legacy["1500-01-01 00:00:00"].startswith(("1499-12-22", "1499-12-23"))
-    refused = read.clocks["spark, exception"]
-    assert isinstance(refused, str)
-    assert "READ_ANCIENT_DATETIME" in refused
+    assert "READ_ANCIENT_DATETIME" in read["spark, exception"]
 
 
 def test_int64_timestamps_by_reader(read: Read) -> None:
     """Hive 2.3 can't read them (HIVE-21215); Spark takes them for instants, but for TIMESTAMP_NTZ or in UTC."""
-    assert isinstance(read.micros["hive"], str)
+    assert isinstance(read["micros hive"], str)
     for reader in ("spark, as TIMESTAMP_NTZ", "spark, session in UTC"):
-        assert stamps(read, f"micros, {reader}") == {clock: clock for clock in CLOCKS}
+        assert stamps(read, f"micros {reader}") == {clock: clock for clock in CLOCKS}
 
 
 def test_pyarrow_gives_back_every_wall_clock_in_microseconds(location: Path) -> None:
