@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import psutil
@@ -33,21 +32,6 @@ query.awaitTermination()
 print("ended by itself", flush=True)
 """
 POLLS = JOB.replace("query.awaitTermination()", "import time\nwhile query.isActive: time.sleep(0.2)")
-BEGINS, _ = JOB.split("query.awaitTermination()")
-BEGINS = BEGINS.replace("lines(spark, folder)", "lines(spark, folder).select('value').mapInArrow(hang, 'value string')")
-HANGS = f"""
-def hang(batches):
-    import time
-    from pathlib import Path
-    Path(folder, "_began").touch()
-    time.sleep(600)
-    yield from batches
-{BEGINS}
-import time
-from pathlib import Path
-while not Path(folder, "_began").exists():
-    time.sleep(0.2)
-"""
 
 
 def _start(folder: Path, table: str, java_home: str, lines: str = JOB) -> subprocess.Popen[str]:
@@ -109,42 +93,20 @@ def test_a_job_is_killed_goes_on_ends_by_sigterm_and_needs_a_person_for_a_bad_re
     assert "\tat " not in err
 
 
-def _kill_jvm(job: int) -> None:
-    (jvm,) = [one for one in psutil.Process(job).children(recursive=True) if one.name() == "java"]
-    jvm.kill()
-
-
-# test_codes.py has their codes and lines, with a process of its own for the JVM.
+# test_codes.py has its code and its line, with a process of its own for the JVM.
 @pytest.mark.long
-@pytest.mark.parametrize("stop", ["the job", "two signals", "the JVM's death"])
-def test_a_batch_that_a_stop_cuts_off_is_told_as_that(table: str, tmp_path: Path, java_home: str, stop: str) -> None:
-    (tmp_path / "events").mkdir()
-    _feed(tmp_path, "one.json", {"id": 1, "dt": "2026-01-01"})
-    ends = "query.stop()" if stop == "the job" else "print('hangs', flush=True)\nquery.awaitTermination()"
-    with _start(tmp_path, table, java_home, HANGS + ends) as process:
-        if stop != "the job":
-            assert process.stdout is not None
-            assert process.stdout.readline() == "hangs\n", process.communicate()
-        if stop == "two signals":
-            process.send_signal(signal.SIGTERM)
-            time.sleep(1)
-            process.send_signal(signal.SIGTERM)
-        elif stop == "the JVM's death":
-            _kill_jvm(process.pid)
+def test_the_death_of_the_jvm_is_told_as_that(table: str, tmp_path: Path, java_home: str) -> None:
+    with _start(tmp_path, table, java_home) as process:
+        _feed(tmp_path, "one.json", {"id": 1, "dt": "2026-01-01"})
+        assert process.stdout is not None
+        assert process.stdout.readline() == "epoch 1\n", process.communicate()
+        (jvm,) = [one for one in psutil.Process(process.pid).children(recursive=True) if one.name() == "java"]
+        jvm.kill()
         _, err = process.communicate()
-    (told,) = [line for line in err.splitlines() if "the query" in line or "hivesink: " in line]
-    if stop == "the job":
-        assert told == f"the query into {table} was stopped in the middle of a batch; the next start finishes it"
-    elif stop == "the JVM's death":
-        assert "the JVM of Spark's driver died, with exit code 137: " in told
-    else:
-        hint = "in the middle of one; the next start finishes what is open and goes on"
-        assert f"stopped before its first batch or {hint}" in told
-    # Spark's regular expressions overflow the JVM's stack over a long traceback: a thousand lines.
-    assert "StackOverflow" not in err
-    # Where the JVM is killed, PySpark's threads print stacks of their own.
-    assert len(err.splitlines()) < 100, err
-    assert process.returncode == {"the job": 0, "two signals": 143, "the JVM's death": 75}[stop]
+    (told,) = [line for line in err.splitlines() if line.startswith("hivesink: ")]
+    assert "the JVM of Spark's driver died, with exit code 137: " in told
+    # PySpark's threads print stacks of their own.
+    assert (process.returncode, len(err.splitlines()) < 100) == (75, True), err
 
 
 SEVERAL = """

@@ -36,8 +36,8 @@ HIVE_READER = "spark.sql.hive.convertMetastoreParquet"
 COLUMNS = "id BIGINT, name STRING"
 ON_EPOCH = {"sink.rolling-policy.on-epoch": "true"}
 BY_DAY = "PARTITIONED BY (dt STRING)"
-Raw: TypeAlias = "tuple[int, bytes | None] | tuple[int, bytes | None, bytes | None]"
-"""A record's partition, its value and perhaps its key."""
+Raw: TypeAlias = "tuple[Any, ...]"
+"""A record's partition, its value and perhaps its key and its headers."""
 
 
 def event(number: int) -> dict[str, Any]:
@@ -266,10 +266,10 @@ class Topic:
 
         moment = at or datetime.now(timezone.utc)
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5})
-        for partition, value, *key in records:
-            producer.produce(
-                self.name, value, key[0] if key else None, partition=partition, timestamp=int(moment.timestamp() * 1000)
-            )
+        timestamp = int(moment.timestamp() * 1000)
+        for partition, value, *rest in records:
+            more = dict(zip(("key", "headers"), rest, strict=False))
+            producer.produce(self.name, value, partition=partition, timestamp=timestamp, **more)
         assert producer.flush(30) == 0
 
     def abort(self, numbers: Iterable[int]) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.main_path]
 OPTIONS = ON_EPOCH
 SOON = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1000"}
-DROP, LETTERS = ({"sink.on-bad-record": way} for way in ("drop", "dead-letter"))
+LETTERS = {"sink.on-bad-record": "dead-letter"}
 
 
 def said(error: BaseException, *parts: str) -> None:
@@ -145,13 +145,7 @@ def test_two_queries_of_one_sink_a_batch_that_no_query_made_and_a_function_that_
 def test_a_topic_that_can_not_be_read_is_told_at_once(spark: SparkSession, kafka: str) -> None:
     """Spark would ask on without a word."""
     cases: list[tuple[str, str, dict[str, str], type[Exception], str]] = [
-        (
-            "127.0.0.1:1",
-            "clicks",
-            SOON,
-            errors.SourceUnreachable,
-            "TimeoutException: Timed out waiting for a node",
-        ),
+        ("127.0.0.1:1", "clicks", SOON, errors.SourceUnreachable, "TimeoutException: Timed out waiting for a node"),
         ("localhost", "clicks", {}, errors.InvalidOption, "Invalid url in bootstrap.servers: localhost"),
         ("h:9092", "clicks", {"kafka.request.timeout.ms": "x"}, errors.InvalidOption, "request.timeout.ms"),
         (kafka, "clcks", {}, errors.InvalidOption, f"topic clcks of Kafka at {kafka}: no such topic: "),
@@ -165,13 +159,16 @@ def test_a_topic_that_can_not_be_read_is_told_at_once(spark: SparkSession, kafka
 
 @pytest.mark.kafka
 def test_a_bad_record_is_named_and_stops_the_query_or_goes_to_the_dead_letters(stage: Stage, topic: Topic) -> None:
+    """Behind records of an aborted transaction, which are none, it has its own offset."""
     stage.create()
     topic.put(range(0, 20, 2))
-    topic.put_raw([(1, b'{"id": 1, "dt": "2024-01-02"}'), (1, b'{"id": "many", "dt": "2024-01-02"}'), (1, None)])
+    topic.abort(range(100, 103))
+    # The mark that ends their transaction is the broker's, and comes after the answer.
+    wait_until(lambda: end_offsets(topic.servers, topic.name, 2)[0] == 14)
+    topic.put_raw([(0, b'{"id": 1, "dt": "2024-01-02"}'), (0, b'{"id": "many", "dt": "2024-01-02"}'), (1, None)])
     with pytest.raises(errors.BadRecord) as refused:
         stage.drain(events=topic.stream(stage.spark))
-    said(refused.value, f"topic {topic.name} partition 1 offset 1, field id: ", "text into bigint")
-    said(refused.value, "dead-letter or drop")
+    said(refused.value, f"topic {topic.name} partition 0 offset 15, field id: ", "text into bigint")
     assert (stage.ids(), stage.staged()) == ([], [])
     done: list[Committed] = []
     for _ in range(2):
@@ -181,22 +178,5 @@ def test_a_bad_record_is_named_and_stops_the_query_or_goes_to_the_dead_letters(s
     assert stage.ids() == sorted([*range(0, 20, 2), 1])
     (letter,) = stage.query(f"SELECT * FROM {stage.table}__rejected")
     assert bytes(letter.value) == b'{"id": "many", "dt": "2024-01-02"}'
-    assert (letter.field, letter.topic, letter.partition_id, letter.record_offset) == ("id", topic.name, 1, 1)
+    assert (letter.field, letter.topic, letter.partition_id, letter.record_offset) == ("id", topic.name, 0, 15)
     assert "text into bigint" in letter.reason
-
-
-@pytest.mark.kafka
-def test_records_of_an_aborted_transaction_are_none_and_a_bad_one_behind_them_has_its_own_offset(
-    stage: Stage, topic: Topic
-) -> None:
-    stage.create()
-    topic.put([0])
-    topic.abort(range(100, 103))
-    # The mark that ends their transaction is the broker's, and comes after the answer.
-    wait_until(lambda: end_offsets(topic.servers, topic.name, 2)[0] == 5)
-    topic.put_raw([(0, b'{"id": "many"}')])
-    with pytest.raises(errors.BadRecord) as refused:
-        stage.drain(events=topic.stream(stage.spark))
-    assert f"topic {topic.name} partition 0 offset 5, field id: " in str(refused.value)
-    stage.drain(stage.sink(options=DROP), topic.stream(stage.spark))
-    assert stage.ids() == [0]

@@ -1,4 +1,4 @@
-"""Columns that come from paths, keys, headers and positions, through a real broker and Spark."""
+"""Columns that come from paths, keys, headers and positions, and records that hold many, through broker and Spark."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
 
+from hivesink.core.column_source import named_file
 from hivesink.errors import InvalidOption
 from hivesink.sample.source import TopicSource, sample_topic
 from hivesink.spark import sources
 from hivesink.tables.opened import open_table
 from hivesink.tables.rejects import DeadLetters, Replay
 from tests.cli.site import hivesink
+from tests.decode.test_explode import WRAPPED
+from tests.integration.stage import ON_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from hivesink.sink.commit.committed import Committed
     from tests.integration.stage import Stage, Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -56,29 +59,21 @@ AT = datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 TRACE: list[tuple[str, str | bytes | None]] = [("trace-id", b"t0"), ("trace-id", b"t1"), ("n", b"1")]
 
 
-def send(topic: Topic, *records: tuple[bytes | None, dict[str, object], list[tuple[str, str | bytes | None]]]) -> None:
-    producer = Producer({"bootstrap.servers": topic.servers})
-    at = int(AT.timestamp() * 1000)
-    for key, value, headers in records:
-        producer.produce(topic.name, json.dumps(value), key, 0, timestamp=at, headers=headers)
-    assert producer.flush(30) == 0
-
-
 @pytest.mark.parametrize("shuffled", ["false", pytest.param("true", marks=pytest.mark.long)])
 def test_keys_headers_positions_and_paths(stage: Stage, topic: Topic, shuffled: str) -> None:
     shuffle = {"sink.shuffle-by-partition.enable": shuffled}
     stage.create(columns=COLUMNS, partitioned=PARTITIONED, properties={**PROPERTIES, **shuffle})
-    send(
-        topic,
-        (b"phone", {"user": {"id": 1}, "items": [{"sku": "a"}], "the region": "eu"}, TRACE),
-        (None, {"User": {"id": 2}, "THE REGION": "eu"}, []),
-        (b"\xff", {"user": {"id": 3}}, TRACE),
-        (b"x", {"user": {"id": 4}, "device": "phone"}, TRACE),
-        (b"tv", {}, []),
-    )
+    records = [
+        (0, b'{"user": {"id": 1}, "items": [{"sku": "a"}], "the region": "eu"}', b"phone", TRACE),
+        (0, b'{"User": {"id": 2}, "THE REGION": "eu"}', None, []),
+        (0, b'{"user": {"id": 3}}', b"\xff", TRACE),
+        (0, b'{"user": {"id": 4}, "device": "phone"}', b"x", TRACE),
+        (0, b"{}", b"tv", []),
+    ]
+    topic.put_raw(records, AT)
     events = topic.stream(stage.spark, includeHeaders="true")
     stage.drain(events=events)
-    send(topic, (b"late", {"user": {"id": 6}}, []))
+    topic.put_raw([(0, b'{"user": {"id": 6}}', b"late", [])], AT)
     stage.drain(events=topic.stream(stage.spark, includeHeaders="true"))
     wanted = "userid, first_sku, device, trace, headers, record_offset, sent_at, region, dt"
     found = stage.query(f"SELECT {wanted} FROM {stage.table} ORDER BY record_offset")
@@ -170,7 +165,7 @@ def test_lines_that_a_query_changes_are_not_counted(stage: Stage, small_blocks: 
 
 
 def test_lines_of_batches_that_a_function_changes_are_not_counted(stage: Stage) -> None:
-    stage.create(properties={"sink.on-bad-record": "dead-letter", "sink.rolling-policy.on-epoch": "true"})
+    stage.create(properties={"sink.on-bad-record": "dead-letter", **ON_EPOCH})
     put_lines(stage, "a.json")
     sink = stage.sink()
 
@@ -236,3 +231,42 @@ def test_a_sample_has_the_first_and_the_newest_records_of_each_partition(stage: 
     assert sample.records() == [b"0", b"1", b"98", b"99", b"one"]
     assert sample.place(4) == {"topic": topic.name, "partition": 1, "offset": 0}
     assert set(sample.batch.column("timestamp").to_pylist()) == {at}
+
+
+BY_TIME = {
+    "sink.bucket.assigner": "date-time",
+    "sink.bucket.time-column": "at",
+    "sink.bucket.time-pattern": "yyyy-MM-dd",
+    "sink.on-bad-record": "dead-letter",
+}
+
+
+@pytest.mark.main_path
+@pytest.mark.parametrize("shuffled", [pytest.param("false", marks=pytest.mark.long), "true"])
+def test_elements_are_rows_and_what_is_broken_has_its_line_and_its_place(
+    stage: Stage, shuffled: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.create(
+        columns="id BIGINT, at TIMESTAMP, line STRING",
+        properties={"sink.json.explode": "$.Records", "sink.column.line.from": "file.path", **BY_TIME},
+    )
+    stage.put_text(b"\n".join([*WRAPPED, b'{"Records": [{"id": 7, "at": "2024-03-06T00:00:00Z"}]}', b""]))
+    done: list[Committed] = []
+    options = {**ON_EPOCH, "sink.shuffle-by-partition.enable": shuffled}
+    stage.drain(stage.sink(options=options, on_commit=done.append))
+    assert stage.ids() == [1, 2, 5, 7]
+    assert stage.ids("dt = '2024-03-06'") == [7]
+    (epoch,) = done
+    rows = epoch.rows
+    assert (rows.read, rows.written, rows.rejected, rows.skipped, rows.records) == (7, 4, 2, 1, 5)
+    letters = stage.query(f"SELECT * FROM {stage.table}__rejected ORDER BY line")
+    assert [(one.line, one.element, one.field) for one in letters] == [(2, None, None), (4, 1, "id")]
+    assert bytes(letters[0].value) == WRAPPED[1]
+    assert bytes(letters[1].value) == b'{"Records": [{"id": "six", "at": "2024-03-05T06:07:12Z"}]}'
+    monkeypatch.setenv("HIVESINK_METASTORE", stage.uri)
+    said = [hivesink(capsys, "where", stage.table, f"{letter.source}:{letter.line}").out for letter in letters]
+    assert said == [
+        f"a dead letter, {named_file(letters[0].source)}:2: the record: not JSON\n",
+        f"a dead letter, {named_file(letters[1].source)}:4 element 1: id: wrong type: text into bigint\n",
+    ]
+    stage.verify()

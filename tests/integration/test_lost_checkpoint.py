@@ -122,7 +122,9 @@ def _waits_for(gate: Path, reached: Path) -> Callable[[Any], Any]:
     return wait
 
 
-def test_a_stop_while_tasks_run_leaves_the_batch_to_the_next_run(stage: Stage) -> None:
+def test_a_stop_while_tasks_run_leaves_the_batch_to_the_next_run(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
     stage.put(range(20, 30))
     gate, reached = stage.folder / "gate", stage.folder / "reached"
     events = stage.lines()
@@ -131,6 +133,8 @@ def test_a_stop_while_tasks_run_leaves_the_batch_to_the_next_run(stage: Stage) -
     wait_until(reached.exists)
     query.stop()
     assert not query.isActive
+    told = f"the query into {stage.table} was stopped in the middle of a batch; the next start finishes it"
+    assert told in caplog.messages
     assert stage.ids() == list(range(20))
     gate.touch()
     for _ in range(2):

@@ -140,9 +140,8 @@ def test_a_planned_file_that_vanishes_stops_the_query_until_it_is_back_or_given_
     for _ in range(2):
         with pytest.raises(errors.SourceFilesMissing) as told:
             stage.drain()
-        assert "1 of the 1 files planned for batch 1" in str(told.value)
+        assert "1 of the 1 files planned for batch 1 of query" in str(told.value)
         assert f"are gone: {path.as_uri()}. " in str(told.value)
-        assert "'sink.on-missing-file' = 'ignore'" in str(told.value)
         assert stage.ids() == list(range(10))
     away.rename(path)
     stage.drain()
@@ -309,7 +308,7 @@ def test_a_call_that_failed_may_come_again(stage: Stage, when: Callable[..., Any
     """With the same rows: before the decision it writes them, after it, it finishes them. With others only before."""
     stage.create()
     sink = stage.sink()
-    told: list[str] = []
+    refused: list[int] = []
 
     def insist(batch: DataFrame, number: int) -> None:
         wrap(sink, "log", create=when(die))
@@ -319,9 +318,9 @@ def test_a_call_that_failed_may_come_again(stage: Stage, when: Callable[..., Any
             sink(batch.where(ODD if number else EVEN), number)
             return
         for _ in range(2):
-            with pytest.raises(errors.CalledTwice) as twice:
+            with pytest.raises(errors.CalledTwice, match=r"called twice in batch 1: .* as epoch 2,"):
                 sink(batch.where(ODD), number)
-            told.append(str(twice.value))
+            refused.append(number)
         sink(batch.where(EVEN), number)
 
     for first in (0, 10):
@@ -329,10 +328,7 @@ def test_a_call_that_failed_may_come_again(stage: Stage, when: Callable[..., Any
         run(stage, insist)
     assert stage.ids() == [*range(0, 10, 2), *range(11 if when is once else 10, 20, 2)]
     assert stage.staged() == []
-    assert len(told) == (0 if when is once else 2)
-    for text in told:
-        assert text.startswith("the sink was called twice in batch 1: ")
-        assert "holds the first call's rows as epoch 2," in text
+    assert refused == ([] if when is once else [1, 1])
 
 
 def test_a_query_of_the_sinks_own_lends_its_checkpoint_to_no_other(stage: Stage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import pytest
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
 from hivesink.metastore import catalog
-from jobs.cluster.kafka import create_topic
+from tests.integration.stage import Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,8 +54,9 @@ def test_flights_from_a_folder(tables: SparkSession, tmp_path: Path, monkeypatch
 
 @pytest.mark.kafka
 def test_userinfo_from_kafka(tables: SparkSession, kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = f"userinfo-{tmp_path.name}"
-    produce(kafka, topic, [{"userId": 1, "userName": "a"}, {"USERID": 2, "username": None}])
+    topic, half_past = f"userinfo-{tmp_path.name}", datetime(2026, 11, 20, 23, 30, tzinfo=timezone.utc)
+    records = {"userId": 1, "userName": "a"}, {"USERID": 2, "username": None}
+    Topic.create(kafka, topic, 1).put_raw([(0, json.dumps(record).encode()) for record in records], half_past)
     monkeypatch.setenv("KAFKA_SERVERS", kafka)
     monkeypatch.setenv("KAFKA_TOPIC", topic)
     monkeypatch.setenv("CHECKPOINT", str(tmp_path / "checkpoint"))
@@ -64,14 +66,3 @@ def test_userinfo_from_kafka(tables: SparkSession, kafka: str, tmp_path: Path, m
     rows = tables.sql("SELECT userid, username, dt FROM demo.userinfo ORDER BY userid").collect()
     # 23:30 UTC in winter is half past midnight in Berlin.
     assert [tuple(row) for row in rows] == [(1, "a", "2026-11-21--00"), (2, None, "2026-11-21--00")]
-
-
-def produce(servers: str, topic: str, records: list[dict[str, object]]) -> None:
-    from confluent_kafka import Producer
-
-    assert create_topic(servers, topic)
-    producer = Producer({"bootstrap.servers": servers})
-    at = 1_795_217_400_000  # 2026-11-20T23:30:00Z
-    for record in records:
-        producer.produce(topic, json.dumps(record).encode(), timestamp=at)
-    assert producer.flush(30) == 0
