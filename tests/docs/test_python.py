@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
 
-from hivesink import HiveSink, sources
+from hivesink import HiveSink
 from hivesink.hiveql.apply import apply
 from hivesink.hiveql.parse import parse_path
 from hivesink.metastore import catalog
-from jobs.cluster.kafka import create_topic
 from tests.docs.pages import ROOT, Block, blocks_run_by
+from tests.integration.stage import Topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,24 +40,17 @@ def declared(
     return spark
 
 
-def produce(kafka: str, topic: str, *records: str) -> None:
-    create_topic(kafka, topic)
-    producer = Producer({"bootstrap.servers": kafka})
-    for record in records:
-        producer.produce(topic, record.encode())
-    assert producer.flush(60) == 0
-
-
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_line_for_each_batch(
     declared: SparkSession, kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    produce(kafka, "users-of-the-docs", '{"userId": 1, "userName": "a"}')
+    topic = Topic.create(kafka, "users-of-the-docs", 1)
+    topic.put_raw([(0, b'{"userId": 1, "userName": "a"}')])
     (one,) = blocks_run_by(__file__, "docs/python.md")
     sink = run(one, spark=declared, HiveSink=HiveSink)["sink"]
-    users, now = sources.kafka(declared, kafka, "users-of-the-docs"), {"availableNow": True}
-    sink.start(users, checkpoint=str(tmp_path / "checkpoint"), trigger=now).awaitTermination()
+    stream, now = topic.stream(declared), {"availableNow": True}
+    sink.start(stream, checkpoint=str(tmp_path / "checkpoint"), trigger=now).awaitTermination()
     assert capsys.readouterr().out.splitlines()[0].split()[1] == "1"
 
 

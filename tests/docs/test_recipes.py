@@ -9,16 +9,23 @@ import shutil
 import subprocess
 import sys
 from contextlib import closing
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
+import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from sqlglot import transpile
 
-from jobs.cluster.kafka import create_topic
+from hivesink.config.options import SinkConfig
+from hivesink.core.table import Column
+from hivesink.core.typetext import parse_type
+from hivesink.decode.reader import RowsReader
 from tests.cli.site import Ingest
-from tests.decode.test_debezium import ADA, PEOPLE_FIELDS, event, with_schema
+from tests.decode.test_debezium import ADA, PEOPLE_FIELDS, event, texts, with_schema
 from tests.docs.pages import ROOT, block
+from tests.integration.stage import Topic
 
 if TYPE_CHECKING:
     from hivesink.embedded.metastore import EmbeddedMetastore
@@ -111,21 +118,37 @@ def test_compaction(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
 @pytest.mark.kafka
 @pytest.mark.long
 def test_change_events(metastore: EmbeddedMetastore, kafka: str, tmp_path: Path) -> None:
-    topic = f"people-{tmp_path.name}"
-    create_topic(kafka, topic)
-    producer = Producer({"bootstrap.servers": kafka})
-    renamed = {**ADA, "name": "Ada King"}
-    bob = {**ADA, "id": 2}
-    for change in (event("c", None, ADA), event("c", None, bob), event("u", ADA, renamed), event("d", bob, None)):
-        producer.produce(topic, json.dumps(with_schema(change, PEOPLE_FIELDS)), b"k", partition=0)
-    producer.produce(topic, None, b"k", partition=0)
-    assert producer.flush(60) == 0
+    topic, renamed, bob = f"people-{tmp_path.name}", {**ADA, "name": "Ada King"}, {**ADA, "id": 2}
+    changes = event("c", None, ADA), event("c", None, bob), event("u", ADA, renamed), event("d", bob, None)
+    records = [json.dumps(with_schema(change, PEOPLE_FIELDS)).encode() for change in changes]
+    Topic.create(kafka, topic, 1).put_raw([*((0, record, b"k") for record in records), (0, None, b"k")])
     sh = Shell(tmp_path, metastore, "recipes_cdc", KAFKA_SERVERS=kafka)
     (tmp_path / "view.sql").write_text(block(PAGE, "CREATE VIEW demo.people AS").text.replace("demo.", "recipes_cdc."))
     told = sh.must(block(PAGE, "# cdc.sh").text.replace("localhost:9092/people", f"{kafka}/{topic}"))
     assert "Ada King" in told
     asked = sh("hivesink query 'SELECT id, name FROM demo.people' --json")
     assert json.loads(asked.stdout)["rows"] == [[1, "Ada King"]]
+
+
+def test_the_latest_state_has_each_row_that_is_left_as_it_was_changed_last() -> None:
+    view = block(PAGE, "CREATE VIEW demo.people AS").text
+    columns = {"id": "int", "name": "string", "balance": "decimal(6,2)", "op": "string", "record_offset": "bigint"}
+    sources = {"op": "$.op", "record_offset": "kafka.offset"}
+    config = SinkConfig.parse(
+        {"sink.value.format": "debezium-json", **{f"sink.column.{at}.from": path for at, path in sources.items()}}
+    )
+    bob, renamed = {**ADA, "id": 2, "name": "Bob"}, {**ADA, "name": "Ada King"}
+    changes = [event("r", None, ADA), event("c", None, bob), event("u", ADA, renamed), event("d", bob, None), None]
+    values = pa.array(texts([change and with_schema(change, PEOPLE_FIELDS) for change in changes]), pa.binary())
+    batch = pa.RecordBatch.from_pydict({"value": values, "offset": range(5)})
+    rows = RowsReader([Column(name, parse_type(kind)) for name, kind in columns.items()], "value", config).read(batch)
+    assert (rows.table["op"].to_pylist(), rows.skipped) == (["r", "c", "u", "d"], 1)
+    with duckdb.connect() as connection:
+        connection.execute("CREATE SCHEMA demo")
+        connection.register("log", rows.table)
+        connection.execute("CREATE TABLE demo.people_log AS SELECT * FROM log")
+        connection.execute(transpile(view, "hive", "duckdb")[0])
+        assert connection.execute("FROM demo.people").fetchall() == [(1, "Ada King")]
 
 
 @pytest.mark.spark
@@ -155,19 +178,17 @@ def test_starting_over(metastore: EmbeddedMetastore, tmp_path: Path) -> None:
 @pytest.mark.kafka
 @pytest.mark.long
 def test_a_backfill_from_kafka(metastore: EmbeddedMetastore, kafka: str, tmp_path: Path) -> None:
-    topic = f"recipes-{tmp_path.name}"
-    create_topic(kafka, topic)
-    producer = Producer({"bootstrap.servers": kafka})
-    midnight, end = 1_704_240_000_000, 1_704_326_400_000  # 2024-01-03T00:00:00Z, and a day later
+    topic = Topic.create(kafka, f"recipes-{tmp_path.name}", 1)
+    midnight, moment = datetime(2024, 1, 3, tzinfo=timezone.utc), timedelta(milliseconds=1)
+    end = midnight + timedelta(days=1)
     # Rows show by their ids what was read. By Kafka's time 21 and 22 are before the day, and 51 is after it.
     # By its own time 61 alone is of another day.
-    for first, at in ((21, midnight - 1), (31, midnight), (22, midnight - 1), (51, end), (41, end - 1), (61, midnight)):
-        record = records(first)[0]
-        value = {**record, "at": "2024-01-04T00:00:00Z"} if first == 61 else record
-        producer.produce(topic, json.dumps(value).encode(), partition=0, timestamp=at)
-    assert producer.flush(60) == 0
+    sent = {21: midnight - moment, 31: midnight, 22: midnight - moment, 51: end, 41: end - moment, 61: midnight}
+    for first, at in sent.items():
+        record = records(first)[0] | ({"at": "2024-01-04T00:00:00Z"} if first == 61 else {})
+        topic.put_raw([(0, json.dumps(record).encode())], at)
     sh = Shell(tmp_path, metastore, "recipes_kafka", KAFKA_SERVERS=kafka)
-    job = block(PAGE, "# jobs/backfill.py").text.replace('SERVERS, "events"', f'SERVERS, "{topic}"')
+    job = block(PAGE, "# jobs/backfill.py").text.replace('SERVERS, "events"', f'SERVERS, "{topic.name}"')
     job = job.replace("demo.", "recipes_kafka.")
     commands = block(PAGE, "BEGIN=2024").text
     (tmp_path / "jobs" / "backfill.py").write_text(job)
