@@ -14,7 +14,7 @@ from tests.docs.test_recipes import Shell, day
 
 if TYPE_CHECKING:
     from hivesink.embedded.metastore import EmbeddedMetastore
-    from tests.airflow.site import Airflow
+    from tests.airflow.conftest import Airflow
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1800)]
 

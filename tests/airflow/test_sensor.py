@@ -15,7 +15,7 @@ from tests.tables.daily import Daily
 
 if TYPE_CHECKING:
     from hivesink.embedded.metastore import EmbeddedMetastore
-    from tests.airflow.site import Airflow
+    from tests.airflow.conftest import Airflow
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -36,13 +36,7 @@ def test_what_a_task_returns_and_how_it_fails(
 ) -> None:
     writer = Daily(table, metastore.uri)
     writer.read(2, mark=3)
-    usual = {
-        "table": table,
-        "partition": TEMPLATE,
-        "metastore": metastore.uri,
-        "poke_interval": 0.2,
-        "timeout": 1,
-    }
+    usual = {"table": table, "partition": TEMPLATE, "metastore": metastore.uri, "poke_interval": 0.2, "timeout": 1}
     sensors = {
         "committed": usual,
         "waiting": usual | {"partition": "dt=2024-01-03"},

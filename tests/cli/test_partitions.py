@@ -118,17 +118,6 @@ def test_after_the_timeout_it_says_what_is_missing(days: str, writer: Daily, cap
     assert hivesink(capsys, "wait", days, DAY, *ONCE).out == f"{DAY}: timed out: {told.data['waits_for']}\n"
 
 
-def test_partitions_go_by_the_last_run_and_status_by_the_next_start(days: str, uri: str, capsys: Capsys) -> None:
-    name = "sink.partition-commit.delay"
-    with closing(Daily(days, uri)) as writer:
-        writer.read(1, 2, mark=2)
-        alter(writer, {name: "2d"})
-        assert "it is over at 2024-01-03 00:00:00 UTC" in hivesink(capsys, "partitions", days, "--json").out
-        alter(writer, {name: "soon"})
-        said = hivesink(capsys, "status", days).out
-        assert f"no job can start: {name} = 'soon': write a duration such as 30min, 10s or 1h" in said
-
-
 AT_ONCE = daily.DDL.replace(
     "'sink.rolling-policy.on-epoch'='false',\n  'sink.partition-commit.trigger'='partition-time',\n"
     "  'sink.partition-commit.delay'='1d'",

@@ -64,12 +64,7 @@ def test_a_table_whose_folder_is_away_with_its_logs(table: str, ingest: Ingest, 
 def test_status(ingest: Ingest, table: str, capsys: Capsys) -> None:
     text = hivesink(capsys, "status", table)
     assert text.code == 0
-    for shown in (
-        "writer ingest",
-        "epoch │ 3 ",
-        "last_batch │ batch 2 of query q, in epoch 3 │",
-        str(ingest.log),
-    ):
+    for shown in ("writer ingest", "epoch │ 3 ", "last_batch │ batch 2 of query q, in epoch 3 │", str(ingest.log)):
         assert shown in re.sub(" +", " ", text.out)
     (writer,) = hivesink(capsys, "status", table, "--json").data["writers"]
     assert writer["epoch"] == 3

@@ -10,23 +10,18 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 
-from hivesink import errors
-from hivesink.cli.codes import translate
 from hivesink.core.table import TableName
-from hivesink.spark import batchjobs
 from tests.integration.stage import ON_EPOCH, Stage, Topic
 from tests.metastore.live import OverThrift
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
@@ -102,26 +97,6 @@ def test_shuffled_rows_of_a_partition_are_in_one_task_and_all_are_counted(
     letters = stage.query(f"SELECT value, field, reason FROM {stage.table}__rejected")
     assert [(row.field, row.reason) for row in letters] == [("id", "out of range for bigint")] * 2
     assert {*json.loads(bytes(letters[0].value))} == {*record(1)}
-
-
-@pytest.mark.long
-def test_an_error_of_a_task_that_shuffles_is_told_in_a_line(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    def route(batches: Iterator[Any], order: bytes) -> Iterator[Any]:  # noqa: ARG001  Spark's
-        raise errors.StoreUnavailable(action="write", path="/w/t", reason="the disk is full")
-
-    stage.create(columns=COLUMNS)
-    put(stage, *range(10))
-    with monkeypatch.context() as patched:
-        patched.setattr(batchjobs, "route_rows", route)
-        with pytest.raises((Py4JJavaError, PySparkException)) as told:
-            stage.drain(stage.sink(options=SHUFFLED))
-    failure, code = translate(told.value, Path("job.py"))
-    assert (str(failure), code) == ("job.py: could not write /w/t: the disk is full", 75)
-    stage.drain(stage.sink(options=SHUFFLED))
-    stage.put_text('{"id": "many", "dt": "2024-01-01"}\n')
-    with pytest.raises(errors.BadRecord, match=r'/0001\.json line 1: \{"id": "many", .*field id: '):
-        stage.drain(stage.sink(options=SHUFFLED))
-    assert (stage.ids(), stage.staged()) == (list(range(10)), [])
 
 
 @pytest.mark.kafka

@@ -59,10 +59,7 @@ def test_the_group_and_the_metrics_show_what_can_be_queried(
     apart: Stage, stage: Stage, wire: Wire, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = topic.name
-    options = {
-        "sink.rolling-policy.check-interval": "200ms",
-        "sink.kafka.commit-group": "hivesink.${table}.${writer}",
-    }
+    options = {"sink.rolling-policy.check-interval": "200ms", "sink.kafka.commit-group": "hivesink.${table}.${writer}"}
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(errors.NotWritable, match=f"127.0.0.1:{port} for metrics"):

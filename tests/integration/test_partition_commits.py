@@ -33,10 +33,7 @@ HOURLY = {
     "sink.partition-commit.trigger": "partition-time",
     "sink.partition-commit.policy.kind": "metastore,success-file",
 }
-BY_SECOND = HOURLY | {
-    "sink.bucket.time-pattern": "yyyy-MM-dd--HHmmss",
-    "sink.partition-commit.idle-timeout": "1s",
-}
+BY_SECOND = HOURLY | {"sink.bucket.time-pattern": "yyyy-MM-dd--HHmmss", "sink.partition-commit.idle-timeout": "1s"}
 COLUMNS = "id BIGINT, at TIMESTAMP"
 
 

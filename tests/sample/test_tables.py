@@ -217,10 +217,7 @@ def test_the_records_own_time_of_kafka() -> None:
 
 @pytest.mark.parametrize(
     ("lines", "problem"),
-    [
-        ([], "the first record is none"),
-        ([b"no", b"[1]"], "the first record is b'no'. Write one JSON object a line"),
-    ],
+    [([], "the first record is none"), ([b"no", b"[1]"], "the first record is b'no'. Write one JSON object a line")],
 )
 def test_what_holds_no_records_gives_no_table(lines: list[bytes], problem: str) -> None:
     with pytest.raises(InvalidOption, match=problem.replace("[", "\\[")):
@@ -312,11 +309,7 @@ def test_a_folder_of_folders_is_read_to_its_depths_and_a_file_alone(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("text", "servers"),
-    [
-        ("kafka://h:1/a.b-c", "h:1"),
-        ("kafka://h:1,[::1]:2/a.b-c/", "h:1,[::1]:2"),
-    ],
+    ("text", "servers"), [("kafka://h:1/a.b-c", "h:1"), ("kafka://h:1,[::1]:2/a.b-c/", "h:1,[::1]:2")]
 )
 def test_a_topic_may_have_several_servers(text: str, servers: str) -> None:
     assert source_of(text, NO_SITE) == TopicSource(servers, "a.b-c")
