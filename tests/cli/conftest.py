@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hivesink.jvm.java import find_java
 from tests.cli.site import DDL, Capsys, Ingest, hivesink
 
 if TYPE_CHECKING:
@@ -54,9 +53,3 @@ def ingest(uri: str, table: str) -> Iterator[Ingest]:
     writer.committer.finish()
     yield writer
     writer.close()
-
-
-@pytest.fixture(scope="session")
-def java_home() -> str:
-    """For child processes: they need not look for it again."""
-    return str(find_java().home)

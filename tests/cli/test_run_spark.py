@@ -34,12 +34,12 @@ print("ended by itself", flush=True)
 POLLS = JOB.replace("query.awaitTermination()", "import time\nwhile query.isActive: time.sleep(0.2)")
 
 
-def _start(folder: Path, table: str, java_home: str, lines: str = JOB) -> subprocess.Popen[str]:
+def _start(folder: Path, table: str, lines: str = JOB) -> subprocess.Popen[str]:
     job = folder / "clicks.py"
     job.write_text(lines)
     (folder / "events").mkdir(exist_ok=True)
     command = [sys.executable, "-m", "hivesink.cli", "run", str(job), table, str(folder / "events"), str(folder / "ck")]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAVA_HOME": java_home}
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -51,9 +51,9 @@ def _feed(folder: Path, name: str, *records: object) -> None:
 
 
 def test_a_job_is_killed_goes_on_ends_by_sigterm_and_needs_a_person_for_a_bad_record(
-    table: str, ddl: Path, tmp_path: Path, java_home: str, capsys: Capsys
+    table: str, ddl: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
-    with _start(tmp_path, table, java_home) as process:
+    with _start(tmp_path, table) as process:
         _feed(tmp_path, "one.json", *({"id": number, "dt": "2026-01-01"} for number in range(5)))
         assert process.stdout is not None
         assert process.stdout.readline() == "epoch 1\n", process.communicate()
@@ -66,7 +66,7 @@ def test_a_job_is_killed_goes_on_ends_by_sigterm_and_needs_a_person_for_a_bad_re
         assert process.stdout.read() == "ended by itself\n"
 
     _feed(tmp_path, "two.json", *({"id": number, "dt": "2026-01-01"} for number in range(5, 8)))
-    with _start(tmp_path, table, java_home) as process:
+    with _start(tmp_path, table) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "epoch 3\n", process.communicate()
         process.send_signal(signal.SIGTERM)
@@ -82,7 +82,7 @@ def test_a_job_is_killed_goes_on_ends_by_sigterm_and_needs_a_person_for_a_bad_re
     ddl.write_text(ddl.read_text().replace("'drop'", "'fail'"))
     assert hivesink(capsys, "ddl", "apply", ddl).code == 0
     _feed(tmp_path, "three.json", {"id": "seven", "dt": "2026-01-01"})
-    with _start(tmp_path, table, java_home, POLLS) as process:
+    with _start(tmp_path, table, POLLS) as process:
         out, err = process.communicate()
     assert (process.returncode, out) == (65, "ended by itself\n")
     (line,) = [line for line in err.splitlines() if line.startswith("hivesink: ")]
@@ -95,8 +95,8 @@ def test_a_job_is_killed_goes_on_ends_by_sigterm_and_needs_a_person_for_a_bad_re
 
 # test_codes.py has its code and its line, with a process of its own for the JVM.
 @pytest.mark.long
-def test_the_death_of_the_jvm_is_told_as_that(table: str, tmp_path: Path, java_home: str) -> None:
-    with _start(tmp_path, table, java_home) as process:
+def test_the_death_of_the_jvm_is_told_as_that(table: str, tmp_path: Path) -> None:
+    with _start(tmp_path, table) as process:
         _feed(tmp_path, "one.json", {"id": 1, "dt": "2026-01-01"})
         assert process.stdout is not None
         assert process.stdout.readline() == "epoch 1\n", process.communicate()
@@ -122,10 +122,10 @@ for arguments in map(json.loads, sys.argv[1:]):
 """Queries of one process: Spark's JVM starts once."""
 
 
-def test_query_by_spark(table: str, tmp_path: Path, java_home: str) -> None:
+def test_query_by_spark(table: str, tmp_path: Path) -> None:
     usual = os.environ["JDK_JAVA_OPTIONS"].replace("-Duser.timezone=UTC", "")
     java = f"{usual} -Djava.io.tmpdir={tmp_path}"
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAVA_HOME": java_home, "JDK_JAVA_OPTIONS": java}
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JDK_JAVA_OPTIONS": java}
     # The files' wall clocks are shown as they are, wherever this machine is.
     environment["TZ"] = "Europe/Berlin"
     nested = "array(struct(1 AS a, map('k', struct(2 AS b)) AS m))"

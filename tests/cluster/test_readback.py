@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from datetime import date, datetime
 from decimal import Decimal
-from decimal import Decimal as Number
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -318,24 +317,24 @@ def test_a_table_whose_columns_have_changed(
         days = pa.array([DAYS[1], "2024-01-03"] if first == 20 else DAYS[: len(rows)])
         ingest.put(pa.RecordBatch.from_pydict({"id": ids, **columns, "dt": days}))
 
-    put(0, old, ({"x": 1}, [{"a": 1}, None], Number("1.25")), (None, [], None))
+    put(0, old, ({"x": 1}, [{"a": 1}, None], Decimal("1.25")), (None, [], None))
     for column in ("s s STRUCT<x:INT,y:STRING>", "l l ARRAY<STRUCT<a:INT,b:STRING>>", "m m DECIMAL(10,2)"):
         hive.ask(f"ALTER TABLE {place.table} CHANGE COLUMN {column} {cascade}")
     hive.ask(f"ALTER TABLE {place.table} ADD COLUMNS (name STRING, tags ARRAY<STRING>) {cascade}")
     # The job that runs goes on with the columns that it knows; the next run knows the new ones.
-    put(10, old, ({"x": 10}, [{"a": 10}], Number("-9999.99")))
+    put(10, old, ({"x": 10}, [{"a": 10}], Decimal("-9999.99")))
     ingest = ingest.again()
-    later = {"x": 2, "y": "new"}, [{"a": 2, "b": "new"}], Number("10000003.25"), "é", ["a", None]
+    later = {"x": 2, "y": "new"}, [{"a": 2, "b": "new"}], Decimal("10000003.25"), "é", ["a", None]
     put(20, new, later, ({"x": None, "y": ""}, None, None, None, []))
     hive.ask(f"SET {FETCH}=none")
     (figures,) = hive.ask(f"SELECT count(*), count(name), min(name), max(dt) FROM {place.table}")
     assert figures == (5, 1, "é", "2024-01-03")
     expected = [
-        (0, DAYS[0], None, '{"x":1,"y":null}', '[{"a":1,"b":null},null]', Number("1.25"), None),
+        (0, DAYS[0], None, '{"x":1,"y":null}', '[{"a":1,"b":null},null]', Decimal("1.25"), None),
         (1, DAYS[1], None, None, "[]", None, None),
-        (10, DAYS[0], None, '{"x":10,"y":null}', '[{"a":10,"b":null}]', Number("-9999.99"), None),
+        (10, DAYS[0], None, '{"x":10,"y":null}', '[{"a":10,"b":null}]', Decimal("-9999.99"), None),
         # An old partition, whose columns the sink has brought up to the table's.
-        (20, DAYS[1], "é", '{"x":2,"y":"new"}', '[{"a":2,"b":"new"}]', Number("10000003.25"), '["a",null]'),
+        (20, DAYS[1], "é", '{"x":2,"y":"new"}', '[{"a":2,"b":"new"}]', Decimal("10000003.25"), '["a",null]'),
         (21, "2024-01-03", None, '{"x":null,"y":""}', None, None, "[]"),
     ]
     # Hive 4.0.1's vectorized reader refuses files without an array that was added later, whoever wrote them.

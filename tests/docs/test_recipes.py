@@ -231,14 +231,8 @@ def test_cron(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
     def cron(command: str) -> tuple[int, str]:
-        ended = subprocess.run(
-            ["sh", "-c", f"{command} 2>&1"],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        shell = ["sh", "-c", f"{command} 2>&1"]
+        ended = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         return ended.returncode, ended.stdout
 
     job.write_text("")

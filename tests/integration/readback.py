@@ -21,15 +21,9 @@ def in_zone(zone: str, metastore: str, warehouse: Path, steps: list[dict[str, An
     A step is `{"sql": …, "conf": {…}}`; its answer is a list of rows, or the first line of an error as text.
     """
     request = {"metastore": metastore, "warehouse": str(warehouse), "zone": zone, "steps": steps}
-    done = subprocess.run(
-        [sys.executable, __file__],
-        input=json.dumps(request),
-        text=True,
-        capture_output=True,
-        check=False,
-        cwd=REPOSITORY,
-        env={**os.environ, "TZ": zone, "PYTHONPATH": str(REPOSITORY)},
-    )
+    environment = {**os.environ, "TZ": zone, "PYTHONPATH": str(REPOSITORY)}
+    command, text = [sys.executable, __file__], json.dumps(request)
+    done = subprocess.run(command, env=environment, input=text, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
     return answers

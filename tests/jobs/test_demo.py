@@ -53,11 +53,11 @@ def test_a_run_its_kill_and_once_more(tmp_path: Path, variable: str, kills: int)
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("secure", ["", "1"])
-def test_the_cluster_is_started_where_none_runs_and_used_where_one_does(tmp_path: Path, secure: str) -> None:
+def test_the_secured_cluster_is_started_where_none_runs_and_used_where_one_does(tmp_path: Path) -> None:
+    """tests/docs/test_make.py has the plain one."""
     folder = tmp_path / "cluster"
     environment = {**os.environ, "CLUSTER": "1", "DEMO_DATA": str(tmp_path / "demo"), "HIVESINK_CLUSTER": str(folder)}
-    environment["SECURE"] = secure
+    environment["SECURE"] = "1"
     command = [sys.executable, "-m"]
     try:
         printed = [

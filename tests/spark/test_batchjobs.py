@@ -145,14 +145,8 @@ def test_the_zip_is_the_package_without_its_commands_and_makes_itself_again(tmp_
     first, again = tmp_path / "hivesink-1.zip", tmp_path / "again.zip"
     first.write_bytes(batchjobs.zipped())
     environment = {**os.environ, "PYTHONPATH": str(first), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTS, str(again)],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-c", IMPORTS, str(again)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
     where, jars = done.stdout.split()
     assert where == f"{first}/hivesink/spark/sink.py"
     assert int(jars) > 0
