@@ -10,21 +10,15 @@ from pyhive import hive
 from tests.ingest import Ingest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hivesink.config.site import Site
 
 
-FROM_STATISTICS = {"hive.compute.query.using.stats": "true"}
-BY_SCAN = {"hive.compute.query.using.stats": "false"}
-
-
 class Hive:
-    """`server` is host:port of a HiveServer2 without SASL; `settings` hold for the session."""
+    """`server` is host:port of a HiveServer2 without SASL."""
 
-    def __init__(self, server: str, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, server: str) -> None:
         host, _, port = server.rpartition(":")
-        self._connection = hive.connect(host, port=int(port), auth="NOSASL", configuration=dict(settings or {}))
+        self._connection = hive.connect(host, port=int(port), auth="NOSASL")
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query; none for a statement."""
