@@ -23,7 +23,7 @@ from hivesink.sink.task.route import LineNumbers, lines_before
 from hivesink.storage.local import LocalFileSystem
 from hivesink.storage.rename_store import RenameFileStore
 from tests.inmemory.filesystem import MemoryFileSystem
-from tests.sink.task.taskrun import Run, balanced
+from tests.sink.task.taskrun import RAW, Run, balanced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 ID = (Column("id", Primitive.INT),)
 DT = (Column("dt", Primitive.STRING),)
+INSTANT = pa.timestamp("us", "UTC")
 KAFKA = InputShape(value="value", timestamp="timestamp", partition="partition", offset="offset", topic_name="users")
 ASIDES = (aside("/w/t", "00ff00ff00"), aside("/w/t__rejected", "00ff00ff00"))
 GOOD, BAD, TOMBSTONE = b'{"ID": 1, "dt": "a"}', b'{"id": "x", "dt": "a"}', None
@@ -43,14 +44,14 @@ UNFIT = b'{"id": 1, "dt": "' + b"y" * 300 + b'"}'
 
 
 def run(values: list[bytes | None], store: RenameFileStore | None = None, **options: str) -> tuple[Run, TaskReport]:
-    made = make(store, **options)
+    made = make(store, RAW, **options)
     return made, made(raw(values))
 
 
-def make(store: RenameFileStore | None = None, **options: str) -> Run:
+def make(store: RenameFileStore | None = None, shape: InputShape = RAW, **options: str) -> Run:
     """Underscores in `options` stand for hyphens."""
     settings = {f"sink.{name.replace('_', '-')}": text for name, text in options.items()}
-    return Run(store or RenameFileStore(MemoryFileSystem()), "/w/t", ID, DT, settings)
+    return Run(store or RenameFileStore(MemoryFileSystem()), "/w/t", ID, DT, settings, shape)
 
 
 def raw(values: list[bytes | None]) -> pa.RecordBatch:
@@ -87,8 +88,8 @@ def test_the_first_bad_record_stops_the_task_and_leaves_nothing(
     made = make(RenameFileStore(LocalFileSystem()), on_bad_record="fail", task_memory="1")
     made.location = str(tmp_path / "t")
     made.shape = KAFKA
-    batch = kafka([GOOD, value, BAD], [datetime(2026, 1, 1, tzinfo=timezone.utc)] * 3)
-    report = made(kafka([GOOD], [datetime(2026, 1, 1, tzinfo=timezone.utc)]), batch)
+    batch = kafka([GOOD, value, BAD])
+    report = made(kafka([GOOD]), batch)
     assert report.bad is not None
     assert (report.bad.position, report.bad.field) == ("topic users partition 3 offset 101", field)
     assert report.parts == ()
@@ -122,9 +123,8 @@ def test_a_dropped_record_needs_no_place() -> None:
 
 
 def test_dead_letters_keep_the_bytes_the_reason_and_the_place() -> None:
-    made = make(on_bad_record="dead-letter")
-    made.shape = KAFKA
-    report = made(kafka([GOOD, BAD, UNFIT, b"\xff\x00"], [datetime(2026, 1, 1, tzinfo=timezone.utc)] * 4))
+    made = make(shape=KAFKA, on_bad_record="dead-letter")
+    report = made(kafka([GOOD, BAD, UNFIT, b"\xff\x00"]))
     assert balanced(report)
     assert (report.rows.written, report.rows.rejected) == (1, 3)
     (part,) = [part for part in report.parts if part.table == "db.t__rejected"]
@@ -146,8 +146,7 @@ def test_dead_letters_keep_the_bytes_the_reason_and_the_place() -> None:
 def test_a_record_that_holds_many_is_many_rows_and_one_record(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken element is a dead letter of its own: also one that no partition can hold. Also record by record."""
     monkeypatch.setattr(explode, "_MOST_BYTES", most)
-    made = make(on_bad_record="dead-letter", **EXPLODED)
-    made.shape = KAFKA
+    made = make(shape=KAFKA, on_bad_record="dead-letter", **EXPLODED)
     listed: list[Any] = [
         b'{"n": 1, "r": [%b, %b, %b]}' % (GOOD, UNFIT, BAD),
         b'{"r": []}',
@@ -155,7 +154,7 @@ def test_a_record_that_holds_many_is_many_rows_and_one_record(most: int, monkeyp
         b'{"r": [%b]}' % GOOD,
         b'{"n": "%b", "r": [%b, %b]}' % (b"n" * 1000, b",".join([BAD] * 30), GOOD),
     ]
-    report = made(kafka(listed, [datetime(2026, 1, 1, tzinfo=timezone.utc)] * 5))
+    report = made(kafka(listed))
     assert balanced(report)
     rows = report.rows
     assert (rows.read, rows.written, rows.rejected, rows.skipped, rows.records) == (8, 3, 4, 1, 5)
@@ -195,8 +194,7 @@ def test_a_record_that_holds_many_is_routed_whole(most: int, monkeypatch: pytest
 
 
 def test_a_dead_letter_of_a_decoded_row_is_its_columns_as_json() -> None:
-    made = make(on_bad_record="dead-letter")
-    made.shape = InputShape(path="_path")
+    made = make(shape=InputShape(path="_path"), on_bad_record="dead-letter")
     far = pa.array([None, 2**62], pa.int64()).cast(pa.timestamp("us"))
     batch = pa.RecordBatch.from_arrays([pa.array([1, 2**40]), far, pa.array(["a", "a"])], ["Id", "at", "dt"])
     report = made(batch)
@@ -220,8 +218,7 @@ def lines(*values: bytes) -> pa.RecordBatch:
 
 
 def test_a_line_that_is_not_utf_8_stops_the_task_with_its_file_and_its_text() -> None:
-    made = make(on_bad_record="fail")
-    made.shape = InputShape(value="value", path="_path")
+    made = make(shape=InputShape(value="value", path="_path"), on_bad_record="fail")
     stopped = made(lines(CUT)).bad
     assert stopped is not None
     assert stopped.position == '/in/x.json: {"id": 1, "dt": "a", "name": "J\ufffdrgen"}'
@@ -236,8 +233,7 @@ def test_a_line_that_is_not_utf_8_is_dropped_or_kept_byte_by_byte(kind: pa.DataT
     odd = [CUT, b"\xff\xfe{\x00}\x00", BAD, "J\xfcrgen".encode()]
     batch = lines(*odd)
     batch = batch.set_column(0, "value", batch.column(0).cast(kind))
-    made = make(on_bad_record="dead-letter")
-    made.shape = InputShape(value="value", path="_path")
+    made = make(shape=InputShape(value="value", path="_path"), on_bad_record="dead-letter")
     report = made(batch)
     assert balanced(report)
     assert report.rows.written == 1
@@ -273,12 +269,16 @@ def test_a_decoded_row_keeps_the_bytes_of_texts_that_are_not_utf_8() -> None:
     assert stopped.position.startswith('J\ufffdrgen: {"id": 2, "name": "J\ufffdrgen"')
 
 
-def kafka(values: list[bytes | None], times: list[datetime]) -> pa.RecordBatch:
+HOUR = datetime(2026, 1, 1, 10, tzinfo=timezone.utc)
+
+
+def kafka(values: list[bytes | None]) -> pa.RecordBatch:
+    """Records of an hour each."""
     size = len(values)
     return pa.RecordBatch.from_arrays(
         [
             pa.array(values, pa.binary()),
-            pa.array(times, pa.timestamp("us", "UTC")),
+            pa.array([HOUR + timedelta(hours=n) for n in range(size)], INSTANT),
             pa.array([3] * size, pa.int32()),
             pa.array(range(100, 100 + size), pa.int64()),
         ],
@@ -288,9 +288,7 @@ def kafka(values: list[bytes | None], times: list[datetime]) -> pa.RecordBatch:
 
 def test_the_records_own_time_decides_also_where_others_are_bad() -> None:
     """The good rows keep their own times."""
-    hour = datetime(2026, 1, 1, 10, tzinfo=timezone.utc)
-    made = make(on_bad_record="drop")
-    made.shape = KAFKA
+    made = make(shape=KAFKA, on_bad_record="drop")
     made.options = {
         **made.options,
         "sink.bucket.assigner": "date-time",
@@ -298,7 +296,7 @@ def test_the_records_own_time_decides_also_where_others_are_bad() -> None:
         "sink.bucket.time-zone": "Europe/Berlin",
     }
     values = [b'{"id": 0}', BAD, None, b'{"id": 3}']
-    report = made(kafka(values, [hour + timedelta(hours=n) for n in range(4)]))
+    report = made(kafka(values))
     assert balanced(report)
     assert {part.partition: part.rows for part in report.parts} == {
         "dt=2026-01-01--11": 1,
@@ -307,10 +305,9 @@ def test_the_records_own_time_decides_also_where_others_are_bad() -> None:
 
 
 def test_a_streams_own_time_column_beside_decoded_rows() -> None:
-    made = make()
-    made.shape = InputShape()
+    made = make(shape=InputShape())
     made.options = {"sink.bucket.assigner": "date-time", "sink.bucket.time-column": "seen"}
-    seen = pa.array([datetime(2026, 1, 1, 10), datetime(2026, 1, 1, 11)], pa.timestamp("us", "UTC"))
+    seen = pa.array([datetime(2026, 1, 1, 10), datetime(2026, 1, 1, 11)], INSTANT)
     report = made(pa.RecordBatch.from_arrays([pa.array([1, 2], pa.int32()), seen], ["id", "Seen"]))
     assert sorted(part.partition for part in report.parts) == ["dt=2026-01-01--10", "dt=2026-01-01--11"]
 
