@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,10 +31,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 @pytest.fixture(scope="module")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZonedHdfs]:
-    with zoned_hdfs(tmp_path_factory.mktemp("zoned")) as found:
-        found.make_zone("/secret")
-        _client(found.filesystem).mkdirs("/open", 0o777, True)
-        yield found
+    folder = tmp_path_factory.mktemp("zoned")
+    with (
+        KeyServer(folder / "kms") as keys,
+        KeyedNameNode(folder / "namenode", keys) as namenode,
+        DataNode(folder / "datanode", 1, lambda: namenode.filesystem) as datanode,
+    ):
+        conf = namenode.folder / "conf"
+        for place in ("/secret", "/open"):
+            _client(namenode.filesystem).mkdirs(place, 0o777, True)
+        run(conf, "org.apache.hadoop.hdfs.tools.CryptoAdmin", "-createZone", "-keyName", KEY, "-path", "/secret")
+        yield ZonedHdfs(keys, namenode.filesystem, conf, datanode.folder / "blocks")
 
 
 @pytest.fixture
@@ -225,20 +231,6 @@ class ZonedHdfs:
     filesystem: str
     conf: Path
     blocks: Path
-
-    def make_zone(self, folder: str) -> None:
-        _client(self.filesystem).mkdirs(folder, 0o777, True)
-        run(self.conf, "org.apache.hadoop.hdfs.tools.CryptoAdmin", "-createZone", "-keyName", KEY, "-path", folder)
-
-
-@contextmanager
-def zoned_hdfs(folder: Path) -> Iterator[ZonedHdfs]:
-    with (
-        KeyServer(folder / "kms") as keys,
-        KeyedNameNode(folder / "namenode", keys) as namenode,
-        DataNode(folder / "datanode", 1, lambda: namenode.filesystem) as datanode,
-    ):
-        yield ZonedHdfs(keys, namenode.filesystem, namenode.folder / "conf", datanode.folder / "blocks")
 
 
 def run(conf: Path, tool: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
