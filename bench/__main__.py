@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import cases, flink
+from bench import cases, decode, flink
 from bench.contenders import BEFORE, HDFS, PLAIN, PRIVACY
 from bench.ground import Ground
 from bench.race import Place, race
@@ -73,7 +73,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description="hivesink beside its peers")
     of = os.environ.get
     parser.add_argument("--quick", action="store_true", default=bool(of("QUICK")), help="under ten minutes; needs mvn")
-    parser.add_argument("--workloads", default=of("WORKLOADS"), help=f"with a comma, of {', '.join(cases.CASES)}")
+    parser.add_argument(
+        "--workloads", default=of("WORKLOADS"), help=f"decoders, or with a comma, of {', '.join(cases.CASES)}"
+    )
     parser.add_argument("--peers", default=of("PEERS"), help="beside hivesink, with a comma; default: all")
     parser.add_argument("--rows", type=int, default=int(of("ROWS") or 0), help="of each drain; default: the workload's")
     parser.add_argument("--rounds", type=int, default=int(of("ROUNDS") or 3))
@@ -84,6 +86,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--at", type=Path, help="on the detached cluster of this folder, which runs")
     parser.add_argument("--against", type=Path, help=f"a checkout of another commit: its hivesink races as `{BEFORE}`")
     told = parser.parse_args()
+    if told.workloads == "decoders":
+        decode.main(told.rows or decode.ROWS, told.rounds)
+        parser.exit()
     told.cluster = told.cluster or told.at is not None
     if told.against and told.cluster:
         parser.error("--against needs a process for each contender: leave out --cluster and --at")
