@@ -13,8 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.ingest import Wrapped
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -30,6 +28,8 @@ STEPS: Mapping[tuple[str, str], tuple[str | None, str | None]] = {
     ("log.segments", "drop"): ("before-sweep", "after-sweep"),
 }
 """Port and method, and the gates before and after it."""
+
+
 HELD_BACK = 5
 
 
@@ -42,30 +42,40 @@ def stand(folder: str, step: str) -> None:
             time.sleep(0.02)
 
 
-def pass_gates(
-    folder: str, before: str | None, after: str | None, method: Callable[..., Any], *args: Any, **kwargs: Any
-) -> Any:
-    """Call a port's method, through the gates before and after it."""
-    rolls = before == "before-manifest" and args[0].rolled
-    for gate in (before, "before-roll" if rolls else None):
-        if gate:
-            stand(folder, gate)
-    result = method(*args, **kwargs)
-    for gate in (after, "after-roll" if rolls else None):
-        if gate:
-            stand(folder, gate)
-    return result
+class Gated:
+    """Passes everything on to `inner`, through gates before and after some of its methods."""
+
+    def __init__(self, inner: Any, folder: str, gates: Mapping[str, tuple[str | None, str | None]]) -> None:
+        self._inner = inner
+        self._folder = folder
+        self._gates = gates
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return self._through(found, *self._gates[name]) if name in self._gates else found
+
+    def _through(self, method: Callable[..., Any], before: str | None, after: str | None) -> Callable[..., Any]:
+        def passing(*args: Any, **kwargs: Any) -> Any:
+            rolls = before == "before-manifest" and args[0].rolled
+            for gate in (before, "before-roll" if rolls else None):
+                if gate:
+                    stand(self._folder, gate)
+            result = method(*args, **kwargs)
+            for gate in (after, "after-roll" if rolls else None):
+                if gate:
+                    stand(self._folder, gate)
+            return result
+
+        return passing
 
 
 def gate_ports(context: Any, folder: str) -> None:
     """Put the gates of `STEPS` into a sink's world."""
     # The log's segments first: what wraps the log hides that they can be set.
     for port in sorted({port for port, _ in STEPS}, key=len, reverse=True):
-        gates = {
-            method: partial(pass_gates, folder, *gates) for (other, method), gates in STEPS.items() if other == port
-        }
+        gates = {method: gates for (other, method), gates in STEPS.items() if other == port}
         holder, name = (context.log, "segments") if port == "log.segments" else (context, port)
-        object.__setattr__(holder, name, Wrapped(getattr(holder, name), **gates))
+        object.__setattr__(holder, name, Gated(getattr(holder, name), folder, gates))
 
 
 def gate_encoding(folder: str) -> None:
@@ -152,13 +162,19 @@ def main() -> None:
         events = sources.kafka(spark, order["servers"], order["topic"], options=options)
     else:
         events = sources.lines(spark, order["source"], options={"maxFilesPerTrigger": "1"})
+    if order.get("distinct"):
+        events = events.dropDuplicates(["value"])
     if order.get("troubled"):
         events = events.repartition(6, "value")
         events = events.mapInArrow(trouble(folder), events.schema)
     if order["slow"]:
         events = events.mapInArrow(partial(pass_slowly, folder=folder), events.schema)
     sink = HiveSink.for_table(
-        spark, order["table"], metastore=order["metastore"], options=order["options"], on_commit=committed
+        spark,
+        order["table"],
+        metastore=order["metastore"],
+        options=order["options"],
+        on_commit=committed,
     )
     gate_ports(sink.setup.context, folder)
     gate_encoding(folder)

@@ -193,6 +193,7 @@ class Kills:
     stage: Gates
     chance: random.Random = field(default_factory=lambda: random.Random(4711))  # noqa: S311  a repeatable choice
     between: int = 0
+    died: list[str] = field(default_factory=list)
 
     def kill_at(self, step: str) -> None:
         """Run the job until it stands at `step`, or for a random while, and kill it."""
@@ -209,6 +210,7 @@ class Kills:
             kill_all(process)
         if step != "random":
             stage.open(step)
+        self.died.append(step)
         self.between += self._died_between()
 
     def _died_between(self) -> bool:
