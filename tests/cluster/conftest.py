@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.config.site import Site
 from tests.cluster.ingest import Addresses, Hive
 from tests.integration.conftest import own_name
-from tests.secure.site import site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,8 @@ def addresses(cluster: Cluster) -> Addresses:
 
 
 def of_cluster(cluster: Cluster) -> Addresses:
-    return Addresses(cluster.metastore_uri, cluster.hiveserver2, f"{cluster.filesystem}/proofs", site_of(cluster))
+    site = Site.load({"HADOOP_CONF_DIR": str(cluster.conf), "HIVE_CONF_DIR": str(cluster.conf)})
+    return Addresses(cluster.metastore_uri, cluster.hiveserver2, f"{cluster.filesystem}/proofs", site)
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,21 @@ from pyhive import hive
 from tests.ingest import Ingest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hivesink.config.site import Site
 
 
-class Hive:
-    """`server` is host:port of a HiveServer2 without SASL."""
+FROM_STATISTICS = {"hive.compute.query.using.stats": "true"}
+BY_SCAN = {"hive.compute.query.using.stats": "false"}
 
-    def __init__(self, server: str) -> None:
+
+class Hive:
+    """`server` is host:port of a HiveServer2 without SASL; `settings` hold for the session."""
+
+    def __init__(self, server: str, settings: Mapping[str, str] | None = None) -> None:
         host, _, port = server.rpartition(":")
-        self._connection = hive.connect(host, port=int(port), auth="NOSASL")
+        self._connection = hive.connect(host, port=int(port), auth="NOSASL", configuration=dict(settings or {}))
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query; none for a statement."""

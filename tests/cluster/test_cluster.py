@@ -26,6 +26,10 @@ SPARK = {"spark-master", "spark-worker-1", "spark-worker-2"}
 """The servers that a test starts which needs them."""
 
 
+def hdfs(cluster: Cluster) -> Client:
+    return Client(cluster.filesystem)
+
+
 def listening(pids: Sequence[int]) -> set[str]:
     """The addresses that these processes take connections at."""
     connections = (c for pid in pids for c in psutil.Process(pid).net_connections("tcp"))
@@ -47,7 +51,7 @@ def test_everybody_may_write_where_tables_go_and_nowhere_else(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
-    stranger = Client(cluster.filesystem)
+    stranger = hdfs(cluster)
     for folder in ("/user/hive/warehouse", "/user/hive/warehouse-ext", "/tmp"):  # noqa: S108 - of HDFS
         stranger.mkdirs(f"{folder}/of-a-stranger", 0o755, True)
         assert stranger.get_file_info(f"{folder}/of-a-stranger").owner == "stranger"

@@ -1,13 +1,12 @@
 """Each server dies by SIGKILL at the moment when the job needs it most, and comes back. The job needs no help.
 
 A job from Kafka to HDFS and Hive 4 is killed itself, then runs all the while under `hivesink run --restart`. The long
-ones have executors.
+one has executors.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 import psutil
@@ -185,34 +184,6 @@ def test_a_job_outlives_every_server(
         at.wait()
         assert stage.end(process) == 0, stage.output[-4000:]
     stage.check(feed.sent)
-
-
-KILLS = 25
-STEPS = (
-    *("in-task", "while-publishing", "after-manifest", "before-manifest"),
-    *("before-register", "after-register", "after-publish", "random"),
-)
-
-
-# In each run, tests/crash has deaths at each step, and the test above a kill in the tasks.
-@pytest.mark.long
-@pytest.mark.timeout(2400)
-def test_kills_of_a_job_at_each_step(cluster: Cluster, tmp_path: Path) -> None:
-    """The job stands at the step, and its whole process tree is killed there. The log then proves where it died."""
-    name = own("kills")
-    feed, target = Feed(cluster.kafka, name, pad=400), Target.create(cluster, name)
-    # Three epochs are left for the last run.
-    feed.put((KILLS + 3) * ROWS)
-    # Several batches of rows in a task, so that it can stand still between two.
-    spark = {**on_cluster(cluster), "spark.sql.execution.arrow.maxRecordsPerBatch": "15"}
-    stage = Stage(tmp_path / "job", cluster, target, feed, spark, ROWS, slow=True)
-    found = Kills(stage)
-    for step in islice(cycle(STEPS), KILLS):
-        found.kill_at(step)
-    assert stage.drain() == 0, stage.output[-4000:]
-    stage.check(feed.sent)
-    assert found.between >= 9
-    print(f"{KILLS} kills on HDFS, {found.between} of them between manifest and registration")
 
 
 # In each run, tests/crash/test_metastore_faults.py has a registrar that is away, in memory.

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
 from hivesink.core.partition import NewPartition
+from tests.cluster.ingest import BY_SCAN, FROM_STATISTICS, Addresses, Hive
 from tests.cluster.wire import Traffic, Wire
 from tests.integration.stage import once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tests.cluster.conftest import Place
-    from tests.cluster.ingest import Addresses, Hive
     from tests.ingest import Ingest
 
 FEW, MANY = 20, 200
@@ -90,51 +91,84 @@ def test_an_epochs_calls_do_not_grow_with_the_tables_partitions(addresses: Addre
 
 
 DAY = "2024-01-01"
-OF_DAY = f"WHERE dt = '{DAY}'"
 
 
-def trusts(hive: Hive, table: str) -> bool:
-    """Whether Hive answers from statistics. Fails where it answers otherwise than the files."""
-    count = f"SELECT count(*), min(id), max(id), count(id) FROM {table} {OF_DAY}"
-    if "TableScan" in hive.explain(count):
-        return False
-    # A fetch reads the files themselves, without an engine's start.
-    numbers = [number for (number,) in hive.ask(f"SELECT id FROM {table} {OF_DAY}")]
-    assert hive.ask(count) == [(len(numbers), min(numbers), max(numbers), len(numbers))]
-    return True
+@dataclass
+class Reader:
+    """Two sessions of one reader: one lets Hive answer from statistics, the other makes it look at the files."""
+
+    table: str
+    trusting: Hive
+    scanning: Hive
+    where: str
+
+    def trusts(self) -> bool:
+        """Fails where the two differ. Without statistics to answer from, both must have the same plan."""
+        count = f"SELECT count(*), min(id), max(id), count(id) FROM {self.table} {self.where}"
+        plan = self.trusting.explain(count)
+        if "TableScan" in plan:
+            assert plan == self.scanning.explain(count)
+            return False
+        # A fetch reads the files themselves, without an engine's start.
+        numbers = [number for (number,) in self.scanning.ask(f"SELECT id FROM {self.table} {self.where}")]
+        assert "Fetch Operator" in plan
+        assert self.trusting.ask(count) == [(len(numbers), min(numbers), max(numbers), len(numbers))]
+        return True
+
+    def scan(self) -> int:
+        """The engine's own count."""
+        found = self.scanning.one(f"SELECT count(*) FROM {self.table} {self.where}")
+        assert found == self.trusting.one(f"SELECT count(*) FROM {self.table} {self.where}")
+        return int(found)
+
+
+@pytest.fixture(scope="module")
+def sessions(addresses: Addresses) -> Iterator[tuple[Hive, Hive]]:
+    trusting, scanning = (Hive(addresses.hiveserver2, settings) for settings in (FROM_STATISTICS, BY_SCAN))
+    with closing(trusting), closing(scanning):
+        yield trusting, scanning
+
+
+@pytest.fixture(
+    params=[pytest.param("dt STRING", id="partition"), pytest.param("", id="table", marks=pytest.mark.long)]
+)
+def reader(request: pytest.FixtureRequest, place: Place, hive: Hive, sessions: tuple[Hive, Hive]) -> Reader:
+    """A managed table, and a reader of one partition of it; or of all of it, where it has none."""
+    hive.ask(place.ddl("id BIGINT", request.param, kind="TABLE"))
+    hive.ask(f"ALTER TABLE {place.table} SET TBLPROPERTIES ('EXTERNAL'='FALSE')")
+    kind = [row[1].strip() for row in hive.ask(f"DESCRIBE FORMATTED {place.table}") if row[0].startswith("Table Type")]
+    assert kind == ["MANAGED_TABLE"]
+    return Reader(place.table, *sessions, where=f"WHERE dt = '{DAY}'" if request.param else "")
 
 
 def of_day(count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"id": pa.array(range(count), pa.int64()), "dt": pa.array([DAY] * count)})
 
 
-def analyze(hive: Hive, table: str) -> None:
-    partition = f"PARTITION (dt = '{DAY}')"
-    # Only a look at them makes the metastore create their table (apache/hive#2376).
-    hive.ask(f"DESCRIBE FORMATTED {table} {partition} id")
+def analyze(reader: Reader) -> None:
+    partition = f"PARTITION (dt = '{DAY}')" if reader.where else ""
+    if partition:
+        # Only a look at them makes the metastore create their table (apache/hive#2376).
+        reader.scanning.ask(f"DESCRIBE FORMATTED {reader.table} {partition} id")
     for what in ("", "FOR COLUMNS"):
-        hive.ask(f"ANALYZE TABLE {table} {partition} COMPUTE STATISTICS {what}")
+        reader.scanning.ask(f"ANALYZE TABLE {reader.table} {partition} COMPUTE STATISTICS {what}")
 
 
-def test_an_analyze_within_a_commit_is_found_by_its_second_look(addresses: Addresses, place: Place, hive: Hive) -> None:
+def test_an_analyze_within_a_commit_is_found_by_its_second_look(addresses: Addresses, reader: Reader) -> None:
     """The moments from the publish to that look are documented: no metastore can compare and set."""
-    table, counted = place.table, f"SELECT count(*) FROM {place.table} {OF_DAY}"
-    hive.ask(place.ddl("id BIGINT", "dt STRING", kind="TABLE"))
-    hive.ask(f"ALTER TABLE {table} SET TBLPROPERTIES ('EXTERNAL'='FALSE')")
-    hive.ask("SET hive.compute.query.using.stats=true")
-    ingest = addresses.ingest(table)
+    ingest = addresses.ingest(reader.table)
     ingest.put(of_day(3))
-    assert not trusts(hive, table)
+    assert not reader.trusts()
     for step in ("create", "mark"):
         ingest = ingest.again()
-        ingest.wrap("log", **{step: once(lambda: analyze(hive, table))})
+        ingest.wrap("log", **{step: once(lambda: analyze(reader))})
         ingest.put(of_day(4))
-        assert not trusts(hive, table)
-    assert hive.one(counted) == 11
+        assert not reader.trusts()
+    assert reader.scan() == 11
     ingest.finish()
     # Hive does answer from a user's figures, until the next commit: otherwise this test would prove nothing.
-    analyze(hive, table)
-    assert trusts(hive, table)
+    analyze(reader)
+    assert reader.trusts()
     ingest.again().put(of_day(5))
-    assert not trusts(hive, table)
-    assert hive.one(counted) == 16
+    assert not reader.trusts()
+    assert reader.scan() == 16

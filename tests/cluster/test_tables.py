@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hivesink.core.manifest import Manifest
+    from jobs.cluster import Cluster
+    from jobs.cluster.s3 import S3Server
     from tests.ingest import Ingest
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
@@ -154,28 +156,45 @@ def test_rolled_rows_that_people_delete_before_they_are_published(
     sound(job)
 
 
-@pytest.fixture(params=["4.0.1", pytest.param("3.1.3", marks=pytest.mark.long)])
-def on_s3(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Addresses, Hive, Place]]:
-    """A HiveServer2 that knows S3, and a place there: of the cluster, or of Hive 3.1.3."""
-    of_test = request.getfixturevalue
-    if request.param == "4.0.1":
-        place, bucket = of_test("place"), of_test("cluster").servers.s3.make_bucket("proofs")
-        yield of_test("addresses"), of_test("hive"), replace(place, location=f"{bucket}/{place.table}")
-        return
+@pytest.fixture
+def on_s3(cluster: Cluster, place: Place) -> Place:
+    bucket = cluster.servers.s3.make_bucket("proofs")
+    return replace(place, location=f"{bucket}/{place.table}")
+
+
+@pytest.fixture
+def hive3_on_s3(s3: S3Server, tmp_path: Path) -> Iterator[tuple[Addresses, Hive, Place]]:
+    """A metastore and a HiveServer2 of Hive 3.1.3 that know S3, and a place there."""
     metastore = Hive3Metastore(tmp_path / "metastore")
     server = Hive3Server(tmp_path / "hiveserver2", metastore)
-    metastore.s3 = server.s3 = s3 = of_test("s3")
-    bucket, site = s3.make_bucket("hive3"), Site(dict(s3.properties))
+    metastore.s3 = server.s3 = s3
+    bucket = s3.make_bucket("hive3")
     with metastore, server, closing(Hive(server.address)) as hive:
-        place = Place("default.on_s3", f"{bucket}/{tmp_path.name}/t")
-        yield Addresses(metastore.uri, server.address, bucket, site), hive, place
+        yield (
+            Addresses(metastore.uri, server.address, bucket, Site(dict(s3.properties))),
+            hive,
+            Place("default.on_s3", f"{bucket}/{tmp_path.name}/t"),
+        )
 
 
-@pytest.mark.parametrize(
+PARTITIONED = pytest.mark.parametrize(
     "partitioned", [pytest.param("dt STRING", id="partitioned"), pytest.param("", id="whole", marks=pytest.mark.long)]
 )
-def test_hive_and_the_sink_in_one_table(on_s3: tuple[Addresses, Hive, Place], partitioned: str) -> None:
-    addresses, hive, place = on_s3
+
+
+@PARTITIONED
+def test_hive_and_the_sink_in_one_table(addresses: Addresses, on_s3: Place, hive: Hive, partitioned: str) -> None:
+    hive_and_the_sink(addresses, on_s3, hive, partitioned)
+
+
+@pytest.mark.long
+@PARTITIONED
+def test_hive_3_and_the_sink_in_one_table(hive3_on_s3: tuple[Addresses, Hive, Place], partitioned: str) -> None:
+    addresses, hive, place = hive3_on_s3
+    hive_and_the_sink(addresses, place, hive, partitioned)
+
+
+def hive_and_the_sink(addresses: Addresses, place: Place, hive: Hive, partitioned: str) -> None:
     hive.ask(place.ddl("id BIGINT", partitioned))
     ingest = addresses.ingest(place.table)
     ingest.put(rows(0))

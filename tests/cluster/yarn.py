@@ -1,4 +1,4 @@
-"""A ResourceManager and NodeManagers beside the secured cluster's HDFS, for applications whose master is `yarn`."""
+"""A ResourceManager and NodeManagers beside the cluster's HDFS, for Spark applications whose master is `yarn`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from jobs.cluster.hdfs import log4j1
 from jobs.cluster.server import EmbeddedServer
 from jobs.cluster.settings import HDFS_SECURE_JARS, KDC_JARS
 from tests.cluster.gates import driver
-from tests.secure.site import kdc_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,20 +30,23 @@ _SCHEDULER = {
     # Of so little memory a tenth, the default, is too little for an application's master.
     "yarn.scheduler.capacity.maximum-am-resource-percent": "1.0",
 }
-PRINCIPALS = {f"yarn.{kind}.principal": f"{kdc.YARN}@{kdc.REALM}" for kind in ("resourcemanager", "nodemanager")}
+_PRINCIPAL = f"{kdc.YARN}@{kdc.REALM}"
 
 
 class _YarnServer(EmbeddedServer):
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         super().__init__(folder)
-        self._kdc = kdc_of(cluster)
+        self.kdc = cluster.servers.kdc
         self._hdfs = cluster.conf
 
     def _daemon(self, kind: str, ready: str, site: Mapping[str, str]) -> Launch:
         conf, log = self.folder / "conf", self.folder / f"{kind.lower()}.log"
-        jars = fetch(JARS) + fetch(HDFS_SECURE_JARS) + fetch(KDC_JARS)
-        own = [f"-Dhadoop.log.dir={self.folder}", f"-Dyarn.log.dir={self.folder}", *self._kdc.java]
-        site = {**site, **PRINCIPALS, f"yarn.{kind.lower()}.keytab": str(self._kdc.keytab)}
+        jars, own = fetch(JARS), [f"-Dhadoop.log.dir={self.folder}", f"-Dyarn.log.dir={self.folder}"]
+        if self.kdc:
+            keytab = f"yarn.{kind.lower()}.keytab"
+            site = {**site, **principals(), keytab: str(self.kdc.keytab)}
+            jars += fetch(HDFS_SECURE_JARS) + fetch(KDC_JARS)
+            own += self.kdc.java
         write_sites(conf, {"yarn-site": site, "capacity-scheduler": _SCHEDULER})
         package = f"{_YARN}.{kind.lower()}"
         levels = {f"{package}.{name}": "INFO" for name in (kind, "NodeStatusUpdaterImpl")}
@@ -83,7 +85,7 @@ class ResourceManager(_YarnServer):
 
 
 class NodeManager(_YarnServer):
-    """Its containers run as the user of this process: another's need a program with root's rights."""
+    """Its containers run as the user of this process, also secured: another's need a program with root's rights."""
 
     name = "the NodeManager"
 
@@ -107,19 +109,25 @@ class NodeManager(_YarnServer):
             f"{own}vmem-check-enabled": "false",
             # The disk of a test's machine may well be nearly full.
             f"{own}disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
-            # In place of each node's /etc/krb5.conf.
-            f"{own}env-whitelist": "JAVA_HOME,PATH,LANG,KRB5_CONFIG,JDK_JAVA_OPTIONS",
         }
+        if self.kdc:
+            # In place of each node's /etc/krb5.conf.
+            site[f"{own}env-whitelist"] = "JAVA_HOME,PATH,LANG,KRB5_CONFIG,JDK_JAVA_OPTIONS"
         return self._daemon("NodeManager", "Registered with ResourceManager as", site)
 
 
+def principals() -> dict[str, str]:
+    return {f"yarn.{kind}.principal": _PRINCIPAL for kind in ("resourcemanager", "nodemanager")}
+
+
 @contextmanager
-def on_yarn(cluster: Cluster, folder: Path, nodes: int) -> Iterator[dict[str, str]]:
+def on_yarn(cluster: Cluster, folder: Path, nodes: int = 1) -> Iterator[dict[str, str]]:
     """Spark settings for two executors of one core, while the servers run."""
     with ExitStack() as stack:
         manager = stack.enter_context(ResourceManager(folder / "resourcemanager", cluster))
         for number in range(nodes):
             stack.enter_context(NodeManager(folder / f"nodemanager-{number}", cluster, manager))
+        addresses = manager.addresses | (principals() if manager.kdc else {})
         yield {
             **driver(),
             "spark.master": "yarn",
@@ -129,5 +137,5 @@ def on_yarn(cluster: Cluster, folder: Path, nodes: int) -> Iterator[dict[str, st
             "spark.yarn.am.memory": "256m",
             # The jars of PySpark are here: an application needn't upload 400 MB of them.
             "spark.yarn.jars": f"local:{all_jars()}",
-            **{f"spark.hadoop.{name}": value for name, value in (manager.addresses | PRINCIPALS).items()},
+            **{f"spark.hadoop.{name}": value for name, value in addresses.items()},
         }

@@ -75,7 +75,13 @@ def test_by_a_file_of_kafkas_own_tools(  # noqa: PLR0917  fixtures
     ("user", "mechanism", "changes", "code", "words"),
     [
         ("carol", SCRAM, {}, 65, "HS070 .*invalid credentials .*mend kafka.security.protocol"),
-        ("alice", SCRAM, UNTRUSTED, 65, "HS070 .*valid certification path.*kafka.ssl"),
+        (
+            "alice",
+            SCRAM,
+            UNTRUSTED,
+            65,
+            "HS070 .*valid certification path.*kafka.ssl",
+        ),
         ("alice", SCRAM, {"ssl.truststore.location": "none"}, 65, "HS002 .*NoSuchFileException: none"),
         ("bob", SCRAM, {}, 65, f"HS002 .*topic {TOPIC} .*authorization failed"),
         ("bob", "GSSAPI", {}, 65, f"HS002 .*topic {TOPIC} .*authorization failed"),

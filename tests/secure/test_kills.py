@@ -1,33 +1,40 @@
-"""Jobs whose servers ask for Kerberos, also under SIGKILL; `test_dying_servers.py` has the other steps."""
+"""Jobs under SIGKILL whose servers ask for Kerberos; `tests/cluster/test_kills.py` has the protocol's other steps."""
 
 from __future__ import annotations
 
+import os
+import secrets
+import subprocess
+import sys
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hivesink.core.table import TableName
+from hivesink.embedded.server import wait_until
 from hivesink.hive import Hive
 from hivesink.logs import table_root
-from hivesink.metastore import connect
+from hivesink.metastore import connect as registrar
 from hivesink.spark.settings import KEYTAB, PRINCIPAL
 from jobs.cluster.kafka import write_properties
 from jobs.demo.flights import Flights, KafkaTopic
-from tests.cli.site import REPOSITORY, command
-from tests.cluster.gates import Kills, Stage, local
+from tests.cli.site import REPOSITORY
+from tests.cluster.gates import LONGEST, Kills, Stage, kill_all, local
 from tests.cluster.target import Feed, Target, open_database, own
-from tests.secure.secrecy import events_in, require_secret
+from tests.secure.secrecy import events_in, processes, require_secret
 from tests.secure.site import environment_of, kdc_of, site_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hivesink.ports import CommitLog
     from jobs.cluster import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]
 BATCH = 400
-MONTHS = (1, 2)
+MONTHS = (1, 2, 3, 4, 5)
 STEPS = ("while-publishing", "in-task", "after-manifest", "before-register", "random")
 
 
@@ -73,29 +80,60 @@ def test_flights(alice: Cluster, tmp_path: Path) -> None:
     broker = alice.servers.broker
     broker.start()
     alice.servers.hiveserver2.start()
-    site, flights, said = site_of(alice), Flights.load(), ""
+    site, flights = site_of(alice), Flights.load()
     defaults = keys_of(alice) | events_in(tmp_path / "events")
     (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in defaults.items()))
-    KafkaTopic(None, broker.address, broker.login).send(flights, MONTHS)
-    usual = {
+    topic = KafkaTopic(None, broker.address, broker.login)
+    environment = {
+        **os.environ,
         **environment_of(alice),
         "KAFKA_SERVERS": broker.address,
+        "PYTHONPATH": str(REPOSITORY),
         "SPARK_CONF_DIR": str(tmp_path),
-        "TRIGGER": "availableNow",
     }
-    for arguments, own_login in (
-        (("ddl", "apply", REPOSITORY / "ddl" / "flights.sql"), {}),
-        (("run", REPOSITORY / "jobs" / "flights.py"), {"KRB5CCNAME": f"FILE:{tmp_path}/none"}),
-        (("verify", "demo.flights"), {}),
-    ):
-        done = command(*arguments, more=usual | own_login, cwd=tmp_path)
-        said += done.stdout + done.stderr
-        assert done.returncode == 0, said
+
+    def command(*arguments: str, **more: str) -> subprocess.Popen[bytes]:
+        output = (tmp_path / "output").open("ab")
+        with output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "hivesink.cli", *arguments],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=tmp_path,
+                env=environment | more,
+            )
+
+    def said() -> str:
+        return (tmp_path / "output").read_text(errors="replace")[-4000:]
+
+    def log() -> CommitLog:
+        live = registrar("thrift", alice.metastore_uri, site).table(TableName("demo", "flights"))
+        return table_root(live, None, site).log("flights")
+
+    def head() -> int:
+        return log().view().head
+
+    run = ("run", str(REPOSITORY / "jobs" / "flights.py"))
+    no_ticket = {"KRB5CCNAME": f"FILE:{tmp_path}/none"}
+    assert command("ddl", "apply", str(REPOSITORY / "ddl" / "flights.sql")).wait(LONGEST) == 0, said()
+    for month in MONTHS:
+        topic.send(flights, MONTHS[:month])
+        before = head()
+        job = command(*run, **no_ticket)
+        try:
+            assert wait_until(lambda: head() > before or job.poll() is not None, LONGEST), said()  # noqa: B023
+            assert job.poll() is None, said()
+            time.sleep(secrets.randbelow(1000) / 1000)
+            seen = processes(job)
+        finally:
+            kill_all(job)
+    assert command(*run, TRIGGER="availableNow", **no_ticket).wait(LONGEST) == 0, said()
+    assert command("verify", "demo.flights").wait(LONGEST) == 0, said()
     with Hive(alice.hiveserver2, site.hive) as hive:
         # Without a reduce, which Hadoop refuses to run in a secured process that lacks its native library.
         rows = Counter(map(tuple, hive.query("SELECT month, flight FROM demo.flights").rows))
-    live = connect("thrift", alice.metastore_uri, site).table(TableName("demo", "flights"))
-    log = table_root(live, None, site).log("flights")
-    require_secret(alice, (tmp_path,), "\n".join([said, *map(str, map(log.manifest, log.view().manifests))]))
+    manifests = map(str, map(log().manifest, log().view().manifests))
+    require_secret(alice, (tmp_path,), "\n".join([seen, *manifests]))
     wanted = flights.table[flights.table["month"].isin(MONTHS)]
     assert rows == Counter(zip(wanted["month"], wanted["flight"], strict=True))

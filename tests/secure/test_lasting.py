@@ -89,7 +89,12 @@ def test_tickets_by_a_keytab(alice: Cluster, tmp_path: Path, short: dict[str, st
         server.start()
     kdc, keytab = kdc_of(alice), tmp_path / "alice.keytab"
     shutil.copy(kdc.keytab, keytab)
-    spark = {**on_cluster(alice), PRINCIPAL: "alice@EXAMPLE.COM", KEYTAB: str(keytab), **events_in(tmp_path / "events")}
+    spark = {
+        **on_cluster(alice),
+        PRINCIPAL: "alice@EXAMPLE.COM",
+        KEYTAB: str(keytab),
+        **events_in(tmp_path / "events"),
+    }
     stage = stage_of(alice, tmp_path / "job", short, spark)
     stage.source.put(400)
     with stage.running() as process:

@@ -11,7 +11,6 @@ import threading
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 from thrift.transport.TSocket import TSocket
@@ -28,9 +27,8 @@ from hivesink.storage.hdfs_calls import WINDOW
 from jobs.cluster import Cluster, kdc
 from jobs.cluster.kdc import Kdc
 from jobs.cluster.settings import TEMPORARY
-from tests.cli.site import Capsys, hivesink
 from tests.metastore.live import declared
-from tests.secure.site import environment_of, kdc_of, login_of, site_of
+from tests.secure.site import kdc_of, login_of, site_of
 from tests.storage.realhdfs import apart
 
 if TYPE_CHECKING:
@@ -241,28 +239,6 @@ def test_hiveserver2(alice: Cluster) -> None:
         assert hive.query("SELECT 1").rows == [(1,)]
     with Hive(alice.hiveserver2, {}) as plain, pytest.raises(errors.SourceUnreachable, match=r"server2\.authent"):
         plain.query("SELECT 1")
-
-
-def test_doctor_tells_the_login_and_its_end_or_what_is_missing(
-    alice: Cluster, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in environment_of(alice).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("HIVESINK_METASTORE", raising=False)
-    found = hivesink(capsys, "doctor", "--json")
-    assert found.code == 0, found.out
-    said = {check["what"]: check["said"] for check in found.data["checks"]}
-    assert said["login"].startswith("alice@EXAMPLE.COM, whose ticket ends at ")
-    assert said[f"metastore {alice.metastore_uri}"] == "Hive 4.0.1, as alice"
-    assert said[f"NameNode {alice.filesystem.removeprefix('hdfs://')}"] == "active"
-    with_page = {"dfs.namenode.http-address": urlsplit(alice.servers.namenode.counter).netloc}
-    ((_, look),) = storage_of(alice.filesystem, Site({**site_of(alice).hadoop, **with_page})).servers(alice.filesystem)
-    assert look() == "active, Hadoop 3.5.0, asks for a login"
-    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")
-    found = hivesink(capsys, "doctor", "--json")
-    bad = {check["what"]: check["said"] for check in found.data["checks"] if not check["ok"]}
-    assert (found.code, {*bad} >= {"login", f"metastore {alice.metastore_uri}"}) == (65, True), found.out
-    assert all("run kinit" in text for text in bad.values())
 
 
 @pytest.mark.parametrize(
