@@ -441,6 +441,16 @@ def test_a_copy_is_refused_and_so_is_a_reset_beside_the_original(world: World) -
     world.check()
 
 
+def test_a_new_table_of_the_old_name_begins_no_log_of_the_renamed_one(world: World) -> None:
+    world.run(1)
+    world.rename(managed=True)
+    world.metastore.create(SPEC)
+    with pytest.raises(errors.LogOfAnotherTable):
+        world.start()
+    world.run(1, NEW)
+    world.check(NEW)
+
+
 def test_a_writer_without_history_wants_to_know_whose_files_are_there(world: World) -> None:
     """Its log was deleted, and its checkpoint is new: it would write the same rows again."""
     world.run(2)

@@ -113,6 +113,15 @@ def test_a_start_counts_the_epochs_that_it_finishes(site: Site) -> None:
     assert {site.metastore.parameters(TABLE, place)["numRows"] for place in site.places(TABLE)} == {"4"}
 
 
+def test_the_flag_of_a_partitioned_table_itself_goes_with_its_partitions(site: Site) -> None:
+    job = site.job()
+    for event in (Event(4, "a"), Event(5, "a"), Event(6, "new")):
+        site.metastore.analyze_table(TABLE)
+        site.source.events.append(event)
+        job.step()
+        assert FLAG not in site.metastore.table_parameters(TABLE)
+
+
 def test_a_file_of_another_format_costs_its_partition_the_estimates_only(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
