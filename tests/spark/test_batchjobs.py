@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
 import subprocess
@@ -145,8 +144,14 @@ def test_the_zip_is_the_package_without_its_commands_and_makes_itself_again(tmp_
     first, again = tmp_path / "hivesink-1.zip", tmp_path / "again.zip"
     first.write_bytes(batchjobs.zipped())
     environment = {**os.environ, "PYTHONPATH": str(first), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", IMPORTS, str(again)]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, str(again)],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     where, jars = done.stdout.split()
     assert where == f"{first}/hivesink/spark/sink.py"
     assert int(jars) > 0
@@ -166,21 +171,7 @@ def test_tasks_need_no_more_than_the_environment_that_make_dist_makes() -> None:
 
 
 @pytest.mark.spark
-def test_local_tasks_need_no_zip_but_the_users_own_classes_with_what_they_import(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_local_tasks_need_no_zip(spark: SparkSession) -> None:
     before = spark.sparkContext.listFiles
     batchjobs.ship(spark, SinkConfig.parse({}))
     assert spark.sparkContext.listFiles == before
-    (tmp_path / "parts_of_mine").mkdir()
-    (tmp_path / "parts_of_mine" / "digits.py").write_text("FIRST = 1\n")
-    (tmp_path / "mine_beside.py").write_text("from parts_of_mine.digits import FIRST\nclass Mine: ...\n")
-    with monkeypatch.context() as job:
-        job.syspath_prepend(tmp_path)
-        importlib.import_module("mine_beside")
-        batchjobs.ship(spark, SinkConfig.parse({"sink.bucket.assigner": "mine_beside:Mine"}))
-
-    def first(_: object) -> Iterator[int]:
-        yield importlib.import_module("mine_beside").FIRST
-
-    assert spark.sparkContext.parallelize([0], 1).mapPartitions(first).collect() == [1]
