@@ -1,4 +1,4 @@
-"""Where a job's session gets its master, its metastore and its settings from, and what its JVM says of a site."""
+"""Where a job's session gets its master, its metastore and its settings from."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ import pytest
 from hivesink.errors import InvalidOption
 from hivesink.spark import settings
 from hivesink.spark.settings import choose, given_settings, logging_settings
-from hivesink.spark.sink import site_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 URI, MASTER = "spark.hadoop.hive.metastore.uris", "spark.master"
 
@@ -170,21 +167,3 @@ def test_spark_logs_errors_only_unless_the_user_says_otherwise(tmp_path: Path, m
     assert logging_settings({}, {name: own}) == {name: own}
     (tmp_path / "log4j2.properties").touch()
     assert "log4j2" not in logging_settings({"SPARK_CONF_DIR": str(tmp_path)}, {})[name]
-
-
-@pytest.mark.spark
-def test_the_sessions_own_settings_win_over_the_files(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = conf(tmp_path, ipc_ping_interval="5", fs_defaultFS="hdfs://by-the-files")
-    monkeypatch.setenv("HADOOP_CONF_DIR", site)
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    hadoop.set("ipc.ping.interval", "7")
-    try:
-        found = site_of(spark)
-    finally:
-        hadoop.unset("ipc.ping.interval")
-    # Hadoop's own default for fs.defaultFS, file:///, is not a setting of the session.
-    assert found.default_filesystem == "hdfs://by-the-files"
-    assert found.hadoop["ipc.ping.interval"] == "7"
-    assert found.metastore_uris == hadoop.get("hive.metastore.uris")
