@@ -42,6 +42,9 @@ NEEDED = {"hdfs", "metastore", "kafka", "spark"}
 def main() -> None:
     told = arguments()
     chosen = told.cases
+    if not chosen:
+        decode.main(told.rows or decode.ROWS, told.rounds)
+        return
     print(", ".join(f"{case.name}: {case.rows:,} records" for case in chosen), file=sys.stderr)
     contenders = {name for case in chosen for name in case.contenders}
     for program in sorted({flink.PROGRAMS[name] for name in contenders if name in flink.PROGRAMS}):
@@ -74,7 +77,7 @@ def arguments() -> argparse.Namespace:
     of = os.environ.get
     parser.add_argument("--quick", action="store_true", default=bool(of("QUICK")), help="under ten minutes; needs mvn")
     parser.add_argument(
-        "--workloads", default=of("WORKLOADS"), help=f"decoders, or with a comma, of {', '.join(cases.CASES)}"
+        "--workloads", default=of("WORKLOADS"), help=f"{decode.NAME}, or with a comma, of {', '.join(cases.CASES)}"
     )
     parser.add_argument("--peers", default=of("PEERS"), help="beside hivesink, with a comma; default: all")
     parser.add_argument("--rows", type=int, default=int(of("ROWS") or 0), help="of each drain; default: the workload's")
@@ -86,13 +89,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--at", type=Path, help="on the detached cluster of this folder, which runs")
     parser.add_argument("--against", type=Path, help=f"a checkout of another commit: its hivesink races as `{BEFORE}`")
     told = parser.parse_args()
-    if told.workloads == "decoders":
-        decode.main(told.rows or decode.ROWS, told.rounds)
-        parser.exit()
     told.cluster = told.cluster or told.at is not None
     if told.against and told.cluster:
         parser.error("--against needs a process for each contender: leave out --cluster and --at")
-    told.cases = selected(told)
+    told.cases = [] if told.workloads == decode.NAME else selected(told)
     names = {case.name for case in told.cases}
     told.own_servers = names & {S3, *cases.WITH_KERBEROS}
     if told.own_servers and (told.cluster or told.against or not (names == {S3} or names <= cases.WITH_KERBEROS)):

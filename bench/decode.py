@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hivesink.ports.rows import Decoder
 
 P = Primitive
+NAME = "decoders"
 BATCH, ROWS, COPIES = 10_000, 200_000, 10
 USERS = [Column("userid", P.INT), Column("username", P.STRING), Column("ts", P.BIGINT)]
 USERS_TIME = [*USERS[:2], Column("ts", P.TIMESTAMP)]
@@ -165,7 +166,7 @@ def beside_spark(events: Sequence[bytes], columns: list[Column], rounds: int) ->
     # The jar of the connector's release, since PySpark's own isn't always there.
     coordinates = [each for each in kafka_connector(version("pyspark")).coordinates if "spark-sql-kafka" in each]
     jar = JarSet("spark-avro", tuple(each.replace("spark-sql-kafka-0-10", "spark-avro") for each in coordinates))
-    spark = session_for_kafka("decoders", {JARS: ",".join(path.as_uri() for path in fetch(jar))})
+    spark = session_for_kafka(NAME, {JARS: ",".join(path.as_uri() for path in fetch(jar))})
     own = AvroDecoder(columns, SinkConfig.parse({}), Given())
 
     def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -196,7 +197,7 @@ def beside_spark(events: Sequence[bytes], columns: list[Column], rounds: int) ->
                     print(f"avro, {name}: {seconds * million:.2f} s, {cpu * million:.2f} CPU s a million rows")
     spark.stop()
     for metric, values in zip(("rows_per_s", "cpu_s_per_mrow"), zip(*ratios, strict=True), strict=True):
-        print(f"ratio decoders {metric} from_avro {median(values):.2f}")
+        print(f"ratio {NAME} {metric} from_avro {median(values):.2f}")
 
 
 def _cpu(jvm: psutil.Process) -> float:

@@ -80,7 +80,9 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
                     os.killpg(maker.pid, signal.SIGKILL)
         said.seek(0)
         # Without it the suite would take twice as long, and nobody would know why.
-        assert not failed, said.read().decode()
+        if failed:
+            session.shouldfail = said.read().decode()
+            raise session.Failed(session.shouldfail)
     return result
 
 
