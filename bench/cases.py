@@ -22,7 +22,7 @@ from bench.contenders import (
     SPARK_SINK,
 )
 from bench.flink import FILES, HIVE, HIVE_ORC
-from bench.workloads import S3, SMALL_EPOCHS, WORKLOADS, Workload
+from bench.workloads import AVRO, S3, SMALL_EPOCHS, WORKLOADS, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -84,6 +84,7 @@ CASES: Mapping[str, Case] = {
         _case("flights", WARM, name="flights-warm"),
         _case("narrow", IN_ORC, name="narrow-orc"),
         _case("wide", IN_ORC, name="wide-orc"),
+        _case(AVRO, (*IN_SPARK, NOOP, ARROW)),
         _case("skewed", IN_SPARK),
         _case("many-partitions", IN_SPARK),
         _case("narrow", (OWN, METRICS), name="metrics", cold=True),

@@ -1,4 +1,4 @@
-"""What is compared in Spark: several ways from a topic of JSON records into folders `dt=…` of snappy files.
+"""What is compared in Spark: several ways from a topic of JSON or Avro records into folders `dt=…` of snappy files.
 
 Equal work: the same topic with the same fetch settings, the same columns, and the same partitions. Spark's own file
 sink registers no partitions and no reader of Hive finds its rows before somebody does; `insertInto` registers them,
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 from bench.ground import DATABASE, Ground
-from bench.workloads import WORKLOADS
+from bench.workloads import AVRO, AVRO_SCHEMA, WORKLOADS
 from hivesink import HiveSink, sources
 from hivesink.embedded.server import free_port
 from hivesink.hiveql.apply import apply
@@ -87,9 +87,13 @@ def coalesced(spark: SparkSession, drain: Drain) -> DataFrame:
 def decoded(spark: SparkSession, drain: Drain) -> DataFrame:
     """What a job without hivesink does: Spark's own decoding, and the partition's value last."""
     from pyspark.sql import functions as f
+    from pyspark.sql.avro.functions import from_avro
 
     workload, events = WORKLOADS[drain.workload], coalesced(spark, drain)
-    row = f.from_json(f.col("value").cast("string"), workload.spark_schema)
+    if workload.name == AVRO:
+        row = from_avro("value", AVRO_SCHEMA.read_text())
+    else:
+        row = f.from_json(f.col("value").cast("string"), workload.spark_schema)
     columns = events.select(row.alias("row")).select("row.*")
     if workload.bad:
         # Spark makes nulls of what doesn't fit, and keeps none of it.

@@ -5,29 +5,29 @@ Spark's `from_protobuf` isn't compared: no registry here has its jar.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import time
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import fastavro
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.ground import spark_avro
+from bench.records import chunks
+from bench.workloads import AVRO_SCHEMA, EVENTS
 from hivesink.config.options import SinkConfig
-from hivesink.core.table import Column, Decimal, Primitive
+from hivesink.core.table import Column, Primitive
+from hivesink.core.typetext import parse_type
 from hivesink.decode.avro.decoder import AvroDecoder, ConfluentDecoder
 from hivesink.decode.csv import CsvDecoder
 from hivesink.decode.json.decoder import JsonDecoder
 from hivesink.decode.protobuf.decoder import ConfluentProtobufDecoder
 from hivesink.decode.protobuf.schema import parsed
-from hivesink.jvm.jars import JarSet, fetch, kafka_connector
 from hivesink.spark.session import session_for_kafka
 from hivesink.spark.settings import JARS
 
@@ -53,27 +53,10 @@ FLIGHTS = [
 ]
 
 
-AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
-KIND = {"type": "enum", "name": "K", "symbols": ["A", "B", "C"]}
-AVRO: dict[str, tuple[Any, Any]] = {
-    "id": ("long", P.BIGINT),
-    "name": ("string", P.STRING),
-    "note": (["null", "string"], P.STRING),
-    "amount": (AMOUNT, Decimal(10, 2)),
-    "score": ("double", P.DOUBLE),
-    "ok": ("boolean", P.BOOLEAN),
-    "ts": ({"type": "long", "logicalType": "timestamp-micros"}, P.TIMESTAMP),
-    "day": ({"type": "int", "logicalType": "date"}, P.DATE),
-    "kind": (KIND, P.STRING),
-    "n": (["null", "int"], P.INT),
-}
-SCHEMA = {"type": "record", "name": "E", "fields": [{"name": name, "type": kind} for name, (kind, _) in AVRO.items()]}
-
-
 class Given:
     """The schema of all records."""
 
-    texts = (json.dumps(SCHEMA),)
+    texts = (AVRO_SCHEMA.read_text(),)
 
     def file(self) -> tuple[str, Sequence[str]]:
         return "", self.texts
@@ -82,20 +65,6 @@ class Given:
         return dict.fromkeys(numbers, self.texts)
 
 
-def event(row: int) -> bytes:
-    stream, value = io.BytesIO(), {"id": row, "name": f"u{row % 997}", "note": None if row % 3 else f"n{row}"}
-    value |= {
-        "amount": (row % 100_000).to_bytes(3, "big"),
-        "score": row / 7,
-        "ok": row % 2 == 0,
-        "kind": "ABC"[row % 3],
-    }
-    value |= {"ts": 1_767_225_600_000_000 + row * 1001, "day": 20_454 + row % 30, "n": row % 1000 if row % 5 else None}
-    fastavro.schemaless_writer(stream, PARSED, value)
-    return stream.getvalue()
-
-
-PARSED = fastavro.parse_schema(SCHEMA)
 PROTO = """syntax = "proto3"; import "google/protobuf/timestamp.proto"; enum K { A = 0; B = 1; C = 2; }
 message E { int64 id = 1; string name = 2; optional string note = 3; uint64 amount = 4; double score = 5; bool ok = 6;
   google.protobuf.Timestamp ts = 7; int32 day = 8; K kind = 9; optional int32 n = 10; }"""
@@ -163,10 +132,7 @@ def beside_spark(events: Sequence[bytes], columns: list[Column], rounds: int) ->
 
     # Spark's Python workers import this module.
     os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
-    # The jar of the connector's release, since PySpark's own isn't always there.
-    coordinates = [each for each in kafka_connector(version("pyspark")).coordinates if "spark-sql-kafka" in each]
-    jar = JarSet("spark-avro", tuple(each.replace("spark-sql-kafka-0-10", "spark-avro") for each in coordinates))
-    spark = session_for_kafka(NAME, {JARS: ",".join(path.as_uri() for path in fetch(jar))})
+    spark = session_for_kafka(NAME, {JARS: spark_avro()})
     own = AvroDecoder(columns, SinkConfig.parse({}), Given())
 
     def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -179,7 +145,7 @@ def beside_spark(events: Sequence[bytes], columns: list[Column], rounds: int) ->
         table = pa.concat_tables([pa.table({"value": pa.array(events, pa.binary())})] * COPIES)
         pq.write_table(table, path, row_group_size=len(events))
         records = spark.read.parquet(path.as_uri()).coalesce(1)
-        theirs = records.select(from_avro("value", json.dumps(SCHEMA)).alias("row")).select("row.*")
+        theirs = records.select(from_avro("value", AVRO_SCHEMA.read_text()).alias("row")).select("row.*")
         ours = records.mapInArrow(decoded, "rows bigint")
         jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
         ratios = list[tuple[float, float]]()
@@ -228,7 +194,8 @@ def main(rows: int, rounds: int) -> None:
     measure("the same in CSV", FLIGHTS, [",".join(row) for row in cells], empty, made=CsvDecoder)
     quoted = ['"' + '","'.join(row) + '"' for row in cells if "" not in row]
     measure("the same in CSV, all quoted", FLIGHTS, quoted, plain, made=CsvDecoder)
-    events, columns = [event(row) for row in every], [Column(name, kind) for name, (_, kind) in AVRO.items()]
+    events = [text for chunk in chunks(EVENTS, rows) for text in chunk.texts]
+    columns = [Column(name, parse_type(kind)) for name, kind in EVENTS.columns.items()]
     measure(
         "avro, 10 fields", columns, events, plain, made=lambda columns, config: AvroDecoder(columns, config, Given())
     )

@@ -7,6 +7,7 @@ import os
 import re
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,10 @@ from hive_metastore.ttypes import AlreadyExistsException, Database, NoSuchObject
 
 from hivesink.config.site import NO_SITE, Site
 from hivesink.core.partition import scheme
+from hivesink.jvm.jars import JarSet, fetch, kafka_connector
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.spark.session import session
-from hivesink.spark.settings import LOCAL
+from hivesink.spark.settings import JARS, LOCAL
 from hivesink.storage.local import posix
 
 if TYPE_CHECKING:
@@ -68,11 +70,19 @@ class Ground:
 
     def session(self, scratch: str) -> SparkSession:
         """On a cluster, HADOOP_CONF_DIR and HIVE_CONF_DIR say where everything is."""
-        settings = {**SETTINGS, "spark.local.dir": scratch}
+        settings = {**SETTINGS, "spark.local.dir": scratch, JARS: spark_avro()}
         settings |= {"spark.sql.warehouse.dir": self.tables} if self.is_local else {}
         settings |= ON_A_CLUSTER if self.master else {}
         master = self.master or LOCAL
         return session("hivesink bench", metastore=self.metastore, master=master, kafka=True, extra=settings)
+
+
+def spark_avro() -> str:
+    """Spark's `from_avro`, which is not among PySpark's own jars."""
+    # Of the connector's release, since PySpark's own isn't always there.
+    coordinates = [each for each in kafka_connector(version("pyspark")).coordinates if "spark-sql-kafka" in each]
+    avro = JarSet("spark-avro", tuple(each.replace("spark-sql-kafka-0-10", "spark-avro") for each in coordinates))
+    return ",".join(path.as_uri() for path in fetch(avro))
 
 
 def prepare(ground: Ground) -> None:

