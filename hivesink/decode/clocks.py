@@ -49,7 +49,9 @@ def mask_of(flags: pa.BooleanArray) -> Mask:
 
 def nulls(column: pa.Array) -> Mask:
     """Where `column` is null."""
-    return mask_of(column.is_null()) if column.null_count else np.zeros(len(column), np.bool_)
+    if not column.null_count:
+        return np.zeros(len(column), np.bool_)
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def each(inputs: Sequence[Any], parse: Callable[[Any], Any]) -> tuple[list[Any], Mask]:

@@ -24,6 +24,8 @@ from hivesink.decode.convert import Converted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from hivesink.decode.json.spans import Text
     from hivesink.decode.values import InvalidValue
 
@@ -126,26 +128,35 @@ class Columns:
     def _number(self, at: Numbers, rows: Numbers, name: str = "long") -> tuple[Numbers, Numbers]:
         """Ints or longs: seven bits a byte, the lowest first, and the sign in the lowest bit."""
         numbers, ends = self._text.octets[at].astype(np.uint64), at + 1
-        if (more := np.flatnonzero(numbers >= MORE)).size:
-            words = self._text.words[at[more]]
-            last = ~words & _TOPS
-            # Of each word the bytes up to the first without its top bit.
-            own = (last & (~last + _ONE)) | ((last & (~last + _ONE)) - _ONE)
-            joined = words & own & ~_TOPS
-            for kept, by in _HALVES:
-                joined = (joined & kept) | ((joined & ~kept) >> by)
-            ends[more] = at[more] + ((own & _ONES) * _ONES >> np.uint64(56)).view(np.int64)
-            for place in (56, 63):
-                longer = np.flatnonzero(last == 0)
-                octets = self._text.octets[ends[more[longer]]].astype(np.uint64)
-                joined[longer] |= (octets & ~_TOPS) << np.uint64(place)
-                ends[more[longer]] += 1
-                last[longer] = octets < MORE
-                self.odd[rows[more[longer[octets > 1]]]] |= place > 56  # noqa: PLR2004
-            self.odd[rows[more[joined >> np.uint64(BITS[name] - 1) > 1]]] = True
-            numbers[more] = joined
+        more = np.flatnonzero(numbers >= MORE)
+        if more.size > len(at) // 2:
+            # Cheaper than to pick the others.
+            numbers, ends = self._joined(at, rows, name)
+        elif more.size:
+            numbers[more], ends[more] = self._joined(at[more], rows[more], name)
         signs = -(numbers & _ONE).view(np.int64)
         return (numbers >> _ONE).view(np.int64) ^ signs, self._within(ends, rows)
+
+    def _joined(self, at: Numbers, rows: Numbers, name: str) -> tuple[NDArray[np.uint64], Numbers]:
+        """The bits of numbers of any length, and where these end."""
+        words = self._text.words[at]
+        last = ~words & _TOPS
+        # Of each word the bytes up to the first without its top bit.
+        own = last ^ (last - _ONE)
+        joined = words & own & ~_TOPS
+        for kept, by in _HALVES:
+            joined = (joined & kept) | ((joined & ~kept) >> by)
+        ends = at + ((own & _ONES) * _ONES >> np.uint64(56)).view(np.int64)
+        for place in (56, 63):
+            longer = np.flatnonzero(last == 0)
+            if longer.size:
+                octets = self._text.octets[ends[longer]].astype(np.uint64)
+                joined[longer] |= (octets & ~_TOPS) << np.uint64(place)
+                ends[longer] += 1
+                last[longer] = octets < MORE
+                self.odd[rows[longer[octets > 1]]] |= place > 56  # noqa: PLR2004
+        self.odd[rows[joined >> np.uint64(BITS[name] - 1) > 1]] = True
+        return joined, ends
 
     def _leaf(self, kind: Type, at: Numbers, rows: Numbers) -> Leaf:  # noqa: PLR0911 -- one a kind
         """Values without parts, made when a column needs them."""
@@ -166,8 +177,8 @@ class Columns:
                 return lambda: pa.array(numbers.astype(width)).view(kind.arrow), at
             case "float" | "double" as name:
                 size = SIZES[name]
-                octets = self._text.octets[at[:, None] + np.arange(size)]
-                numbers = octets.view(f"<f{size}")[:, 0]
+                # The first bytes of a word are its lowest.
+                numbers = self._text.words[at].astype(f"<u{size}").view(f"<f{size}")
                 return partial(pa.array, numbers), self._within(at + size, rows)
         sizes = np.full(len(rows), kind.size)
         if kind.name != "fixed":
@@ -198,21 +209,23 @@ class Columns:
     def _union(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:
         numbers, at = self._number(at, rows, kind.name)
         numbers = self._below(numbers, len(kind.parts), rows)
-        ends, order = at.copy(), np.zeros(len(rows), np.int64)
+        ends, order = at.copy(), np.full(len(rows), -1)
         branches, count = list[tuple[Numbers, list[Converted]]](), 0
         for number, part in enumerate(kind.parts):
+            if part.name == "null":
+                continue
             places = np.flatnonzero(numbers == number)
             columns, ends[places] = self._read(part, at[places], rows[places], wants)
             branches.append((places, columns))
             order[places] = count + np.arange(len(places))
             count += len(places)
-        merged: list[Converted] = []
-        for n in range(len(wants)):
-            every = pa.concat_arrays([columns[n][0] for _, columns in branches])
+        merged, taken = list[Converted](), pa.array(order, mask=order < 0)
+        for n, want in enumerate(wants):
+            every = pa.concat_arrays([columns[n][0] for _, columns in branches] or [pa.nulls(0, arrow_type(want.type))])
             bad: dict[int, InvalidValue] = {}
             for places, columns in branches:
                 bad |= {int(places[row]): error for row, error in columns[n][1].items()}
-            merged.append((every.take(pa.array(order)), bad))
+            merged.append((every.take(taken), bad))
         return merged, ends
 
     def _lists(self, kind: Type, at: Numbers, rows: Numbers, wants: Sequence[Want]) -> Read:

@@ -95,17 +95,18 @@ def in_chunks(
     schema: pa.Schema,
     *,
     skips: bool,
+    most: int = _MOST_ROWS,
 ) -> DecodedRows:
     """What `read` makes of the records that aren't null, text that may hold any bytes: bad rows go to the list.
 
-    A null is a tombstone, which is bad, or skipped and counted.
+    A null is a tombstone, which is bad, or skipped and counted. Of small records `most` are read at once.
     """
     absent = nulls(records)
     tombstones = np.flatnonzero(absent).tolist()
     bad = [] if skips else [BadRow(row, None, "no value (tombstone)") for row in tombstones]
     pieces: list[Piece] = []
     size = max(1, records.nbytes / max(1, len(records)))
-    step = max(1, int(min(_MOST_ROWS, max(_FEW_ROWS, _CACHE_BYTES / size), _MOST_BYTES / size)))
+    step = max(1, int(min(most, max(_FEW_ROWS, _CACHE_BYTES / size), _MOST_BYTES / size)))
     for start in range(0, len(records), step):
         rows = start + np.flatnonzero(~absent[start : start + step])
         texts = records.slice(start, step).drop_null().cast(pa.binary()).view(pa.string())
