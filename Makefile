@@ -10,8 +10,8 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
 # Extra pytest arguments: `make test ARGS='-k publish'`.
 ARGS ?=
-# Much of a test's time is spent waiting for servers and disks: four workers keep two cores busy. `WORKERS=0`: all in one process.
-WORKERS ?= 4
+# Much of a test's time is spent waiting for servers and disks: five workers keep two cores busy. `WORKERS=0`: all in one process.
+WORKERS ?= 5
 # The generator of the site has no release for Python 3.10.
 SITE := $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 # mypy refuses a folder without Python in it.
@@ -21,7 +21,7 @@ CHECKED := $(foreach d,hivesink ddl jobs tests bench,$(if $(wildcard $d/*.py),$d
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
-	@echo; echo 'Options: KAFKA=1 (demo), S3=1 (demo, cluster-up), SECURE=1 (demo CLUSTER=1, cluster-up), CLUSTER=1 (demo, bench), QUICK=1, WORKLOADS=narrow,wide, PEERS=spark-sink, ROWS=1000000, ROUNDS=3, EPOCHS=40 (bench), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), WORKERS=4 (test), ARGS="..." (test, test-long, bench)'
+	@echo; echo 'Options: KAFKA=1 (demo), S3=1 (demo, cluster-up), SECURE=1 (demo CLUSTER=1, cluster-up), CLUSTER=1 (demo, bench), QUICK=1, WORKLOADS=narrow,wide, PEERS=spark-sink, ROWS=1000000, ROUNDS=3, EPOCHS=40 (bench), SPARK=3.5.9 or SPARK=4.3.0 (venv, test), WORKERS=5 (test), ARGS="..." (test, test-long, bench)'
 
 venv: $(STAMP) ## Build the virtual environment from requirements.lock; nothing to do when up to date
 

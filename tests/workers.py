@@ -60,7 +60,7 @@ SLOWEST = (
     *("cluster", "secured", "tests/integration/test_s3.py", "tests/cli/test_run_spark.py"),
     *("tests/jobs/", "tests/docs/test_as_printed.py", "tests/cluster/"),
 )
-"""What takes minutes begins first, then what needs a server; the rest fills the gaps at the end."""
+"""What takes minutes begins first, then comes what needs Spark, then what needs other servers, then the rest."""
 
 
 def scope_of(nodeid: str) -> str:
@@ -70,12 +70,14 @@ def scope_of(nodeid: str) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    served = {scope_of(item.nodeid) for item in items if SERVERS.intersection(getattr(item, "fixturenames", ()))}
+    needs: dict[str, set[str]] = {}
+    for item in items:
+        needs.setdefault(scope_of(item.nodeid), set()).update(getattr(item, "fixturenames", ()))
 
     def rank(item: pytest.Item) -> int:
         scope = scope_of(item.nodeid)
         slow = (place for place, name in enumerate(SLOWEST) if scope.startswith(name))
-        return next(slow, len(SLOWEST) + (scope not in served))
+        return next(slow, len(SLOWEST) + ("spark" not in needs[scope]) + SERVERS.isdisjoint(needs[scope]))
 
     items.sort(key=rank)
 
@@ -109,8 +111,10 @@ class FilesAndSharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist 
                 super()._reschedule(node)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        # Whose process has the cluster takes from the end, where no test needs a server: two have Spark, not three.
-        if "cluster" in self.assigned_work.get(node, ()):
+        # Servers' starts leave cores idle: the last of several takes from the end, where no test needs any. So does
+        # whose process has the cluster: three have Spark, not four.
+        is_last = len(self.nodes) > 2 and node is self.nodes[-1]
+        if is_last or "cluster" in self.assigned_work.get(node, ()):
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
 
