@@ -121,6 +121,8 @@ class HiveServer2(_HiveServer):
         site = {
             **settings.hiveserver2_site(self._metastore_uri(), self._filesystem()),
             "hive.downloaded.resources.dir": str(scratch / "resources"),
+            # Milliseconds until it looks whether a job has ended; few here take the second of the default.
+            "hive.exec.counters.pull.interval": "50",
             "hive.exec.local.scratchdir": str(scratch),
             "hive.querylog.location": str(self.folder / "queries"),
             "hive.server2.thrift.bind.host": HOST,

@@ -120,6 +120,8 @@ def _properties(topics: Path, port: int, controller: int, protocol: str) -> dict
         "listeners": f"{protocol}://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
         "advertised.listeners": f"{protocol}://{HOST}:{port}",
         "log.dirs": str(topics),
+        # Twice a second, by default, its controller writes down that nothing has happened.
+        "metadata.max.idle.interval.ms": "0",
         **BROKER,
     }
 
