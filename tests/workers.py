@@ -58,7 +58,8 @@ SHARED = {
 SERVERS = {"cluster", "hive3", "kafka", "metastore", "s3", "secured", "spark"}
 SLOWEST = (
     *("cluster", "secured", "tests/integration/test_s3.py", "tests/cli/test_run_spark.py"),
-    *("tests/jobs/", "tests/docs/test_as_printed.py", "tests/cluster/"),
+    *("tests/jobs/", "tests/docs/test_as_printed.py", "tests/cluster/", "tests/integration/test_types.py"),
+    *("s3", "hive 3"),
 )
 """What takes minutes begins first, then comes what needs Spark, then what needs other servers, then the rest."""
 
