@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there by now stays: no look for garbage, which takes a fifth of a second, goes through it again."""
+    """What is there by now stays: looks for garbage pass it by from now on."""
     gc.freeze()
 
 

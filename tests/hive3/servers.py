@@ -40,7 +40,7 @@ class Hive3Metastore(HiveMetastore):
 
     def __init__(self, folder: Path, extra: Mapping[str, str] | None = None) -> None:
         # By default it tries ten times what its database refuses, 2 s apart.
-        own = {"hive.hmshandler.retry.attempts": "1"}
+        own = {"hive.hmshandler.retry.attempts": "1", "hive.hmshandler.retry.interval": "50ms"}
         super().__init__(folder, folder.as_uri, durable=False, extra={**own, **(extra or {})})
 
     def _launch(self, port: int) -> Launch:
