@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.ground import DATABASE, Ground
-from hivesink.jvm.java import find_java
+from hivesink.jvm.java import find_java, write_sites
 from hivesink.spark.session import LATE_COMPILING
 from hivesink.spark.sources import FETCH
 
@@ -106,9 +106,7 @@ def script(drain: Drain, workload: Workload, ground: Ground, conf: Path) -> Iter
 
 
 def _hive_table(name: str, form: str, workload: Workload, ground: Ground, conf: Path) -> Iterator[str]:
-    conf.mkdir(parents=True, exist_ok=True)
-    site = f"<property><name>hive.metastore.uris</name><value>{ground.metastore}</value></property>"
-    (conf / "hive-site.xml").write_text(f"<configuration>{site}</configuration>\n")
+    write_sites(conf, {"hive-site": {"hive.metastore.uris": ground.metastore}})
     yield f"CREATE CATALOG IF NOT EXISTS hive WITH ({_listed({**CATALOG, 'hive-conf-dir': str(conf)})})"
     yield "USE CATALOG hive"
     yield "SET table.sql-dialect=hive"

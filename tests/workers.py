@@ -112,10 +112,9 @@ class FilesAndSharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist 
                 super()._reschedule(node)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        # Servers' starts leave cores idle: the last of several takes from the end, where no test needs any. So does
-        # whose process has the cluster: three have Spark, not four.
-        is_last = len(self.nodes) > 2 and node is self.nodes[-1]
-        if is_last or "cluster" in self.assigned_work.get(node, ()):
+        # Servers' starts leave cores idle: the last of three or more takes from the end, where no test needs any. So
+        # does whose process has the cluster: three have Spark, not four.
+        if node in self.nodes[2:][-1:] or "cluster" in self.assigned_work.get(node, ()):
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
 

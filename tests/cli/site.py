@@ -18,7 +18,6 @@ import pytest
 
 from hivesink.cli import main
 from hivesink.core.table import TableName
-from hivesink.jvm.java import write_sites
 from hivesink.metastore import connect
 from hivesink.metastore.thrift_connection import Connection
 from hivesink.sink.commit.committed import Committed, Deadline
@@ -86,12 +85,6 @@ def command(
         text=True,
         check=False,
     )
-
-
-def hive_site(folder: Path, name: str, value: str) -> Path:
-    """`folder`, with a hive-site.xml of this property."""
-    write_sites(folder, {"hive-site": {name: value}})
-    return folder
 
 
 class Ingest(ingest.Ingest):

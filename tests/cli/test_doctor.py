@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hivesink.embedded.server import free_port
-from tests.cli.site import Capsys, Ingest, hive_site, hivesink
+from hivesink.jvm.java import write_sites
+from tests.cli.site import Capsys, Ingest, hivesink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,8 +75,8 @@ def test_wrong_settings(  # noqa: PLR0917
     name: str, value: str, what: str, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HIVESINK_METASTORE", raising=False)
-    folder = hive_site(tmp_path, name, value)
-    monkeypatch.setenv("HIVE_CONF_DIR", str(folder))
+    write_sites(tmp_path, {"hive-site": {name: value}})
+    monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
     arguments = ("--metastore", "thrift://127.0.0.1:1") if name != "hive.metastore.uris" else ()
     assert what in bad(capsys, 65, *arguments)
 

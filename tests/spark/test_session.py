@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hivesink.errors import InvalidOption
+from hivesink.jvm.java import write_sites
 from hivesink.spark import settings
 from hivesink.spark.settings import choose, given_settings, logging_settings
 
@@ -30,12 +31,8 @@ there = partial(chosen, {}, metastore="thrift://m")
 
 
 def conf(folder: Path, **properties: str) -> str:
-    entries = "".join(
-        f"<property><name>{name.replace('_', '.')}</name><value>{value}</value></property>"
-        for name, value in properties.items()
-    )
-    for name in ("core-site.xml", "hive-site.xml"):
-        (folder / name).write_text(f"<configuration>{entries}</configuration>")
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    write_sites(folder, {"core-site": named, "hive-site": named})
     return str(folder)
 
 

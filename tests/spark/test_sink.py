@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hivesink.jvm.java import write_sites
 from hivesink.spark.sink import site_of
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ pytestmark = pytest.mark.spark
 def test_the_sessions_own_settings_win_over_the_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = "<property><name>{}</name><value>{}</value></property>"
-    entries = entry.format("ipc.ping.interval", "5"), entry.format("fs.defaultFS", "hdfs://by-the-files")
-    (tmp_path / "core-site.xml").write_text(f"<configuration>{''.join(entries)}</configuration>")
+    write_sites(tmp_path, {"core-site": {"ipc.ping.interval": "5", "fs.defaultFS": "hdfs://by-the-files"}})
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     conf.set("ipc.ping.interval", "7")
