@@ -15,10 +15,11 @@ from hivesink import hive
 from hivesink.core.typetext import known_type
 from hivesink.errors import HiveSinkError, QueryFailed, Unsupported
 from hivesink.hiveql.apply import Plan, apply
+from hivesink.jvm.java import write_sites
 from hivesink.metastore.thrift import ThriftMetastore
 from hivesink.metastore.thrift_calls import thrift_table
 from hivesink.metastore.thrift_connection import Connection
-from tests.cli.site import Capsys, Said, hive_site, hivesink
+from tests.cli.site import Capsys, Said, hivesink
 from tests.metastore.live import DT, NOSASL, OverThrift, declared, dt, hiveserver2_of, metastore_of, new
 
 if TYPE_CHECKING:
@@ -189,7 +190,8 @@ def test_what_fails_says_so_in_a_line_and_the_session_goes_on(session: hive.Hive
 def test_a_query_of_the_command_line(
     server: str, capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HIVE_CONF_DIR", str(hive_site(tmp_path, *next(iter(NOSASL.items())))))
+    write_sites(tmp_path, {"hive-site": NOSASL})
+    monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
 
     def ask(sql: str, *options: str) -> Said:
         return hivesink(capsys, "query", sql, "--hiveserver2", server, *options)
