@@ -247,9 +247,10 @@ def test_delays_double_up_to_the_longest() -> None:
 
 
 def test_a_process_that_the_job_forks_leaves_its_queries_alone(tmp_path: Path) -> None:
-    # A signal that comes before Python has ended the fork is lost.
-    ready = "read, write = os.pipe(); child = os.fork(); child or (os.write(write, b'x'), signal.pause())"
-    lines = f"import os, signal; start(); {ready}; os.read(read, 1); os.kill(child, 15)"
+    # A signal that comes before Python has ended the fork is lost; before `signal.pause`, its handler never runs.
+    waits = "[time.sleep(0.05) for _ in range(1200)]"
+    ready = f"read, write = os.pipe(); child = os.fork(); child or (os.write(write, b'x'), {waits})"
+    lines = f"import os, time; start(); {ready}; os.read(read, 1); os.kill(child, 15)"
     done = _run(_job(tmp_path, QUERY, lines, "print(os.waitstatus_to_exitcode(os.wait()[1]))"))
     assert (done.returncode, done.stdout) == (0, "143\nstopped\nfinished\n")
 
