@@ -44,14 +44,13 @@ REFUSED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 def mask_of(flags: pa.BooleanArray) -> Mask:
     """Where `flags` are set; null is not."""
-    return np.asarray(flags.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+    flags = flags.fill_null(False) if flags.null_count else flags
+    return np.asarray(flags.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def nulls(column: pa.Array) -> Mask:
     """Where `column` is null."""
-    if not column.null_count:
-        return np.zeros(len(column), np.bool_)
-    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    return mask_of(column.is_null()) if column.null_count else np.zeros(len(column), np.bool_)
 
 
 def each(inputs: Sequence[Any], parse: Callable[[Any], Any]) -> tuple[list[Any], Mask]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hivesink.ports.rows import Schemas
 
 _AT_ONCE = 1 << 15
-"""Small records: a step over all costs some microseconds more than its work."""
+"""Records, if they are small: each step over all of them costs some microseconds beside its work."""
 _FRAME = 5
 """Bytes before a record: zero, and the schema's number in the registry, the highest byte first."""
 
