@@ -278,6 +278,23 @@ def test_what_every_reader_must_refuse_is_a_bad_record(kind: str, octets: str) -
         assert [(bad.field, bad.reason) for bad in rows.bad] == [(None, "not of its schema")]
 
 
+@pytest.mark.parametrize("wanted", ["b int", "a int, b int"])
+@pytest.mark.parametrize("count", [1, 50])
+def test_an_int_of_more_than_32_bits_is_a_bad_record_read_singly_or_not(wanted: str, count: int) -> None:
+    schema = record(a="int", b="int")
+    largest, larger = bytes.fromhex("ffffffff0f02"), bytes.fromhex("808080801002")
+    rows = decoded(schema, wanted, [larger, largest] * count)
+    assert [(bad.index, bad.reason) for bad in rows.bad] == [(2 * n, "not of its schema") for n in range(count)]
+    assert rows.table["b"].to_pylist() == [1] * count
+    assert "a" not in rows.table.column_names or set(rows.table["a"].to_pylist()) == {-(2**31)}
+
+
+def test_rows_of_a_unions_branches_stay_in_order() -> None:
+    schema, values = record(a=["int", "null", "long"]), [5, None, 2**40, 7, None, 2**41, 6]
+    rows = decoded(schema, "a bigint", [written(schema, {"a": value}) for value in values])
+    assert rows.table["a"].to_pylist() == values
+
+
 def test_records_of_avros_own_project() -> None:
     """Its share/test/data/messageV1, without the header, and weather.avro, without the container."""
     message = record(id="long", name="string", tags=items("string"))
