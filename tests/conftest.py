@@ -30,7 +30,7 @@ from tests.secure.site import login_of
 # Many short-lived JVMs share few cores: half the time of a start goes into optimising what runs once.
 # The zone: Hive's reader turns TIMESTAMPs by the JVM's own, which is not to be this machine's.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
-# A fifth of a server's start goes into proofs that the classes of its jars are well formed.
+# Verifying classes takes a fifth of a server's start.
 os.environ["JDK_JAVA_OPTIONS"] = f"{QUICK} -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 # Where Python keeps no bytecode, as in many containers, each process compiles all modules: a quarter of its start.
 sys.dont_write_bytecode = False
@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there by now stays: looks for garbage pass it by from now on."""
+    """The garbage collector skips what exists by now, such as modules: a full collection ends each module's tests."""
     gc.freeze()
 
 
@@ -74,7 +74,8 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     if session.config.option.numprocesses is None or jars.class_archive().is_file():
         return (yield)
     command = [sys.executable, "-m", "hivesink.cli", "prepare"]
-    # A JVM that is told to use an archive that isn't there writes none, and one with proofs takes none without them.
+    # A JVM that is told to use an archive that isn't there writes none. Users' JVMs, which verify classes, refuse an
+    # archive of a JVM that doesn't.
     env = {name: text for name, text in os.environ.items() if name != "SPARK_SUBMIT_OPTS"} | {"JDK_JAVA_OPTIONS": QUICK}
     with tempfile.TemporaryFile() as said:
         # An own session, as its processes end together.

@@ -11,6 +11,8 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pytest_timeout import Settings
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
@@ -35,10 +37,15 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Settings) -> None:
     faulthandler.dump_traceback_later(settings.timeout + GRACE, exit=True, file=item.config.stash[STDERR])
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     """The same for the ends of fixtures: pytest-timeout and pytest stop their timers when a test fails."""
     faulthandler.dump_traceback_later(TEARDOWN, exit=True, file=item.config.stash[STDERR])
+    try:
+        yield
+    finally:
+        # A worker may be idle for minutes while others run the last tests.
+        faulthandler.cancel_dump_traceback_later()
 
 
 # Servers that take long to start, and how the ids of the tests that need them look.
